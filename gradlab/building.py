@@ -1,0 +1,400 @@
+"""From what the user passes to a subject: one builder for all kinds.
+
+`gradlab.check`, `gradlab.sweep`, `gradlab.locate` and the Jacobian functions accept the
+same arguments; they are read, and refused, here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from gradlab.differentiation.hand_written import (
+    BackwardPass,
+    Contracted,
+    UserJacobian,
+    UserVjp,
+    split_cache,
+)
+from gradlab.errors import InputError, InputTypeError, SubjectError
+from gradlab.subject import torch_graph, torch_live, torch_values
+from gradlab.subject.callables import refuse_generators
+from gradlab.subject.numpy_subjects import ArraySubject
+from gradlab.subject.numpy_values import is_differentiable, is_number
+from gradlab.subject.tree import Tree, argument_names, flatten, leaves_of, rename
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gradlab.subject.subject import Analytic, Subject
+
+__all__ = ["Sides", "build_subject"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Sides:
+    """The options that say what is checked; the rest of `check` says how."""
+
+    params: Any = None
+    grad: Any = None
+    jac: Callable[..., Any] | None = None
+    backward: Callable[..., Any] | None = None
+    vjp: Callable[..., Any] | None = None
+    loss: Callable[..., Any] | None = None
+    wrt: Sequence[str] | str | None = None
+    names: Sequence[str] | Mapping[str, str] | None = None
+    mode: Literal["reverse", "forward"] = "reverse"
+    need_analytic: bool = True
+
+    def given(self) -> list[str]:
+        """Names of the analytic sides that were passed."""
+        every = ("grad", "jac", "backward", "vjp")
+        return [name for name in every if getattr(self, name) is not None]
+
+
+def build_subject(
+    fn: Callable[..., Any], inputs: Sequence[Any], sides: Sides
+) -> Subject:
+    """Freeze a function at a point, with its analytic side.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If the arguments cannot be used; nothing has been evaluated then.
+    """
+    _check_options(fn, sides)
+    if _is_torch_subject(fn, inputs, sides):
+        return _torch(fn, tuple(inputs), sides)
+    if sides.params is not None:
+        return _in_place(fn, tuple(inputs), sides)
+    return _functional(fn, tuple(inputs), sides)
+
+
+def _check_options(fn: object, sides: Sides) -> None:
+    if not callable(fn):
+        msg = (
+            f"the first argument must be the function to check, got "
+            f"{type(fn).__name__}; write gl.check(function, input, ...)"
+        )
+        raise InputTypeError(msg)
+    given = sides.given()
+    refuse_generators(fn=fn, loss=sides.loss, **{g: getattr(sides, g) for g in given})
+    if len(given) > 1:
+        msg = f"pass one analytic side, got {' and '.join(f'{g}=' for g in given)}"
+        raise InputError(msg)
+    for name in ("jac", "backward", "vjp", "loss"):
+        value = getattr(sides, name)
+        if value is not None and not callable(value):
+            msg = f"{name}= must be a function, got {type(value).__name__}"
+            raise InputTypeError(msg)
+
+
+# ------------------------------------------------------------------ torch
+def _is_torch_subject(fn: object, inputs: Sequence[Any], sides: Sides) -> bool:
+    if torch_values.looks_like_module(fn):
+        return True
+    if sides.jac or sides.backward or sides.vjp or callable(sides.grad):
+        return False  # hand-written: tensors are converted back and forth
+    if sides.params is not None:
+        return False
+    leaves = leaves_of(tuple(inputs), "")
+    return any(torch_values.is_torch(leaf.value) for leaf in leaves)
+
+
+def _torch(fn: Any, inputs: tuple[Any, ...], sides: Sides) -> Subject:
+    from gradlab.subject.torch_subjects import torch_subject
+
+    subject = torch_subject(
+        fn,
+        inputs,
+        wrt=[sides.wrt] if isinstance(sides.wrt, str) else sides.wrt,
+        names=sides.names,
+        loss=sides.loss,
+        mode=sides.mode,
+    )
+    tree = flatten(inputs, argument_names(fn, len(inputs)))
+    subject.dependent = torch_graph.dependent_inputs(tree.leaves)
+    if sides.grad is not None:
+        subject.analytic = Contracted(
+            lambda: sides.grad, subject, "the gradients given"
+        )
+    return subject
+
+
+# ------------------------------------------------------------------ NumPy
+def _pick(tree: Tree, sides: Sides, *, explicit: bool) -> tuple[list[int], list[str]]:
+    """Choose the differentiable leaves and name them."""
+    arrays = [i for i, leaf in enumerate(tree.leaves) if is_differentiable(leaf.value)]
+    chosen = arrays or [
+        i
+        for i, leaf in enumerate(tree.leaves)
+        if is_number(leaf.value) and not isinstance(leaf.value, int | np.integer)
+    ]
+    whole = [leaf for leaf in tree.leaves if _is_integer_array(leaf.value)]
+    if explicit and whole:
+        raise InputError(_integer_message(whole[0]))
+    if not chosen:
+        if whole:
+            raise InputError(_integer_message(whole[0]))
+        found = ", ".join(f"{leaf.name}: {_kind(leaf.value)}" for leaf in tree.leaves)
+        msg = (
+            f"none of the inputs can be differentiated (got {found or 'none at all'}); "
+            f"pass at least one array of floating-point numbers"
+        )
+        raise InputError(msg)
+    names = rename([tree.leaves[i].name for i in chosen], sides.names)
+    wanted = sides.wrt
+    if wanted is None:
+        return chosen, names
+    wanted = [wanted] if isinstance(wanted, str) else list(wanted)
+    if not wanted:
+        msg = (
+            f"wrt= is empty; name one of {', '.join(map(repr, names))}, or leave it out"
+        )
+        raise InputError(msg)
+    for name in wanted:
+        if name not in names:
+            other = [leaf for leaf in tree.leaves if leaf.name == name]
+            if other and _is_integer_array(other[0].value):
+                raise InputError(_integer_message(other[0]))
+            msg = (
+                f"wrt= asks for {name!r}; the differentiable inputs are "
+                f"{', '.join(map(repr, names))}"
+            )
+            raise InputError(msg)
+    kept = [(i, n) for i, n in zip(chosen, names, strict=True) if n in wanted]
+    return [i for i, _ in kept], [n for _, n in kept]
+
+
+def _is_integer_array(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "iub"
+
+
+def _integer_message(leaf: Any) -> str:
+    return (
+        f"{leaf.name} is an array of {leaf.value.dtype}, which has no derivative; pass "
+        f"{leaf.name}.astype(float)"
+    )
+
+
+def _kind(value: object) -> str:
+    dtype = getattr(value, "dtype", "")
+    shape = getattr(value, "shape", "")
+    return f"{type(value).__name__} {dtype} {shape}".strip()
+
+
+def _check_finite(subject: ArraySubject) -> None:
+    for k, variable in enumerate(subject.inputs):
+        point = subject.point(k)
+        bad = np.flatnonzero(np.isnan(point))
+        if len(bad):
+            entry = int(bad[0]) // (2 if variable.is_complex else 1)
+            msg = (
+                f"{variable.label(entry)} is nan; a derivative there has no meaning: "
+                f"pass inputs without nan, or leave {variable.name} out with wrt="
+            )
+            raise InputError(msg)
+
+
+def _functional(
+    fn: Callable[..., Any], inputs: tuple[Any, ...], sides: Sides
+) -> ArraySubject:
+    tree = flatten(_number_lists(inputs), argument_names(fn, len(inputs)))
+    which, names = _pick(tree, sides, explicit=False)
+    gradients_come_along = sides.need_analytic and not sides.given()
+    call: Callable[..., Any] = fn
+    kind, output = "NumPy function", "out"
+    if sides.backward is not None:
+        call = _first_of_cache(fn)
+        kind = "forward/backward pair"
+    elif gradients_come_along:
+        call = _loss_of(fn)
+        kind, output = "NumPy loss and gradients", "loss"
+    elif sides.grad is not None:
+        output = "loss"
+    if sides.loss is not None:
+        call = _then(sides.loss, call)
+    subject = ArraySubject(call, tree, which, names, kind=kind, output_name=output)
+    _check_finite(subject)
+    if gradients_come_along:
+        subject.side = lambda s: Contracted(
+            lambda: _gradients_of(fn(*s.fresh_arguments())),
+            s,
+            "the gradients it returns",
+        )
+    elif callable(sides.grad) or {"jac", "backward", "vjp"} & set(sides.given()):
+        subject.side = lambda s: _given_side(fn, s, sides)
+    elif sides.grad is not None:
+        subject.analytic = Contracted(
+            lambda: sides.grad, subject, "the gradients given"
+        )
+    if subject.side is not None:
+        subject.analytic = subject.side(subject)
+    return subject
+
+
+def _given_side(
+    fn: Callable[..., Any], subject: ArraySubject, sides: Sides
+) -> Analytic:
+    if sides.jac is not None:
+        jac = sides.jac
+        return UserJacobian(lambda: jac(*subject.fresh_arguments()), subject, "jac")
+    if sides.backward is not None:
+        return BackwardPass(fn, sides.backward, subject)
+    if sides.vjp is not None:
+        return UserVjp(sides.vjp, subject)
+    grad = sides.grad
+    return Contracted(lambda: grad(*subject.fresh_arguments()), subject, "grad")
+
+
+def _live_tree(params: Any) -> tuple[Tree, list[Any]]:
+    """Take parameters apart, tensors as arrays on the same memory; and the tensors."""
+    if hasattr(params, "named_parameters"):
+        params = dict(params.named_parameters())
+    tree = flatten((params,), ["params"])
+    tensors = [leaf for leaf in tree.leaves if torch_values.is_torch(leaf.value)]
+    if not tensors:
+        return tree, []
+    leaves = tuple(
+        type(leaf)(leaf.name, torch_live.live_array(leaf.value))
+        if torch_values.is_torch(leaf.value)
+        else leaf
+        for leaf in tree.leaves
+    )
+    return Tree(leaves, tree.template), tensors
+
+
+def _check_writable(leaves: Sequence[Any]) -> None:
+    for leaf in leaves:
+        if isinstance(leaf.value, np.ndarray) and not leaf.value.flags.writeable:
+            msg = (
+                f"params[{leaf.name!r}] is read-only and cannot be perturbed in place; "
+                f"pass a writable array, or the parameters as an input of the function"
+            )
+            raise InputError(msg)
+        if not isinstance(leaf.value, np.ndarray):
+            msg = (
+                f"params[{leaf.name!r}] is a {type(leaf.value).__name__}, which cannot "
+                f"be perturbed in place; store it as a NumPy array of shape ()"
+            )
+            raise InputTypeError(msg)
+
+
+def _in_place(
+    fn: Callable[..., Any], inputs: tuple[Any, ...], sides: Sides
+) -> ArraySubject:
+    """Parameters that the function reads where they are: ``params=net.params``."""
+    if sides.backward is not None or sides.vjp is not None or sides.jac is not None:
+        msg = (
+            "params= goes with gradients that the function returns or that grad= "
+            "supplies; with jac=, backward= or vjp= pass the parameters as inputs"
+        )
+        raise InputError(msg)
+    tree, tensors = _live_tree(sides.params)
+    which, names = _pick(tree, sides, explicit=True)
+    _check_writable([tree.leaves[i] for i in which])
+    plain = _maybe_loss_of(lambda: fn(*inputs))
+    call = _then(sides.loss, plain) if sides.loss is not None else plain
+    subject = ArraySubject(
+        call,
+        tree,
+        which,
+        names,
+        live=True,
+        kind="loss with parameters in place",
+        output_name="loss",
+    )
+    _check_finite(subject)
+    subject.roots = (fn, *inputs, sides.params, sides.grad, sides.loss)
+    if callable(sides.grad):
+        grad = sides.grad
+        subject.side = lambda s: Contracted(
+            lambda: s.within(lambda: grad(*inputs)), s, "grad"
+        )
+    elif sides.grad is not None:
+        subject.analytic = Contracted(
+            lambda: sides.grad, subject, "the gradients given"
+        )
+    elif tensors and sides.need_analytic:
+        originals = [leaf.value for leaf in tensors]
+        subject.analytic = Contracted(
+            lambda: torch_live.gradients_in_place(
+                lambda: fn(*inputs), originals, [leaf.name for leaf in tensors]
+            ),
+            subject,
+            "autograd, reverse mode",
+        )
+    elif sides.need_analytic:
+        subject.side = lambda s: Contracted(
+            lambda: s.within(lambda: _gradients_of(fn(*inputs))),
+            s,
+            "the gradients it returns",
+        )
+    if subject.side is not None:
+        subject.analytic = subject.side(subject)
+    return subject
+
+
+def _number_lists(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Read a list of plain numbers as the array it stands for."""
+    return tuple(
+        np.array(value, dtype=np.result_type(np.asarray(value), np.float64))
+        if isinstance(value, list | tuple)
+        and value
+        and all(is_number(part) for part in value)
+        and any(not isinstance(part, int | np.integer) for part in value)
+        else value
+        for value in inputs
+    )
+
+
+# ------------------------------------------------------------------ pairs
+def _pair(result: Any) -> tuple[Any, Any]:
+    if isinstance(result, tuple | list) and len(result) == 2:
+        return result[0], result[1]
+    msg = (
+        f"without grad=, jac=, backward= or vjp=, the function must return the pair "
+        f"(loss, gradients), got {_kind(result)}; return both, or pass one of these"
+    )
+    raise SubjectError(msg)
+
+
+def _loss_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: _scalar(_pair(fn(*arguments))[0])
+
+
+def _scalar(loss: Any) -> Any:
+    shape = getattr(loss, "shape", ())
+    if shape and int(np.prod(shape)) != 1:
+        msg = (
+            f"the loss has shape {tuple(shape)}; gradients belong to a scalar: reduce "
+            f"it (sum or mean), or pass jac= or vjp= for a function with several "
+            "outputs"
+        )
+        raise SubjectError(msg)
+    return loss
+
+
+def _gradients_of(result: Any) -> Any:
+    return _pair(result)[1]
+
+
+def _maybe_loss_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Pick the loss, whether it is returned alone or with its gradients."""
+
+    def call(*arguments: Any) -> Any:
+        result = fn(*arguments)
+        is_pair = isinstance(result, tuple | list) and len(result) == 2
+        return _scalar(result[0] if is_pair else result)
+
+    return call
+
+
+def _first_of_cache(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: split_cache(fn(*arguments))[0]
+
+
+def _then(outer: Callable[..., Any], inner: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: outer(inner(*arguments))

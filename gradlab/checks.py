@@ -1,0 +1,221 @@
+"""The front door: one call from a function to a verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.building import Sides, build_subject
+from gradlab.comparison.tolerance import read_tolerance
+from gradlab.diagnosis.finding import BugKind
+from gradlab.differentiation.crews import crew_of
+from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
+from gradlab.differentiation.metering import parse_memory
+from gradlab.differentiation.method import resolve_methods
+from gradlab.errors import BudgetError, InputError
+from gradlab.pipeline.blocks import Plan
+from gradlab.pipeline.deepening import (
+    affordable,
+    cut_short,
+    with_layers,
+    with_second_order,
+)
+from gradlab.pipeline.examining import examine
+from gradlab.presentation.widgets.progress import progress_bar
+from gradlab.report import Live, Report
+from gradlab.subject.state_guard import StateGuard
+from gradlab.subject.torch_values import looks_like_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from gradlab.differentiation.method import Method
+
+__all__ = ["check"]
+
+_COVERAGES = ("auto", "full", "sample", "probe")
+
+
+def check(
+    fn: Callable[..., Any],
+    *inputs: Any,
+    params: Any = None,
+    grad: Callable[..., Any] | Mapping[str, Any] | Any = None,
+    jac: Callable[..., Any] | None = None,
+    backward: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
+    loss: Callable[..., Any] | None = None,
+    wrt: Sequence[str] | str | None = None,
+    names: Sequence[str] | Mapping[str, str] | None = None,
+    method: str | Method | Mapping[str, str | Method] = "auto",
+    rtol: float | Mapping[str, float] | None = None,
+    atol: float | Mapping[str, float] | None = None,
+    order: int = 1,
+    coverage: str = "auto",
+    budget: float | str | None = None,
+    seed: int = 0,
+    executor: Executor | None = None,
+    progress: Any = None,
+    diagnose: bool = True,
+    memory: float | str = "1GiB",
+) -> Report:
+    """Check a gradient: is it right, where is it wrong, and why.
+
+    Parameters
+    ----------
+    fn
+        The function, forward pass or ``nn.Module`` to check.
+    *inputs
+        Its positional arguments: arrays or tensors, nested in dicts, tuples and lists
+        as the function takes them. Integers and other objects pass through.
+    params
+        Parameters that `fn` reads where they are (``net.params``): perturbed in place,
+        and restored whatever happens.
+    grad
+        Gradient of a scalar function: a callable of the same inputs, or the gradients
+        themselves (a mapping by name, or one array), which are judged as they are.
+    jac
+        Callable that returns the Jacobian, out x in (2-D or out.shape + in.shape).
+    backward
+        For ``out, cache = fn(*inputs)``: ``backward(dout, cache)`` returns the
+        gradients of the inputs in order.
+    vjp
+        ``vjp(cotangents, *inputs)`` returns the gradients, for any framework.
+    loss
+        Applied to the output of `fn` before anything else; the criterion of a module.
+    wrt
+        Names of the inputs to check; default all differentiable ones.
+    names
+        Names for the inputs instead of those found: a sequence, or old to new.
+    method
+        "auto" (central differences, adaptive where they raise a doubt), "central",
+        "forward", "backward", "complex-step", "adaptive", or a settings object such as
+        ``gl.Central(step=1e-6)``. By input: ``{"x": gl.Central(step=1e-3)}``, where
+        names may be patterns ("layers.*") and inputs not named are "auto".
+    rtol, atol
+        Tolerance, see `gradlab.comparison.tolerance.Tolerance`; the defaults depend on
+        the precision of the subject and on the scale of each row. By input:
+        ``rtol={"W1": 1e-4}``; inputs not named keep the defaults.
+    order
+        2 checks the backward of the backward as well (torch).
+    coverage
+        "full" looks at every entry, "sample" at some of each input, "probe" along
+        random directions; "auto" is full while that is cheap. The report says which.
+    budget
+        Bound on the evaluations (5000) or the time ("30s"); what was not looked at is
+        said.
+    seed
+        Of every random choice; the user's random state is never touched.
+    executor
+        Any `concurrent.futures.Executor` (a pool of processes, Dask's), whose workers
+        evaluate the function: worth it where one evaluation takes a millisecond or
+        more. It needs cloudpickle (``pip install gradlab[distributed]``), and gives the
+        same Jacobian to the bit; see ``tutorials/cluster.md``.
+    progress
+        True for a progress bar, or an object with tqdm's ``update``. None shows one in
+        a notebook, where the check takes longer than a second.
+    diagnose
+        Whether to look for the cause of a disagreement.
+    memory
+        Bound on the memory that the matrices of the check take beside your own:
+        "512MiB", or bytes. A Jacobian that does not fit is streamed: every entry is
+        judged, and counts, the worst columns and a picture in tiles are kept.
+
+    Returns
+    -------
+    Report
+        Verdict, findings, every number. Nothing is raised because a gradient is wrong;
+        see `Report.raise_if_failed`.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If an argument cannot be used; before any work, and nothing is changed.
+    SubjectError
+        If `fn` fails at the point itself.
+    BudgetError
+        If `budget` ends before anything could be compared.
+
+    Examples
+    --------
+    >>> def loss_and_grads(params):
+    ...     w = params["w"]
+    ...     return float((w**2).sum()), {"w": 2 * w}
+    >>> report = gl.check(loss_and_grads, {"w": np.arange(1.0, 4.0)})
+    >>> report.ok, report.verdict.name
+    (True, 'AGREES')
+    """
+    chosen, methods = resolve_methods(method)
+    tolerance = read_tolerance(rtol, atol)
+    plan = Plan(
+        chosen, tolerance, _valid(coverage), _seed(seed), methods, parse_memory(memory)
+    )
+    if order not in (1, 2):
+        msg = f"order must be 1 or 2, got {order!r}"
+        raise InputError(msg)
+    sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
+    bar, mine = progress_bar(progress)
+    roots = tuple(
+        root
+        for root in (*inputs, params, fn, grad, jac, backward, vjp, loss)
+        if root is not None
+    )
+    arguments = {
+        "fn": fn,
+        "inputs": inputs,
+        "sides": sides,
+        "plan": plan,
+        "executor": executor,
+    }
+    try:
+        with crew_of(executor) as crew, StateGuard(*roots) as guard:
+            meter = Meter(parse_budget(budget), bar, crew=crew)
+            subject = build_subject(fn, inputs, sides)
+            plan.refuse_unknown([variable.name for variable in subject.inputs])
+            report = examine(subject, plan, meter, roots, explain=diagnose, guard=guard)
+            layered = diagnose and looks_like_module(fn)
+            missing = "the second derivative was not checked"
+            try:
+                if order == 2 and not report.partial:
+                    report = with_second_order(report, subject, plan, meter)
+                missing = "the layers were not audited; gl.blame does that"
+                if layered and not report.ok and affordable(meter):
+                    report = with_layers(report, fn, inputs, loss, plan)
+                elif layered and not report.ok:
+                    report = cut_short(report, missing, None)
+            except (BudgetExhausted, KeyboardInterrupt) as stop:
+                report = cut_short(report, missing, stop)
+            if any(f.kind == BugKind.STATEFUL and not f.where for f in report.findings):
+                guard.keep_tallies = False  # the value depends on them: rewind them too
+    except BudgetExhausted as cause:
+        raise BudgetError(_spent(cause)) from cause
+    finally:
+        if mine:
+            bar.close()
+    if crew is not None:
+        report = dataclasses.replace(report, remarks=(*report.remarks, *crew.remarks))
+    return dataclasses.replace(report, seconds=meter.seconds, live=Live(arguments))
+
+
+def _spent(cause: BudgetExhausted) -> str:
+    return (
+        f"the budget ended before anything could be compared ({cause}); allow more, "
+        'or look along a few random directions with coverage="probe"'
+    )
+
+
+def _valid(coverage: str) -> str:
+    if coverage not in _COVERAGES:
+        msg = f"coverage must be one of {', '.join(_COVERAGES)}, got {coverage!r}"
+        raise InputError(msg)
+    return coverage
+
+
+def _seed(seed: int) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        msg = f"seed must be an integer >= 0, got {seed!r}"
+        raise InputError(msg)
+    return int(seed)

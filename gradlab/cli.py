@@ -1,0 +1,303 @@
+"""The command line: ``gradlab check FILE.py:NAME`` and ``gradlab lab``.
+
+Exit codes of ``check`` are meant for scripts: 0 the gradient agrees, 1 it disagrees,
+2 undecided or an error. An error is one sentence on stderr, never a traceback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import numpy as np
+import typer
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.errors import GradlabError, InputError
+from gradlab.targets import load_target, report_of
+
+if TYPE_CHECKING:
+    from gradlab.report import Report
+
+__all__ = ["main"]
+
+_EXIT_CODES = {Verdict.AGREES: 0, Verdict.DISAGREES: 1, Verdict.UNDECIDED: 2}
+_EXIT_ERROR = 2
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main() -> None:
+    """Run the command line; the entry point ``gradlab``.
+
+    Examples
+    --------
+    >>> main  # doctest: +ELLIPSIS
+    <function main at 0x...>
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a tick should show a question mark, not fail.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    app()
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import gradlab
+
+        typer.echo(f"gradlab {gradlab.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Print the version and stop.",
+        ),
+    ] = False,
+) -> None:
+    """Say whether a gradient is right, where it is wrong, and why."""
+
+
+# ---------------------------------------------------------------------- check
+
+
+@app.command("check")
+def _check(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.py:NAME",
+            help="A gradlab.Report, a dict {'fn': f, 'inputs': (x,), **options}, a "
+            "tuple (fn, *inputs), or a function without arguments returning one.",
+        ),
+    ],
+    html: Annotated[
+        pathlib.Path | None, typer.Option(help="Write a self-contained page here.")
+    ] = None,
+    json_: Annotated[
+        pathlib.Path | None,
+        typer.Option("--json", help="Write the numbers here; - is standard output."),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="central, forward, adaptive, complex-step ...")
+    ] = None,
+    coverage: Annotated[
+        str | None, typer.Option(help="full, sample, probe or auto.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Evaluations (1000) or seconds (30s).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of random choices.")] = None,
+) -> None:
+    """Check one gradient. Exit code 0: agrees, 1: disagrees, 2: undecided or error."""
+    options: dict[str, Any] = {
+        "method": method,
+        "coverage": coverage,
+        "budget": int(budget) if budget and budget.isdigit() else budget,
+        "seed": seed,
+    }
+    options = {name: value for name, value in options.items() if value is not None}
+    to_stdout = str(json_) == "-"
+    with _errors_in_one_sentence():
+        for path in (html, json_):
+            if path is not None and not to_stdout:
+                _refuse_unwritable(path)
+        # What the user's code prints must not end up between the numbers.
+        redirect = contextlib.redirect_stdout(sys.stderr)
+        with redirect if to_stdout else contextlib.nullcontext():
+            value = load_target(target)
+            if sys.stderr.isatty():  # a bar in a log or a pipe is noise
+                options["progress"] = True
+            report = report_of(value, options)
+        _hand_out(report, html, json_)
+    raise typer.Exit(_EXIT_CODES[report.verdict])
+
+
+def _hand_out(
+    report: Report, html: pathlib.Path | None, json_: pathlib.Path | None
+) -> None:
+    """Print the report and write what was asked for."""
+    if html is not None:
+        report.to_html(html)
+        typer.echo(f"page: {html}", err=True)
+    text = json.dumps(_plain(_contents(report)), indent=2, allow_nan=False)
+    if json_ is None:
+        typer.echo(str(report))
+    elif str(json_) == "-":
+        typer.echo(text)
+    else:
+        typer.echo(str(report))
+        json_.write_text(text + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _errors_in_one_sentence() -> Iterator[None]:
+    """Turn whatever goes wrong into one line on stderr and exit code 2."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _fail("interrupted before there was anything to report")
+    except (GradlabError, OSError) as error:
+        _fail(str(error))
+    except Exception as error:  # noqa: BLE001 - last resort of a program: no traceback
+        _fail(f"{type(error).__name__}: {error}")
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"gradlab: {' '.join(message.split())}", err=True)
+    raise typer.Exit(_EXIT_ERROR)
+
+
+def _refuse_unwritable(path: pathlib.Path) -> None:
+    """Refuse early: a long check whose result cannot be written was for nothing."""
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder; name the file to write")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {str(path.parent)!r} to write into")
+
+
+def _contents(report: Report) -> dict[str, Any]:
+    """Give everything a script may want to know about a report."""
+    import gradlab
+
+    return {
+        "gradlab": gradlab.__version__,
+        "verdict": report.verdict.name,
+        "ok": report.ok,
+        "culprits": report.culprits,
+        "diagnosis": report.diagnosis,
+        "findings": [
+            {
+                "kind": str(finding.kind),
+                "severity": finding.severity,
+                "where": finding.where,
+                "confidence": finding.confidence,
+                "evidence": finding.evidence,
+                "advice": finding.advice,
+            }
+            for finding in report.findings
+        ],
+        "table": report.table.to_dict("records"),
+        "power": report.power,
+        "method": report.method,
+        "coverage": report.coverage,
+        "evaluations": report.evaluations,
+        "seconds": report.seconds,
+        "seed": report.seed,
+        "partial": report.partial,
+        "remarks": report.remarks,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Bring a value into JSON: numbers JSON has no word for become strings.
+
+    nan and the infinities are "NaN", "Infinity" and "-Infinity", which is what
+    JavaScript's Number() and Python's float() both read; a complex number is
+    ``{"real": ..., "imag": ...}``.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, complex):
+        return {"real": _plain(value.real), "imag": _plain(value.imag)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+# ------------------------------------------------------------------------ lab
+
+
+@app.command("lab")
+def _lab(
+    folder: Annotated[
+        pathlib.Path, typer.Option(help="Where your copies of the notebooks live.")
+    ] = pathlib.Path("gradlab-notebooks"),
+    copy_only: Annotated[
+        bool, typer.Option("--copy-only", help="Do not open JupyterLab.")
+    ] = False,
+) -> None:
+    """Copy the notebooks here (yours are never overwritten) and open JupyterLab."""
+    with _errors_in_one_sentence():
+        if not copy_only and importlib.util.find_spec("jupyterlab") is None:
+            raise InputError(
+                "JupyterLab is not installed beside gradlab; "
+                "run: python -m pip install jupyterlab"
+            )
+        copied, kept = _copy_notebooks(_notebooks(), folder)
+        typer.echo(f"{folder}: {copied} files copied, {kept} of yours kept.", err=True)
+    if copy_only:
+        return
+    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", "bug_hunt.ipynb"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")  # a container; Jupyter refuses root without it
+    _become(command, folder)
+
+
+def _become(command: list[str], folder: pathlib.Path) -> NoReturn:
+    """Run a program in this one's place, so that Ctrl-C and kill reach it."""
+    if os.name == "posix":
+        os.chdir(folder)
+        os.execv(command[0], command)  # noqa: S606 - no shell: our own arguments
+    server = subprocess.Popen(command, cwd=folder)  # noqa: S603 - as above
+    while True:
+        try:
+            raise typer.Exit(server.wait())
+        except KeyboardInterrupt:  # the server has it too, and asks what is meant
+            continue
+
+
+def _notebooks() -> pathlib.Path:
+    """Folder the notebooks come from: the checkout's, else the installed package's."""
+    package = pathlib.Path(__file__).resolve().parent
+    for candidate in (package.parent / "notebooks", package / "_notebooks"):
+        if (candidate / "bug_hunt.ipynb").is_file():
+            return candidate
+    raise InputError(
+        f"this installation of gradlab has no notebooks (looked beside {package}); "
+        "install the wheel, or run from a checkout"
+    )
+
+
+def _copy_notebooks(source: pathlib.Path, folder: pathlib.Path) -> tuple[int, int]:
+    """Copy what is not there yet; return how many were copied and how many kept."""
+    copied = kept = 0
+    for file in sorted(source.rglob("*")):
+        relative = file.relative_to(source)
+        if not file.is_file() or any(
+            part.startswith((".", "__")) for part in relative.parts
+        ):
+            continue  # checkpoints and caches
+        target = folder / relative
+        if target.exists():
+            kept += 1
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+            copied += 1
+    return copied, kept

@@ -1,0 +1,320 @@
+"""One block of two Jacobians, compared entry by entry."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from gradlab.comparison.tally import Tally
+    from gradlab.subject.subject import Variable
+
+__all__ = ["Comparison", "relative_error"]
+
+# Below this fraction of the block's largest entry, a relative error says nothing.
+_RELATIVE_FLOOR = 1e-8
+
+
+def relative_error(
+    analytic: NDArray[Any], numeric: NDArray[Any], floor: float = 0.0
+) -> NDArray[np.float64]:
+    """Symmetric relative error ``|a - n| / (|a| + |n|)``, between 0 and 1.
+
+    The measure of CS231n (notes on neural networks, part 3, "gradient checks"):
+    a doubled gradient gives 1/3, a flipped sign 1, equal values 0.
+
+    Parameters
+    ----------
+    analytic, numeric
+        Arrays of the same shape.
+    floor
+        Smallest denominator, in the units of the derivative; 0 means none.
+
+    Examples
+    --------
+    >>> float(relative_error(np.array(2.0), np.array(1.0)).round(3))
+    0.333
+    """
+    with np.errstate(all="ignore"):
+        difference = np.abs(analytic - numeric)
+        size = np.maximum(np.abs(analytic) + np.abs(numeric), floor)
+        return np.where(difference == 0, 0.0, difference / np.where(size == 0, 1, size))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Comparison:
+    """Analytic against numeric Jacobian of one output with respect to one input.
+
+    All matrices have one row per entry of the output and one column per entry of the
+    input that was looked at (all of them, unless `columns` says otherwise).
+
+    Parameters
+    ----------
+    output, input
+        The two variables; their `label` names rows and columns.
+    analytic, numeric
+        The two Jacobians, shape (m, n); complex for a complex input.
+    numeric_error
+        Error bar of each numeric entry: estimated absolute error, same units.
+    allowed
+        What the tolerance forgives at each entry, same units.
+    verdicts
+        `Verdict` of each entry, int8.
+    step
+        Step size behind each numeric entry, in the units of the input.
+    method
+        Name of the numeric method, such as "central".
+    coverage
+        "full", "sample" or "probe".
+    columns
+        Entries of the input behind the columns; None for all. In probe coverage the
+        columns are random directions and have no entry.
+    accepted
+        Entries at a kink whose analytic value lies between the one-sided slopes.
+    escalated
+        Number of columns that were looked at a second time, with more care.
+    stated_power
+        `power` where it does not follow from the matrices (random directions).
+    tally
+        Counts, extremes and tiles of all entries, where a block was too large to keep
+        (``gl.check(..., memory=)``): its worst columns are, and a spread of others.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+    >>> comparison = report["x"]
+    >>> comparison.analytic, comparison.error.round(6), comparison.verdict.words
+    (array([[1., 1., 1.]]), array([[1., 1., 1.]]), 'disagrees')
+    """
+
+    output: Variable
+    input: Variable
+    analytic: NDArray[Any]
+    numeric: NDArray[Any]
+    numeric_error: NDArray[np.float64]
+    allowed: NDArray[np.float64]
+    verdicts: NDArray[np.int8]
+    step: NDArray[np.float64]
+    method: str = "central"
+    coverage: str = "full"
+    columns: NDArray[np.intp] | None = None
+    accepted: NDArray[np.bool_] | None = None
+    escalated: int = 0
+    stated_power: float | None = None
+    tally: Tally | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns that were looked at."""
+        return (int(self.analytic.shape[0]), int(self.analytic.shape[1]))
+
+    @property
+    def error(self) -> NDArray[np.float64]:
+        """Absolute error ``|a - n|``; nan where either side is not a number."""
+        with np.errstate(all="ignore"):
+            return np.asarray(np.abs(self.analytic - self.numeric), dtype=np.float64)
+
+    @property
+    def scale(self) -> float:
+        """Largest finite numeric entry of the block."""
+        size = np.abs(self.numeric)
+        return float(np.max(size[np.isfinite(size)], initial=0.0))
+
+    @property
+    def relative_error(self) -> NDArray[np.float64]:
+        """Symmetric relative error ``|a - n| / (|a| + |n|)``.
+
+        The denominator is never below 1e-8 times `scale`, so that structural zeros
+        do not shout.
+        """
+        return relative_error(self.analytic, self.numeric, _RELATIVE_FLOOR * self.scale)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of any entry; an empty block agrees.
+
+        Undecided at best where no error, however large, would have been caught: a
+        budget may end before the first direction.
+        """
+        worst = Verdict(int(self.verdicts.max(initial=0)))
+        worst = worst if self.tally is None else max(worst, self.tally.verdict)
+        blind = self.stated_power is not None and np.isinf(self.stated_power)
+        return max(worst, Verdict.UNDECIDED) if blind and self.input.size else worst
+
+    @property
+    def excess(self) -> NDArray[np.float64]:
+        """How often the error exceeds what can be forgiven; inf where not finite."""
+        with np.errstate(all="ignore"):
+            bound = np.maximum(self.allowed, SAFETY * self.numeric_error)
+            ratio = self.error / bound
+        ratio = np.where(self.error == 0, 0.0, ratio)
+        return np.where(np.isnan(ratio), np.inf, ratio)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Entries that agree, are undecided, disagree; of all, kept or not.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> report["x"].counts
+        (0, 0, 3)
+        """
+        if self.tally is not None:
+            return self.tally.counts
+        undecided = int(np.count_nonzero(self.verdicts == Verdict.UNDECIDED))
+        wrong = int(np.count_nonzero(self.verdicts == Verdict.DISAGREES))
+        return self.verdicts.size - undecided - wrong, undecided, wrong
+
+    @property
+    def max_abs_error(self) -> float:
+        """Largest absolute error; nan counts as worse than inf."""
+        if self.tally is not None:
+            return self.tally.max_abs_error
+        return float(np.max(self.error, initial=0.0))
+
+    @property
+    def max_rel_error(self) -> float:
+        """Largest relative error among entries that stand out of the noise.
+
+        Left out are entries within their error bar of zero, and those that were let
+        pass beyond the tolerance because either side is no better than that: rounded
+        in single precision, a gradient of zero is off by all of itself.
+        """
+        if self.tally is not None:
+            return self.tally.max_rel_error
+        size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
+        # `not <=` keeps entries that are not finite
+        told = ~(size <= SAFETY * self.numeric_error)
+        passed = self.verdicts == Verdict.AGREES
+        told &= ~(passed & (self.error > self.allowed))
+        worth = told | (self.verdicts == Verdict.DISAGREES)
+        return float(np.max(self.relative_error[worth], initial=0.0))
+
+    @property
+    def power(self) -> float:
+        """Smallest error of any single entry that this comparison would have caught.
+
+        The largest over the entries of the bound that an error must exceed, with
+        the difference already present on top where it was let pass; in the units of
+        the derivative. inf if some entry is undecided: there, anything could hide.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: 3 * x)
+        >>> 0 < report["x"].power < 1e-4
+        True
+        """
+        if self.stated_power is not None:
+            return self.stated_power
+        if self.tally is not None:
+            return self.tally.power
+        if self.verdicts.size == 0:
+            return 0.0
+        if (self.verdicts == Verdict.UNDECIDED).any():
+            return float("inf")
+        with np.errstate(all="ignore"):
+            bound = np.maximum(2 * self.allowed, SAFETY * self.numeric_error)
+            passed = self.verdicts == Verdict.AGREES
+            bound = bound + np.where(passed, self.error, 0.0)
+        # an entry that is not a number was caught, and has no bound to add
+        known = bound[np.isfinite(bound)]
+        return float(np.max(known)) if known.size else float("inf")
+
+    def entry(self, column: int) -> int | None:
+        """Entry of the input behind a column; None if it is a random direction."""
+        if self.coverage == "probe":
+            return None
+        return column if self.columns is None else int(self.columns[column])
+
+    def label(self, row: int, column: int) -> str:
+        """Name of a matrix entry: ``W1[1, 2]``, or ``out[3] / W1[1, 2]``."""
+        entry = self.entry(column)
+        name = (
+            f"{self.input.name} along probe {column}"
+            if entry is None
+            else self.input.label(entry)
+        )
+        return name if self.shape[0] == 1 else f"{self.output.label(row)} / {name}"
+
+    def indices(self, row: int, column: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Index tuples into the output and into the input."""
+        entry = self.entry(column)
+        return (
+            self.output.index(row),
+            (column,) if entry is None else self.input.index(entry),
+        )
+
+    def ranking(self, k: int) -> list[tuple[int, int]]:
+        """Return the `k` worst entries as (row, column), worst first."""
+        if k < 0:
+            msg = f"k must be 0 or more, got {k}"
+            raise InputError(msg)
+        verdicts, excess = self.verdicts.ravel(), self.excess.ravel()
+        near = _candidates(verdicts, excess, k)
+        # order: verdict, then excess, then size of the error; first index on ties
+        size = np.nan_to_num(self.error.ravel()[near], nan=np.inf, posinf=np.inf)
+        order = near[np.lexsort((-size, -excess[near], -verdicts[near]))]
+        width = self.shape[1]
+        return [(int(i) // width, int(i) % width) for i in order[:k]]
+
+    def worst(self, k: int = 5) -> pd.DataFrame:
+        """Tabulate the `k` worst entries, worst first.
+
+        Parameters
+        ----------
+        k
+            Number of rows at most; default 5, as many as one reads.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``label, output_index, input_index, analytic, numeric,
+            numeric_error, error, relative_error, verdict``; indices are tuples.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> report["x"].worst(1).label[0]
+        'x[0]'
+        """
+        from gradlab.presentation.tables import entries_table
+
+        return entries_table(self, k)
+
+    def __repr__(self) -> str:
+        names = f"{self.output.name} / {self.input.name}"
+        head = f"Comparison({names}, {self.shape[0]} x {self.shape[1]}"
+        if not self.verdicts.size:
+            return f"{head}, empty)"
+        count = self.counts[self.verdict]
+        place = self.ranking(1)[0]
+        return (
+            f"{head}: {self.verdict.words} in {count:,} of {sum(self.counts):,} "
+            f"entries; worst {self.label(*place)}: "
+            f"analytic {self.analytic[place]:.6g}, "
+            f"numeric {self.numeric[place]:.6g} ± {self.numeric_error[place]:.1e})"
+        )
+
+
+def _candidates(
+    verdicts: NDArray[np.int8], excess: NDArray[np.float64], k: int
+) -> NDArray[np.intp]:
+    """Positions among which the `k` worst are: sorting millions would take seconds."""
+    count = verdicts.size
+    if not 0 < k < count:
+        return np.arange(count)
+    last = np.partition(verdicts, count - k)[count - k]
+    worse, edge = verdicts > last, verdicts == last
+    rivals, wanted = excess[edge], k - int(worse.sum())
+    least = np.partition(rivals, rivals.size - wanted)[rivals.size - wanted]
+    return np.flatnonzero(worse | (edge & (excess >= least)))

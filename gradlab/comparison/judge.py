@@ -1,0 +1,352 @@
+"""The rule: from two Jacobians and an error bar to a verdict for every entry.
+
+For an analytic value a, a numeric value n and its error bar e:
+
+- DISAGREES when ``|a - n|`` exceeds both ``atol + rtol * max(|a|, |n|)`` and
+  ``SAFETY * e``;
+- UNDECIDED when e is so large that an error worth caring about would hide in it;
+- AGREES otherwise.
+
+"Worth caring about" is measured in the entry's own units first: ten percent of its
+value. An entry that is tiny, or zero, is measured against what matters to the same
+output: moving its coordinate by the coordinate's own size must be able to change f by
+1e-7 of what moving any other coordinate can. Everything is per row and per input; the
+number of entries never enters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tiling import bands, cut
+from gradlab.comparison.tolerance import SAFETY, Tolerance
+from gradlab.comparison.verdict import Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Judgement",
+    "Side",
+    "Units",
+    "judge",
+    "sensitivity",
+    "stillness",
+    "unresolved",
+    "zeros_told",
+]
+
+# An error of ten percent must show in any single entry; in most, far less does.
+_CARE = 0.1
+# Entries whose whole effect on f is below this fraction of the largest do not matter.
+_NEGLIGIBLE = 1e-7
+# Roundings of the analytic side itself, in units of epsilon; in half precision so many
+# would be more than the gradient.
+_ROUNDINGS = 5e3
+_MOST_ROUNDING = 0.1
+# Where no input moves f at all: effects below this fraction of f (or of one, if f is
+# larger: a constant in front of the loss must not excuse anything) are no movement.
+_STILL = 1e-8
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """The numeric side of one block, all of shape (m, n)."""
+
+    value: NDArray[np.float64]
+    error: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Judgement:
+    """What `judge` decides about one block, all of shape (m, n)."""
+
+    verdicts: NDArray[np.int8]
+    allowed: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """What moving a coordinate by its size means.
+
+    Attributes
+    ----------
+    scales
+        Size of each coordinate, shape (n,).
+    matters
+        Largest `sensitivity` of each output with respect to any input, shape (m, 1).
+    """
+
+    scales: NDArray[np.float64]
+    matters: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Tops:
+    """Largest entries of each row among columns that are not here, (m, 1) each.
+
+    Of a matrix that is judged a few columns at a time.
+
+    Attributes
+    ----------
+    size, effect
+        Of the entries themselves, and of the entries times the size of the coordinate.
+    """
+
+    size: NDArray[np.float64]
+    effect: NDArray[np.float64]
+
+
+def entry_scale(
+    numeric: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    tops: Tops | None = None,
+) -> NDArray[np.float64]:
+    """Largest entry of each row, in the units of every coordinate, shape (m, n).
+
+    Beside coordinates of 1e8 with slopes of 1e-8, one of 1e-8 with a slope of 1e8 is no
+    larger: what counts is how far f moves when a coordinate moves by its own size.
+
+    Examples
+    --------
+    >>> entry_scale(np.array([[1e8, 1e-8]]), np.array([1e-8, 1e8])).tolist()
+    [[100000000.0, 1e-08]]
+    """
+    size = np.where(np.isfinite(numeric), np.abs(numeric), 0.0)
+    row = size.max(axis=1, initial=0.0)[:, None]
+    if tops is not None:
+        row = np.maximum(row, tops.size)
+    elif not scales.size or scales.min() == scales.max():
+        return np.asarray(row)
+    effect = (size * scales).max(axis=1, initial=0.0)[:, None]
+    if tops is not None:
+        effect = np.maximum(effect, tops.effect)
+    return np.asarray(np.minimum(row, effect / scales))
+
+
+def sensitivity(side: Side, scales: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much each output can change when one coordinate moves by its own size.
+
+    Only entries that stand out of their error bar count.
+
+    Parameters
+    ----------
+    side
+        Values and bars, shape (m, n).
+    scales
+        Size of each coordinate, shape (n,), or of that behind each entry, (m, n).
+
+    Returns
+    -------
+    ndarray
+        Shape (m, 1).
+    """
+    largest = np.zeros((len(side.value), 1))
+    with np.errstate(all="ignore"):
+        for band in bands(side.value.shape):
+            size = np.abs(side.value[band])
+            told = (size < np.inf) & (size > SAFETY * side.error[band])
+            size *= scales_in(scales, band)
+            largest[band, 0] = np.max(size, axis=1, initial=0.0, where=told)
+    return largest
+
+
+def scales_in(scales: NDArray[np.float64], band: slice) -> NDArray[np.float64]:
+    """Scales of some rows: the same for all, unless every entry has its own."""
+    return scales if scales.ndim == 1 else scales[band]
+
+
+def judge(
+    analytic: NDArray[np.float64],
+    side: Side,
+    *,
+    tolerance: Tolerance,
+    epsilon: float,
+    scales: NDArray[np.float64],
+    matters: NDArray[np.float64],
+    still: NDArray[np.float64] | float = 1e-9,
+    slack: NDArray[np.float64] | float = 0.0,
+    own: Units | None = None,
+    tops: Tops | None = None,
+) -> Judgement:
+    """Give every entry of a block its verdict.
+
+    Parameters
+    ----------
+    analytic
+        Shape (m, n).
+    side
+        Numeric values and error bars.
+    tolerance
+        Of the user, or the defaults.
+    epsilon
+        Round-off of the arithmetic of the analytic side.
+    scales
+        Size of each coordinate, shape (n,), or of that behind each entry, (m, n).
+    matters
+        Largest `sensitivity` of each output with respect to any input, shape (m, 1).
+    still
+        What counts as no movement of f, from `stillness`.
+    slack
+        Measured round-off of the analytic side itself (lower precision), same units
+        as the entries.
+    own
+        By which the round-off of the analytic side is measured, where some coordinates
+        turned out to live on a scale of their own. Default `scales` and `matters`.
+    tops
+        Largest entries of the columns that are not here; default these are all.
+    """
+    own = own or Units(scales, matters)
+    verdicts = np.empty(analytic.shape, dtype=np.int8)
+    allowed = np.empty(analytic.shape)
+    for band in bands(analytic.shape):
+        verdicts[band], allowed[band] = _judge_band(
+            analytic[band],
+            Side(side.value[band], side.error[band]),
+            tolerance=tolerance,
+            epsilon=epsilon,
+            scales=scales_in(scales, band),
+            matters=np.asarray(cut(matters, band)),
+            still=cut(still, band),
+            slack=cut(slack, band),
+            own=Units(scales_in(own.scales, band), np.asarray(cut(own.matters, band))),
+            tops=tops and Tops(tops.size[band], tops.effect[band]),
+        )
+    return Judgement(verdicts, allowed)
+
+
+def _judge_band(
+    analytic: NDArray[np.float64],
+    side: Side,
+    *,
+    tolerance: Tolerance,
+    epsilon: float,
+    scales: NDArray[np.float64],
+    matters: NDArray[np.float64],
+    still: NDArray[np.float64] | float,
+    slack: NDArray[np.float64] | float,
+    own: Units,
+    tops: Tops | None,
+) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
+    """Verdicts and tolerances of some rows."""
+    numeric, error = side.value, side.error
+    with np.errstate(all="ignore"):
+        size = np.maximum(np.abs(analytic), np.abs(numeric))
+        allowed = (
+            tolerance.absolute(entry_scale(numeric, own.scales, tops), epsilon)
+            + tolerance.relative(epsilon) * size
+        )
+        # no backward pass is more exact than a few thousand roundings of what matters;
+        # and what moves a saturated output by its last digits is none of our business
+        share = min(_ROUNDINGS * epsilon, _MOST_ROUNDING)
+        rounding = np.maximum(share * own.matters, still / 1e4)
+        bound = np.maximum(allowed, SAFETY * error) + slack + rounding / own.scales
+        difference = np.abs(analytic - numeric)
+        # equal infinities: nothing to compare, nothing to fear
+        wrong = difference > bound
+        blind = SAFETY * error > _bearable(size, scales, matters, still)
+    verdicts = np.zeros(wrong.shape, dtype=np.int8)  # AGREES
+    blind |= ~np.isfinite(error)
+    if blind.any():
+        verdicts[blind] = Verdict.UNDECIDED
+    if wrong.any():
+        verdicts[wrong] = Verdict.DISAGREES
+    odd = ~np.isfinite(difference)  # also where two huge numbers differ by more
+    if odd.any():
+        finite = np.isfinite(analytic) & np.isfinite(numeric)
+        verdicts = np.where(finite, verdicts, _not_finite(analytic, numeric))
+    return verdicts.astype(np.int8, copy=False), allowed
+
+
+def _bearable(
+    size: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    matters: NDArray[np.float64],
+    still: NDArray[np.float64] | float,
+) -> NDArray[np.float64]:
+    """Largest error bar times SAFETY that still tells what must be told."""
+    effect = np.where(matters > 0, _NEGLIGIBLE * matters, still)
+    return np.asarray(np.maximum(_CARE * size, effect / scales))
+
+
+def _not_finite(
+    analytic: NDArray[np.float64], numeric: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """One side only: disagreement. Both sides in the same place: undecided.
+
+    Infinities of opposite sign, or a nan against an infinity, are two different
+    statements and count as one side only.
+    """
+    same = (np.isnan(analytic) & np.isnan(numeric)) | (
+        np.isinf(analytic) & (analytic == numeric)
+    )
+    return np.where(same, int(Verdict.UNDECIDED), int(Verdict.DISAGREES))
+
+
+def stillness(base: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the effect below which an output counts as not moving, shape (m, 1).
+
+    Parameters
+    ----------
+    base
+        f at the point, shape (m,). An output that is 0 or not finite goes by the
+        largest of all.
+    """
+    size = np.where(np.isfinite(base), np.abs(base), 0.0)
+    top = float(size.max(initial=0.0))
+    own = np.where(size > 0, size, top if top > 0 else 1.0)
+    return np.asarray((_STILL * np.minimum(1.0, own))[:, None])
+
+
+def unresolved(
+    side: Side,
+    analytic: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    still: NDArray[np.float64] | float = 1e-9,
+) -> NDArray[np.bool_]:
+    """Entries of a first, cheap pass that deserve a second look for their bar alone.
+
+    Stricter than `judge`: a tiny entry is measured against its own block only, so
+    that a dropped gradient of an input of little influence is not missed.
+    """
+    own = sensitivity(side, scales)
+    blind = np.empty(analytic.shape, dtype=bool)
+    for band in bands(analytic.shape):
+        with np.errstate(all="ignore"):
+            size = np.maximum(np.abs(analytic[band]), np.abs(side.value[band]))
+            bearable = _bearable(
+                size, scales_in(scales, band), own[band], cut(still, band)
+            )
+            blind[band] = SAFETY * side.error[band] > bearable
+            blind[band] |= ~np.isfinite(size)  # np.maximum hands nan on
+    return blind
+
+
+def zeros_told(
+    bars: NDArray[np.float64],
+    side: Side,
+    scales: NDArray[np.float64],
+    matters: NDArray[np.float64],
+    still: NDArray[np.float64] | float = 1e-9,
+) -> bool:
+    """Whether zeros on both sides need no second look, by `judge` and `unresolved`.
+
+    Parameters
+    ----------
+    bars
+        Error bar of the zeros of each row, times the scale of their coordinate, (m, 1).
+    side, scales
+        The other entries of the same block, (m, k), and the scale behind each.
+    matters
+        Largest `sensitivity` of each output with respect to any input, shape (m, 1).
+    still
+        What counts as no movement of f, from `stillness`.
+    """
+    told = True
+    for effect in (matters, sensitivity(side, scales)):
+        least = np.where(effect > 0, _NEGLIGIBLE * effect, still)
+        told &= bool((SAFETY * bars <= least).all())
+    return told

@@ -1,0 +1,226 @@
+"""What a ladder of steps says about one input, as one sentence.
+
+The verdict never comes from the curve: a step at which a wrong gradient happens to
+cross the quotient looks like agreement, and a right gradient on a rough function looks
+like none. It comes from a check; the curve explains it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.ladder_reading import CurveReading, plateau
+from gradlab.differentiation.smoothness import Smoothness
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.comparison.swept import Curves, Swept
+
+__all__ = ["read_sweep"]
+
+_COARSE = 1e-10  # a round-off above this is not that of float64
+_NOISY = 1e5  # times the expected rounding: beyond, f is noisier than its arithmetic
+_FEW = 6  # steps: fewer make no curve
+_SAME = 2e-2  # spread of a common factor c, relative to c - 1
+
+
+def _short(value: float) -> str:
+    return f"{value:.0e}"
+
+
+def read_sweep(
+    block: Swept,
+    steps: NDArray[np.float64],
+    curves: Curves,
+    curve: CurveReading,
+) -> str:
+    """Say in one sentence what a sweep shows about one input.
+
+    Parameters
+    ----------
+    block
+        Verdicts and derivatives.
+    steps
+        The ladder.
+    curves
+        Errors of the first method.
+    curve
+        Reading of ``curves.own``.
+
+    Examples
+    --------
+    >>> sweep = gl.sweep(lambda x: np.exp(x).sum(), np.ones(2), grad=np.exp)
+    >>> sweep.reading["x"].startswith("V: correct, best step")
+    True
+    """
+    if block.verdicts.size == 0:
+        return "empty: nothing to differentiate"
+    if block.verdict == Verdict.DISAGREES:
+        return _wrong(block, steps, curves)
+    if block.verdict == Verdict.UNDECIDED:
+        return _undecided(block, steps, curves)
+    return _correct(block, steps, curves, curve)
+
+
+def _correct(
+    block: Swept, steps: NDArray[np.float64], curves: Curves, curve: CurveReading
+) -> str:
+    kink = _first(block.kinds == Smoothness.KINK)
+    if kink is not None:
+        low, high = _slopes(block, kink)
+        return (
+            f"kink at the point: the slopes are {low:.4g} and {high:.4g} at "
+            f"{block.place(*kink)}, the analytic {block.analytic[kink]:.4g} lies "
+            f"between and passes as a sub-gradient"
+        )
+    if sentence := _without_curve(steps, curves):
+        return sentence
+    best, floor = _short(curve.best_step), _short(curve.floor)
+    if np.isfinite(curve.kink):
+        return (
+            f"V: correct, best step {best}, floor {floor}; kink at distance "
+            f"{_short(curve.kink)}: larger steps cross it"
+        )
+    if block.epsilon > _COARSE:
+        return f"V: correct; {block.dtype} noise floor {floor} at step {best}"
+    noise = block.epsilon * 10 ** curve.roundoff_line[1] / block.rounding
+    if noise > _NOISY * block.epsilon:
+        inside = "an iteration inside"
+        if 1e-9 < noise < 1e-4:
+            inside = "float32 inside" if noise < 1e-5 else "half precision inside"
+        return (
+            f"V: correct, but f carries noise of {_short(noise)} ({inside}?); "
+            f"best step {best}, floor {floor}"
+        )
+    if not np.isfinite(curve.roundoff_line[1]):
+        return f"correct: no rounding seen, best step {best}, floor {floor}"
+    if not np.isfinite(curve.truncation):
+        return (
+            f"correct, no truncation error (f is a low polynomial here): "
+            f"best step {best}, floor {floor}"
+        )
+    edge = (block.kinds == Smoothness.EDGE).any()
+    return f"V: correct, best step {best}, floor {floor}" + (
+        "; only one side of the point exists" if edge else ""
+    )
+
+
+def _without_curve(steps: NDArray[np.float64], curves: Curves) -> str:
+    """Say why there is no V to read; "" if there is one."""
+    error = curves.error[np.isfinite(curves.error)]
+    if not error.any():
+        return "correct: both sides are exactly equal at every step"
+    if error.size < _FEW:
+        lowest = int(np.nanargmin(curves.error))
+        return (
+            f"correct: error {curves.error[lowest]:.0e} at step {steps[lowest]:.0e}; "
+            f"a ladder of {error.size} is too short to see a V"
+        )
+    if (error > 0).sum() < 3:
+        return "correct: both sides are exactly equal at nearly every step"
+    return ""
+
+
+def _slopes(block: Swept, place: tuple[int, int]) -> tuple[float, float]:
+    """Both one-sided slopes, the smaller first; no negative zero."""
+    low, high = sorted((float(block.left[place]), float(block.right[place])))
+    return low + 0.0, high + 0.0
+
+
+def _undecided(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
+    place = _first(block.verdicts == Verdict.UNDECIDED)
+    if place is None:  # every slope hides below its bar: the largest of them
+        size = np.abs(block.analytic)
+        place = _first(size == np.nanmax(size, initial=0.0)) or (0, 0)
+    name = block.place(*place)
+    if np.isnan(block.analytic[place]) and np.isnan(block.reference[place]):
+        return f"nan on both sides at {name}: nothing can be compared"
+    finite = np.flatnonzero(np.isfinite(curves.error))
+    lowest = int(finite[np.argmin(curves.error[finite])]) if finite.size else -1
+    least = f"{curves.error[lowest]:.0e} at step {steps[lowest]:.0e}"
+    kind = Smoothness(max(int(block.kinds[place]), 0))
+    if kind in (Smoothness.JUMP, Smoothness.STAIRCASE):
+        word = "jumps" if kind == Smoothness.JUMP else "climbs stairs"
+        return f"no derivative: f {word} at {name}"
+    if kind == Smoothness.KINK:
+        return f"kink at the point, at {name}: no single slope to compare with"
+    if not finite.size or kind == Smoothness.UNDEFINED:
+        return f"no resolution: f is not finite around {name}"
+    if kind == Smoothness.NOISY:
+        return f"noise at every step: the error is never below {least}"
+    hidden = SAFETY * float(block.reference_error[place])
+    return (
+        f"no resolution at {name}: f moves by less than its rounding; slopes below "
+        f"{hidden:.0e} cannot be told from zero, and the analytic one is "
+        f"{block.analytic[place]:.0e}"
+    )
+
+
+def _wrong(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
+    place = block.culprit
+    if place is None:  # pragma: no cover - the verdict says there is one
+        return "wrong"
+    analytic, numeric = float(block.analytic[place]), float(block.reference[place])
+    values = f"{block.place(*place)}: analytic {analytic:.4g}, numeric {numeric:.4g}"
+    if not np.isfinite(analytic) or not np.isfinite(numeric):
+        return f"one side is not finite: {values}"
+    if block.kinds[place] == Smoothness.KINK:
+        low, high = _slopes(block, place)
+        return (
+            f"kink at the point: the analytic {analytic:.4g} at "
+            f"{block.place(*place)} lies outside the slopes {low:.4g} and {high:.4g}"
+        )
+    level, start, stop = plateau(steps, curves.wrong, curves.own)
+    if np.isnan(level):
+        # the numeric side is worse than the difference at every single step of the
+        # ladder, and yet the check could tell: extrapolation, or another precision
+        where = f"error {np.nanmin(curves.wrong):.2g} at best"
+    else:
+        where = f"plateau at {level:.2g} from {_short(start)} to {_short(stop)}"
+    return f"{where}: the analytic side is wrong {_how(block, values)}"
+
+
+def _how(block: Swept, values: str) -> str:
+    """By a factor, by a missing term, or in some entries only."""
+    wrong = block.verdicts == Verdict.DISAGREES
+    count, total = int(wrong.sum()), wrong.size
+    scope = "" if count == total else f" in {count:,} of {total:,} entries"
+    analytic, numeric = block.analytic[wrong], block.reference[wrong]
+    if not analytic.any():
+        return f"(exactly 0{scope}: a term is missing)"
+    with np.errstate(all="ignore"):
+        ratio = analytic / numeric
+        middle = float(np.median(ratio[np.isfinite(ratio)]))
+        blur = SAFETY * block.reference_error[wrong] / np.abs(numeric)
+        same = np.abs(ratio - middle) <= _SAME * abs(middle - 1) + blur
+    many = count >= 4 or count == total
+    if many and same.mean() >= 0.9:
+        # |a - n| / max(|a|, |n|), which other tools print: 0.5 for a doubled gradient
+        share = abs(middle - 1) / max(abs(middle), 1.0)
+        factor = f"analytic = {_factor(middle)} x numeric{scope}"
+        return f"by a factor ({factor}), off by {share:.2g} of the larger value"
+    return f"({values};{scope or ' in all entries'}, by no common factor)"
+
+
+def _factor(value: float) -> str:
+    """Write a factor so that it is seen not to be 1."""
+    if not 0.01 < abs(value) < 1e4:
+        return f"{value:.3e}"
+    digits = 3
+    while digits < 12 and abs(float(f"{value:.{digits}f}") - value) > 0.05 * abs(
+        value - 1
+    ):
+        digits += 1
+    return f"{value:.{digits}f}"
+
+
+def _first(mask: NDArray[np.bool_]) -> tuple[int, int] | None:
+    if not mask.any():
+        return None
+    flat = int(mask.argmax())
+    return flat // mask.shape[1], flat % mask.shape[1]

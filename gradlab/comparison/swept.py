@@ -1,0 +1,232 @@
+"""One input of a sweep: derivatives, verdicts, and its errors at every step."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.comparison import relative_error
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Variable
+
+__all__ = ["Curves", "Swept", "step_errors"]
+
+_FLOOR = 1e-8  # as in Comparison.relative_error
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Swept:
+    """One input of a sweep: all that does not depend on the step.
+
+    Matrices have one row per real output row, all outputs stacked, and one column per
+    real coordinate that was looked at.
+
+    Parameters
+    ----------
+    variable
+        The input.
+    columns
+        Coordinates behind the columns.
+    analytic
+        The side under suspicion.
+    reference, reference_error
+        Best known numeric derivative, found without the analytic one, and its bar.
+    verdicts
+        `Verdict` of each entry, from a check.
+    kinds
+        `Smoothness` of each entry; -1 where nothing spoke against smooth.
+    left, right
+        One-sided slopes where they were needed, else nan.
+    epsilon
+        Unit round-off of the function.
+    rounding
+        Expected rounding error of a quotient, relative, times the step: round-off of f
+        over the derivative. nan if unknown.
+    resolution
+        Smallest derivative that a difference quotient in this arithmetic can resolve at
+        all, at the best of steps; in the units of the derivative.
+    dtype
+        Name of the arithmetic, for people.
+    outputs
+        The outputs behind the rows; may be left out where there is one row.
+    """
+
+    variable: Variable
+    columns: NDArray[np.intp]
+    analytic: NDArray[np.float64]
+    reference: NDArray[np.float64]
+    reference_error: NDArray[np.float64]
+    verdicts: NDArray[np.int8]
+    kinds: NDArray[np.int8]
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]
+    epsilon: float = 2.220446049250313e-16
+    rounding: float = float("nan")
+    resolution: float = 0.0
+    dtype: str = "float64"
+    outputs: tuple[Variable, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of any entry; undecided where no slope is resolved.
+
+        A check may pass an input whose whole effect on f is negligible beside others,
+        as the first weights of a deep saturated network. Asked for by itself, it is
+        agreement that nobody has seen.
+        """
+        worst = Verdict(int(self.verdicts.max(initial=0)))
+        return worst if self.resolved else max(worst, Verdict.UNDECIDED)
+
+    @property
+    def resolved(self) -> bool:
+        """Whether any slope stands out of its bar, or there is none to stand out."""
+        with np.errstate(invalid="ignore"):
+            seen = np.abs(self.reference) > SAFETY * self.reference_error
+        return bool(seen.any() or not np.any(self.analytic))
+
+    @property
+    def told(self) -> NDArray[np.bool_]:
+        """Entries that stand out of the numeric noise; all if none does."""
+        size = np.fmax(np.abs(self.analytic), np.abs(self.reference))
+        noise = np.maximum(self.reference_error, self.resolution)
+        told = ~(size <= SAFETY * noise)
+        told |= self.verdicts == Verdict.DISAGREES
+        return told if told.any() else np.ones_like(told)
+
+    @property
+    def trusted(self) -> NDArray[np.float64]:
+        """What the numeric side is measured against, by itself.
+
+        The analytic value where it agrees, because it is the more precise of the two;
+        else the reference.
+        """
+        agrees = self.verdicts == Verdict.AGREES
+        return np.where(agrees, self.analytic, self.reference)
+
+    @property
+    def culprit(self) -> tuple[int, int] | None:
+        """The entry that is wrong by most, or None."""
+        wrong = self.verdicts == Verdict.DISAGREES
+        if not wrong.any():
+            return None
+        error = relative_error(self.analytic, self.reference)
+        error = np.where(wrong, np.nan_to_num(error, nan=2.0), -1.0)
+        flat = int(error.argmax())
+        return flat // error.shape[1], flat % error.shape[1]
+
+    def label(self, column: int) -> str:
+        """Name of the entry of the input behind a column."""
+        coordinate = int(self.columns[column])
+        if not self.variable.is_complex:
+            return self.variable.label(coordinate)
+        part = ("real", "imag")[coordinate % 2]
+        return f"{self.variable.label(coordinate // 2)}.{part}"
+
+    def place(self, row: int, column: int) -> str:
+        """Name of a matrix entry: ``x[3]``, or ``out[1] / x[3]`` if there are rows."""
+        if self.analytic.shape[0] == 1:
+            return self.label(column)
+        for output in self.outputs:
+            if row < output.size:
+                return f"{output.label(row)} / {self.label(column)}"
+            row -= output.size
+        return f"row {row} / {self.label(column)}"
+
+    def only(self, row: int, column: int) -> Swept:
+        """Return the same of one entry."""
+        part = np.s_[row : row + 1, column : column + 1]
+        names = "analytic", "reference", "reference_error", "verdicts", "kinds"
+        parts = {name: getattr(self, name)[part] for name in (*names, "left", "right")}
+        return dataclasses.replace(
+            self, columns=self.columns[column : column + 1], **parts
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Curves:
+    """Relative errors of one input and method at every step, shape (S,).
+
+    Parameters
+    ----------
+    error, bar
+        Worst relative error of any entry that can be told from noise, and the error
+        bar of that entry, relative as well.
+    own
+        Worst relative error of the numeric side, measured against `Swept.trusted`.
+    wrong
+        Relative error of the entry that is wrong by most; nan if none is.
+    """
+
+    error: NDArray[np.float64]
+    bar: NDArray[np.float64]
+    own: NDArray[np.float64]
+    wrong: NDArray[np.float64]
+
+    @classmethod
+    def blank(cls, steps: int) -> Curves:
+        """Make curves on which nothing has been measured yet."""
+        return cls(*(np.full(steps, np.nan) for _ in range(4)))
+
+
+def step_errors(
+    block: Swept, numeric: NDArray[np.float64], bars: NDArray[np.float64]
+) -> tuple[float, float, float, float]:
+    """Reduce the numeric Jacobian at one step to one point of each of `Curves`.
+
+    Parameters
+    ----------
+    block
+        What it is compared with.
+    numeric, bars
+        Quotients at this step, and their error bars.
+
+    Examples
+    --------
+    >>> one = np.ones((1, 1))
+    >>> block = Swept(
+    ...     None,
+    ...     np.arange(1),
+    ...     2 * one,
+    ...     one,
+    ...     1e-9 * one,
+    ...     np.array([[2]]),
+    ...     np.array([[0]]),
+    ...     one,
+    ...     one,
+    ... )
+    >>> error, bar, own, wrong = step_errors(block, one, 1e-9 * one)
+    >>> round(error, 3), own, round(wrong, 3)
+    (0.333, 0.0, 0.333)
+    """
+    if numeric.size == 0:
+        return 0.0, 0.0, 0.0, float("nan")
+    known = np.abs(block.reference)
+    floor = _FLOOR * float(np.max(known[np.isfinite(known)], initial=0.0))
+    error = relative_error(block.analytic, numeric, floor)
+    # an analytic side that is not a number is as wrong as can be
+    lost = ~np.isfinite(block.analytic) & np.isfinite(numeric)
+    error = np.where(lost, 1.0, error)
+    own = relative_error(block.trusted, numeric, floor)
+    told = block.told & np.isfinite(error)
+    if not told.any():
+        return (float("nan"),) * 4
+    flat = int(np.where(told, error, -1.0).argmax())
+    place = (flat // error.shape[1], flat % error.shape[1])
+    size = abs(float(numeric[place])) + abs(float(block.analytic[place]))
+    size = max(size, floor) if np.isfinite(size) else abs(float(numeric[place]))
+    bar = float(bars[place]) / size if size > 0 else float("inf")
+    steady = block.told & np.isfinite(own)
+    culprit = block.culprit
+    return (
+        float(error[place]),
+        bar,
+        float(own[steady].max()) if steady.any() else float("nan"),
+        float("nan") if culprit is None else float(error[culprit]),
+    )

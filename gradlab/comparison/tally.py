@@ -1,0 +1,203 @@
+"""What is kept of a block that is too large to keep: counts, extremes, tiles.
+
+A streamed comparison sees every entry once, a few columns at a time. Of each tile of
+the matrix the worst entry stays, so that a picture of the whole can be drawn in which
+no wrong entry is averaged away.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.comparison.comparison import relative_error
+from gradlab.comparison.tiling import bands
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.comparison.comparison import Comparison
+
+__all__ = ["Tally", "Tallying"]
+
+_TILES = 240  # down and across: as many as a picture has pixels for
+_PLANES = ("analytic", "numeric", "numeric_error", "allowed")
+_FLOOR = 1e-8  # as in Comparison.relative_error
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """All entries of a block, of which only some columns were kept.
+
+    Parameters
+    ----------
+    shape
+        Rows and columns of the whole block.
+    looked
+        Columns that were looked at; fewer than all if the check was cut short.
+    counts
+        Entries that agree, are undecided, disagree.
+    max_abs_error, max_rel_error
+        As of `Comparison`.
+    finite_power
+        `Comparison.power`, undecided entries left out.
+    rows, columns
+        True position of the worst entry of each tile, shape (down, across); -1 where
+        nothing was looked at.
+    analytic, numeric, numeric_error, allowed, verdicts
+        Of that entry.
+    """
+
+    shape: tuple[int, int]
+    looked: int
+    counts: tuple[int, int, int]
+    max_abs_error: float
+    max_rel_error: float
+    finite_power: float
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    analytic: NDArray[Any]
+    numeric: NDArray[Any]
+    numeric_error: NDArray[np.float64]
+    allowed: NDArray[np.float64]
+    verdicts: NDArray[np.int8]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of any entry."""
+        worst = [k for k, count in enumerate(self.counts) if count]
+        return Verdict(max(worst, default=0))
+
+    @property
+    def power(self) -> float:
+        """Smallest error of a single entry that would have been caught."""
+        return float("inf") if self.counts[1] else self.finite_power
+
+
+class Tallying:
+    """Adds up a block that comes a few columns at a time.
+
+    Parameters
+    ----------
+    shape
+        Rows and columns of the whole block.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+    >>> tally = Tallying((1, 3))
+    >>> tally.add(report["x"])
+    >>> tally.result().counts, tally.result().max_abs_error.__round__(6)
+    ((0, 0, 3), 1.0)
+    """
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self.down, self.across = min(shape[0], _TILES), min(shape[1], _TILES)
+        grid = (self.down, self.across)
+        self.counts = np.zeros(3, dtype=np.int64)
+        self.looked = 0
+        self.extremes = {"abs": 0.0, "rel": 0.0, "power": 0.0}
+        self._rank = np.full(grid, -np.inf)
+        self._at = np.full((2, *grid), -1, dtype=np.intp)
+        self._planes: dict[str, NDArray[Any]] = {}
+        self._verdicts = np.zeros(grid, dtype=np.int8)
+        self._scale = 0.0
+
+    def add(self, part: Comparison) -> None:
+        """Take in some columns; `part.columns` says which."""
+        m, n = part.shape
+        if not m or not n:
+            return
+        columns = np.arange(n) if part.columns is None else part.columns
+        self.looked += n
+        self.counts += np.bincount(part.verdicts.ravel(), minlength=3)[:3]
+        self._scale = max(self._scale, part.scale)
+        rank = np.empty((m, n), dtype=np.float32)
+        for band in bands((m, n)):
+            rank[band] = self._measured(part, band)
+        self._place(part, rank, columns)
+
+    def _measured(self, part: Comparison, band: slice) -> NDArray[np.float64]:
+        """Note the extremes of some rows; return how bad each entry is."""
+        a, b = part.analytic[band], part.numeric[band]
+        bars, allowed = part.numeric_error[band], part.allowed[band]
+        verdicts = part.verdicts[band]
+        with np.errstate(all="ignore"):
+            error = np.abs(a - b).astype(np.float64)
+            size = np.maximum(np.abs(a), np.abs(b))
+            agrees = verdicts == Verdict.AGREES
+            # as in `Comparison.max_rel_error` and `Comparison.power`
+            told = ~(size <= SAFETY * bars) & ~(agrees & (error > allowed))
+            told |= verdicts == Verdict.DISAGREES
+            relative = relative_error(a, b, _FLOOR * self._scale)
+            bound = np.maximum(2 * allowed, SAFETY * bars) + np.where(agrees, error, 0)
+            bound = np.where(verdicts == Verdict.UNDECIDED, 0.0, bound)
+        self._extreme("abs", error)
+        self._extreme("rel", relative[told])
+        self._extreme("power", bound[np.isfinite(bound)])
+        rank = relative + 8.0 * verdicts
+        return np.where(np.isnan(error), 5.0 + 8.0 * verdicts, rank)
+
+    def _extreme(self, name: str, values: NDArray[np.float64]) -> None:
+        known = self.extremes[name]
+        self.extremes[name] = float(np.maximum(known, np.max(values, initial=0.0)))
+
+    def _place(
+        self, part: Comparison, rank: NDArray[np.float32], columns: NDArray[np.intp]
+    ) -> None:
+        """Let the worst entry of each tile stand for it."""
+        if not self._planes:
+            self._planes = {
+                name: np.zeros(self._rank.shape, dtype=getattr(part, name).dtype)
+                for name in _PLANES
+            }
+        tile = columns * self.across // self.shape[1]
+        top = np.arange(self.down + 1) * self.shape[0] // self.down
+        for i in range(self.down):
+            strip = rank[top[i] : top[i + 1]]
+            row = strip.argmax(axis=0)
+            worst = strip[row, np.arange(len(columns))]
+            order = np.argsort(worst, kind="stable")  # the last one written is worst
+            best = np.full(self.across, -1, dtype=np.intp)
+            best[tile[order]] = order
+            k = best[best >= 0]
+            k = k[worst[k] > self._rank[i, tile[k]]]
+            to, place = tile[k], (top[i] + row[k], k)
+            self._rank[i, to] = worst[k]
+            self._at[0, i, to], self._at[1, i, to] = place[0], columns[k]
+            self._verdicts[i, to] = part.verdicts[place]
+            for name, plane in self._planes.items():
+                plane[i, to] = getattr(part, name)[place]
+
+    def corrected(self, before: Comparison, after: Comparison) -> None:
+        """Replace verdicts of some columns that were judged again."""
+        for sign, part in ((-1, before), (1, after)):
+            self.counts += sign * np.bincount(part.verdicts.ravel(), minlength=3)[:3]
+        columns = np.arange(after.shape[1]) if after.columns is None else after.columns
+        where = np.searchsorted(columns, self._at[1])
+        where = np.minimum(where, len(columns) - 1)
+        known = (self._at[1] >= 0) & (columns[where] == self._at[1])
+        pick = self._at[0][known], where[known]
+        self._verdicts[known] = after.verdicts[pick]
+
+    def result(self) -> Tally:
+        """Return what has come so far."""
+        none = np.zeros(self._rank.shape)
+        planes = {name: self._planes.get(name, none) for name in _PLANES}
+        return Tally(
+            shape=self.shape,
+            looked=self.looked,
+            counts=(int(self.counts[0]), int(self.counts[1]), int(self.counts[2])),
+            max_abs_error=self.extremes["abs"],
+            max_rel_error=self.extremes["rel"],
+            finite_power=self.extremes["power"],
+            rows=self._at[0],
+            columns=self._at[1],
+            verdicts=self._verdicts,
+            **planes,
+        )

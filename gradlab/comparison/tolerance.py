@@ -1,0 +1,138 @@
+"""How large a difference is allowed, and how large an error bar is bearable.
+
+The rule of a verdict has two sides. ``allowed = atol + rtol * max(|a|, |n|)`` is what
+the tolerance forgives; the error bar of the numeric side, times `SAFETY`, is what
+cannot be told apart from zero. Nothing here grows with the number of entries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.errors import InputError
+from gradlab.labels import chosen_for
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["SAFETY", "Tolerance", "default_rtol", "read_tolerance"]
+
+# Error bars are estimates: the promise is that the true error is within a few of them.
+SAFETY = 5.0
+
+# rtol by unit round-off of the analytic side. float64: 1e-6 leaves two digits between
+# the central difference (1e-10 on smooth functions) and the smallest slip worth a
+# name (1e-5). Lower precisions: about 2000 units of round-off, because a backward
+# pass adds up a few thousand products, each rounded.
+_RTOL_DOUBLE = 1e-6
+_ROUNDOFFS = 2000.0
+# atol as a fraction of the row's largest entry: round-off of the analytic side itself,
+# 1e-11 in float64 and as many roundings as rtol allows in coarser arithmetic.
+_ATOL_DOUBLE = 1e-11
+_ATOL_MOST = 1e-2
+
+
+def default_rtol(epsilon: float) -> float:
+    """Return the relative tolerance for arithmetic of round-off `epsilon`.
+
+    Examples
+    --------
+    >>> default_rtol(2.2e-16)
+    1e-06
+    >>> round(default_rtol(1.2e-7), 6)
+    0.00024
+    """
+    return max(_RTOL_DOUBLE, min(_ROUNDOFFS * epsilon, 0.1))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Allowed difference; None lets gradlab choose, and the report says what it chose.
+
+    Parameters
+    ----------
+    rtol
+        Relative part, without unit. Default `default_rtol` of the arithmetic.
+    atol
+        Absolute part in the units of the derivative. The default is a fraction of
+        the largest entry in the same row of the block (1e-11 in float64), or of the
+        largest effect of any entry where coordinates differ in size; never a constant:
+        a constant would hide small gradients.
+    own
+        Tolerances of single inputs, by name or pattern ("layers.*"), which replace
+        this one; see `of`.
+    """
+
+    rtol: float | None = None
+    atol: float | None = None
+    own: Mapping[str, Tolerance] = dataclasses.field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
+            number = isinstance(value, int | float | np.number | np.ndarray)
+            # `not >=` also refuses nan, by name
+            if value is not None and not (number and np.isreal(value) and value >= 0):
+                msg = f"{name} must be a number >= 0 or None, got {value!r}"
+                raise InputError(msg)
+
+    def of(self, name: str) -> Tolerance:
+        """Return the tolerance of one input.
+
+        Examples
+        --------
+        >>> tolerance = Tolerance(own={"W1": Tolerance(rtol=1e-4)})
+        >>> tolerance.of("W1").rtol, tolerance.of("b1").rtol
+        (0.0001, None)
+        """
+        return chosen_for(name, self.own, self)
+
+    def relative(self, epsilon: float) -> float:
+        """Return the relative part in force for arithmetic of round-off `epsilon`."""
+        return default_rtol(epsilon) if self.rtol is None else float(self.rtol)
+
+    def absolute(
+        self, row_scale: NDArray[np.float64], epsilon: float
+    ) -> NDArray[np.float64]:
+        """Return the absolute part for each row, or each entry.
+
+        Parameters
+        ----------
+        row_scale
+            Largest finite numeric entry that the row, or the entry, is measured by,
+            shape (m, 1) or (m, n); what comes back has the same.
+        epsilon
+            Round-off of the analytic side.
+        """
+        if self.atol is not None:
+            return np.full_like(row_scale, float(self.atol))
+        share = min(max(_ATOL_DOUBLE, _ROUNDOFFS * epsilon), _ATOL_MOST)
+        return share * row_scale
+
+
+def read_tolerance(rtol: Any, atol: Any) -> Tolerance:
+    """Read ``rtol=`` and ``atol=``: one number each, or numbers by input.
+
+    Raises
+    ------
+    InputError
+        If one of them is no number >= 0.
+
+    Examples
+    --------
+    >>> read_tolerance({"W1": 1e-4}, 1e-9).of("W1")
+    Tolerance(rtol=0.0001, atol=1e-09, own={})
+    """
+    single = [None if isinstance(v, Mapping) else v for v in (rtol, atol)]
+    relative, absolute = (v if isinstance(v, Mapping) else {} for v in (rtol, atol))
+    own = {
+        str(name): Tolerance(
+            chosen_for(str(name), relative, single[0]),
+            chosen_for(str(name), absolute, single[1]),
+        )
+        for name in (*relative, *absolute)
+    }
+    return Tolerance(single[0], single[1], own)

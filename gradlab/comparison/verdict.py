@@ -1,0 +1,31 @@
+"""The three answers a comparison can give."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["Verdict"]
+
+
+class Verdict(enum.IntEnum):
+    """Answer to "is this gradient right?", ordered by how bad it is.
+
+    Examples
+    --------
+    >>> max(Verdict.AGREES, Verdict.UNDECIDED)
+    <Verdict.UNDECIDED: 1>
+    """
+
+    AGREES = 0
+    UNDECIDED = 1
+    DISAGREES = 2
+
+    @property
+    def glyph(self) -> str:
+        """One character, never the only carrier of the meaning."""
+        return "✓!✗"[self]
+
+    @property
+    def words(self) -> str:
+        """The verdict as a verb."""
+        return ("agrees", "undecided", "disagrees")[self]

@@ -1,0 +1,226 @@
+"""Detectors of broken balances: sums, couplings and constants that do not fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measures import EXACT, Case, Clue
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["broken_sums", "constants", "coupling_factor", "unreal"]
+
+_CLOSE = 1e-4  # relative slack of factors and constants that are recognised
+
+
+def coupling_factor(case: Case) -> list[Clue]:
+    """Detect couplings between different entries that are off by a factor.
+
+    In a softmax or a normalisation the diagonal holds the direct path, the rest the
+    path through the sum; a factor or a sign on that path alone shows off the diagonal.
+    """
+    a, n = case.analytic, case.numeric
+    if case.scalar or a.shape[0] != a.shape[1] or len(a) < 3 or len(a) > 2000:
+        return []
+    if case.variable.is_complex or not case.part.complete:
+        return []
+    off = ~np.eye(len(a), dtype=bool) & ~case.zero(n)
+    below = float((n[off] ** 2).sum())
+    if off.sum() < 3 or below == 0 or not case.wrong[off].any():
+        return []
+    c = float(a[off] @ n[off]) / below
+    if abs(c - 1) < 1e-3 or abs(c) < 1e-9:
+        return []
+    model = np.where(np.eye(len(a), dtype=bool), a, c * n)
+    if case.share(model) > EXACT:
+        return _named(case, c)
+    rows = np.where(off, n, 0.0)
+    each = (np.where(off, a, 0.0) * rows).sum(axis=1) / np.maximum(
+        (rows**2).sum(axis=1), 1e-300
+    )
+    model = np.where(np.eye(len(a), dtype=bool), a, each[:, None] * n)
+    if case.share(model) < EXACT or (off.sum(axis=1) < 3).any():
+        return []
+    told = (
+        f"The couplings between different entries of {case.name} have one factor for "
+        f"each output, from {each.min():.4g} to {each.max():.4g}; the direct path does "
+        f"not have it."
+    )
+    advice = (
+        f"Check the term of the backward of {case.name} that goes through the sum: its "
+        f"power of the norm, and the array it multiplies."
+    )
+    return [
+        Clue(BugKind.WRONG_DERIVATIVE, 0.86, told, advice),
+        Clue(BugKind.STALE_CACHE, 0.75, told, advice),
+    ]
+
+
+def _named(case: Case, c: float) -> list[Clue]:
+    told = (
+        f"Between different entries of {case.name}, analytic = {c:.5g} x numeric; the "
+        f"direct path (the diagonal) does not have that factor"
+    )
+    where = f"the term of the backward of {case.name} that goes through a sum"
+    if abs(c + 1) < 1e-3:
+        return [Clue(BugKind.SIGN, 0.94, f"{told}.", f"Flip the sign of {where}.")]
+    large = max(c, 1 / c) if c > 0 else 0.0
+    sizes = {*case.variable.shape, case.variable.size}
+    size = next((s for s in sizes if s > 1 and abs(s - large) < _CLOSE * s), None)
+    if size is not None:
+        verb = (
+            "a sum stands where a mean belongs" if c > 1 else "divided once too often"
+        )
+        return [
+            Clue(
+                BugKind.MISSING_REDUCTION,
+                0.93,
+                f"{told}; {size} is a length of {case.name}: {verb}.",
+                f"Take the mean in {where} exactly where the forward pass does.",
+            )
+        ]
+    return [
+        Clue(BugKind.SCALE, 0.8, f"{told}.", f"Search {where} for a factor."),
+        Clue(BugKind.WRONG_DERIVATIVE, 0.75, f"{told}.", f"Derive {where} again."),
+    ]
+
+
+def broken_sums(case: Case) -> list[Clue]:
+    """Detect gradients that should sum to zero along an axis and do not.
+
+    Adding a constant leaves a softmax or a normalisation as it is; a gradient that
+    does not sum to zero there lacks the term that balances it.
+    """
+    n, a = case.grid(case.numeric), case.grid(case.analytic)
+    if n is None or a is None or case.variable.is_complex or not case.variable.shape:
+        return []
+    true = [axis for axis in range(len(case.variable.shape)) if _balanced(n, axis)]
+    broken = [axis for axis in true if not _balanced(a, axis)]
+    if not broken or len(broken) < len(true):
+        return []
+    axis = broken[0]
+    lost = bool(case.zero(case.analytic)[case.wrong].all())
+    spread = case.wrong.reshape(a.shape)
+    lines = np.moveaxis(spread, axis + 1, -1).reshape(-1, a.shape[axis + 1])
+    lines = lines[lines.any(axis=1)]
+    lost = lost and len(lines) > 1 and not bool((lines == lines[0]).all())
+    left = float(np.abs(a.sum(axis=axis + 1)).max())
+    return [
+        Clue(
+            BugKind.MISSING_TERM,
+            0.945 if lost else 0.79,
+            f"The numeric gradient of {case.name} sums to zero along axis {axis}, the "
+            f"analytic one to up to {left:.4g}: the term that balances it is missing.",
+            f"Add the term of {case.name} that is common to the whole axis {axis}: the "
+            f"sum in a softmax, the mean in a normalisation, the true class in a "
+            f"margin.",
+        )
+    ]
+
+
+def _balanced(grid: NDArray[np.float64], axis: int) -> bool:
+    if grid.shape[axis + 1] < 2:
+        return False
+    size = float(np.abs(grid).sum())
+    return bool(size > 0 and np.abs(grid.sum(axis=axis + 1)).sum() < 1e-6 * size)
+
+
+def constants(case: Case) -> list[Clue]:
+    """Detect one and the same number too much, or missing, in some entries."""
+    if not case.scalar or case.variable.is_complex or not case.part.complete:
+        return []
+    error, wrong = case.error[0], case.wrong[0]
+    values, numeric = error[wrong], case.numeric[0][wrong]
+    v = float(values[0])
+    if np.abs(values - v).max() > _CLOSE * abs(v):
+        return []
+    if len(values) == 1:
+        return _single(case, int(np.flatnonzero(wrong)[0]), v)
+    if np.ptp(numeric) < 1e-3 * np.abs(numeric).max(initial=0.0):
+        return []  # one factor says the same
+    shape = case.variable.shape
+    verb = "too large" if v > 0 else "too small"
+    told = f"{len(values)} entries of {case.name} are each {verb} by {abs(v):.6g}"
+    if len(shape) > 1 and not wrong.all():
+        per = wrong.reshape(-1, shape[-1]).sum(axis=1)
+        if (per <= 1).all():
+            return _term(told + ", one in each row", 0.9)
+        return [
+            Clue(
+                BugKind.WRONG_INDEX,
+                0.9,
+                f"{told}, up to {int(per.max())} in one row: the same number lands at "
+                f"several indices.",
+                "Index rows and columns together (d[np.arange(n), y], not d[:, y]).",
+            ),
+            *_term(told, 0.6),
+        ]
+    return _term(told, 0.9 if len(values) > 2 else 0.5)
+
+
+def _term(told: str, trust: float) -> list[Clue]:
+    advice = "Look for a constant that is added in one of forward and backward only."
+    return [
+        Clue(
+            BugKind.MISSING_TERM,
+            trust,
+            f"{told}: a constant term is missing.",
+            advice,
+        ),
+        Clue(
+            BugKind.EXTRA_TERM,
+            trust - 0.05,
+            f"{told}: a constant term is too much.",
+            advice,
+        ),
+    ]
+
+
+def _single(case: Case, column: int, v: float) -> list[Clue]:
+    """One entry that is off by a round number: something was added there."""
+    if case.numeric.size < 4:
+        return []
+    rounded = float(f"{v:.2g}")
+    ratio = case.analytic[0, column] / (case.numeric[0, column] or np.nan)
+    simple = abs(ratio * 12 - round(ratio * 12)) < 1e-4
+    if abs(v - rounded) > _CLOSE * abs(v) or simple:
+        return []
+    label = case.variable.label(int(case.part.positions[column]))
+    return [
+        Clue(
+            BugKind.EXTRA_TERM,
+            0.9,
+            f"{label} alone is wrong, by {rounded:g}: a number is added to it.",
+            f"Look for an assignment to {label} in the backward.",
+        )
+    ]
+
+
+def unreal(case: Case) -> list[Clue]:
+    """Detect imaginary parts that were dropped."""
+    if not case.variable.is_complex:
+        return []
+    rows = np.zeros(len(case.numeric), dtype=bool)
+    for output, part in case.parts_of_output:
+        rows[part] = output.name.endswith(".imag")
+    cross = rows[:, None] != (case.part.positions % 2 == 1)[None]
+    a_zero, n_zero = case.zero(case.analytic), case.zero(case.numeric)
+    if not (a_zero[cross].all() and (~n_zero)[cross].any()):
+        return []
+    if case.share(np.where(cross, 0.0, case.numeric)) < EXACT:
+        return []
+    told = (
+        f"Real parts of the gradient of {case.name} are right; all imaginary "
+        f"contributions are zero, {int((cross & ~n_zero).sum())} entries in all: an "
+        f"imaginary part was dropped."
+    )
+    advice = "Look for .real, abs or a cast to a real dtype in the backward."
+    kinds = (BugKind.DTYPE, BugKind.MISSING_TERM, BugKind.CONJUGATE)
+    return [
+        Clue(kind, trust, told, advice)
+        for kind, trust in zip(kinds, (0.95, 0.94, 0.93), strict=True)
+    ]

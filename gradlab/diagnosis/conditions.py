@@ -1,0 +1,281 @@
+"""Conditions that are no wrong formula, from what was met on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.smoothness import Smoothness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gradlab.diagnosis.evidence import Evidence, Part
+
+__all__ = ["conditions"]
+
+_DOUBLE = 1e-15
+
+
+def conditions(evidence: Evidence) -> list[Finding]:
+    """Turn notes, kinks, dtypes and memory into notes and warnings."""
+    return [
+        *_unsteady(evidence),
+        *_random(evidence),
+        *_state(evidence),
+        *_mutation(evidence),
+        *_raised(evidence),
+        *_second_opinion(evidence),
+        *_precision(evidence),
+        *_smoothness(evidence),
+        *_not_finite(evidence),
+    ]
+
+
+def _undecided(evidence: Evidence) -> bool:
+    return any((part.verdicts == Verdict.UNDECIDED).any() for part in evidence.parts)
+
+
+def _unsteady(evidence: Evidence) -> Iterator[Finding]:
+    apart = evidence.notes.get("unsteady")
+    if apart:
+        yield Finding(
+            BugKind.NONDETERMINISTIC,
+            "warning",
+            "",
+            0.95,
+            f"Evaluated again at the same point, the function differs by up to "
+            f"{apart[0]}, from a source that could not be frozen: differences of its "
+            f"values say nothing about slopes.",
+            "Seed what draws inside the function (np.random.default_rng(0)), pass the "
+            "draw as an input, or take clocks out of it.",
+        )
+
+
+def _random(evidence: Evidence) -> Iterator[Finding]:
+    sources = evidence.notes.get("random")
+    if not sources:
+        return
+    noisy = any((part.kinds == Smoothness.NOISY).any() for part in evidence.parts)
+    loud = noisy and _undecided(evidence)
+    yield Finding(
+        BugKind.NONDETERMINISTIC,
+        "warning" if loud else "note",
+        "",
+        0.9,
+        f"The function draws random numbers from {', '.join(sources)}; every "
+        f"evaluation was given the same draw.",
+        "Pass the random numbers as an input, or seed inside the function."
+        if loud
+        else "Nothing to do: the draw was frozen for the check.",
+    )
+
+
+def _state(evidence: Evidence) -> Iterator[Finding]:
+    places = evidence.notes.get("state")
+    if places:
+        yield Finding(
+            BugKind.STATEFUL,
+            "note",
+            "",
+            0.9,
+            f"Two calls with the same inputs give different values; the function "
+            f"changes {', '.join(places)}, which was put back before every evaluation.",
+            "Reset that state where training calls the function, or keep it out.",
+        )
+
+
+def _mutation(evidence: Evidence) -> Iterator[Finding]:
+    names = dict.fromkeys(
+        (
+            *evidence.notes.get("mutated", ()),
+            *getattr(evidence.subject, "mutated", ()),
+        )
+    )
+    for name in names:
+        yield Finding(
+            BugKind.MUTATES_INPUT,
+            "warning",
+            name,
+            0.95,
+            f"The function writes to {name}; it was put back after every evaluation.",
+            f"Work on a copy: {name} = {name}.copy() (clone() for tensors), or write "
+            f"the operation out of place.",
+        )
+
+
+def _raised(evidence: Evidence) -> Iterator[Finding]:
+    told = evidence.notes.get("raised")
+    if told:
+        yield Finding(
+            BugKind.NONFINITE,
+            "warning",
+            "",
+            0.7,
+            f"Evaluations next to the point raised {told[0]} "
+            f"time{'s' if told[0] != '1' else ''}, first with {told[1]}.",
+            "The point lies at the edge of where the function is defined: check a "
+            "point further inside.",
+        )
+
+
+def _second_opinion(evidence: Evidence) -> Iterator[Finding]:
+    told = evidence.notes.get("second_opinion")
+    if told:
+        yield Finding(
+            BugKind.STEP_SIZE,
+            "warning",
+            "",
+            0.9,
+            f"With {told[0]} differences at the step asked for, entries disagree that "
+            f"agree when the step is chosen for each of them.",
+            'Leave the step to gradlab (method="auto"), or look at gl.sweep for the '
+            "range of steps that works.",
+        )
+
+
+def _precision(evidence: Evidence) -> Iterator[Finding]:
+    epsilon = evidence.subject.epsilon
+    if epsilon > _DOUBLE:
+        told = (
+            "values were compared with the same function in float64"
+            if evidence.reference is not None
+            else "its differences carry the round-off of that arithmetic"
+        )
+        yield Finding(
+            BugKind.LOW_PRECISION,
+            "note",
+            "",
+            0.9,
+            f"The function computes with a round-off of {epsilon:.2g}; {told}.",
+            "Nothing to do."
+            if evidence.reference is not None
+            else "Check a float64 copy for sharper answers.",
+        )
+        return
+    # bars of steps that the user asked for are truncation, as often as not
+    asked = evidence.notes.get("own_steps", ())
+    names = [variable.name for variable in evidence.subject.inputs]
+    parts = [part for part in evidence.parts if names[part.which] not in asked]
+    rough = evidence.notes.get("rough", ())
+    half = "half" if rough else "single"
+    noisy = [p for p in parts if names[p.which] in rough or _hidden_noise(p)]
+    if noisy:
+        told = ", ".join(names[part.which] for part in noisy)
+        yield Finding(
+            BugKind.LOW_PRECISION,
+            "warning" if _undecided(evidence) else "note",
+            "",
+            0.8,
+            f"Inputs and outputs are float64, but differences with respect to {told} "
+            f"are as noisy as {half} precision: something inside rounds.",
+            f"Look for a cast to {half} precision inside the function.",
+        )
+
+
+def _hidden_noise(part: Part) -> bool:
+    """Whether the error bars are those of single precision throughout."""
+    numeric = part.numeric
+    size = max(float(numeric.max(initial=0.0)), -float(numeric.min(initial=0.0)))
+    if 0 < size < np.inf and not (part.kinds == Smoothness.NOISY).any():
+        wide = ~(part.error <= 1e-6 * size)  # with those that are not finite: at most
+        if 2 * np.count_nonzero(wide) < wide.size:
+            return False
+    size = float(np.abs(part.numeric[np.isfinite(part.numeric)]).max(initial=0.0))
+    torn = (part.kinds == Smoothness.KINK) | (part.kinds == Smoothness.JUMP)
+    bars = part.error[np.isfinite(part.error) & ~torn]
+    if size == 0 or not bars.size:
+        return False
+    # of a derivative that is zero on both sides (a bias before a BatchNorm) the bar is
+    # all there is, and it tells nothing about precision
+    claimed = np.abs(part.analytic[np.isfinite(part.analytic)]).max(initial=0.0)
+    if max(size, float(claimed)) <= bars.max():
+        return False
+    if claimed == 0 and not part.wrong.any():
+        return False
+    if (part.kinds == Smoothness.NOISY).mean() > 0.5:
+        return True
+    return bool(np.mean(bars > 1e-6 * size) > 0.5)  # the median, without sorting
+
+
+def _smoothness(evidence: Evidence) -> Iterator[Finding]:
+    for part in evidence.parts:
+        name = evidence.subject.inputs[part.which].name
+        for kind, words in (
+            (Smoothness.KINK, "a kink"),
+            (Smoothness.JUMP, "a jump"),
+        ):
+            mask = part.kinds == kind
+            if not mask.any():
+                continue
+            row, column = (int(i) for i in np.argwhere(mask)[0])
+            label = evidence.subject.inputs[part.which].label(
+                _entry(evidence, part, column)
+            )
+            left, right = part.left[row, column], part.right[row, column]
+            wrong = bool((mask & part.wrong).any())
+            where = _counted(int(mask.any(axis=0).sum()), name, label)
+            slopes = (
+                f": slope {left:.6g} to the left, {right:.6g} to the right, analytic "
+                f"{part.analytic[row, column]:.6g}"
+                if np.isfinite(left) and np.isfinite(right)
+                else ""
+            )
+            yield Finding(
+                BugKind.NONDIFFERENTIABLE,
+                "warning" if wrong or kind == Smoothness.JUMP else "note",
+                name,
+                0.8,
+                f"The function has {words} at {where}{slopes}.",
+                "Any slope between the two sides is a sub-gradient; to check formulas, "
+                "move the point off the kink."
+                if kind == Smoothness.KINK
+                else "There is no derivative at a jump: move the point.",
+            )
+
+
+def _counted(count: int, name: str, label: str) -> str:
+    return label if count == 1 else f"{count:,} entries of {name}, such as {label}"
+
+
+def _entry(evidence: Evidence, part: Part, column: int) -> int:
+    position = int(part.positions[column])
+    return position // 2 if evidence.subject.inputs[part.which].is_complex else position
+
+
+def _not_finite(evidence: Evidence) -> Iterator[Finding]:
+    if not np.isfinite(evidence.base).all():
+        count = int((~np.isfinite(evidence.base)).sum())
+        yield Finding(
+            BugKind.NONFINITE,
+            "warning",
+            "",
+            0.9,
+            "The value of the function is not a finite number at the point."
+            if evidence.base.size == 1
+            else f"The function itself is not finite at the point in {count:,} of "
+            f"{evidence.base.size:,} outputs.",
+            "Find the overflow, division by zero or log of zero in the forward pass.",
+        )
+    told = {problem.where for problem in evidence.problems}
+    for part in evidence.parts:
+        variable = evidence.subject.inputs[part.which]
+        bad = ~np.isfinite(part.analytic)
+        if not bad.any() or variable.name in told:
+            continue
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        wrong = bool((bad & part.wrong).any())
+        yield Finding(
+            BugKind.NONFINITE,
+            "error" if wrong else "warning",
+            variable.name,
+            0.97,
+            f"The analytic gradient is {part.analytic[row, column]} in "
+            f"{int(bad.sum()):,} of {bad.size:,} entries, first at "
+            f"{variable.label(_entry(evidence, part, column))}.",
+            "Look for 0/0, 0*inf or log and sqrt at zero in the backward; where() "
+            "hides such values in the forward pass only.",
+        )

@@ -1,0 +1,175 @@
+"""Detectors of couplings: along which axes outputs and inputs talk to each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measures import EXACT, Case, Clue
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Variable
+
+__all__ = ["coupled_axes", "identity_path", "invariant_sums", "swapped_output"]
+
+_LARGE = 1_000_000  # entries of a Jacobian beyond which couplings are not looked at
+
+
+def coupled_axes(case: Case) -> list[Clue]:
+    """Detect couplings along an axis that the other side does not have.
+
+    A softmax over rows couples the entries of a row and keeps rows apart. A backward
+    that sums over columns keeps columns apart and couples rows.
+    """
+    if case.scalar or case.analytic.size > _LARGE or case.variable.is_complex:
+        return []
+    if not case.part.complete or not case.variable.shape:
+        return []
+    if case.variable.support is not None:
+        return []
+    clues: list[Clue] = []
+    for output, part in case.parts_of_output:
+        if not case.wrong[part].any():
+            continue
+        ours = _across(~case.zero(case.analytic)[part], output, case.variable)
+        true = _across(~case.zero(case.numeric)[part], output, case.variable)
+        new, gone = sorted(ours - true), sorted(true - ours)
+        if new:
+            clues.append(_wrong_axis(case, output, new[0], lost=bool(gone)))
+        elif gone:
+            clues.append(_no_coupling(case, output, gone[0]))
+    return clues[:1]
+
+
+def _across(
+    mask: NDArray[np.bool_], output: Variable, variable: Variable
+) -> set[tuple[int, int]]:
+    """Pairs (axis of output, axis of input) of equal length that are crossed."""
+    rows, columns = np.nonzero(mask)
+    if not output.shape:
+        return set()
+    left = np.unravel_index(rows, output.shape)
+    right = np.unravel_index(columns, variable.shape)
+    return {
+        (p, q)
+        for p, length in enumerate(output.shape)
+        for q, other in enumerate(variable.shape)
+        if length == other and length > 1 and _plausible(p, q, output, variable)
+        if (left[p] != right[q]).any()
+    }
+
+
+def _plausible(p: int, q: int, output: Variable, variable: Variable) -> bool:
+    """Match positions from the front or from the back: x[i, j] with out[i, j]."""
+    return p == q or len(output.shape) - p == len(variable.shape) - q
+
+
+def _wrong_axis(
+    case: Case, output: Variable, pair: tuple[int, int], *, lost: bool
+) -> Clue:
+    return Clue(
+        BugKind.WRONG_AXIS,
+        0.95 if lost else 0.93,
+        f"The analytic gradient mixes different indices along axis {pair[1]} of "
+        f"{case.name} and axis {pair[0]} of {output.name}; the function keeps them "
+        f"apart.",
+        f"Check the axis of every sum, mean and softmax in the backward of "
+        f"{case.name}.",
+    )
+
+
+def _no_coupling(case: Case, output: Variable, pair: tuple[int, int]) -> Clue:
+    return Clue(
+        BugKind.MISSING_TERM,
+        0.945,
+        f"The function mixes different indices along axis {pair[1]} of {case.name} and "
+        f"axis {pair[0]} of {output.name}; the analytic gradient keeps them apart.",
+        f"Add the term that carries the gradient of {case.name} across that axis: the "
+        f"sum in a softmax, the mean in a normalisation, the step back in time.",
+    )
+
+
+def identity_path(case: Case) -> list[Clue]:
+    """Detect a skip connection that is forgotten or counted twice: error = c * 1."""
+    error = case.analytic - case.numeric
+    if case.scalar or error.shape[0] != error.shape[1] or len(error) < 3:
+        return []
+    c = float(np.diag(error).mean())
+    if abs(c) < 1e-9 or case.share(case.numeric + c * np.eye(len(error))) < EXACT:
+        return []
+    off = ~np.eye(len(error), dtype=bool)
+    if case.zero(case.numeric)[off].all():
+        return []  # an elementwise function: no path beside another
+    return [
+        Clue(
+            BugKind.MISSING_TERM if c < 0 else BugKind.EXTRA_TERM,
+            0.96,
+            f"analytic - numeric = {c:.5g} x identity: the direct path from "
+            f"{case.name} to the output is {'missing' if c < 0 else 'counted twice'}.",
+            "Add the incoming gradient itself for a skip connection, once.",
+        )
+    ]
+
+
+def swapped_output(case: Case) -> list[Clue]:
+    """Detect a backward that reads the incoming gradient with its axes swapped."""
+    for output, part in case.parts_of_output:
+        if len(output.shape) != 2 or output.shape[0] != output.shape[1]:
+            continue
+        n = case.numeric[part].reshape(*output.shape, -1)
+        model = case.numeric.copy()
+        model[part] = n.transpose(1, 0, 2).reshape(output.size, -1)
+        share = case.share(model)
+        if share > EXACT:
+            values = n[np.abs(n) > 1e-9 * np.abs(n).max(initial=0.0)]
+            equal = np.ptp(values) < 1e-6 * np.abs(values).max(initial=0.0)
+            flat = len(case.variable.shape) < 2 and bool(equal)  # a plain sum
+            return [
+                Clue(
+                    BugKind.WRONG_AXIS if flat else BugKind.TRANSPOSE,
+                    0.97 * share,
+                    f"The analytic side treats the incoming gradient of {output.name} "
+                    f"as if its two axes were swapped.",
+                    f"Sum over the other axis of the incoming gradient for {case.name}."
+                    if flat
+                    else f"Drop or add the transpose of the incoming gradient in the "
+                    f"backward of {case.name}.",
+                )
+            ]
+    return []
+
+
+def invariant_sums(case: Case) -> list[Clue]:
+    """Detect sums that vanish along one axis on one side, along another on the other.
+
+    The gradient of softmax sums to zero along the axis of the softmax, that of a
+    normalisation along the axis of its mean.
+    """
+    n, a = case.grid(case.numeric), case.grid(case.analytic)
+    if n is None or a is None or n.ndim < 3 or case.variable.is_complex:
+        return []
+    true, ours = _vanishing(case, n), _vanishing(case, a)
+    if not true or not ours - true or true & ours:
+        return []
+    return [
+        Clue(
+            BugKind.WRONG_AXIS,
+            0.93,
+            f"The numeric gradient of {case.name} sums to zero along axis "
+            f"{min(true)}, the analytic one along axis {min(ours)}.",
+            f"Check the axis of the sums and means in the backward of {case.name}.",
+        )
+    ]
+
+
+def _vanishing(case: Case, grid: NDArray[np.float64]) -> set[int]:
+    size = np.abs(grid).sum()
+    return {
+        axis
+        for axis, length in enumerate(case.variable.shape)
+        if length > 1 and np.abs(grid.sum(axis=axis + 1)).sum() < 1e-6 * size
+    }

@@ -1,0 +1,256 @@
+"""All detectors, asked in turn; their findings, ranked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis import (
+    balances,
+    conditions,
+    couplings,
+    exchanged,
+    exits,
+    factors,
+    formulas,
+    layers,
+    leftovers,
+    penalties,
+    rearranged,
+    returned,
+    separable,
+    severed,
+    shared_memory,
+    shuffles,
+    special,
+    surrogates,
+    upstream,
+    zeros,
+)
+from gradlab.diagnosis.finding import BugKind, Finding, rank
+from gradlab.diagnosis.measures import Case, Clue, cases_of
+from gradlab.diagnosis.places import place_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gradlab.comparison.comparison import Comparison
+    from gradlab.diagnosis.evidence import Evidence
+
+__all__ = ["diagnose", "unexplained"]
+
+_KEPT = 3  # explanations of one input that are told
+_SURE = 0.8  # above it, readings from structure alone are not told beside it
+_PROVEN = 0.975  # above it, only explanations nearly as good stand beside it
+_VAGUE = {BugKind.MISSING_TERM, BugKind.EXTRA_TERM}
+_FAINT = 0.25  # confidence below which an explanation is not worth telling
+
+_DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
+    zeros.detached,
+    severed.severed,
+    severed.hooked,
+    exits.left_torch,
+    shuffles.conjugated,
+    factors.accumulation,
+    surrogates.straight_through,
+    surrogates.on_identity,
+    surrogates.clipped,
+    factors.scales,
+    penalties.penalty,
+    zeros.partial_zeros,
+    shuffles.transposed,
+    shuffles.transposed_factor,
+    shuffles.transposed_inside,
+    couplings.swapped_output,
+    couplings.coupled_axes,
+    couplings.identity_path,
+    couplings.invariant_sums,
+    shuffles.moved_one,
+    shuffles.permuted,
+    formulas.elementwise,
+    formulas.output_slopes,
+    layers.units,
+    rearranged.partly_transposed,
+    rearranged.offset,
+    rearranged.repeated,
+    rearranged.copied,
+    rearranged.other_axis,
+    rearranged.selection,
+    balances.coupling_factor,
+    balances.broken_sums,
+    balances.constants,
+    balances.unreal,
+    exchanged.of_another_input,
+    exchanged.multiplier,
+    exchanged.growing,
+)
+
+# only where the cheap ones leave a doubt: these evaluate at other points
+_COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
+    separable.entry_by_entry,
+    special.symmetric_point,
+    special.real_point,
+    layers.equal_units,
+    separable.piecewise_linear,
+)
+
+
+def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
+    """Say what is wrong with a gradient, most convincing explanation first.
+
+    Every input that disagrees gets at least one finding of severity "error"; an input
+    that agrees gets none, unless its backward is right for one incoming gradient only.
+
+    Parameters
+    ----------
+    evidence
+        Both sides as measured; further probes are charged to its meter.
+
+    Returns
+    -------
+    tuple of Finding
+        Errors first, then by confidence.
+    """
+    with np.errstate(all="ignore"):
+        findings = list(conditions.conditions(evidence))
+        findings += shared_memory.shared_memory(evidence)
+        slips = returned.returned(evidence)
+        findings += slips
+        cases = cases_of(evidence)
+        response = upstream.respond(evidence)
+        findings += upstream.hidden_upstream(evidence, response)
+        for case in cases:
+            clues = upstream.ignored(case, response) + _ask(case)
+            certain = any(f.where == case.name and f.confidence > _SURE for f in slips)
+            findings += _told(case, clues, certain=certain)
+    return rank(_in_order(evidence, unexplained(evidence, findings)))
+
+
+def _ask(case: Case) -> list[Clue]:
+    """Ask every detector; one that fails, or finds the budget spent, says nothing."""
+    clues = _each(case, _DETECTORS)
+    if max((clue.confidence for clue in clues), default=0.0) < _SURE:
+        clues += _each(case, _COSTLY)
+        lines = _each(case, (layers.siblings,))
+        guesses = _each(case, (leftovers.terms,))
+        if lines:  # one line of code is wrong: what is zero where tells little then
+            guesses = [
+                dataclasses.replace(clue, confidence=min(clue.confidence, 0.58))
+                for clue in guesses
+            ]
+        clues += lines + guesses
+    return clues
+
+
+def _each(
+    case: Case, detectors: tuple[Callable[[Case], list[Clue]], ...]
+) -> list[Clue]:
+    clues: list[Clue] = []
+    for detect in detectors:
+        try:
+            clues += detect(case)
+        except Exception:  # noqa: BLE001, S112 - no opinion must not cost the report
+            continue
+    return clues
+
+
+def _told(case: Case, clues: list[Clue], *, certain: bool) -> list[Finding]:
+    """Keep the best clue of each kind, and of those the best few.
+
+    What structure alone suggests is not told beside a clear cause; `certain` says
+    that one is known already.
+    """
+    best: dict[BugKind, Clue] = {}
+    for clue in clues:
+        if clue.kind not in best or best[clue.kind].confidence < clue.confidence:
+            best[clue.kind] = clue
+    kept = sorted(best.values(), key=lambda clue: -clue.confidence)
+    if certain:
+        kept = [clue for clue in kept if clue.confidence > _SURE]
+    elif kept and kept[0].confidence > _PROVEN:
+        kept = [clue for clue in kept if clue.confidence > kept[0].confidence - 0.05]
+    elif kept and kept[0].confidence > _SURE:
+        best_one = kept[0].confidence
+        kept = [
+            clue
+            for clue in kept
+            if clue.kind not in _VAGUE or clue.confidence > best_one - 0.1
+        ]
+    kept = [clue for clue in kept if clue.confidence >= _FAINT][:_KEPT]
+    return [clue.finding(case.name) for clue in kept]
+
+
+def _in_order(evidence: Evidence, findings: list[Finding]) -> list[Finding]:
+    """Put the root cause first: of equally good explanations, that nearest the output.
+
+    Errors travel from the output towards the input: of two wrong inputs the later one,
+    by the order of arguments, is rather the cause and the earlier one contaminated.
+    """
+    names = [variable.name for variable in evidence.subject.inputs]
+    place = {name: i / max(len(names) - 1, 1) for i, name in enumerate(names)}
+    return [
+        dataclasses.replace(
+            finding,
+            confidence=min(
+                1.0, finding.confidence * (0.97 + 0.03 * place.get(finding.where, 1.0))
+            ),
+        )
+        if finding.severity == "error"
+        else finding
+        for finding in findings
+    ]
+
+
+def _not_finite(comparison: Comparison, row: int, column: int) -> Finding:
+    """Blame a point at which one side is no number."""
+    name = comparison.input.name
+    here = np.isfinite(comparison.analytic[row, column])
+    side = "The function" if here else "The analytic gradient"
+    return Finding(
+        BugKind.NONFINITE,
+        "error",
+        name,
+        0.9,
+        f"{side} has no finite slope at {comparison.label(row, column)}: analytic "
+        f"{comparison.analytic[row, column]:.6g}, numeric "
+        f"{comparison.numeric[row, column]:.6g}.",
+        f"Look for log, sqrt or a division outside of where they are defined; check at "
+        f"a value of {name} at which the function itself is finite."
+        if here
+        else "Look for 0/0, 0*inf or an overflow in the backward.",
+    )
+
+
+def unexplained(evidence: Evidence, findings: list[Finding]) -> list[Finding]:
+    """Add an honest "unknown" for every wrong input that nothing explains."""
+    told = {finding.where for finding in findings if finding.severity == "error"}
+    result = list(findings)
+    cases = {case.name: case for case in cases_of(evidence)}
+    for comparison in evidence.comparisons:
+        name = comparison.input.name
+        if comparison.verdict < Verdict.DISAGREES or name in told:
+            continue
+        told.add(name)
+        row, column = comparison.ranking(1)[0]
+        pair = comparison.analytic[row, column], comparison.numeric[row, column]
+        if not np.isfinite(pair).all():
+            result.append(_not_finite(comparison, row, column))
+            continue
+        place = f" {place_words(cases[name])}" if name in cases else ""
+        result.append(
+            Finding(
+                BugKind.UNKNOWN,
+                "error",
+                name,
+                0.1,
+                f"Analytic and numeric disagree{place}, the worst at "
+                f"{comparison.label(row, column)}: analytic "
+                f"{comparison.analytic[row, column]:.6g}, numeric "
+                f"{comparison.numeric[row, column]:.6g}.",
+                f"Look at the error matrix: report.plot({name!r}).",
+            )
+        )
+    return result

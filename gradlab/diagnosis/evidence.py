@@ -1,0 +1,86 @@
+"""What diagnosis works on: both sides as measured, and the subject for more probes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from gradlab.comparison.comparison import Comparison
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.subject.subject import Problem, Subject
+
+__all__ = ["Evidence", "Part"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One input's derivative of all outputs, in real coordinates, shape (rows, n)."""
+
+    which: int  # number of the input in subject.inputs
+    positions: NDArray[np.intp]  # real coordinates behind the columns
+    analytic: NDArray[np.float64]
+    numeric: NDArray[np.float64]
+    error: NDArray[np.float64]  # error bar of numeric
+    verdicts: NDArray[np.int8]
+    kinds: NDArray[np.int8]  # adaptive.Smoothness where looked at closely, else -1
+    left: NDArray[np.float64]  # one-sided slopes, nan where not measured
+    right: NDArray[np.float64]
+    accepted: NDArray[np.bool_]  # sub-gradients at a kink
+    complete: bool  # every coordinate of the input is among the columns
+
+    @property
+    def wrong(self) -> NDArray[np.bool_]:
+        """Entries that disagree."""
+        return np.asarray(self.verdicts == Verdict.DISAGREES)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Everything a detector may look at.
+
+    Parameters
+    ----------
+    subject
+        At its point; free to be evaluated and pulled back again through `meter`.
+    base
+        f at the point, shape (rows,).
+    parts
+        One per input, in the subject's order.
+    comparisons
+        The same, per output and input, as the report shows them.
+    problems
+        What was odd about the returned gradients, short of their values.
+    meter
+        To be charged for further evaluations.
+    rng
+        For random probes.
+    notes
+        Conditions met on the way, by kind: "random": names of the sources that were
+        frozen; "state": what the function changes; "mutated": inputs it writes to;
+        "raised": the first exception away from the point.
+    reference
+        The subject in float64, if the values were compared with that.
+    at
+        Builds the same subject at another point: takes one flat coordinate array per
+        input; None where that cannot be done.
+    """
+
+    subject: Subject
+    base: NDArray[np.float64]
+    parts: tuple[Part, ...]
+    comparisons: tuple[Comparison, ...]
+    problems: tuple[Problem, ...]
+    meter: Meter
+    rng: np.random.Generator
+    notes: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    reference: Subject | None = None
+    at: Callable[[list[NDArray[np.float64]]], Subject] | None = None

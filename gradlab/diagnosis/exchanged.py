@@ -1,0 +1,128 @@
+"""Detectors that compare with other arrays: another input's gradient, another value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measures import EXACT, Case, Clue
+from gradlab.diagnosis.moving import analytic_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = ["growing", "multiplier", "of_another_input"]
+
+
+def of_another_input(case: Case) -> list[Clue]:
+    """Detect gradients that are returned in the wrong order."""
+    for part in case.evidence.parts:
+        if part.which == case.part.which or part.numeric.shape != case.numeric.shape:
+            continue
+        share = case.share(part.numeric)
+        if share > EXACT:
+            other = case.evidence.subject.inputs[part.which].name
+            theirs = Case(case.evidence, part)
+            mutual = theirs.share(case.numeric) > EXACT
+            return [
+                Clue(
+                    BugKind.WRONG_INDEX,
+                    (0.97 if mutual else 0.5) * share,
+                    f"The gradient returned for {case.name} is that of {other}.",
+                    "Return the gradients in the order of the inputs.",
+                )
+            ]
+    return []
+
+
+def multiplier(case: Case) -> list[Clue]:
+    """Detect a factor that is another array of the function than it should be.
+
+    Where every output meets one entry of the input, as in ``g * h``, the Jacobian
+    holds the factor h itself; on the analytic side it may be recognised.
+    """
+    a, n = case.analytic, case.numeric
+    if case.scalar or a.shape[0] == a.shape[1]:
+        return []
+    if ((~case.zero(a)).sum(axis=1) > 1).any() or (
+        (~case.zero(n)).sum(axis=1) > 1
+    ).any():
+        return []
+    row = a.sum(axis=1)
+    if np.ptp(row) < 1e-9 * np.abs(row).max(initial=0.0):
+        return []
+    for words, values in _arrays(case):
+        if np.allclose(row, values, rtol=1e-6, atol=1e-9):
+            return [
+                Clue(
+                    BugKind.STALE_CACHE,
+                    0.915,  # below a mask, which says the same more simply
+                    f"The gradient of {case.name} multiplies by {words}, where the "
+                    f"function multiplies {case.name} with something else.",
+                    "Save the array that the forward pass multiplies with.",
+                )
+            ]
+    return []
+
+
+def _arrays(case: Case) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Arrays that broadcast to the single output."""
+    evidence = case.evidence
+    if len(case.outputs) != 1:
+        return
+    yield "the output", evidence.base
+    for which, variable in enumerate(evidence.subject.inputs):
+        if variable.is_complex or variable.support is not None:
+            continue
+        try:
+            values = np.broadcast_to(
+                evidence.subject.point(which).reshape(variable.shape),
+                case.outputs[0].shape,
+            )
+        except ValueError:
+            continue
+        yield variable.name, values.ravel()
+
+
+def growing(case: Case) -> list[Clue]:
+    """Detect a gradient that grows from call to call: it adds to what was there."""
+    if not case.scalar or not case.part.complete:
+        return []
+    first = analytic_at(case.evidence, {})
+    second = analytic_at(case.evidence, {})
+    if first is None or second is None:
+        return []
+    which = case.part.which
+    grown = second[which] - first[which]
+    n = case.numeric[0]
+    size = float(np.linalg.norm(n))
+    apart = float(np.linalg.norm(grown))
+    known = max(size, float(np.linalg.norm(first[which])))
+    if not np.isfinite(grown).all() or apart <= 1e-6 * known:
+        return []
+    steps = float(grown @ n) / size**2 if size else 0.0
+    if np.linalg.norm(grown - steps * n) > 1e-4 * apart:
+        told = 100 * apart / max(float(np.linalg.norm(first[which])), 1e-300)
+        return [
+            Clue(
+                BugKind.NONDETERMINISTIC,
+                0.99,
+                f"Asked twice at the same point, the gradient of {case.name} differs "
+                f"by {told:.2g} %.",
+                "Draw random numbers in the forward pass, keep them, and use the same "
+                "ones in the gradient; or seed the generator inside it.",
+            )
+        ]
+    return [
+        Clue(
+            BugKind.ACCUMULATED_GRAD,
+            0.99,
+            f"Asked twice at the same point, the gradient of {case.name} grows by "
+            f"{steps:.4g} x numeric: it is added to what earlier calls left.",
+            f"Set the gradient of {case.name} to zero at the start of every backward.",
+        )
+    ]

@@ -1,0 +1,133 @@
+"""Detector of numbers that leave torch: run again with what left it held fixed.
+
+A value that went through `item()`, `numpy()` or `float()` is a constant to autograd. If
+differences agree with the analytic side once that value is held fixed, it was that.
+"""
+
+from __future__ import annotations
+
+import collections
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measures import Case, Clue
+from gradlab.diagnosis.moving import cotangent_of, slopes_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["left_torch"]
+
+_EXITS = {"item", "numpy", "tolist", "__array__", "__float__", "__int__", "__bool__"}
+_NAMED = _EXITS - {"__bool__", "__int__"}  # a branch or an index has no slope anyway
+_DIRECTIONS = 3
+
+
+def left_torch(case: Case) -> list[Clue]:
+    """Detect a path that leaves torch while others stay."""
+    subject: Any = case.evidence.reference or case.evidence.subject
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not hasattr(subject, "program") or not case.part.complete:
+        return []
+    program, loss = subject.program, subject.loss
+    tapes = Tape(torch), Tape(torch)
+    subject.program = _Under(program, tapes[0])
+    if loss is not None:
+        subject.loss = _under(loss, tapes[1])
+    try:
+        case.evidence.meter.spend(1)
+        subject.row()
+        met = tapes[0].names + tapes[1].names
+        if not any(name in _NAMED for name in met):
+            return []
+        for tape in tapes:
+            tape.playing = True
+        right = _right(case)
+    finally:
+        subject.program, subject.loss = program, loss
+    if not right:
+        return []
+    told = ", ".join(f"{n} ({k}x)" for n, k in met.items() if n in _NAMED)
+    return [
+        Clue(
+            BugKind.DETACHED,
+            0.985,
+            f"The function leaves torch by {told}. With what left it held fixed, "
+            f"differences agree with the gradient of {case.name}: the path through "
+            f"there is missing.",
+            "Keep that value a tensor: leave out item(), numpy() and float() on the "
+            "way from the input to the output.",
+        )
+    ]
+
+
+def _right(case: Case) -> bool:
+    n = case.numeric.shape[1]
+    directions = case.evidence.rng.normal(size=(_DIRECTIONS, n))
+    slopes = slopes_at(case.evidence, {}, case.part.which, directions)
+    weights = cotangent_of(case.evidence)
+    ours = directions @ (weights @ case.analytic)
+    true = directions @ (weights @ case.numeric)
+    gap, was = np.abs(slopes - ours), np.abs(true - ours)
+    size = float(np.abs(ours).max() + np.abs(true).max())
+    slack = max(1e-6, 1e3 * case.evidence.subject.epsilon)
+    return bool(np.isfinite(gap).all() and (gap <= 1e-3 * was + slack * size).all())
+
+
+class Tape:
+    """Records what leaves torch, in order, or plays it back."""
+
+    def __init__(self, torch: Any) -> None:
+        self.playing = False
+        self.names: collections.Counter[str] = collections.Counter()
+        self._values: list[Any] = []
+        self._torch = torch
+
+    def mode(self) -> Any:
+        """Return a mode of torch for one call of the function."""
+        tape, count = self, iter(range(10**9))
+
+        class Exits(self._torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined] # Any base
+            def __torch_function__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                name = str(getattr(func, "__name__", ""))
+                if name not in _EXITS:
+                    return func(*args, **(kwargs or {}))
+                k = next(count)
+                if tape.playing and k < len(tape._values):
+                    return tape._values[k]
+                value = func(*args, **(kwargs or {}))
+                if not tape.playing:
+                    tape.names[name] += 1
+                    kept = value.copy() if isinstance(value, np.ndarray) else value
+                    tape._values.append(kept)
+                return value
+
+        return Exits()
+
+
+class _Under:
+    """A program that is called under the mode of a tape."""
+
+    def __init__(self, program: Any, tape: Tape) -> None:
+        self._program, self._tape = program, tape
+
+    def call(self, *arguments: Any) -> Any:
+        """Call the program."""
+        with self._tape.mode():
+            return self._program.call(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._program, name)
+
+
+def _under(function: Callable[..., Any], tape: Tape) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        with tape.mode():
+            return function(*arguments)
+
+    return call

@@ -1,0 +1,299 @@
+"""Detectors of constant factors: scale, sign, forgotten means, accumulation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measures import EXACT, Case, Clue, fraction_words
+from gradlab.diagnosis.places import place_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gradlab.diagnosis.evidence import Evidence
+
+__all__ = ["accumulation", "factor", "scales", "sizes_of"]
+
+_CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
+_DRIFT = 0.12  # spread of the ratio while parameters move between passes
+
+
+def factor(case: Case, *, only_wrong: bool = False) -> float:
+    """Least-squares factor c in analytic = c * numeric."""
+    mask = case.wrong if only_wrong else case.usable
+    a, n = case.analytic[mask], case.numeric[mask]
+    below = float(n @ n)
+    return float(a @ n) / below if below > 0 else math.nan
+
+
+def scales(case: Case) -> list[Clue]:
+    """Detect one factor for everything, or for the wrong entries only."""
+    clues = []
+    for only_wrong in (False, True):
+        c = factor(case, only_wrong=only_wrong)
+        if not np.isfinite(c) or abs(c) < 1e-9:
+            continue
+        model = c * case.numeric
+        if only_wrong:
+            model = np.where(case.wrong, model, case.numeric)
+        share = case.share(model)
+        if share < EXACT:
+            continue
+        count = int(case.wrong.sum())
+        trust = 1.0 if count > 2 or _simple(c) else 0.6
+        if only_wrong:
+            trust *= 0.98
+        clues += _named(case, c, share * trust, whole=not only_wrong)
+        if trust < 1 and only_wrong and 0 < c < 1 and case.analytic.size > 3:
+            clues.append(_less(case, c))
+        break
+    return clues or _flipped(case)
+
+
+def _less(case: Case, c: float) -> Clue:
+    """One or two entries that are too small: a contribution may have got lost."""
+    return Clue(
+        BugKind.LOST_ACCUMULATION,
+        0.58,
+        f"analytic = {c:.6g} x numeric {place_words(case)}, as if one of several "
+        f"contributions had been overwritten.",
+        f"Where an entry of {case.name} is used more than once, add to its gradient "
+        f"(+=, np.add.at) in place of assigning.",
+    )
+
+
+def _simple(c: float) -> bool:
+    return fraction_words(c) is not None
+
+
+def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
+    """Say what a factor means."""
+    named = fraction_words(c)
+    told = f"{c:.6g}" if named is None or "/" not in named else f"{c:.6g} ({named})"
+    evidence = f"analytic = {told} x numeric {place_words(case)}."
+    if abs(c + 1) < _CLOSE:
+        return [
+            Clue(
+                BugKind.SIGN,
+                0.97 * trust,
+                f"The sign is flipped: analytic = -1 x numeric {place_words(case)}.",
+                f"Look for a minus that is lost or doubled on the way to "
+                f"{case.name}, such as target - output for output - target.",
+            )
+        ]
+    scale = Clue(
+        BugKind.SCALE,
+        0.93 * trust,
+        evidence,
+        f"Search the backward for the factor {named or format(c, '.4g')} in the line "
+        f"that computes the gradient of {case.name}.",
+    )
+    reduction = _reduction(case, c, trust, evidence) if whole or c > 0 else None
+    clues = [scale] if reduction is None else [reduction, _lower(scale, reduction)]
+    return clues
+
+
+def _lower(clue: Clue, above: Clue) -> Clue:
+    """Put a plain factor below a strong reading of what it means."""
+    if above.confidence < 0.75 * clue.confidence:
+        return clue
+    return dataclasses.replace(clue, confidence=above.confidence * 0.9)
+
+
+def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None:
+    """Recognise a factor N or 1/N as a mean that is missing or doubled."""
+    if c <= 0 or abs(c - 1) < 0.3:
+        return None
+    large = max(c, 1 / c)
+    matched = _matching(case.evidence, large)
+    alike = _alike(case.evidence, c)
+    whole_number = abs(large - round(large)) < _CLOSE * large and round(large) >= 3
+    if matched is not None:
+        size, words, leading = matched
+        strength = 0.95 if leading else 0.9
+        if size == 2:
+            strength = 0.5 if not (alike and leading) else 0.7
+    elif whole_number and alike:
+        size, words, strength = round(large), "the number of samples", 0.95
+    elif whole_number and round(large) not in {10, 100, 1000}:
+        size, words, strength = round(large), "the number of samples", 0.6
+    else:
+        return None
+    verb = "is missing" if c > 1 else "is applied twice, or to a sum"
+    return Clue(
+        BugKind.MISSING_REDUCTION,
+        strength * trust,
+        f"{evidence} {size} is {words}: a mean's 1/{size} {verb}.",
+        f"Divide by {size} exactly once between the loss and {case.name}, as the "
+        f"forward pass does.",
+    )
+
+
+def _alike(evidence: Evidence, c: float) -> bool:
+    """Whether every input with a gradient is wrong by the same factor."""
+    factors = []
+    for part in evidence.parts:
+        other = Case(evidence, part)
+        if (other.numeric != 0).any():
+            factors.append(factor(other))
+    return len(factors) > 1 and all(abs(f - c) < _CLOSE * abs(c) for f in factors)
+
+
+def _matching(evidence: Evidence, large: float) -> tuple[int, str, bool] | None:
+    found = [
+        (size, words, leading)
+        for size, words, leading in sizes_of(evidence)
+        if size > 1 and abs(size - large) < _CLOSE * size
+    ]
+    found.sort(key=lambda item: not item[2])
+    return found[0] if found else None
+
+
+def sizes_of(evidence: Evidence) -> Iterator[tuple[int, str, bool]]:
+    """Lengths that a mean could run over: (size, in words, leading or total)."""
+    variables = [*evidence.subject.inputs, *evidence.subject.outputs]
+    for variable in variables:
+        for axis, length in enumerate(variable.shape):
+            words = f"the length of axis {axis} of {variable.name}"
+            yield length, words, axis == 0
+        if len(variable.shape) > 1:
+            yield variable.size, f"the number of entries of {variable.name}", True
+            yield (
+                variable.shape[0] * variable.shape[1],
+                (f"the product of the first two axes of {variable.name}"),
+                True,
+            )
+            rest = math.prod(variable.shape[1:])
+            yield rest, f"the number of entries of one sample of {variable.name}", False
+            if len(variable.shape) > 2:
+                spatial = math.prod(variable.shape[2:])
+                yield spatial, f"the spatial size of {variable.name}", False
+                yield (
+                    variable.shape[0] * spatial,
+                    (f"the batch times spatial size of {variable.name}"),
+                    True,
+                )
+    for shape in _hidden_shapes(evidence.subject):
+        for axis, length in enumerate(shape):
+            yield length, f"the length of axis {axis} of an array it uses", axis == 0
+        yield math.prod(shape), "the number of entries of an array it uses", True
+
+
+def _hidden_shapes(subject: Any) -> list[tuple[int, ...]]:
+    """Shapes of arrays that the user's function holds: its data, mostly."""
+    program = getattr(subject, "program", None)
+    roots = [
+        getattr(subject, "_call", None),
+        getattr(subject, "loss", None),
+        getattr(program, "fn", None),
+        getattr(program, "_fn", None),
+    ]
+    tree = getattr(subject, "tree", None)
+    roots += [leaf.value for leaf in getattr(tree, "leaves", ())]
+    shapes: dict[tuple[int, ...], None] = {}
+    seen: set[int] = set()
+    stack = [(root, 0) for root in roots if root is not None]
+    while stack and len(seen) < 400:
+        value, depth = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        shape = getattr(value, "shape", None)
+        # a class has the property, not the shape
+        if isinstance(shape, tuple) and hasattr(value, "dtype"):
+            shapes[tuple(int(length) for length in shape)] = None
+            continue
+        if depth < 4:
+            stack += [(inner, depth + 1) for inner in _held(value)]
+    return [shape for shape in shapes if shape]
+
+
+def _held(value: Any) -> list[Any]:
+    """Return what a function, a container or an object refers to."""
+    if isinstance(value, list | tuple):
+        return list(value)[:20]
+    if isinstance(value, dict):
+        return list(value.values())[:50]
+    found: list[Any] = []
+    code = getattr(value, "__code__", None)
+    if code is not None:
+        for cell in value.__closure__ or ():
+            try:
+                found.append(cell.cell_contents)
+            except ValueError:  # an empty cell
+                continue
+        found += list(value.__defaults__ or ())
+        known = value.__globals__
+        names = [name for name in code.co_names if name in known]
+        found += [known[name] for name in names if not _is_module(known[name])]
+    elif hasattr(value, "__dict__") and not _is_module(value):
+        found += list(vars(value).values())[:50]
+    if getattr(value, "__self__", None) is not None:
+        found.append(value.__self__)
+    return found
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, type) or type(value).__name__ == "module"
+
+
+def _flipped(case: Case) -> list[Clue]:
+    """Detect signs that are flipped in some entries: |analytic| = |numeric|."""
+    flipped = (case.analytic * case.numeric < 0) & case.wrong
+    if not flipped.any():
+        return []
+    share = case.share(np.where(flipped, -case.numeric, case.numeric))
+    if share < EXACT:
+        return []
+    return [
+        Clue(
+            BugKind.SIGN,
+            0.93 * share,
+            f"The sign is flipped {place_words(case)}; sizes are right.",
+            f"Look for a minus, or an absolute value, that applies to part of "
+            f"{case.name} only.",
+        )
+    ]
+
+
+def accumulation(case: Case) -> list[Clue]:
+    """Detect a gradient that was added up over several passes.
+
+    Exactly an integer if nothing moved between the passes, nearly one where an
+    optimiser took small steps.
+    """
+    analytic = case.evidence.subject.analytic
+    held = analytic is not None and analytic.description == "the gradients given"
+    c = factor(case)
+    if not np.isfinite(c) or c < 1.5:
+        return []
+    passes = round(c)
+    share = case.share(c * case.numeric)
+    exact = abs(c - passes) < _CLOSE and share > EXACT
+    loose = 1 - _residual(case, c)
+    if not exact and not (held and loose > 1 - _DRIFT and abs(c - passes) < 0.1 * c):
+        return []
+    trust = (0.98 if held else 0.35) * (share if exact else loose)
+    spread = "" if exact else f" (within {100 * (1 - loose):.2g} %)"
+    return [
+        Clue(
+            BugKind.ACCUMULATED_GRAD,
+            trust,
+            f"analytic = {c:.5g} x numeric{spread} {place_words(case)}: the sum of "
+            f"{passes} backward passes.",
+            f"Set {case.name}.grad to None (or zero it) before every backward pass.",
+        )
+    ]
+
+
+def _residual(case: Case, c: float) -> float:
+    """Size of analytic - c * numeric relative to analytic."""
+    mask = case.usable
+    size = float(np.linalg.norm(case.analytic[mask]))
+    left = np.linalg.norm((case.analytic - c * case.numeric)[mask])
+    return float(left) / size if size > 0 else 1.0

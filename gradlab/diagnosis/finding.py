@@ -1,0 +1,131 @@
+"""What a report says about a gradient: kind, place, evidence, next step."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Literal
+
+__all__ = ["BugKind", "Finding", "rank"]
+
+Severity = Literal["error", "warning", "note"]
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+class BugKind(enum.StrEnum):
+    """Closed list of what can be the matter (a `str`, so compare with plain text).
+
+    Examples
+    --------
+    >>> BugKind.MISSING_REDUCTION == "missing_reduction"
+    True
+    """
+
+    # mistakes in the analytic side
+    SCALE = "scale"
+    SIGN = "sign"
+    TRANSPOSE = "transpose"
+    MISSING_REDUCTION = "missing_reduction"
+    ACCUMULATED_GRAD = "accumulated_grad"
+    IGNORES_UPSTREAM = "ignores_upstream"
+    WRONG_MASK = "wrong_mask"
+    MISSING_TERM = "missing_term"
+    EXTRA_TERM = "extra_term"
+    BROADCAST_REDUCTION = "broadcast_reduction"
+    STALE_CACHE = "stale_cache"
+    WRONG_INDEX = "wrong_index"
+    WRONG_AXIS = "wrong_axis"
+    DETACHED = "detached"
+    LOST_ACCUMULATION = "lost_accumulation"
+    CONJUGATE = "conjugate"
+    REGULARIZATION = "regularization"
+    WRONG_DERIVATIVE = "wrong_derivative"
+    SURROGATE = "surrogate"
+    SECOND_ORDER = "second_order"
+    DTYPE = "dtype"
+    WRONG_SHAPE = "wrong_shape"
+    # conditions that are not a wrong formula
+    NONDETERMINISTIC = "nondeterministic"
+    NONDIFFERENTIABLE = "nondifferentiable"
+    LOW_PRECISION = "low_precision"
+    STEP_SIZE = "step_size"
+    ALIASING = "aliasing"
+    NONFINITE = "nonfinite"
+    MUTATES_INPUT = "mutates_input"
+    DEPENDENT_INPUTS = "dependent_inputs"
+    STATEFUL = "stateful"
+    # honest answers
+    UNKNOWN = "unknown"
+    NONE = "none"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One statement about a gradient, with the measurement that supports it.
+
+    Parameters
+    ----------
+    kind
+        What it is.
+    severity
+        "error" (the gradient is wrong), "warning" (it may be, or the check was
+        hampered) or "note" (harmless, worth knowing).
+    where
+        Name of the input, parameter or layer concerned; "" for the whole subject.
+    confidence
+        From 0 to 1: how much of the error this explains, times how surely.
+    evidence
+        The measurement, as one sentence.
+    advice
+        One concrete next step.
+    rival
+        Whether a surer finding explains the same wrong place; default False.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: -2 * x)
+    >>> finding = report.findings[0]
+    >>> str(finding.kind), finding.severity, finding.where
+    ('sign', 'error', 'x')
+    """
+
+    kind: BugKind
+    severity: Severity
+    where: str
+    confidence: float
+    evidence: str
+    advice: str
+    rival: bool = False
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        sort = "less likely" if self.rival else self.severity
+        return f"{place}{self.kind} ({sort}): {self.evidence} {self.advice}"
+
+
+def rank(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Order findings: errors first, place by place, the surest place first.
+
+    Of several explanations of one wrong place the best leads and the others follow at
+    once, marked as rivals; warnings and notes come by confidence.
+    """
+    lead: dict[str, float] = {}
+    for f in findings:
+        if f.severity == "error":
+            lead[f.where] = max(lead.get(f.where, 0.0), f.confidence)
+    places = {w: i for i, w in enumerate(sorted(lead, key=lambda w: -lead[w]))}
+    ordered = sorted(
+        findings,
+        key=lambda f: (
+            _SEVERITIES.index(f.severity),
+            places[f.where] if f.severity == "error" else 0,
+            -f.confidence,
+        ),
+    )
+    told: set[str] = set()
+    result = []
+    for f in ordered:
+        rival = f.severity == "error" and f.where in told
+        told |= {f.where} if f.severity == "error" else set()
+        result.append(f if f.rival == rival else dataclasses.replace(f, rival=rival))
+    return tuple(result)

@@ -1,0 +1,122 @@
+"""Last resort where nothing explains an error: too little, too much, another formula.
+
+These readings are guesses from the size and the zeros of the error, and say so.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measures import Case, Clue
+from gradlab.diagnosis.places import place_words
+
+__all__ = ["terms"]
+
+_ALONG = 0.5  # cosine of error and gradient above which a term is counted twice
+
+
+def terms(case: Case) -> list[Clue]:
+    """Fall back on structure: something is missing, or something is too much."""
+    a, n = case.analytic, case.numeric
+    if not case.error.any() or not n.any():
+        return []
+    a_zero, n_zero = case.zero(a), case.zero(n)
+    fewer = bool((a_zero | ~n_zero).all() and (a_zero & ~n_zero).any())
+    more = bool((n_zero | ~a_zero).all() and (n_zero & ~a_zero).any())
+    strength = 0.55 if int(case.wrong.sum()) > 3 else 0.3
+    grown = _along(case) > _ALONG and not fewer
+    if more:  # a mask lets through what should be zero, a sum adds what is not there
+        grown = True
+    paths = (
+        f"Write down every path from {case.name} to the output and give each its term."
+    )
+    missing = Clue(
+        BugKind.MISSING_TERM,
+        (0.58 if case.scalar else 0.85) if fewer else 0.3 if grown else strength,
+        _why_missing(case, fewer=fewer),
+        paths,
+    )
+    extra = Clue(
+        BugKind.EXTRA_TERM,
+        0.6 if more and not case.scalar else strength if grown else 0.3,
+        _why_extra(case, more=more),
+        f"Look for a term that belongs to another path, or is counted twice, in the "
+        f"gradient of {case.name}.",
+    )
+    return [missing, extra, *_other_formula(case, same=not fewer and not more)]
+
+
+def _length(case: Case) -> float:
+    """Length of the analytic side along the numeric one, where they are wrong."""
+    a, n = case.analytic[case.wrong], case.numeric[case.wrong]
+    below = float(n @ n)
+    return float(a @ n) / below if below > 0 else 0.0
+
+
+def _why_missing(case: Case, *, fewer: bool) -> str:
+    if fewer:
+        return (
+            f"The function couples {case.name} to outputs, or entries, for which the "
+            f"analytic gradient is zero {place_words(case)}; the error is "
+            f"{_rank_words(case)}."
+        )
+    return (
+        f"No factor, mask or order explains the error of {case.name}, "
+        f"{place_words(case)}. In the direction of the numeric gradient the analytic "
+        f"one is {100 * _length(case):.0f} % as long; what is missing is "
+        f"{_rank_words(case)}."
+    )
+
+
+def _why_extra(case: Case, *, more: bool) -> str:
+    if more:
+        return (
+            f"The analytic gradient of {case.name} is not zero where the function does "
+            f"not move at all, {place_words(case)}; the error is {_rank_words(case)}."
+        )
+    return (
+        f"In the direction of the numeric gradient of {case.name} the analytic one is "
+        f"{100 * _length(case):.0f} % as long, {place_words(case)}; what would be too "
+        f"much is {_rank_words(case)}."
+    )
+
+
+def _along(case: Case) -> float:
+    size = float(np.linalg.norm(case.error) * np.linalg.norm(case.numeric))
+    return float(np.sum(case.error * case.numeric)) / size if size > 0 else 0.0
+
+
+def _other_formula(case: Case, *, same: bool) -> list[Clue]:
+    """Say that the formula may be another's: zeros coincide, ratios do not."""
+    a, n = case.analytic[case.wrong], case.numeric[case.wrong]
+    ratios = a[n != 0] / n[n != 0]
+    if not same or len(ratios) < 2:
+        return []
+    return [
+        Clue(
+            BugKind.WRONG_DERIVATIVE,
+            0.42,
+            f"Both sides of {case.name} are zero at the same places, and analytic / "
+            f"numeric runs from {ratios.min():.3g} to {ratios.max():.3g}: a slope on "
+            f"the way may be that of another function.",
+            f"Check the derivative of each function between {case.name} and the output "
+            f"by itself, the last one first.",
+        )
+    ]
+
+
+def _rank_words(case: Case) -> str:
+    """Rank of the error, as a matrix of the input's own shape or over outputs."""
+    error = case.error
+    shape = case.variable.shape
+    if case.scalar and len(shape) == 2 and case.part.complete:
+        error = error.reshape(*shape, -1)[..., 0]
+    if max(error.shape) > 500 or min(error.shape) < 2:
+        return "no simple array"
+    values = np.linalg.svd(error, compute_uv=False)
+    rank = int((values > 1e-6 * values[0]).sum())
+    if rank == min(error.shape):
+        return f"a matrix of full rank {rank}"
+    one = ": one outer product" if rank == 1 else ""
+    return f"a matrix of rank {rank} of {min(error.shape)}{one}"

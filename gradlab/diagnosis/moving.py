@@ -1,0 +1,216 @@
+"""The same subject at another point: both sides again, cheaply.
+
+Many mistakes vanish at special points: a lost transpose where the matrix is symmetric,
+a wrong mask where everything is positive. Looking there tells one from the other.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.differentiation.evaluation import BudgetExhausted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from gradlab.diagnosis.evidence import Evidence
+
+    Points = Mapping[int, NDArray[np.float64]]
+
+__all__ = ["affine", "agree_at", "analytic_at", "cotangent_of", "slopes_at"]
+
+_STEP = 6e-6  # relative step of a central difference
+_LARGE = 20_000  # coordinates beyond which no second point is looked at
+
+
+def analytic_at(
+    evidence: Evidence, points: Points
+) -> tuple[NDArray[np.float64], ...] | None:
+    """Ask the analytic side at another point, contracted with a fixed cotangent.
+
+    Returns
+    -------
+    tuple of ndarray or None
+        Per input, shape (coordinates,); None where it cannot be asked there.
+    """
+    subject: Any = evidence.subject
+    side = subject.analytic
+    if side is None or side.description == "the gradients given":
+        return None
+    if sum(variable.coordinates for variable in subject.inputs) > _LARGE:
+        return None
+    cotangent = cotangent_of(evidence)[None]
+    evidence.meter.spend(2)
+    try:
+        if hasattr(subject, "program") or getattr(subject, "live", False):
+            return _in_place(subject, side, points, cotangent)
+        return _twin(subject, points, cotangent)
+    except BudgetExhausted:
+        raise
+    except Exception:  # noqa: BLE001 - the user's code may not take this point
+        return None
+
+
+def cotangent_of(evidence: Evidence) -> NDArray[np.float64]:
+    """Return fixed weights for the outputs; 1 for a loss."""
+    rows = len(evidence.base)
+    return np.ones(1) if rows == 1 else np.cos(1.0 + 1.7 * np.arange(rows))
+
+
+def _in_place(
+    subject: Any, side: Any, points: Points, cotangent: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], ...]:
+    try:
+        for which, point in points.items():
+            subject.place(which, point)
+        fresh = dataclasses.replace(side, _rows=None) if subject_live(subject) else side
+        return tuple(value[0] for value in fresh.pull(cotangent).values)
+    finally:
+        for which in points:
+            subject.place(which, None)
+
+
+def subject_live(subject: Any) -> bool:
+    """Whether the function reads the arrays where they are, and is asked afresh."""
+    return bool(getattr(subject, "live", False))
+
+
+def _twin(
+    subject: Any, points: Points, cotangent: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], ...] | None:
+    if getattr(subject, "side", None) is None:
+        return None
+    leaves = list(subject.tree.leaves)
+    for which, point in points.items():
+        position = subject.which[which]
+        leaf, variable = leaves[position], subject.inputs[which]
+        if not isinstance(leaf.value, np.ndarray | float | np.generic):
+            return None
+        array = np.asarray(point, dtype=np.float64)
+        if variable.is_complex:
+            array = array[0::2] + 1j * array[1::2]
+        array = array.reshape(variable.shape).astype(variable.dtype)
+        value = array if isinstance(leaf.value, np.ndarray) else array[()]
+        leaves[position] = type(leaf)(leaf.name, value)
+    moved = copy.copy(subject)
+    moved.tree = type(subject.tree)(tuple(leaves), subject.tree.template)
+    twin = moved.cast({})
+    twin.row()
+    return tuple(value[0] for value in twin.analytic.pull(cotangent).values)
+
+
+def slopes_at(
+    evidence: Evidence,
+    points: Points,
+    which: int,
+    directions: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Directional derivatives at another point, with respect to one input.
+
+    Parameters
+    ----------
+    evidence
+        Its meter is charged with two evaluations for each direction.
+    points
+        Where the inputs that move stand.
+    which
+        The input that is differentiated.
+    directions
+        Shape (count, coordinates).
+
+    Returns
+    -------
+    ndarray
+        Of the outputs contracted with the same weights as `analytic_at`; nan where
+        the function raised.
+    """
+    subject, weights = evidence.reference or evidence.subject, cotangent_of(evidence)
+    here = np.asarray(points.get(which, subject.point(which)), dtype=np.float64)
+    slopes = np.full(len(directions), np.nan)
+    try:
+        for other, point in points.items():
+            subject.place(other, point)
+        for i, direction in enumerate(directions):
+            length = float(np.linalg.norm(direction)) or 1.0
+            h = _STEP * max(1.0, float(np.abs(here).max(initial=0.0))) / length
+            h *= float(np.sqrt(len(direction)))
+            evidence.meter.spend(2)
+            subject.place(which, here + h * direction)
+            up = subject.row()
+            subject.place(which, here - h * direction)
+            slopes[i] = float(weights @ (up - subject.row())) / (2 * h)
+    except BudgetExhausted:
+        raise
+    except Exception:  # noqa: BLE001 - the user's code may not take this point
+        return slopes
+    finally:
+        for other in {*points, which}:
+            subject.place(other, None)
+    return slopes
+
+
+def agree_at(
+    evidence: Evidence, points: Points, which: int, *, count: int = 3
+) -> bool | None:
+    """Compare both sides at another point along a few random directions.
+
+    Returns
+    -------
+    bool or None
+        None where it cannot be told: the analytic side cannot be asked there, or
+        nothing moves.
+    """
+    analytic = analytic_at(evidence, points)
+    if analytic is None:
+        return None
+    size = evidence.subject.inputs[which].coordinates
+    directions = evidence.rng.normal(size=(count, size))
+    slopes = slopes_at(evidence, points, which, directions)
+    ours = directions @ analytic[which]
+    scale = float(np.abs(slopes).max(initial=0.0))
+    if not np.isfinite(slopes).all() or not np.isfinite(ours).all() or scale < 1e-9:
+        return None
+    slack = max(1e-5, 1e4 * evidence.subject.epsilon)
+    return bool((np.abs(ours - slopes) <= slack * scale).all())
+
+
+def affine(evidence: Evidence, which: int) -> bool | None:
+    """Whether the function is a straight line in one input, near and far.
+
+    Returns
+    -------
+    bool or None
+        None where the function cannot be evaluated far from the point.
+    """
+    subject = evidence.reference or evidence.subject
+    here = np.asarray(subject.point(which), dtype=np.float64)
+    size = float(np.abs(here).max(initial=0.0)) or 1.0
+    slack = max(1e-9, 1e3 * subject.epsilon)
+    try:
+        evidence.meter.spend(1)
+        subject.place(which, here)
+        base = subject.row()
+        for _ in range(2):
+            step = 2 * size * evidence.rng.normal(size=len(here))
+            evidence.meter.spend(2)
+            subject.place(which, here + step)
+            up = subject.row()
+            subject.place(which, here - step)
+            bend = up + subject.row() - 2 * base
+            if not np.isfinite(bend).all():
+                return None
+            if np.abs(bend).max() > slack * max(float(np.abs(up).max()), 1.0):
+                return False
+    except BudgetExhausted:
+        raise
+    except Exception:  # noqa: BLE001 - the user's code may not take this point
+        return None
+    finally:
+        subject.place(which, None)
+    return True

@@ -1,0 +1,155 @@
+"""Detectors of slips short of values: shapes, dtypes, None, exceptions."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding
+
+if TYPE_CHECKING:
+    from gradlab.diagnosis.evidence import Evidence
+    from gradlab.subject.subject import Problem, Variable
+
+__all__ = ["returned"]
+
+_SHAPE = re.compile(r"\((\d+(?:, ?\d+)*,?|)\)")
+_BRACKETS = re.compile(r"got \[([\d, ]*)\]")
+
+
+def returned(evidence: Evidence) -> list[Finding]:
+    """Turn problems of the analytic side into findings."""
+    findings: list[Finding] = []
+    for problem in evidence.problems:
+        findings += _one(evidence, problem)
+    return findings
+
+
+def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
+    wrong = any(
+        (part.verdicts == Verdict.DISAGREES).any()
+        for part in evidence.parts
+        if evidence.subject.inputs[part.which].name == problem.where
+    )
+    where, detail = problem.where, problem.detail
+    detail = detail if detail.endswith(".") else f"{detail}."
+    if problem.kind == "wrong_shape":
+        return _shape(evidence, problem, detail)
+    if problem.kind == "dtype":
+        return [
+            Finding(
+                BugKind.DTYPE,
+                "error" if wrong or _lost_digits(evidence, detail) else "warning",
+                where,
+                0.98 if wrong else 0.8,
+                _sentence(detail, where),
+                f"Compute and return the gradient of {where} in the dtype of {where}.",
+            )
+        ]
+    if problem.kind == "raised":
+        return [
+            Finding(
+                BugKind.UNKNOWN,
+                "error",
+                where,
+                0.9,
+                f"The backward raised: {detail}",
+                "Make the backward run first; the traceback above says where it "
+                "stopped.",
+            )
+        ]
+    return []  # "none" and "missing" are zeros: told by the detector of zeros
+
+
+def _lost_digits(evidence: Evidence, detail: str) -> bool:
+    """Whether digits were lost in the backward alone, not in the function itself."""
+    if "digits of float32" in detail:
+        return True
+    values = evidence.base[np.isfinite(evidence.base)]
+    with np.errstate(all="ignore"):
+        single = bool((values.astype(np.float32) == values).all())
+    return "digits were lost" in detail and not single
+
+
+def _shape(evidence: Evidence, problem: Problem, detail: str) -> list[Finding]:
+    where = problem.where
+    variable = next(
+        (v for v in evidence.subject.inputs if v.name == where),
+        None,
+    )
+    findings = [
+        Finding(
+            BugKind.WRONG_SHAPE,
+            "error",
+            where,
+            0.98,
+            _sentence(detail, where),
+            f"Return a gradient of exactly the shape of {where}.",
+        )
+    ]
+    got = _got(detail)
+    if variable is None or got is None:
+        return findings
+    axes = _unsummed(got, variable)
+    if axes is not None:
+        findings.insert(
+            0,
+            Finding(
+                BugKind.BROADCAST_REDUCTION,
+                "error",
+                where,
+                0.985,
+                f"The gradient of {where} has shape {got} for an input of shape "
+                f"{variable.shape}: it was not summed over {axes}.",
+                f"Sum it over the axes along which {where} was broadcast: "
+                f"grad.sum(axis=...), keepdims for axes of length 1.",
+            ),
+        )
+    elif got == variable.shape[::-1] and got != variable.shape:
+        findings.append(
+            Finding(
+                BugKind.TRANSPOSE,
+                "error",
+                where,
+                0.97,
+                f"The gradient of {where} has shape {got}, that of {where}.T.",
+                "Swap the factors of the product: x.T @ delta for delta.T @ x.",
+            )
+        )
+    return findings
+
+
+def _got(detail: str) -> tuple[int, ...] | None:
+    brackets = _BRACKETS.search(detail)
+    if brackets is not None:
+        return tuple(int(n) for n in brackets.group(1).split(",") if n.strip())
+    found = re.search(r"has shape \(([\d, ]*)\), expected", detail)
+    if found is None:
+        return None
+    return tuple(int(n) for n in found.group(1).split(",") if n.strip())
+
+
+def _unsummed(got: tuple[int, ...], variable: Variable) -> str | None:
+    """Axes over which a broadcast gradient was not summed, or None."""
+    extra = len(got) - len(variable.shape)
+    if extra < 0 or got == variable.shape:
+        return None
+    tail = got[extra:]
+    if not all(s in {g, 1} for g, s in zip(tail, variable.shape, strict=True)):
+        return None
+    axes = [i for i in range(extra) if got[i] > 1]
+    axes += [
+        extra + i
+        for i, (g, s) in enumerate(zip(tail, variable.shape, strict=True))
+        if g != s
+    ]
+    if not axes:
+        return None
+    return f"ax{'is' if len(axes) == 1 else 'es'} {', '.join(map(str, axes))}"
+
+
+def _sentence(text: str, name: str = "") -> str:
+    return text if name and text.startswith(name) else text[:1].upper() + text[1:]

@@ -1,0 +1,155 @@
+"""Detectors for losses that are sums over entries: is each slope its own entry's.
+
+For ``sum(f(x))`` the gradient of an entry depends on that entry alone, which a few
+evaluations show. A wrong gradient is then the derivative of another f.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measures import Case, Clue
+from gradlab.diagnosis.moving import analytic_at, slopes_at
+from gradlab.diagnosis.places import place_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Map = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+__all__ = ["entry_by_entry", "piecewise_linear"]
+
+_PROBED = 5  # entries whose slopes are measured again
+_POINTS: dict[str, Map] = {
+    "twice the input": lambda x: 2 * x,
+    "half the input": lambda x: x / 2,
+    "minus the input": lambda x: -x,
+    "the positive part of the input": lambda x: np.maximum(x, 0),
+    "the square of the input": lambda x: x * x,
+    "the sine of the input": np.sin,
+    "tanh of the input": np.tanh,
+    "the logistic function of the input": lambda x: 1 / (1 + np.exp(-x)),
+    "the exponential of the input": np.exp,
+}
+
+
+def entry_by_entry(case: Case) -> list[Clue]:
+    """Detect the derivative of another function in a sum over entries."""
+    if not case.scalar or case.variable.is_complex or not case.part.complete:
+        return []
+    n = case.numeric[0]
+    if len(n) < 4 or not case.wrong.any():
+        return []
+    chosen = np.flatnonzero(case.wrong[0])[:_PROBED]
+    x, evidence, which = case.point, case.evidence, case.part.which
+    for j in chosen[:3]:
+        # others moved by random signs and sizes: a slope of its own stays
+        moved = x + evidence.rng.normal(size=len(x)) * (0.3 + 0.3 * np.abs(x))
+        moved[j] = x[j]
+        unit = np.eye(len(x))[[j]]
+        slope = slopes_at(evidence, {which: moved}, which, unit)[0]
+        if not abs(slope - n[j]) <= 1e-5 * max(abs(n[j]), 1e-3 * np.abs(n).max()):
+            return []
+    return [*_constant(case, chosen), *_elsewhere(case, chosen), _other(case)]
+
+
+def _constant(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
+    """Recognise a term that does not depend on the entry: it is the same elsewhere."""
+    which, moved = case.part.which, case.point + 0.37
+    analytic = analytic_at(case.evidence, {which: moved})
+    if analytic is None:
+        return []
+    slopes = slopes_at(
+        case.evidence, {which: moved}, which, np.eye(len(moved))[chosen[:3]]
+    )
+    there = analytic[which][chosen[:3]] - slopes
+    here = (case.analytic - case.numeric)[0][chosen[:3]]
+    if not np.allclose(there, here, rtol=1e-5, atol=1e-9):
+        return []
+    return [
+        Clue(
+            BugKind.MISSING_TERM,
+            0.9,
+            f"The error of {case.name} stays the same when {case.name} moves: a term "
+            f"that does not depend on it, such as a target, is missing or too much.",
+            f"Compare the terms of the gradient of {case.name} that are constant in "
+            f"it, one by one, with those of the function.",
+        )
+    ]
+
+
+def _other(case: Case) -> Clue:
+    a, n = case.analytic[0], case.numeric[0]
+    j = int(np.abs(a - n).argmax())
+    return Clue(
+        BugKind.WRONG_DERIVATIVE,
+        0.85 if case.wrong.sum() > 2 else 0.5,
+        f"The function is a sum over the entries of {case.name}: each slope depends on "
+        f"its own entry. The analytic slopes are those of another function, "
+        f"{place_words(case)}.",
+        f"Derive the formula again; at {case.name} = {case.point[j]:.6g} it gives "
+        f"{a[j]:.6g}, should be {n[j]:.6g}.",
+    )
+
+
+def _elsewhere(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
+    """Recognise the right derivative, taken at another point."""
+    x, a = case.point, case.analytic[0][chosen]
+    if len(chosen) < 3 or len(np.unique(np.round(a, 9))) < 3:
+        return []
+    units = np.eye(len(x))[chosen]
+    for words, move in _POINTS.items():
+        point = {case.part.which: move(x)}
+        slopes = slopes_at(case.evidence, point, case.part.which, units[:1])
+        if not np.allclose(slopes, a[:1], rtol=1e-5):
+            continue
+        slopes = slopes_at(case.evidence, point, case.part.which, units)
+        if np.allclose(slopes, a, rtol=1e-5):
+            return [
+                Clue(
+                    BugKind.STALE_CACHE,
+                    0.95,
+                    f"The analytic slopes are right at another point: at {words}.",
+                    f"Evaluate the derivative at {case.name} itself.",
+                )
+            ]
+    return []
+
+
+def piecewise_linear(case: Case) -> list[Clue]:
+    """Detect masks in sums of hinges: the slopes stand still, and are wrong."""
+    if not case.scalar or case.variable.is_complex or not case.part.complete:
+        return []
+    x, n, evidence = case.point, case.numeric[0], case.evidence
+    size = float(np.abs(x).max(initial=0.0)) or 1.0
+    directions = evidence.rng.normal(size=(2, len(x)))
+    near = {case.part.which: x + 1e-4 * size * directions[0]}
+    far = {case.part.which: x + 3 * size * directions[1]}
+    here = directions @ n
+    scale = max(float(np.abs(here).max()), 1e-300)
+    still = slopes_at(evidence, near, case.part.which, directions)
+    if not np.allclose(still, here, rtol=0, atol=1e-7 * scale):
+        return []
+    if np.allclose(
+        slopes_at(evidence, far, case.part.which, directions),
+        here,
+        rtol=0,
+        atol=1e-6 * scale,
+    ):
+        return []  # linear everywhere: nothing to switch
+    return [
+        Clue(
+            BugKind.WRONG_MASK,
+            0.65,
+            f"The function is piecewise linear in {case.name}: its slopes stand still "
+            f"around the point and change further away, so what is wrong is which "
+            f"pieces are counted as active.",
+            "Compare the condition in the backward with that of max, relu, abs or "
+            "where in the forward pass.",
+        )
+    ]

@@ -1,0 +1,345 @@
+"""Detectors of right numbers in wrong places: transposed, permuted, shifted."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measures import EXACT, Case, Clue, reaches
+from gradlab.diagnosis.places import every_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+
+__all__ = [
+    "conjugated",
+    "moved_one",
+    "permuted",
+    "transposed",
+    "transposed_factor",
+    "transposed_inside",
+]
+
+_LARGE = 2_000_000  # entries beyond which the search for permutations stops
+
+
+def conjugated(case: Case) -> list[Clue]:
+    """Detect complex derivatives with the sign of an imaginary part flipped."""
+    if not case.variable.is_complex:
+        return []
+    columns = np.where(case.part.positions % 2 == 0, 1.0, -1.0)
+    rows = np.ones(len(case.numeric))
+    for output, part in case.parts_of_output:
+        if output.name.endswith(".imag"):
+            rows[part] = -1.0
+    models = [case.numeric * columns]
+    if (rows < 0).any():
+        models += [case.numeric * rows[:, None], case.numeric * rows[:, None] * columns]
+    share = max(case.share(model) for model in models)
+    if share < EXACT:
+        return []
+    return [
+        Clue(
+            BugKind.CONJUGATE,
+            0.985 * share,
+            f"analytic = conjugate of numeric {every_entry(case.variable.size)} of "
+            f"{case.name}.",
+            "Conjugate the derivative: for a holomorphic f the gradient is "
+            "grad * conj(f'(z)).",
+        )
+    ]
+
+
+def transposed(case: Case) -> list[Clue]:
+    """Detect a gradient array, or a Jacobian, that is transposed."""
+    clues = []
+    grid = case.grid(case.numeric)
+    shape = case.variable.shape
+    if grid is not None and not case.variable.is_complex and len(shape) > 1:
+        for axes in itertools.permutations(range(len(shape))):
+            if axes == tuple(range(len(shape))):
+                continue
+            same = tuple(shape[i] for i in axes) == shape
+            if not same and axes[::-1] != tuple(range(len(shape))):
+                continue
+            turned = grid.transpose(0, *(i + 1 for i in axes))
+            share = case.share(turned.reshape(len(grid), -1))
+            if share > EXACT:
+                how = "" if same else ", read in the wrong order"
+                reduced = not case.scalar and all(
+                    len(output.shape) < len(shape) for output in case.outputs
+                )
+                clues.append(
+                    Clue(
+                        BugKind.WRONG_AXIS if reduced else BugKind.TRANSPOSE,
+                        0.96 * share,
+                        f"analytic = numeric with axes {axes}{how}: the gradient of "
+                        f"{case.name} is transposed.",
+                        f"Swap the factors in the product that forms the gradient of "
+                        f"{case.name}: x.T @ delta for delta.T @ x.",
+                    )
+                )
+    clues += _jacobian_transposed(case)
+    return clues[:1]
+
+
+def _jacobian_transposed(case: Case) -> list[Clue]:
+    if case.scalar or case.numeric.shape[0] != case.numeric.shape[1]:
+        return []
+    share = case.share(case.numeric.T)
+    if share < EXACT:
+        return []
+    permutes = bool(((~case.zero(case.numeric)).sum(axis=1) <= 1).all())
+    return [
+        Clue(
+            BugKind.TRANSPOSE,
+            (0.92 if permutes else 0.96) * share,
+            f"The analytic Jacobian of {case.name} is the numeric one transposed.",
+            "The backward of y = A x multiplies by A.T: it uses A itself here.",
+        )
+    ]
+
+
+def transposed_factor(case: Case) -> list[Clue]:
+    """Detect ``delta @ W`` for ``delta @ W.T`` with a square matrix among the inputs.
+
+    For a gradient ``delta @ W.T`` the unknown `delta` follows from the numeric side,
+    whatever comes after the product; with it the wrong product can be predicted.
+    """
+    shape = case.variable.shape
+    grid, got = case.grid(case.numeric), case.grid(case.analytic)
+    if grid is None or got is None or not shape or case.variable.is_complex:
+        return []
+    subject = case.evidence.subject
+    for which, other in enumerate(subject.inputs):
+        if which == case.part.which or len(other.shape) != 2 or other.is_complex:
+            continue
+        if other.shape[0] != other.shape[1] or other.support is not None:
+            continue
+        w = subject.point(which).reshape(other.shape)
+        if np.linalg.cond(w) > 1e7 or np.allclose(w, w.T):
+            continue
+        for words, predict in _products(w, shape):
+            model = predict(grid).reshape(len(grid), -1)
+            share = case.share(model)
+            if share > EXACT:
+                return [
+                    Clue(
+                        BugKind.TRANSPOSE,
+                        0.96 * share,
+                        f"The gradient of {case.name} is what comes out of {words} "
+                        f"with {other.name} transposed.",
+                        f"Use {other.name}.T where the backward of {case.name} uses "
+                        f"{other.name}, or the other way round.",
+                    )
+                ]
+    return []
+
+
+def transposed_inside(case: Case) -> list[Clue]:
+    """Detect ``delta @ W`` for ``delta @ W.T`` beside other paths.
+
+    Whatever else leads to x, the error is ``delta @ (W - W.T)`` then, and the same
+    unknown delta must give the numeric gradient of W, ``x.T @ delta``.
+    """
+    shape = case.variable.shape
+    if len(shape) != 2 or case.grid(case.numeric) is None or case.variable.is_complex:
+        return []
+    subject, (n, d) = case.evidence.subject, shape
+    x = case.point.reshape(shape)
+    order = np.argsort(-np.abs(case.error).max(axis=1))[:12]
+    for part in case.evidence.parts:
+        other = subject.inputs[part.which]
+        if part.which == case.part.which or other.shape != (d, d) or not part.complete:
+            continue
+        w = subject.point(part.which).reshape(d, d)
+        system = np.concatenate(
+            [np.kron(np.eye(n), (w - w.T).T), np.kron(x.T, np.eye(d))]
+        )
+        if system.shape[0] <= np.linalg.matrix_rank(system) or n * d > 300:
+            continue
+        right = np.concatenate([case.error[order], part.numeric[order]], axis=1).T
+        found = np.linalg.lstsq(system, right, rcond=None)[0]
+        left = np.linalg.norm(system @ found - right)
+        if left < 1e-5 * np.linalg.norm(case.error[order]):
+            return [
+                Clue(
+                    BugKind.TRANSPOSE,
+                    0.95,
+                    f"The error of {case.name} is delta @ ({other.name} - "
+                    f"{other.name}.T), with the delta that gives the gradient of "
+                    f"{other.name}.",
+                    f"Use {other.name}.T where the backward of {case.name} uses "
+                    f"{other.name}, or the other way round.",
+                )
+            ]
+    return []
+
+
+def _products(
+    w: Matrix, shape: tuple[int, ...]
+) -> Iterator[tuple[str, Callable[[Matrix], Matrix]]]:
+    if shape[-1] == len(w):
+        yield "delta @ W", lambda g: g @ np.linalg.solve(w.T, w)
+        yield "delta @ W.T", lambda g: g @ np.linalg.solve(w, w.T)
+    if len(shape) >= 2 and shape[-2] == len(w):
+        yield "W @ delta", lambda g: w @ np.linalg.solve(w.T, g)
+        yield "W.T @ delta", lambda g: w.T @ np.linalg.solve(w, g)
+
+
+def permuted(case: Case) -> list[Clue]:
+    """Detect slices of the input or the output that are rolled, flipped, permuted."""
+    if case.analytic.size > _LARGE:
+        return []
+    if case.variable.is_complex:
+        return []
+    for words, moved in _permutations(case):
+        share = case.share(moved)
+        if share > EXACT:
+            return [
+                Clue(
+                    BugKind.WRONG_INDEX,
+                    0.955 * share,
+                    f"analytic = numeric with {words}.",
+                    f"Check the indices with which the backward of {case.name} reads "
+                    f"and writes: an offset, a reversed order, a stale permutation.",
+                )
+            ]
+    return _same_values(case)
+
+
+def _same_values(case: Case) -> list[Clue]:
+    """Rows that hold the same numbers on both sides, in another order."""
+    if case.scalar:
+        return []
+    for words, axis in (("rows", 1), ("columns", 0)):
+        lines = reaches(case.wrong, axis)
+        a, n = (
+            np.sort(side[lines] if axis else side.T[lines], axis=1)
+            for side in (case.analytic, case.numeric)
+        )
+        moves = (~case.zero(case.numeric)).sum(axis=axis)[lines]
+        close = np.abs(a - n).max(axis=1) <= 1e-5 * np.abs(n).max(initial=0.0)
+        if len(a) > 1 and np.median(moves) > 1 and close.all():
+            return [_places_clue(case, len(a), words)]
+    return []
+
+
+def _places_clue(case: Case, count: int, words: str) -> Clue:
+    return Clue(
+        BugKind.WRONG_INDEX,
+        0.95,
+        f"Each of the {count} wrong {words} of the Jacobian of {case.name} holds the "
+        f"right numbers at the wrong places.",
+        f"Check the index arithmetic in the backward of {case.name}: a kernel or an "
+        f"order that must be reversed, or an offset.",
+    )
+
+
+def _permutations(case: Case) -> Iterator[tuple[str, Matrix]]:
+    grid, got = case.grid(case.numeric), case.grid(case.analytic)
+    rows = len(case.numeric)
+    if grid is not None and got is not None and case.variable.shape:
+        for axis, length in enumerate(case.variable.shape):
+            where = f"axis {axis} of {case.name}"
+            for words, moved in _along(grid, got, axis + 1, length):
+                yield f"{where} {words}", moved.reshape(rows, -1)
+    start = 0
+    for output in case.outputs:
+        part = slice(start, start + output.size)
+        start += output.size
+        if output.size < 2:
+            continue
+        n = case.numeric[part].reshape(*output.shape, -1)
+        a = case.analytic[part].reshape(*output.shape, -1)
+        for axis, length in enumerate(output.shape):
+            for words, moved in _along(n, a, axis, length):
+                model = case.numeric.copy()
+                model[part] = moved.reshape(output.size, -1)
+                yield f"axis {axis} of {output.name} {words}", model
+    # of few different values many an order can be made by accident
+    several = len(np.unique(np.round(case.numeric, 9))) > max(2, case.numeric.size // 2)
+    if rows == 1 and case.numeric.size > 2 and several:
+        order = np.argsort(case.analytic[0], kind="stable")
+        model = np.empty_like(case.numeric)
+        model[0, order] = np.sort(case.numeric[0])
+        yield "its entries in another order", model
+
+
+def _along(
+    n: Matrix, a: Matrix, axis: int, length: int
+) -> Iterator[tuple[str, Matrix]]:
+    if length < 2:
+        return
+    for shift in sorted(range(1, length), key=lambda k: min(k, length - k))[:8]:
+        signed = shift if shift <= length // 2 else shift - length
+        yield f"rolled by {signed}", np.roll(n, shift, axis)
+        yield f"shifted by {signed} (zeros come in)", _shifted(n, signed, axis)
+    if length > 2:
+        yield "reversed", np.flip(n, axis)
+    order = _assignment(n, a, axis, length)
+    if order is not None:
+        yield f"in the order {order.tolist()[:12]}", np.take(n, order, axis)
+
+
+def _shifted(n: Matrix, by: int, axis: int) -> Matrix:
+    moved = np.roll(n, by, axis)
+    edge = [slice(None)] * n.ndim
+    edge[axis] = slice(0, by) if by > 0 else slice(by, None)
+    moved[tuple(edge)] = 0.0
+    return moved
+
+
+def _assignment(
+    n: Matrix, a: Matrix, axis: int, length: int
+) -> NDArray[np.intp] | None:
+    """Find the numeric slice that equals each analytic slice, if that is an order."""
+    if length > 256:
+        return None
+    left = np.moveaxis(a, axis, 0).reshape(length, -1)
+    right = np.moveaxis(n, axis, 0).reshape(length, -1)
+    squared = (left**2).sum(1)[:, None] + (right**2).sum(1)[None] - 2 * left @ right.T
+    order = squared.argmin(axis=1)
+    moved = order != np.arange(length)
+    scale = float((right**2).sum(1).max(initial=0.0))
+    there = np.flatnonzero((right**2).sum(1) > 1e-6 * scale)
+    if not moved.any() or not set(there.tolist()) <= set(order.tolist()):
+        return None
+    best = squared[np.arange(length), order]
+    return order if (best <= 1e-6 * scale).all() else None
+
+
+def moved_one(case: Case) -> list[Clue]:
+    """Detect a constant put at the wrong index: + v at one place, - v at another."""
+    grid = case.grid(case.error)
+    if grid is None or case.variable.is_complex or not case.variable.shape:
+        return []
+    lines = grid.reshape(-1, case.variable.shape[-1])
+    lines = lines[(lines != 0).any(axis=1)]
+    if lines.shape[1] < 2 or not len(lines) or ((lines != 0).sum(axis=1) != 2).any():
+        return []
+    top, bottom = lines.max(axis=1), lines.min(axis=1)
+    v = float(top.max())
+    if (
+        v <= 0
+        or np.abs(top - v).max() > 1e-4 * v
+        or np.abs(bottom + v).max() > 1e-4 * v
+    ):
+        return []
+    return [
+        Clue(
+            BugKind.WRONG_INDEX,
+            0.95 if len(lines) > 1 else 0.6,
+            f"In {len(lines)} lines of {case.name} one entry is {v:.6g} too large and "
+            f"another {v:.6g} too small: the same number at the wrong index.",
+            "Check the index at which the backward adds or subtracts a constant, such "
+            "as the label in softmax minus one-hot.",
+        )
+    ]

@@ -1,0 +1,196 @@
+"""Detectors that feed other cotangents: a backward is linear in what comes in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.measures import Case, Clue
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.diagnosis.evidence import Evidence
+
+__all__ = ["Response", "hidden_upstream", "ignored", "respond"]
+
+
+_LARGE = 100_000  # coordinates beyond which a gradient that agrees is left alone
+
+
+class Response:
+    """What the analytic side makes of the cotangents 0, c, 2c, -c and c, per input."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.values: tuple[NDArray[np.float64], ...] | None = None
+        subject = evidence.subject
+        analytic = subject.analytic
+        if analytic is None or not analytic.takes_cotangents:
+            return
+        if getattr(analytic, "linear", None) and not _wrong(evidence):
+            return  # seen to be a linear map when it was read out
+        large = sum(v.coordinates for v in subject.inputs) > _LARGE
+        if large and not _wrong(evidence):
+            return  # five passes are felt there, and nothing is amiss
+        rows = len(evidence.base)
+        c = evidence.rng.uniform(0.5, 1.5, rows)
+        c *= 1.0 if rows == 1 else evidence.rng.choice([-1.0, 1.0], rows)
+        seeds = (np.zeros(rows), c, 2 * c, -c, c)
+        try:
+            evidence.meter.spend(len(seeds))
+            parts = [analytic.pull(seed[None]) for seed in seeds]
+        except Exception:  # noqa: BLE001 - the user's code may refuse such cotangents
+            return
+        self.values = tuple(
+            np.concatenate([part.values[which] for part in parts])
+            for which in range(len(subject.inputs))
+        )
+
+    def flaw(self, which: int, relative: float) -> str | None:
+        """Say how input `which` fails to be linear in the cotangent, or None."""
+        if self.values is None:
+            return None
+        zero, once, twice, minus, _ = self.values[which]
+        if not np.isfinite(self.values[which][1:]).all() or self.unsteady(which):
+            return None
+        size = float(np.abs(once).max(initial=0.0))
+        slack = max(relative, 1e-9) * max(size, 1e-300)
+        if self.normalised(which):
+            return None
+        if np.abs(zero).max(initial=0.0) > slack:
+            if np.abs(twice - once).max(initial=0.0) <= slack:
+                return "the gradient does not change at all with the incoming gradient"
+            return "an incoming gradient of zero still gives a gradient"
+        if np.abs(twice - 2 * once).max(initial=0.0) > 2 * slack:
+            return "twice the incoming gradient does not give twice the gradient"
+        if np.abs(minus + once).max(initial=0.0) > slack:
+            return "the sign of the incoming gradient is ignored"
+        return None
+
+    def unsteady(self, which: int) -> float:
+        """Relative difference of two answers to one cotangent; 0 if there is none."""
+        if self.values is None:
+            return 0.0
+        once, again = self.values[which][1], self.values[which][4]
+        size = float(np.abs(once).max(initial=0.0))
+        apart = float(np.abs(again - once).max(initial=0.0))
+        return apart / size if apart > 1e-6 * size else 0.0
+
+    def normalised(self, which: int) -> bool:
+        """Whether the answer follows the sign of the cotangent but not its size."""
+        if self.values is None:
+            return False
+        _, once, twice, minus, _ = self.values[which]
+        size = float(np.abs(once).max(initial=0.0))
+        if not 0 < size < np.inf:
+            return False
+        same = bool((np.abs(twice - once) <= 1e-7 * size).all())
+        return same and bool((np.abs(minus + once) <= 1e-7 * size).all())
+
+
+def _wrong(evidence: Evidence) -> bool:
+    return any(part.wrong.any() for part in evidence.parts)
+
+
+def respond(evidence: Evidence) -> Response:
+    """Feed the cotangents once; every input's answer is kept."""
+    return Response(evidence)
+
+
+def ignored(case: Case, response: Response) -> list[Clue]:
+    """Detect a backward that does not multiply by the incoming gradient."""
+    if response.normalised(case.part.which):
+        return [
+            Clue(
+                BugKind.SURROGATE,
+                0.965,
+                f"Twice the incoming gradient gives the same gradient of {case.name}, "
+                f"its negative the negative: the gradient is normalised or clipped.",
+                "Check the gradient before it is clipped or normalised.",
+            )
+        ]
+    if response.unsteady(case.part.which):
+        return [
+            Clue(
+                BugKind.NONDETERMINISTIC,
+                0.99,
+                f"Asked twice with the same incoming gradient, the backward of "
+                f"{case.name} differs by "
+                f"{100 * response.unsteady(case.part.which):.2g} %.",
+                "Save what the backward draws at random (a mask, noise) in the forward "
+                "pass, and use that.",
+            )
+        ]
+    same = _identical_rows(case)
+    flaw = response.flaw(case.part.which, case.relative)
+    if same is None and flaw is None:
+        return []
+    told = [words for words in (same, flaw) if words]
+    return [
+        Clue(
+            BugKind.IGNORES_UPSTREAM,
+            0.985 if same else 0.955 if flaw is not None and "zero" in flaw else 0.9,
+            f"{case.name}: {'; '.join(told)}.",
+            f"Multiply the local derivative of {case.name} by the incoming gradient "
+            f"(grad_output) before summing or returning it.",
+        )
+    ]
+
+
+def _identical_rows(case: Case) -> str | None:
+    """Say whether the gradient is the same for every output."""
+    a, n = case.analytic, case.numeric
+    if len(a) < 2 or not case.usable.all():
+        return None
+    size = float(np.abs(a).max(initial=0.0))
+    if size == 0 or np.ptp(a, axis=0).max(initial=0.0) > 1e-9 * size:
+        return None
+    spread = float(np.ptp(n, axis=0).max(initial=0.0))
+    if spread <= 1e-6 * float(np.abs(n).max(initial=0.0)):
+        return None
+    return f"all {len(a)} rows of the analytic Jacobian are identical"
+
+
+def _noisy(case: Case, spread: float) -> Finding:
+    return Finding(
+        BugKind.NONDETERMINISTIC,
+        "warning",
+        case.name,
+        0.9,
+        f"Asked twice with the same incoming gradient, the backward of {case.name} "
+        f"differs by {100 * spread:.2g} %.",
+        "Save what the backward draws at random in the forward pass, and use that.",
+    )
+
+
+def hidden_upstream(evidence: Evidence, response: Response) -> list[Finding]:
+    """Report a backward that is right only for the incoming gradient 1."""
+    if response.values is None:
+        return []
+    findings = []
+    torch = hasattr(evidence.subject, "program")
+    for part in evidence.parts:
+        case = Case(evidence, part)
+        if part.wrong.any():
+            continue
+        if response.unsteady(part.which):
+            findings.append(_noisy(case, response.unsteady(part.which)))
+            continue
+        flaw = response.flaw(part.which, max(case.relative, 1e-6))
+        if flaw is None:
+            continue
+        findings.append(
+            Finding(
+                BugKind.IGNORES_UPSTREAM,
+                "error" if torch else "warning",
+                case.name,
+                0.9,
+                f"The gradient of {case.name} is right for the incoming gradient 1 "
+                f"only: {flaw}.",
+                "Multiply by the incoming gradient (grad_output), or the function "
+                "breaks as soon as something is computed from its result.",
+            )
+        )
+    return findings

@@ -1,0 +1,271 @@
+"""Detectors of zeros in the wrong places: detached, masks, lost contributions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measures import EXACT, Case, Clue, reaches
+from gradlab.diagnosis.places import place_words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Variable
+
+__all__ = ["detached", "partial_zeros"]
+
+
+def detached(case: Case) -> list[Clue]:
+    """Detect a gradient that is zero throughout while the function moves."""
+    zero = case.zero(case.analytic)
+    if not zero[case.usable].all() or case.zero(case.numeric).all():
+        return []
+    none = any(
+        problem.kind in {"none", "missing"} and problem.where == case.name
+        for problem in case.evidence.problems
+    )
+    told = "None" if none else "zero in every entry"
+    largest = float(np.abs(case.numeric).max(initial=0.0))
+    return [
+        Clue(
+            BugKind.DETACHED,
+            0.99,
+            f"The gradient of {case.name} is {told}, while the function moves with it "
+            f"(largest derivative {largest:.4g}).",
+            f"Find where the path from {case.name} to the output is cut: detach, "
+            f".data, no_grad, item(), a trip through NumPy, or a gradient that is "
+            f"computed and not returned.",
+        )
+    ]
+
+
+def partial_zeros(case: Case) -> list[Clue]:
+    """Detect entries that are zero on one side only, the others being right."""
+    a_zero, n_zero = case.zero(case.analytic), case.zero(case.numeric)
+    lost = case.wrong & a_zero & ~n_zero
+    extra = case.wrong & n_zero & ~a_zero
+    both = ~a_zero & ~n_zero
+    if a_zero[case.usable].all() or n_zero[case.usable].all():
+        return []
+    one_sided = lost | extra
+    if not one_sided.any():
+        return []
+    model = np.where(lost, 0.0, np.where(extra, case.analytic, case.numeric))
+    share = case.share(model)
+    scaled = 1.0
+    enough = int((both & ~one_sided).sum()) > 2
+    if share < EXACT and enough:
+        mask = both & case.usable
+        n = case.numeric[mask]
+        scaled = float(case.analytic[mask] @ n) / float(n @ n)
+        model = np.where(one_sided, case.analytic, scaled * case.numeric)
+        share = min(case.share(model), case.share(model, both))
+    if share < EXACT:
+        return []
+    told = "" if scaled == 1.0 else f" (the rest is {scaled:.4g} x numeric)"
+    if not extra.any():
+        clues = _lost(case, lost, share)
+        if clues:
+            return clues
+    return [_mask_clue(case, lost, extra, share, told), *_ends(case, lost, extra)]
+
+
+def _mask_clue(
+    case: Case,
+    lost: NDArray[np.bool_],
+    extra: NDArray[np.bool_],
+    share: float,
+    told: str,
+) -> Clue:
+    return Clue(
+        BugKind.WRONG_MASK,
+        0.92 * share,
+        f"{_counted(lost, extra)} {place_words(case)}; where both pass, they "
+        f"agree{told}.",
+        f"Compare the mask in the backward of {case.name} with the one the forward "
+        f"pass applies: same array, same comparison, same side.",
+    )
+
+
+def _counted(lost: NDArray[np.bool_], extra: NDArray[np.bool_]) -> str:
+    """Say how many entries are zero on one side only, as a sentence begins."""
+    stopped, passed = int(lost.sum()), int(extra.sum())
+    if not passed:
+        return "The analytic gradient is zero where the function moves,"
+    if not stopped:
+        return "The analytic gradient is not zero where the function stands still,"
+    return (
+        f"The analytic gradient is zero where the function moves ({stopped:,} times) "
+        f"and not zero where it stands still ({passed:,} times),"
+    )
+
+
+def _lost(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
+    """Name zeros that are missing only in the analytic side."""
+    if case.scalar:
+        return []
+    rows = reaches(lost, 1)
+    zero = case.zero(case.numeric)
+    gone = _lost_output(case, lost, share)
+    if gone:
+        return gone
+    whole = bool((rows == ((lost | zero).all(axis=1) & rows)).all())
+    clues = _one_sample(case, rows, share) if whole else []
+    kept = ~case.zero(case.analytic)
+    uses = (~zero).sum(axis=0)
+    touched = reaches(lost, 0)
+    if (uses > 1)[touched].all() and reaches(kept, 0)[touched].all():
+        clues += _accumulated(case, touched, kept, share)
+    several = np.median((~zero)[rows].sum(axis=1)) > 1
+    if whole and (several or _slices(case, rows)):
+        clues += _lost_rows(case, rows, share)
+    return clues
+
+
+def _lost_output(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
+    """Name an output whose whole path to some entries is gone, others being right."""
+    zero, touched = case.zero(case.numeric), reaches(lost, 0)
+    if len(case.outputs) < 2:
+        return []
+    for output, part in case.parts_of_output:
+        others = np.ones(len(lost), dtype=bool)
+        others[part] = False
+        if lost[others].any() or not lost[part].any():
+            continue
+        if not (lost | zero)[part][:, touched].all():
+            return []
+        whole = bool((lost | zero)[part].all())
+        told = (
+            f"No gradient comes from {output.name} to "
+            f"{'any entry' if whole else f'{int(touched.sum())} entries'} of "
+            f"{case.name}; what comes from the other outputs is right."
+        )
+        advice = (
+            f"Add the path from {output.name} to {case.name}, with the incoming "
+            f"gradient of {output.name}."
+        )
+        clues = [Clue(BugKind.MISSING_TERM, 0.95 * share, told, advice)]
+        if whole:
+            clues.append(Clue(BugKind.DETACHED, 0.94 * share, told, advice))
+            clues.append(Clue(BugKind.IGNORES_UPSTREAM, 0.9 * share, told, advice))
+        return clues
+    return []
+
+
+def _slices(case: Case, rows: NDArray[np.bool_]) -> bool:
+    """Whether the rows are whole slices of one output, such as all of one sample."""
+    if len(case.outputs) != 1:
+        return False
+    grid = rows.reshape(case.outputs[0].shape)
+    for axis in range(grid.ndim):
+        others = tuple(i for i in range(grid.ndim) if i != axis)
+        some = reaches(grid, others)
+        if others and not some.all() and (grid.all(axis=others) == some).all():
+            return int(np.prod([grid.shape[i] for i in others])) > 2
+    return False
+
+
+def _lost_rows(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
+    """Whole outputs, or samples of one, that pass nothing back."""
+    return [
+        Clue(
+            BugKind.DETACHED,
+            0.93 * share,
+            f"No gradient reaches {case.name} from {int(rows.sum())} of {len(rows)} "
+            f"output rows ({place_words(case)}); the others are right.",
+            "Look for an output that is detached, or a loop over outputs or samples "
+            "that leaves some out.",
+        )
+    ]
+
+
+def _one_sample(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
+    """Say whether a shared input gets the gradient of one sample only."""
+    for output, part in case.parts_of_output:
+        moves = reaches(~case.zero(case.numeric)[part], 1).reshape(output.shape)
+        kept = moves & ~rows[part].reshape(output.shape)
+        for axis, length in enumerate(output.shape):
+            if length < 2 or not _broadcast(case, output, axis):
+                continue
+            others = tuple(i for i in range(len(output.shape)) if i != axis)
+            left = np.flatnonzero(reaches(kept, others))
+            if len(left) != 1 or int(reaches(moves, others).sum()) < 2:
+                continue
+            used = (~case.zero(case.numeric))[part].reshape(*output.shape, -1)
+            everywhere = reaches(used, others) if others else used
+            if not (everywhere | ~reaches(everywhere, 0)).all():
+                continue  # entries that serve some indices only: no broadcasting
+            return [
+                Clue(
+                    BugKind.BROADCAST_REDUCTION,
+                    0.965 * share,
+                    f"{case.name} serves all {length} indices along axis {axis} of "
+                    f"{output.name}, but its gradient holds that of index "
+                    f"{int(left[0])} alone.",
+                    f"Sum the gradient of {case.name} over the axis along which it "
+                    f"was broadcast.",
+                )
+            ]
+    return []
+
+
+def _broadcast(case: Case, output: Variable, axis: int) -> bool:
+    """Whether the input has no axis that goes with an axis of the output."""
+    shape = case.variable.shape
+    own = axis - (len(output.shape) - len(shape))
+    return own < 0 or shape[own] != output.shape[axis]
+
+
+def _accumulated(
+    case: Case,
+    touched: NDArray[np.bool_],
+    kept: NDArray[np.bool_],
+    share: float,
+) -> list[Clue]:
+    """Entries used several times that keep one contribution and lose the others."""
+    uses = (~case.zero(case.numeric)).sum(axis=0)[touched]
+    left = kept.sum(axis=0)[touched]
+    return [
+        Clue(
+            BugKind.LOST_ACCUMULATION,
+            0.94 * share,
+            f"{int(touched.sum())} entries of {case.name} act on up to "
+            f"{int(uses.max())} outputs and keep the gradient of only "
+            f"{int(left.min())}: {place_words(case)}.",
+            f"Add to the gradient of {case.name} (+=, np.add.at) where the backward "
+            f"assigns to it.",
+        )
+    ]
+
+
+def _ends(case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_]) -> list[Clue]:
+    """First or last slices that are never written: a loop that ends too early."""
+    if extra.any():
+        return []
+    grid = case.grid(lost.astype(np.float64))
+    if grid is None or grid.ndim < 2:
+        return []
+    touched = np.asarray(grid.any(axis=0), dtype=np.bool_)
+    moves = reaches(~case.zero(case.numeric), 0).reshape(touched.shape)
+    for axis, length in enumerate(case.variable.shape):
+        others = tuple(i for i in range(touched.ndim) if i != axis)
+        hit = np.flatnonzero(reaches(touched, others))
+        if len(hit) != 1 or length < (3 if touched.size < 6 else 2):
+            continue
+        whole = np.take(touched | ~moves, hit[0], axis).all()
+        if hit[0] in {0, length - 1} and whole:
+            return [
+                Clue(
+                    BugKind.WRONG_INDEX,
+                    0.94,
+                    f"Index {hit[0]} along axis {axis} of {case.name} (the "
+                    f"{'first' if hit[0] == 0 else 'last'} of {length}) gets no "
+                    f"gradient at all; the others are right.",
+                    "Look for a loop or a slice that starts one late or ends one "
+                    "early.",
+                )
+            ]
+    return []

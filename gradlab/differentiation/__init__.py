@@ -1,0 +1,3 @@
+"""Jacobians, numeric and analytic, each with what is known about its error."""
+
+__all__: list[str] = []

@@ -1,0 +1,171 @@
+"""Analytic Jacobians by autograd, forward mode, and second derivatives as a subject."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.errors import SubjectError
+from gradlab.subject.torch_forward import ForwardMode
+from gradlab.subject.torch_outputs import cotangent_tensors
+from gradlab.subject.torch_subjects import TorchSubject
+from gradlab.subject.torch_values import Cell, make_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.subject.torch_programs import Program
+
+__all__ = ["forward_jacobian", "second_order"]
+
+
+def forward_jacobian(subject: TorchSubject) -> list[NDArray[np.float64]]:
+    """Jacobian by forward-mode autograd.
+
+    Parameters
+    ----------
+    subject
+        A torch subject.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        For each input the block of shape (rows, coordinates).
+
+    Raises
+    ------
+    SubjectError
+        If the function has no forward-mode formula somewhere.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> forward_jacobian(torch_subject(torch.exp, (torch.zeros(2),)))
+    [array([[1., 0.],
+           [0., 1.]])]
+    """
+    blocks, problems = ForwardMode(subject).jacobian()
+    if problems:
+        msg = (
+            f"forward mode failed for {problems[0].where}: {problems[0].detail}; "
+            f"use mode='reverse', or define jvp on the autograd.Function"
+        )
+        raise SubjectError(msg)
+    return blocks
+
+
+def second_order(
+    subject: TorchSubject,
+    seed: int = 0,
+    *,
+    cotangent: NDArray[np.float64] | None = None,
+) -> TorchSubject:
+    """Return the subject's gradient as a subject of its own.
+
+    Its outputs are the gradients, one for each input and named ``grad.<input>``, of
+    ``c . f(inputs)`` with one fixed random cotangent ``c``; its numeric side therefore
+    differentiates the first backward, and its analytic side is the backward of the
+    backward. Checking it is checking the second derivative.
+
+    Parameters
+    ----------
+    subject
+        A torch subject.
+    seed
+        Of the cotangent; standard normal entries, so that no output is left out.
+    cotangent
+        Weights of the output rows in place of random ones, shape (rows,).
+
+    Raises
+    ------
+    SubjectError
+        If an input is sparse: torch has no second derivatives there.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> cubed = torch_subject(lambda x: x**3, (torch.ones(1),))
+    >>> hessian = second_order(cubed)
+    >>> bool(np.isclose(hessian.row(), 3 * np.random.default_rng(0).normal()))
+    True
+    """
+    sparse = [cell.variable.name for cell in subject.cells if cell.pattern]
+    if sparse:
+        msg = (
+            f"second derivatives with respect to the sparse input {sparse[0]!r} are "
+            f"not available; pass it dense"
+        )
+        raise SubjectError(msg)
+    rows = sum(variable.size for variable in subject.outputs)
+    if cotangent is None:
+        cotangent = np.random.default_rng(seed).normal(size=rows)
+    cells = [_copied(cell) for cell in subject.cells]
+    program = _Gradients(subject, cotangent)
+    second = TorchSubject(program, cells, root="grad")
+    second.chunk_bytes = subject.chunk_bytes
+    second.reset = subject.reset  # the same random draw, the same state
+    return second
+
+
+def _copied(cell: Cell) -> Cell:
+    copy = make_cell(cell.variable.name, cell.source)
+    copy.hooks, copy.aliased = cell.hooks, cell.aliased
+    return copy
+
+
+class _Gradients:
+    """Program that maps the inputs of a subject to its gradient."""
+
+    def __init__(self, subject: TorchSubject, cotangent: NDArray[np.float64]) -> None:
+        self._subject = subject
+        self._cotangent = cotangent
+        self.kind = f"gradient of a {subject.kind}"
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """Those of the subject."""
+        return self._subject.program.buffers
+
+    def call(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return gradients by the names of the inputs, differentiable themselves."""
+        import torch
+
+        # values that require grad come from the analytic side: keep their graph
+        wanted = any(value.requires_grad for value in values)
+        with torch.enable_grad():
+            leaves = [
+                value if value.requires_grad else value.detach().requires_grad_()
+                for value in values
+            ]
+            tensors = self._subject.observed(leaves, buffers).tensors
+            seeds = cotangent_tensors(self._cotangent, tensors)
+            live = [i for i, tensor in enumerate(tensors) if tensor.requires_grad]
+            gradients: Sequence[Any] = [None] * len(leaves)
+            if live:
+                gradients = torch.autograd.grad(
+                    [tensors[i] for i in live],
+                    leaves,
+                    [seeds[i] for i in live],
+                    create_graph=wanted,
+                    allow_unused=True,
+                )
+        return {
+            variable.name: torch.zeros_like(value) if gradient is None else gradient
+            for variable, value, gradient in zip(
+                self._subject.inputs, values, gradients, strict=True
+            )
+        }
+
+    def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:  # noqa: ARG002 - the protocol
+        """Return the gradient of the subject in float64."""
+        if copied:
+            return None
+        double = self._subject.in_double()
+        return None if double is None else _Gradients(double, self._cotangent)

@@ -1,0 +1,96 @@
+"""Columns that no row sees together get one colour.
+
+The pattern is a product: row i may depend on coordinate j if it may depend on every
+index of j, axis by axis. Then colours can be found axis by axis as well: index c gets
+c modulo p, with the smallest p that tells apart all indices seen by any one row. Two
+different coordinates of one colour differ along some axis, there by a multiple of p,
+and no row sees both. For the three-point stencils of a convolution this is three per
+axis, which is optimal, and for an elementwise function one in all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Colouring", "colouring_of", "smallest_period"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Colouring:
+    """A pattern and colours for its columns.
+
+    Attributes
+    ----------
+    pattern
+        Entries that may be other than zero, shape (rows, n).
+    colours
+        Of each column, shape (n,); from 0 to `count`, of which some may be unused.
+    count
+        Number of colours.
+    """
+
+    pattern: NDArray[np.bool_]
+    colours: NDArray[np.intp]
+    count: int
+
+
+def colouring_of(
+    touched: Sequence[NDArray[np.bool_]], axes: Sequence[NDArray[np.intp]]
+) -> Colouring:
+    """Colour the columns of a product pattern.
+
+    Parameters
+    ----------
+    touched
+        Per axis: whether a row may depend on an index, shape (size, rows).
+    axes
+        Per axis: index of every column, shape (n,).
+
+    Examples
+    --------
+    >>> found = colouring_of([np.eye(3, dtype=bool)], [np.arange(3)])
+    >>> found.count, found.colours.tolist()
+    (1, [0, 0, 0])
+    """
+    pattern = touched[0].T[:, axes[0]]
+    for may, axis in zip(touched[1:], axes[1:], strict=True):
+        pattern &= may.T[:, axis]
+    colours = np.zeros(len(axes[0]), dtype=np.intp)
+    for may, axis in zip(touched, axes, strict=True):
+        period = smallest_period(may)
+        colours = colours * period + axis % period
+    used, colours = np.unique(colours, return_inverse=True)
+    return Colouring(np.asarray(pattern), colours.astype(np.intp), len(used))
+
+
+def smallest_period(may: NDArray[np.bool_]) -> int:
+    """Smallest p such that no row sees two indices that are equal modulo p.
+
+    Parameters
+    ----------
+    may
+        Whether a row may depend on an index, shape (size, rows).
+
+    Examples
+    --------
+    >>> stencil = np.abs(np.subtract.outer(np.arange(8), np.arange(8))) <= 1
+    >>> smallest_period(stencil)
+    3
+    """
+    size = len(may)
+    most = int(may.sum(axis=0).max(initial=0))
+    for period in range(max(1, most), size):
+        folded = np.zeros((-(-size // period) * period, may.shape[1]), dtype=np.int16)
+        folded[:size] = may
+        counts = folded.reshape(-1, period, may.shape[1]).sum(axis=0)
+        if counts.max(initial=0) <= 1:
+            return period
+    return size

@@ -1,0 +1,170 @@
+"""From a finished ladder to slopes, error bars and the kind of point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.derivatives import AdaptiveSettings, Derivatives
+from gradlab.differentiation.extrapolation import extrapolate_central, extrapolate_side
+from gradlab.differentiation.smoothness import (
+    Smoothness,
+    Suspicion,
+    jumps,
+    rises,
+    stairs,
+    suspect,
+)
+
+if TYPE_CHECKING:
+    from gradlab.differentiation.ladder import Ladder
+    from gradlab.differentiation.runs import Estimate
+
+__all__ = ["conclude"]
+
+
+def conclude(
+    ladder: Ladder, floor: float, settings: AdaptiveSettings, spent: np.ndarray
+) -> Derivatives:
+    """Turn a finished ladder into derivatives.
+
+    Parameters
+    ----------
+    ladder
+        All values.
+    floor
+        Relative rounding unit of the arithmetic.
+    settings
+        Width of an extrapolation, safety factor.
+    spent
+        Evaluations made for each coordinate, (C,).
+    """
+    if ladder.rungs.shape[0] < 2:
+        return Derivatives.unknown(ladder.base.size, spent)
+    with np.errstate(all="ignore"):
+        estimate = extrapolate_central(ladder, floor, settings.width)
+        doubt = suspect(ladder, floor)
+        value = estimate.value.copy()
+        error = settings.safety * np.maximum(estimate.error, estimate.hidden)
+        error = np.maximum(error, _frozen_bar(ladder, estimate, floor))
+        kind = np.full(value.shape, Smoothness.SMOOTH, np.int8)
+        known = np.maximum(estimate.known, floor * _typical_size(ladder))
+        kind[estimate.noise > 100 * known] = Smoothness.NOISY
+        steps = stairs(ladder, floor)
+        kind[steps] = Smoothness.STAIRCASE
+        error[steps] += np.abs(value[steps])
+        value[steps] = 0.0
+        top = estimate.top.copy()
+        slopes = _one_sided(
+            ladder, floor, settings, estimate, doubt, value, error, kind=kind, top=top
+        )
+        kind[(kind == Smoothness.SMOOTH) & ~np.isfinite(error)] = Smoothness.UNRESOLVED
+    gone = ~np.isfinite(ladder.base) | (doubt.no_right & doubt.no_left)
+    value[gone], error[gone] = np.nan, np.inf
+    kind[gone] = Smoothness.UNDEFINED
+    return Derivatives(
+        value=value.T,
+        error=error.T,
+        step=_largest_step(ladder, top).T,
+        evaluations=int(spent.sum()),
+        per_coordinate=spent,
+        left=np.where(gone, np.nan, slopes[1]).T,
+        right=np.where(gone, np.nan, slopes[0]).T,
+        kind=kind.T,
+        noise=estimate.noise.T,
+    )
+
+
+def _one_sided(
+    ladder: Ladder,
+    floor: float,
+    settings: AdaptiveSettings,
+    estimate: Estimate,
+    doubt: Suspicion,
+    value: np.ndarray,
+    error: np.ndarray,
+    *,
+    kind: np.ndarray,
+    top: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Replace, in place, what central differences cannot say; return both slopes.
+
+    At a kink the value is the mean of the two slopes and the bar covers both; at a jump
+    no bar is large enough; at an edge the one side that exists is all there is. Slopes
+    that were not needed come back as nan.
+    """
+    # at a kink or jump the strays of the central slope are no noise
+    quiet = np.where(doubt.kink | doubt.jump, 0.0, estimate.noise)
+    right, left = (
+        extrapolate_side(ladder, floor, settings.width, right=side, noise=quiet)
+        for side in (True, False)
+    )
+    hops = [jumps(ladder, floor, right=side) & doubt.jump for side in (True, False)]
+    jump = hops[0] | hops[1]
+    stairs_or_noise = kind == Smoothness.STAIRCASE
+    stairs_or_noise |= doubt.jump & (kind == Smoothness.NOISY)
+    bend = doubt.kink & ~jump & ~stairs_or_noise
+    steep = rises(ladder, floor, right=True) * rises(ladder, floor, right=False)
+    bend |= (steep != 0) & (doubt.jump | doubt.kink)
+    ahead = _side_slope(ladder, floor, right, hops[0], right=True)
+    behind = _side_slope(ladder, floor, left, hops[1], right=False)
+    both, one = bend | jump, doubt.no_right ^ doubt.no_left
+    middle = np.where(ahead == behind, ahead, (ahead + behind) / 2)
+    value[both] = middle[both]
+    error[both] = (np.abs(ahead - behind) / 2 + right.error + left.error)[both]
+    kind[bend] = Smoothness.KINK
+    kind[jump] = Smoothness.JUMP
+    error[jump] = np.inf
+    kind[one] = Smoothness.EDGE
+    value[one] = np.where(doubt.no_right, behind, ahead)[one]
+    bar = np.where(doubt.no_right, left.error, right.error)
+    error[one] = settings.safety * bar[one]
+    top[one] = np.where(doubt.no_right, left.top, right.top)[one]
+    # f does not even approach its value from the side that exists
+    cliff = jumps(ladder, floor, right=True) | jumps(ladder, floor, right=False)
+    error[one & cliff] = np.inf
+    kind[both & np.isinf(ahead) & (ahead == behind)] = Smoothness.UNRESOLVED
+    error[np.isinf(value) | np.isnan(error)] = np.inf
+    needed = both | one
+    return np.where(needed, ahead, np.nan), np.where(needed, behind, np.nan)
+
+
+def _typical_size(ladder: Ladder) -> np.ndarray:
+    """Return the largest size of f within the scale of each coordinate, (C, m)."""
+    near = (ladder.rungs >= 0)[:, :, None]
+    size = np.fmax(np.abs(ladder.right), np.abs(ladder.left))
+    size = np.where(near & np.isfinite(size), size, 0.0).max(axis=0)
+    return np.asarray(np.fmax(size, np.abs(ladder.base)))
+
+
+def _largest_step(ladder: Ladder, top: np.ndarray) -> np.ndarray:
+    """Return the step of a rung of each entry, (C, m)."""
+    steps = np.broadcast_to(ladder.steps[:, :, None], ladder.right.shape)
+    return np.asarray(np.take_along_axis(steps, top[None], axis=0)[0])
+
+
+def _frozen_bar(ladder: Ladder, estimate: Estimate, floor: float) -> np.ndarray:
+    """Return what may hide where f does not move, 0 where it does; shape (C, m).
+
+    Steps far beyond the coordinate's own size prove nothing about the slope here.
+    """
+    still = (estimate.value == 0) & (ladder.right[0] == ladder.base)
+    near = ladder.steps[0] * np.exp2(ladder.rungs[0])  # the step of rung 0, nearly
+    reach = np.minimum(_largest_step(ladder, estimate.top), near[:, None])
+    return np.where(still, floor * np.abs(ladder.base) / reach, 0.0)
+
+
+def _side_slope(
+    ladder: Ladder, floor: float, side: Estimate, hops: np.ndarray, *, right: bool
+) -> np.ndarray:
+    """Return the slope on one side: beyond a jump, and infinite where it grows."""
+    sign = rises(ladder, floor, right=right)
+    slope = np.where(sign != 0, np.inf * sign, side.value)
+    if hops.any():
+        values = ladder.right if right else ladder.left
+        taken = (ladder.ahead if right else -ladder.behind)[:, :, None]
+        index = min(2, values.shape[0] - 1)
+        beyond = (values[index] - values[0]) / (taken[index] - taken[0])
+        slope = np.where(hops, beyond, slope)
+    return slope

@@ -1,0 +1,273 @@
+"""Evaluating a subject near its point: loop or batch, counted, bounded, interruptible.
+
+Every evaluation of a check passes through a `Meter`. A function that raises away from
+the point has, as far as a difference quotient is concerned, no value there: its row is
+nan, and the meter remembers the first such exception.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.metering import (
+    Budget,
+    BudgetExhausted,
+    Meter,
+    parse_budget,
+)
+from gradlab.errors import GradlabError, SubjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Subject
+
+__all__ = [
+    "Budget",
+    "BudgetExhausted",
+    "Meter",
+    "base_row",
+    "displaced_rows",
+    "displaced_sets",
+    "evaluate_rows",
+    "evaluate_sets",
+    "line_rows",
+    "parse_budget",
+]
+
+_CHUNK_BYTES = 64 * 2**20  # of results held by one batch
+
+
+def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
+    """Evaluate at the point itself.
+
+    Raises
+    ------
+    SubjectError
+        If the function raises; the user's exception is the cause.
+    """
+    meter.spend(1)
+    try:
+        with np.errstate(all="ignore"):
+            return subject.row()
+    except GradlabError:
+        raise
+    except Exception as cause:
+        msg = (
+            f"the function raised {type(cause).__name__} at the point itself: {cause} "
+            f"(call it once with these inputs to see where)"
+        )
+        raise SubjectError(msg) from cause
+
+
+def _guarded(
+    evaluate: Callable[[], NDArray[np.float64]], width: int, meter: Meter
+) -> NDArray[np.float64]:
+    """Evaluate; a function that raises away from the point has no value there."""
+    try:
+        return evaluate()
+    except GradlabError:
+        raise
+    except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
+        meter.failed(cause)
+        return np.full(width, np.nan)
+
+
+def displaced_rows(
+    subject: Subject,
+    which: int,
+    positions: NDArray[np.intp],
+    displacements: NDArray[np.float64],
+    meter: Meter,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Evaluate with one coordinate of one input displaced at a time.
+
+    Parameters
+    ----------
+    subject
+        At its point; it is there again afterwards, whatever happens.
+    which
+        Number of the input.
+    positions, displacements
+        Coordinate and displacement of each evaluation, shape (count,).
+    meter
+        Charged for every evaluation.
+
+    Returns
+    -------
+    values
+        Shape (count, rows); nan in rows where the function raised.
+    taken
+        The displacements really made, ``(x + d) - x`` in the arithmetic of the input;
+        shape (count,). A quotient must divide by these, not by what was asked for.
+    """
+    width = sum(output.size for output in subject.outputs)
+    values = np.empty((len(positions), width))
+    taken = np.empty(len(positions))
+    chunk = max(1, _CHUNK_BYTES // max(8 * width, 1))
+    for start in range(0, len(positions), chunk):
+        part = slice(start, start + chunk)
+        moves = positions[part], displacements[part]
+        crew = meter.crew
+        done = None if crew is None else crew.rows(subject, which, *moves, meter)
+        if done is not None:
+            values[part], taken[part] = done
+            continue
+        batched = subject.batchable and len(moves[0]) > 1
+        out = values[part], taken[part]
+        evaluate_rows(subject, which, moves, out, meter, batched=batched)
+    return values, taken
+
+
+def evaluate_rows(
+    subject: Subject,
+    which: int,
+    moves: tuple[NDArray[np.intp], NDArray[np.float64]],
+    out: tuple[NDArray[np.float64], NDArray[np.float64]],
+    meter: Meter,
+    *,
+    batched: bool,
+) -> None:
+    """Evaluate in this process, as one batch or one after the other.
+
+    Parameters
+    ----------
+    moves
+        Positions and displacements, as for `displaced_rows`.
+    out
+        Where its two results go.
+    """
+    if not batched:
+        _loop(subject, which, *moves, *out, meter)
+        return
+    meter.spend(len(moves[0]))
+    with np.errstate(all="ignore"):
+        out[0][:], out[1][:] = subject.rows(which, *moves)
+
+
+def _loop(
+    subject: Subject,
+    which: int,
+    positions: NDArray[np.intp],
+    displacements: NDArray[np.float64],
+    values: NDArray[np.float64],
+    taken: NDArray[np.float64],
+    meter: Meter,
+) -> None:
+    flat, row = subject.coordinates(which), subject.row
+    unbounded = meter.unbounded
+    i = -1
+    try:
+        with np.errstate(all="ignore"):
+            for i, (position, displacement) in enumerate(
+                zip(positions.tolist(), displacements.tolist(), strict=True)
+            ):
+                if not unbounded:
+                    meter.spend(1)
+                old = flat[position]
+                try:
+                    flat[position] = old + displacement
+                    taken[i] = float(flat[position]) - float(old)
+                    values[i] = row()
+                except GradlabError:
+                    raise
+                except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
+                    meter.failed(cause)
+                    values[i] = np.nan
+                finally:
+                    flat[position] = old
+    finally:
+        if unbounded:  # counted at once: a call for each would cost as much as f
+            meter.evaluations += i + 1
+
+
+def displaced_sets(
+    subject: Subject,
+    which: int,
+    displacements: NDArray[np.float64],
+    meter: Meter,
+) -> NDArray[np.float64]:
+    """Evaluate with many coordinates of one input displaced together.
+
+    Parameters
+    ----------
+    displacements
+        Of every coordinate, one row for each evaluation; shape (count, coordinates).
+
+    Returns
+    -------
+    ndarray
+        Shape (count, rows); nan in rows where the function raised.
+    """
+    own = getattr(subject, "sets", None)
+    if own is not None:
+        meter.spend(len(displacements))
+        with np.errstate(all="ignore"):
+            return np.asarray(own(which, displacements))
+    crew = meter.crew
+    done = None if crew is None else crew.sets(subject, which, displacements, meter)
+    if done is not None:
+        return done
+    return evaluate_sets(subject, which, displacements, meter)
+
+
+def evaluate_sets(
+    subject: Subject,
+    which: int,
+    displacements: NDArray[np.float64],
+    meter: Meter,
+) -> NDArray[np.float64]:
+    """Evaluate in this process, one after the other; see `displaced_sets`."""
+    width = sum(output.size for output in subject.outputs)
+    values = np.empty((len(displacements), width))
+    point = subject.point(which)
+    try:
+        with np.errstate(all="ignore"):
+            for i, displacement in enumerate(displacements):
+                meter.spend(1)
+                subject.place(which, point + displacement)
+                values[i] = _guarded(subject.row, width, meter)
+    finally:
+        subject.place(which, None)
+    return values
+
+
+def line_rows(
+    subject: Subject,
+    directions: Sequence[NDArray[np.float64] | None],
+    steps: Sequence[float],
+    meter: Meter,
+) -> NDArray[np.float64]:
+    """Evaluate at ``x + t d`` for each `t`, all inputs displaced together.
+
+    Parameters
+    ----------
+    directions
+        Per input: real coordinates of the direction, or None to leave it alone.
+    steps
+        The values of `t`.
+
+    Returns
+    -------
+    ndarray
+        Shape (len(steps), rows).
+    """
+    width = sum(output.size for output in subject.outputs)
+    values = np.empty((len(steps), width))
+    moved = [(k, d) for k, d in enumerate(directions) if d is not None]
+    origins = {k: subject.point(k) for k, _ in moved}
+    try:
+        with np.errstate(all="ignore"):
+            for i, step in enumerate(steps):
+                meter.spend(1)
+                for k, direction in moved:
+                    subject.place(k, origins[k] + step * direction)
+                values[i] = _guarded(subject.row, width, meter)
+    finally:
+        for k, _ in moved:
+            subject.place(k, None)
+    return values

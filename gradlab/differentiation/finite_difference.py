@@ -1,0 +1,142 @@
+"""Difference quotients with one or two evaluations per coordinate, and error bars.
+
+Central, forward and backward differences, each divided by the step really taken. The
+error bar has two parts: round-off, from the size of f and the step, and truncation,
+from how much the slopes to the left and right differ (Nocedal and Wright, *Numerical
+Optimization*, 2nd ed. 2006, section 8.1; Gill, Murray, Saunders and Wright, SIAM J.
+Sci. Stat. Comput. 4, 1983).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.evaluation import displaced_rows
+from gradlab.differentiation.quotients import Quotients
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.subject.subject import Subject
+
+__all__ = ["central", "one_sided", "scales_of", "step_sizes"]
+
+# Round-off of f in units of epsilon * |f|: a short sum of products loses a few ulps.
+_ULPS = 4.0
+
+
+def scales_of(subject: Subject, which: int) -> NDArray[np.float64]:
+    """Typical size of each coordinate of an input: the unit in which steps are chosen.
+
+    The size of the coordinate itself, but not below the root mean square of its
+    tensor: an entry that happens to be tiny among entries of size one still moves in
+    units of one. An input that is zero everywhere is taken to be of size one.
+
+    Returns
+    -------
+    ndarray
+        Shape (coordinates,), positive.
+    """
+    point = subject.point(which)
+    size = np.abs(point)
+    finite = size[np.isfinite(size)]
+    top = float(finite.max(initial=0.0))
+    if top == 0.0:
+        return np.ones_like(size)
+    # scaled first, so that neither 1e-200 nor 1e200 leaves the range of the squares
+    typical = top * float(np.sqrt(np.mean((finite / top) ** 2)))
+    return np.where(np.isfinite(size), np.maximum(size, typical), typical)
+
+
+def step_sizes(
+    scales: NDArray[np.float64], epsilon: float, order: int
+) -> NDArray[np.float64]:
+    """Balance truncation ``h**order`` against round-off ``eps / h``.
+
+    Parameters
+    ----------
+    scales
+        Unit of each coordinate.
+    epsilon
+        Round-off of the arithmetic.
+    order
+        2 for central, 1 for one-sided differences.
+
+    Examples
+    --------
+    >>> step_sizes(np.ones(1), 2.2e-16, 2).round(8).tolist()
+    [6.04e-06]
+    """
+    return np.asarray(scales * epsilon ** (1 / (order + 1)), dtype=np.float64)
+
+
+def _round_off(
+    values: NDArray[np.float64], base: NDArray[np.float64], epsilon: float
+) -> NDArray[np.float64]:
+    """Error of one difference of values of f, shape (rows, n)."""
+    size = np.maximum(np.abs(values).T, np.abs(base)[:, None])
+    return np.asarray(_ULPS * epsilon * size)
+
+
+def central(
+    subject: Subject,
+    which: int,
+    positions: NDArray[np.intp],
+    steps: NDArray[np.float64],
+    base: NDArray[np.float64],
+    meter: Meter,
+) -> Quotients:
+    """Two-sided differences of the coordinates `positions`.
+
+    Parameters
+    ----------
+    steps
+        One step for each position, shape (n,).
+    base
+        f at the point, shape (rows,): shared, it costs no further evaluation.
+    """
+    n = len(positions)
+    pairs = np.repeat(positions, 2)
+    displacements = np.repeat(steps, 2)
+    displacements[1::2] *= -1
+    values, taken = displaced_rows(subject, which, pairs, displacements, meter)
+    up, down = values[0::2], values[1::2]
+    right, left = taken[0::2], taken[1::2]
+    with np.errstate(all="ignore"):
+        width = right - left
+        value = ((up - down) / width[:, None]).T
+        bend = ((up - base) / right[:, None] - (down - base) / left[:, None]).T
+        # f'' h is seen; the truncation h^2 f'''/6 is guessed to be smaller by the
+        # ratio of the step to the scale on which f bends, at worst the step's own root
+        noise = _round_off(np.maximum(np.abs(up), np.abs(down)), base, subject.epsilon)
+        error = noise / np.abs(width) * 2 + np.abs(bend) * np.sqrt(subject.epsilon)
+        step = np.broadcast_to(width / 2, (len(base), n)).copy()
+    return Quotients(value, error, step, bend)
+
+
+def one_sided(
+    subject: Subject,
+    which: int,
+    positions: NDArray[np.intp],
+    steps: NDArray[np.float64],
+    base: NDArray[np.float64],
+    meter: Meter,
+) -> Quotients:
+    """One-sided differences; the sign of `steps` chooses the side.
+
+    The truncation error ``h f'' / 2`` cannot be seen from one side and one step: the
+    bar assumes that f bends on the scale of the coordinate, ``|f'| h / scale``.
+    """
+    values, taken = displaced_rows(subject, which, positions, steps, meter)
+    scales = scales_of(subject, which)[positions]
+    with np.errstate(all="ignore"):
+        value = ((values - base) / taken[:, None]).T
+        noise = _round_off(values, base, subject.epsilon) / np.abs(taken)
+        # where f did not move, less than its last digit is hidden
+        noise = np.where(value == 0, noise / (2 * _ULPS), noise)
+        error = noise + np.abs(value) * np.abs(taken) / scales
+        step = np.broadcast_to(np.abs(taken), value.shape).copy()
+    return Quotients(value, error, step, np.full_like(value, np.nan))

@@ -1,0 +1,173 @@
+"""Reading gradients that people return: by name, by position, of any shape.
+
+Whatever is wrong with them short of their values becomes a `Problem`, never a crash:
+a wrong shape is one of the commonest mistakes in a hand-written backward pass, and
+deserves a sentence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.errors import GradlabError
+from gradlab.subject.numpy_values import as_numpy, gather
+from gradlab.subject.subject import Problem, Variable
+from gradlab.subject.tree import leaves_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.subject.tree import Tree
+
+__all__ = ["MISSING", "match_by_name", "match_by_position", "read_gradient"]
+
+
+class _Missing:
+    """Marks a gradient that was not returned at all; None is something returned."""
+
+    def __repr__(self) -> str:
+        return "missing"
+
+
+MISSING = _Missing()
+
+
+def match_by_name(
+    gradients: Mapping[Any, Any], inputs: Sequence[Variable], paths: Sequence[str]
+) -> list[Any]:
+    """Pick the gradient of each input from a mapping, by its name or its path."""
+    found = {leaf.name: leaf.value for leaf in leaves_of(dict(gradients), "")}
+    flat = {str(key): value for key, value in gradients.items()}
+    return [
+        found.get(path, flat.get(path, found.get(v.name, flat.get(v.name, MISSING))))
+        for v, path in zip(inputs, paths, strict=True)
+    ]
+
+
+def match_by_position(
+    gradients: Any,
+    tree: Tree,
+    which: Sequence[int],
+    inputs: Sequence[Variable],
+) -> list[Any] | str:
+    """Pick the gradient of each input from what a backward returned.
+
+    A mapping is read by name. A tuple or list holds one gradient for each positional
+    argument (None for those without one), or one for each differentiable input. A
+    single array stands for a single input.
+
+    Returns
+    -------
+    list or str
+        One gradient per input, or a sentence that says what is wrong with the number.
+    """
+    paths = [tree.leaves[p].name for p in which]
+    if hasattr(gradients, "keys") and not hasattr(gradients, "dtype"):
+        return match_by_name(gradients, inputs, paths)
+    if not isinstance(gradients, tuple | list):
+        if len(inputs) == 1:
+            return [gradients]
+        return (
+            f"one {type(gradients).__name__} came back for {len(inputs)} inputs "
+            f"({', '.join(v.name for v in inputs)})"
+        )
+    if len(gradients) == len(tree.template):
+        per_argument: list[Any] = []
+        for i, part in enumerate(gradients):
+            # the leaves of this argument, in the order in which they were found
+            ours = leaves_of(tree.rebuild(range(len(tree.leaves)))[i], "")
+            per_argument += _match_argument(part, ours)
+        order = dict(per_argument)
+        return [order.get(p, MISSING) for p in which]
+    if len(gradients) == len(inputs):
+        return list(gradients)
+    if len(inputs) == 1 and all(getattr(g, "shape", ()) == () for g in gradients):
+        return [np.asarray(gradients)]  # a gradient written as a list of numbers
+    return (
+        f"{len(gradients)} gradients came back for {len(tree.template)} arguments, "
+        f"{len(inputs)} of them differentiable "
+        f"({', '.join(v.name for v in inputs)})"
+    )
+
+
+def _match_argument(part: Any, ours: list[Any]) -> list[tuple[int, Any]]:
+    if len(ours) == 1 and not ours[0].name:
+        return [(ours[0].value, part)]
+    if part is None:
+        return [(leaf.value, None) for leaf in ours]
+    theirs = {leaf.name: leaf.value for leaf in leaves_of(part, "")}
+    return [(leaf.value, theirs.get(leaf.name, MISSING)) for leaf in ours]
+
+
+def read_gradient(
+    value: Any,
+    variable: Variable,
+) -> tuple[NDArray[np.float64], list[Problem]]:
+    """Turn one gradient into real coordinates; what is odd about it goes along.
+
+    Returns
+    -------
+    coordinates
+        Shape (variable.coordinates,); nan where nothing usable came back, 0 for None.
+    problems
+        Possibly empty.
+    """
+    name = variable.name
+    blank = np.full(variable.coordinates, np.nan)
+    if value is MISSING:
+        detail = f"no gradient was returned for {name}; its derivative counts as 0."
+        return np.zeros(variable.coordinates), [Problem("missing", name, detail)]
+    if value is None:
+        detail = f"the gradient of {name} is None; it counts as 0."
+        return np.zeros(variable.coordinates), [Problem("none", name, detail)]
+    try:
+        array = as_numpy(value, f"the gradient of {name}")
+    except GradlabError as cause:
+        return blank, [Problem("dtype", name, f"{cause}.")]
+    problems: list[Problem] = []
+    if array.shape != variable.shape:
+        detail = (
+            f"the gradient of {name} has shape {array.shape}, expected "
+            f"{variable.shape}, the shape of {name} itself."
+        )
+        problems.append(Problem("wrong_shape", name, detail))
+        if _squeezed(array.shape) != _squeezed(variable.shape):
+            return blank, problems
+        array = array.reshape(
+            variable.shape
+        )  # only axes of length 1: values still tell
+    if array.dtype.kind in "biu":
+        detail = (
+            f"the gradient of {name} has dtype {array.dtype}, expected "
+            f"{variable.dtype}: its fractions were cut off."
+        )
+        problems.append(Problem("dtype", name, detail))
+    elif array.dtype.kind == "c" and not variable.is_complex:
+        detail = f"the gradient of {name} is {array.dtype}, but {name} is real."
+        problems.append(Problem("dtype", name, detail))
+        array = array.real
+    elif array.dtype.itemsize < _itemsize(variable):
+        detail = (
+            f"the gradient of {name} has dtype {array.dtype}, but {name} is "
+            f"{variable.dtype}: digits were lost on the way."
+        )
+        problems.append(Problem("dtype", name, detail))
+    if variable.is_complex:
+        array = array.astype(np.complex128)
+    if variable.support is not None:
+        flat = array.reshape(-1)[variable.support]
+        return gather(flat), problems
+    return gather(array), problems
+
+
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(length for length in shape if length != 1)
+
+
+def _itemsize(variable: Variable) -> int:
+    known = {"bfloat16": 2}
+    return known.get(variable.dtype) or np.dtype(variable.dtype).itemsize

@@ -1,0 +1,308 @@
+"""Reading a curve of error against step: slopes, floor, best step, kinks.
+
+Too large a step truncates (the error grows like ``A h**p``), too small a step cancels
+(it grows like ``u / h``). Both branches are fitted robustly, by the median of pairwise
+slopes (Theil, 1950; Sen, J. Am. Stat. Assoc. 63, 1968), so that the zeros which such
+curves have where errors of opposite sign happen to cancel do not count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "ORDERS",
+    "CurveReading",
+    "envelope",
+    "kink_distance",
+    "plateau",
+    "read_curve",
+]
+
+# Order of the truncation error of every method that takes a step.
+ORDERS = {"central": 2, "forward": 1, "backward": 1, "complex-step": 2, "five-point": 4}
+
+_SATURATED = 0.03  # relative errors above this are no longer in proportion to h**p
+_CLEAR = 20.0  # times the rounding error, for a truncation error to be seen
+_WINDOW = 6  # points of the truncation branch that are fitted: the smallest steps
+_REACH = 2 / 3  # decades over which a curve must be low to count as low
+_SPARSE = 0.3  # share of errors above 0 from which on the zeros count as luck
+_INTEGER = 0.35  # a slope this close to an integer is that integer
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CurveReading:
+    """What one curve of error against step says.
+
+    Parameters
+    ----------
+    truncation, roundoff
+        Slopes of the two branches on log-log axes; nan where a branch is not seen.
+    best_step
+        Where the fitted branches balance; without one of them, the middle of the
+        flattest, lowest part. nan if the curve has no finite point.
+    floor
+        Smallest error that is not a lucky crossing: the minimum of the fitted branches,
+        or of the running maximum over neighbouring steps.
+    truncation_line, roundoff_line
+        ``(p, c)`` of ``10**c * h**p``; c is nan where there is no such branch.
+    kink
+        Distance at which the error leaps, or nan.
+    """
+
+    truncation: float
+    roundoff: float
+    best_step: float
+    floor: float
+    truncation_line: tuple[float, float]
+    roundoff_line: tuple[float, float]
+    kink: float
+
+
+def _slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Median of the slopes between all pairs of points."""
+    i, j = np.triu_indices(x.size, 1)
+    return float(np.median((y[j] - y[i]) / (x[j] - x[i])))
+
+
+def envelope(errors: NDArray[np.float64], reach: int = 1) -> NDArray[np.float64]:
+    """Return the running maximum of neighbours: lucky crossings disappear.
+
+    Parameters
+    ----------
+    errors
+        One curve.
+    reach
+        Neighbours on either side that count.
+
+    Examples
+    --------
+    >>> envelope(np.array([1.0, 1.0, 1e-9, 1.0, 1.0])).tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+    padded = np.pad(errors, reach, mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1)
+    cover: NDArray[np.float64] = windows.max(axis=1)
+    return cover
+
+
+def read_curve(
+    steps: NDArray[np.float64], errors: NDArray[np.float64], order: int = 2
+) -> CurveReading:
+    """Read one curve.
+
+    Parameters
+    ----------
+    steps
+        Positive, ascending, shape (S,).
+    errors
+        Relative errors, shape (S,); those that are not finite are left out.
+    order
+        Expected order of the truncation error, to tell a kink from mere truncation.
+
+    Returns
+    -------
+    CurveReading
+        With nan for whatever the curve does not show.
+
+    Examples
+    --------
+    >>> h = 10.0 ** np.arange(-14, 0.1, 0.25)
+    >>> reading = read_curve(h, h**2 / 6 + 2.2e-16 / h)
+    >>> round(reading.truncation, 1), round(reading.roundoff, 1)
+    (2.0, -1.0)
+    >>> f"{reading.best_step:.0e}"
+    '9e-06'
+    """
+    usable = np.isfinite(errors)
+    steps, errors = steps[usable], errors[usable]
+    nan = float("nan")
+    if steps.size == 0:
+        return CurveReading(nan, nan, nan, nan, (nan, nan), (nan, nan), nan)
+    leap, distance = kink_distance(steps, errors, order)
+    steps, errors = steps[: leap + 1], errors[: leap + 1]
+    positive = errors > 0
+    if positive.sum() >= max(5, _SPARSE * positive.size):
+        # an error of exactly 0 among others is the luckiest of crossings
+        steps, errors = steps[positive], errors[positive]
+    reach = 1
+    if steps.size > 4:  # two thirds of a decade to either side
+        spacing = float(np.log10(steps[-1] / steps[0])) / (steps.size - 1)
+        reach = max(1, round(_REACH / spacing))
+    cover = envelope(errors, reach)
+    # of equally low steps the largest: it is the farthest from rounding
+    lowest = steps.size - 1 - int(np.argmin(cover[::-1]))
+    x = np.log10(steps)
+    with np.errstate(divide="ignore"):
+        y, top = np.log10(errors), np.log10(cover)
+    left = (x < x[lowest]) & (errors > 0) & (errors < 10 * _SATURATED)
+    roundoff, amplitude = nan, -np.inf
+    if left.sum() >= 4:
+        roundoff = _slope(x[left], top[left])
+        if roundoff < -0.5:
+            amplitude = float(np.median((y + x)[left]))
+    truncation, line = _truncation(x, y, lowest, amplitude)
+    best, floor = float(steps[lowest]), float(cover[lowest])
+    if np.isfinite(amplitude) and np.isfinite(truncation):
+        # minimum of 10**c h**p + 10**a / h, in logarithms: h may be 1e-300
+        exponent, c = line
+        where = (amplitude - c - np.log10(exponent)) / (exponent + 1)
+        where = float(np.clip(where, x[0], x[-1]))
+        terms = np.log(10) * np.array([c + exponent * where, amplitude - where])
+        best = 10**where
+        floor = min(floor, float(np.exp(np.logaddexp(*terms))))
+    elif not np.isfinite(amplitude):
+        # no rounding seen: any step of the flat part will do; its middle is safest
+        flat = np.flatnonzero(cover <= 3 * cover[lowest])
+        best = float(10 ** np.mean(x[flat[[0, -1]]]))
+    if not np.isfinite(amplitude):
+        amplitude = nan
+    return CurveReading(
+        truncation=truncation,
+        roundoff=roundoff,
+        best_step=best,
+        floor=floor,
+        truncation_line=line,
+        roundoff_line=(-1.0, amplitude),
+        kink=distance,
+    )
+
+
+def _truncation(
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    lowest: int,
+    amplitude: float,
+) -> tuple[float, tuple[float, float]]:
+    """Slope and line of the branch to the right of the valley, below any kink."""
+    nan = float("nan")
+    place = np.arange(x.size)
+    floor = (
+        y[np.isfinite(y)].min(initial=0.0) if not np.isfinite(amplitude) else -np.inf
+    )
+    for clear, ceiling in ((_CLEAR, _SATURATED), (5.0, 0.2)):
+        above = y > np.maximum(amplitude - x, floor) + np.log10(clear)
+        branch = (place > lowest) & above & (y < np.log10(ceiling))
+        chosen = np.flatnonzero(branch)[:_WINDOW]
+        if chosen.size >= 3:
+            slope = _slope(x[chosen], y[chosen])
+            if slope < 0.5:
+                continue
+            near = round(slope)
+            exponent = float(near) if abs(slope - near) < _INTEGER else slope
+            return slope, (exponent, float(np.median(y[chosen] - exponent * x[chosen])))
+    return nan, (nan, nan)
+
+
+def kink_distance(
+    steps: NDArray[np.float64], errors: NDArray[np.float64], order: int = 2
+) -> tuple[int, float]:
+    """Find the step at which the error leaps and does not come back.
+
+    A kink at distance d is invisible to steps below d; beyond, the quotient is off by
+    ``A (1 - d/h)``, from which d is found to a few percent.
+
+    Parameters
+    ----------
+    steps, errors
+        The curve, finite, ascending in step.
+    order
+        Order of the method: a faster rise than ``h**(order + 2)`` is a leap.
+
+    Returns
+    -------
+    int
+        Number of the last step before the leap; the last of all if there is none.
+    float
+        The distance, nan if there is none.
+
+    Examples
+    --------
+    >>> h = 10.0 ** np.arange(-10, 0, 0.25)
+    >>> error = 1e-12 / h + np.where(h > 3e-4, 0.5 * (1 - 3e-4 / h), 0)
+    >>> f"{kink_distance(h, error)[1]:.1e}"
+    '3.0e-04'
+    """
+    last = steps.size - 1
+    for s in range(1, last - 1):
+        before = max(float(errors[s - 1]), float(errors[s]))
+        ratio = float(steps[s + 1] / steps[s])
+        threshold = 3 * ratio ** (order + 2) * max(before, 1e-15)
+        after = errors[s + 1 :]
+        if after[0] < threshold or after.min() < max(10 * before, 0.2 * after[0]):
+            continue
+        if after[0] < 1e-7:  # a step that small a rounding error makes as well
+            continue
+        return s, _distance(steps[s:], errors[s:])
+    return last, float("nan")
+
+
+def _distance(steps: NDArray[np.float64], errors: NDArray[np.float64]) -> float:
+    """Solve ``e(h) = A (1 - d/h)`` for d, from the steps after the first.
+
+    A symmetric relative error e belongs to a quotient that is off by ``2e/(1-e)`` if
+    the kink made it larger, by ``2e/(1+e)`` if smaller: the law that fits the third
+    point best is taken.
+    """
+    low, h1, h2 = (float(h) for h in steps[:3])
+    middle = float(np.sqrt(low * h1))
+    best, misfit = middle, np.inf
+    with np.errstate(all="ignore"):
+        for law in (2 * errors / (1 - errors), 2 * errors / (1 + errors)):
+            e1, e2 = float(law[1]), float(law[2])
+            bottom = e1 / h2 - e2 / h1
+            distance = (e1 - e2) / bottom if bottom != 0 else 0.0
+            if not 0.8 * low <= distance <= 1.2 * h1:
+                continue
+            height = e2 / (1 - distance / h2)
+            apart = 0.0
+            if steps.size > 3:
+                expected = height * (1 - distance / float(steps[3]))
+                apart = abs(float(law[3]) / expected - 1)
+            if apart < misfit:
+                best, misfit = float(distance), apart
+    return best
+
+
+def plateau(
+    steps: NDArray[np.float64],
+    errors: NDArray[np.float64],
+    own: NDArray[np.float64],
+) -> tuple[float, float, float]:
+    """Find where the error stays although the numeric side is much better than that.
+
+    Parameters
+    ----------
+    steps
+        Ascending.
+    errors
+        Relative error of one wrong entry.
+    own
+        Relative error of the numeric side itself, judged without the analytic one.
+
+    Returns
+    -------
+    level, start, stop
+        Height of the plateau and the steps between which it holds; nan if no step is
+        good enough to see it.
+
+    Examples
+    --------
+    >>> h = 10.0 ** np.arange(-12, 0.0)
+    >>> plateau(h, np.full(12, 0.5), h**2 + 1e-16 / h)
+    (0.5, 1e-12, 0.1)
+    """
+    seen = np.isfinite(errors) & np.isfinite(own) & (own < 0.1 * errors)
+    if not seen.any():
+        return float("nan"), float("nan"), float("nan")
+    level = float(np.median(errors[seen]))
+    with np.errstate(divide="ignore"):
+        near = seen & (np.abs(np.log10(errors / level)) < 0.15)
+    held = steps[near] if near.any() else steps[seen]
+    return level, float(held[0]), float(held[-1])

@@ -1,0 +1,242 @@
+"""What evaluations may cost, what they have cost, and who does them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gradlab.errors import BudgetError, GradlabError, InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Subject
+
+__all__ = ["Budget", "BudgetExhausted", "Crew", "Meter", "parse_budget", "parse_memory"]
+
+
+_UNBOUNDED = 1 << 60  # evaluations
+_BYTES = {
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "b": 1,
+}  # fmt: skip
+
+
+class Progress(Protocol):
+    """Anything with tqdm's `update`."""
+
+    def update(self, n: int, /) -> Any: ...
+
+
+class Crew(Protocol):
+    """Workers elsewhere that evaluate for this process; None: it does so itself."""
+
+    @property
+    def breadth(self) -> int:
+        """Number of workers."""
+
+    def enlist(self, subject: Subject, meter: Meter) -> None:
+        """Make a subject known, before anything costs time; raises if it cannot."""
+
+    def rows(
+        self,
+        subject: Subject,
+        which: int,
+        positions: NDArray[np.intp],
+        displacements: NDArray[np.float64],
+        meter: Meter,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """As `displaced_rows`."""
+
+    def sets(
+        self,
+        subject: Subject,
+        which: int,
+        displacements: NDArray[np.float64],
+        meter: Meter,
+    ) -> NDArray[np.float64] | None:
+        """As `displaced_sets`."""
+
+
+class BudgetExhausted(GradlabError):  # noqa: N818 - a signal, not an error
+    """Raised inside a check when its budget is spent; the check turns it into words."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Budget:
+    """What a check may cost; None is unbounded."""
+
+    evaluations: int | None = None
+    seconds: float | None = None
+
+
+def parse_budget(budget: float | str | Budget | None) -> Budget:
+    """Read ``budget=``: a number of evaluations, or seconds as in ``"30s"``.
+
+    Raises
+    ------
+    BudgetError
+        If it is zero, negative, or cannot be read.
+
+    Examples
+    --------
+    >>> parse_budget(5000)
+    Budget(evaluations=5000, seconds=None)
+    >>> parse_budget("2min").seconds
+    120.0
+    """
+    if budget is None or isinstance(budget, Budget):
+        return budget or Budget()
+    how = (
+        f"budget must be a positive number of evaluations (5000) or a duration "
+        f'("30s", "2min"), got {budget!r}'
+    )
+    if isinstance(budget, bool):
+        raise BudgetError(how)
+    if isinstance(budget, str):
+        text = budget.strip().lower()
+        units = {"ms": 1e-3, "min": 60.0, "s": 1.0, "h": 3600.0}
+        unit = next((u for u in units if text.endswith(u)), None)
+        try:
+            seconds = float(text.removesuffix(unit or "")) * units[unit or ""]
+        except (KeyError, ValueError):
+            raise BudgetError(how) from None
+        if not 0 < seconds < float("inf"):
+            raise BudgetError(how)
+        return Budget(seconds=seconds)
+    if not budget >= 1 or budget != int(budget):
+        raise BudgetError(how)
+    return Budget(evaluations=int(budget))
+
+
+def parse_memory(memory: float | str) -> int:
+    """Read ``memory=``: a number of bytes, or a text with a unit.
+
+    Raises
+    ------
+    InputError
+        If it is too little to work with, or cannot be read.
+
+    Examples
+    --------
+    >>> parse_memory("1GiB"), parse_memory("200 MB"), parse_memory(2**24)
+    (1073741824, 200000000, 16777216)
+    """
+    how = (
+        f'memory must be a number of bytes or a text such as "512MiB", and 1 MiB or '
+        f"more, got {memory!r}"
+    )
+    number, factor = memory, 1
+    if isinstance(memory, str):
+        text = memory.strip().lower()
+        unit = next((u for u in _BYTES if text.endswith(u)), "")
+        number, factor = text.removesuffix(unit), _BYTES.get(unit, 1)
+    try:
+        size = float("nan") if isinstance(memory, bool) else float(number) * factor
+    except (TypeError, ValueError):
+        raise InputError(how) from None
+    if not 2**20 <= size < float("inf"):
+        raise InputError(how)
+    return int(size)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Meter:
+    """Counts evaluations, keeps the budget, moves the progress bar.
+
+    Parameters
+    ----------
+    budget
+        What may be spent.
+    progress
+        Moved by one for each evaluation, if given.
+    crew
+        Who evaluates, if not this process.
+    each
+        Seconds of one evaluation as it was measured, 0 while that is not known.
+    """
+
+    budget: Budget = dataclasses.field(default_factory=Budget)
+    progress: Progress | None = None
+    evaluations: int = 0
+    raised: int = 0
+    first_exception: Exception | None = None
+    started: float = dataclasses.field(default_factory=time.perf_counter)
+    crew: Crew | None = None
+    each: float = 0.0
+
+    def spend(self, count: int, *, show: bool = True) -> None:
+        """Account for `count` evaluations that are about to happen.
+
+        Parameters
+        ----------
+        count
+            How many.
+        show
+            Whether to move the bar at once; else `shown` does when they are done.
+
+        Raises
+        ------
+        BudgetExhausted
+            If they do not fit; nothing is counted then.
+        """
+        limit = self.budget.evaluations
+        if limit is not None and self.evaluations + count > limit:
+            msg = f"{limit} evaluations are spent"
+            raise BudgetExhausted(msg)
+        seconds = self.budget.seconds
+        if seconds is not None and self.seconds > seconds:
+            msg = f"{seconds:g} seconds are spent"
+            raise BudgetExhausted(msg)
+        self.evaluations += count
+        if show:
+            self.shown(count)
+
+    def shown(self, count: int) -> None:
+        """Move the bar; one that turns out to be too short grows."""
+        bar: Any = self.progress
+        if bar is None:
+            return
+        total, done = getattr(bar, "total", None), getattr(bar, "n", None)
+        if total is not None and done is not None and done + count > total:
+            bar.total = done + count
+        bar.update(count)  # of a bar nothing else is asked for
+
+    def expect(self, more: float) -> None:
+        """Tell the bar of evaluations that nobody knew of before; fewer if negative."""
+        bar: Any = self.progress
+        if bar is not None and getattr(bar, "total", None) and hasattr(bar, "n"):
+            bar.total = max(bar.n, round(bar.total + more))
+
+    def left(self) -> int:
+        """Return how many evaluations the budget leaves; never less than 0.
+
+        Of a budget in seconds, a tenth of what is left: so much may be lost.
+        """
+        most = _UNBOUNDED
+        if self.budget.evaluations is not None:
+            most = self.budget.evaluations - self.evaluations
+        if self.budget.seconds is not None and self.evaluations:
+            each = self.seconds / self.evaluations
+            time_left = max(0.0, self.budget.seconds - self.seconds)
+            most = min(most, int(0.1 * time_left / max(each, 1e-9)) + 1)
+        return max(0, most)
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether evaluations need only be counted."""
+        limits = (self.budget.evaluations, self.budget.seconds, self.progress)
+        return all(limit is None for limit in limits)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the meter was made."""
+        return time.perf_counter() - self.started
+
+    def failed(self, cause: Exception) -> None:
+        """Remember that the function raised away from the point."""
+        self.raised += 1
+        if self.first_exception is None:
+            self.first_exception = cause

@@ -1,0 +1,250 @@
+"""Settings of the numeric methods, as values that can be passed around.
+
+A method is named by a string (``"central"``) or configured by an object
+(``gl.Central(step=1e-6)``). The objects hold settings only; the arithmetic lives in one
+file per family.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from gradlab.errors import InputError
+
+__all__ = [
+    "Adaptive",
+    "Auto",
+    "Backward",
+    "Central",
+    "ComplexStep",
+    "Forward",
+    "Method",
+    "resolve_method",
+    "resolve_methods",
+]
+
+
+def _check_step(step: float | None) -> None:
+    if step is None:
+        return
+    number = isinstance(step, int | float | np.number) and not isinstance(step, bool)
+    # `not <` also refuses nan
+    if not number or not 0 < step < math.inf:
+        msg = (
+            f"step must be a positive, finite number (in the units of the input) or "
+            f"None for a relative step per coordinate, got {step!r}"
+        )
+        raise InputError(msg)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Central:
+    """Two-sided difference ``(f(x + h) - f(x - h)) / 2h``; truncation of order h^2.
+
+    Parameters
+    ----------
+    step
+        Absolute step, in the units of the input. None (default): ``eps**(1/3)``
+        times the size of each coordinate, which balances truncation and round-off.
+
+    Examples
+    --------
+    >>> gl.Central(step=1e-6)
+    Central(step=1e-06)
+    """
+
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_step(self.step)
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return "central"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Forward:
+    """One-sided difference ``(f(x + h) - f(x)) / h``; truncation of order h.
+
+    Parameters
+    ----------
+    step
+        Absolute step. None (default): ``sqrt(eps)`` times the coordinate's size.
+
+    Examples
+    --------
+    >>> gl.Forward().name
+    'forward'
+    """
+
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_step(self.step)
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return "forward"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Backward:
+    """One-sided difference ``(f(x) - f(x - h)) / h``; truncation of order h.
+
+    Parameters
+    ----------
+    step
+        Absolute step. None (default): ``sqrt(eps)`` times the coordinate's size.
+
+    Examples
+    --------
+    >>> gl.Backward().name
+    'backward'
+    """
+
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_step(self.step)
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return "backward"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ComplexStep:
+    """Complex step ``Im f(x + ih) / h``: no cancellation, for analytic functions.
+
+    Needs a NumPy function that carries complex numbers through; refused with the
+    reason where it cannot work (Squire and Trapp, SIAM Review 40, 1998).
+
+    Parameters
+    ----------
+    step
+        Absolute step. None (default): 1e-30 times the coordinate's size; nothing
+        cancels, so it only has to be tiny.
+
+    Examples
+    --------
+    >>> gl.ComplexStep().name
+    'complex-step'
+    """
+
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_step(self.step)
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return "complex-step"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Adaptive:
+    """Ladder of steps per coordinate, judged by its own consistency.
+
+    Finds step, noise and error bar by itself; up to about 20 evaluations for each
+    coordinate. See `gradlab.differentiation.adaptive`.
+
+    Examples
+    --------
+    >>> gl.Adaptive().name
+    'adaptive'
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return "adaptive"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Auto:
+    """Central differences, then the adaptive ladder where they raise a doubt.
+
+    Examples
+    --------
+    >>> gl.Auto().name
+    'auto'
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return "auto"
+
+
+Method = Auto | Central | Forward | Backward | ComplexStep | Adaptive
+
+_BY_NAME: dict[str, type[Method]] = {
+    "auto": Auto,
+    "central": Central,
+    "forward": Forward,
+    "backward": Backward,
+    "complex-step": ComplexStep,
+    "adaptive": Adaptive,
+}
+
+
+def resolve_method(method: str | Method) -> Method:
+    """Turn a name or a settings object into a settings object.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown; the message lists the known ones.
+
+    Examples
+    --------
+    >>> resolve_method("central")
+    Central(step=None)
+    """
+    if isinstance(method, str):
+        known = _BY_NAME.get(method.replace("_", "-"))
+        if known is None:
+            msg = (
+                f"method must be one of {', '.join(map(repr, _BY_NAME))} or a settings "
+                f"object such as gl.Central(step=1e-6), got {method!r}"
+            )
+            raise InputError(msg)
+        return known()
+    if not isinstance(method, tuple(_BY_NAME.values())):
+        msg = (
+            f"method must be one of {', '.join(map(repr, _BY_NAME))} or a settings "
+            f"object such as gl.Central(step=1e-6), got {method!r}"
+        )
+        raise InputError(msg)
+    return method
+
+
+def resolve_methods(
+    method: str | Method | Mapping[str, str | Method],
+) -> tuple[Method, dict[str, Method]]:
+    """Read ``method=``: one for all inputs, or some by name or pattern.
+
+    Returns
+    -------
+    method
+        For inputs that are not named; "auto" unless ``method`` is one for all.
+    own
+        By name of the input.
+
+    Examples
+    --------
+    >>> resolve_methods({"x": "central"})
+    (Auto(), {'x': Central(step=None)})
+    """
+    if not isinstance(method, Mapping):
+        return resolve_method(method), {}
+    return Auto(), {str(name): resolve_method(own) for name, own in method.items()}

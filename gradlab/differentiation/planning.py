@@ -1,0 +1,215 @@
+"""Which step to try next, decided by the error bar found so far.
+
+While rounding dominates the bar, larger steps or rungs between large ones help; while
+truncation does, smaller ones. Doubt about the kind of point goes first, a look for
+hidden jumps comes last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from gradlab.differentiation.derivatives import AdaptiveSettings
+    from gradlab.differentiation.ladder import Ladder
+    from gradlab.differentiation.runs import Estimate
+    from gradlab.differentiation.smoothness import Suspicion
+
+__all__ = ["Situation", "next_rungs"]
+
+_SHAKY = 1e-5  # relative noise above which climbing beyond the scale averages signals
+_PATIENCE = 0.7  # a bar not better than this after four rounds will not get better
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Situation:
+    """All that the next step depends on, for C coordinates.
+
+    Attributes
+    ----------
+    ladder, estimate, doubt
+        What has been evaluated and what it says.
+    limit
+        Largest useful exponent: below it steps drown in the spacing of x, (C,).
+    stride
+        Exponents between the first rungs; 6 in float64, fewer in shorter arithmetic.
+    record
+        Worst bars of the last four rounds, inf where they do not count, (4, C).
+    """
+
+    ladder: Ladder
+    estimate: Estimate
+    doubt: Suspicion
+    limit: np.ndarray
+    stride: float
+    record: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Needy:
+    """The output of each coordinate that most needs work; all arrays (C,)."""
+
+    relative: np.ndarray  # its relative error bar
+    bottom: np.ndarray  # indices of the run it rests on
+    top: np.ndarray
+    low: np.ndarray  # their exponents
+    high: np.ndarray
+    below: np.ndarray  # exponents of the neighbours of the run, nan where none
+    above: np.ndarray
+    last: np.ndarray  # index of the largest rung
+    frozen: np.ndarray  # f does not move
+    truncated: np.ndarray  # truncation dominates, not rounding
+    balanced: np.ndarray  # but rounding is not far behind
+    shaky: np.ndarray  # large noise
+
+
+def next_rungs(
+    now: Situation, settings: AdaptiveSettings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Say which rungs each coordinate needs next.
+
+    Returns
+    -------
+    exponents
+        Shape (2, C), nan where nothing is needed.
+    bar
+        Worst relative bar of each coordinate, for the record; inf where it is not
+        comparable with earlier ones.
+    """
+    with np.errstate(all="ignore"):
+        needy = _needy(now)
+        bar = needy.relative
+        wish = np.where(needy.truncated, _down(now, needy), _up(now, needy, settings))
+    stuck = np.isfinite(now.record).all(axis=0) & (bar > _PATIENCE * now.record[0])
+    wish = np.where((bar <= settings.tolerance) | stuck, np.nan, wish)
+    smallest = now.ladder.rungs[0]
+    # finished, but the smallest rung is part of it: look below once, to measure noise
+    probe = np.minimum(smallest + np.ceil(now.stride / 2), now.limit)
+    unproven = np.isnan(wish) & (needy.bottom == 0) & (probe > smallest)
+    wish, bar = np.where(unproven, probe, wish), np.where(unproven, np.inf, bar)
+    urgent = _urgent(now, needy)
+    wish = np.where(np.isnan(urgent), wish, urgent)
+    wish = np.where((now.ladder.rungs == wish).any(axis=0), np.nan, wish)
+    bar = np.where(np.isnan(urgent), bar, np.inf)
+    finished = np.isnan(wish) & (bar <= settings.tolerance)
+    second = np.full(wish.size, np.nan)
+    neighbours = np.where(finished, _neighbours(now, needy), np.nan)
+    wishes = np.stack([wish, second])
+    return np.where(finished, neighbours, wishes), bar
+
+
+def _needy(now: Situation) -> _Needy:
+    """Pick the output with the worst relative bar of each coordinate."""
+    estimate, ladder = now.estimate, now.ladder
+    rungs, last = ladder.rungs, ladder.count - 1
+    columns = np.arange(last.size)
+    relative = estimate.error / np.abs(estimate.value)
+    relative = np.where(np.isnan(relative), np.inf, relative)
+    exact = (estimate.error == 0) & np.isfinite(estimate.value)
+    relative = np.where(exact | ~np.isfinite(ladder.base), 0.0, relative)
+    which = relative.argmax(axis=1)
+
+    def at(array: np.ndarray) -> np.ndarray:
+        return np.asarray(array[columns, which])
+
+    bottom, top = at(estimate.bottom), at(estimate.top)
+    above = rungs[np.minimum(top + 1, last), columns]
+    below = rungs[np.maximum(bottom - 1, 0), columns]
+    truncated = at(estimate.truncation) > at(estimate.rounding)
+    # a single rung is compared with the one below, whose own noise is no truncation
+    lower = ladder.steps[np.maximum(bottom - 1, 0), columns]
+    shaken = at(estimate.truncation) <= 3 * at(estimate.noise) / lower
+    truncated &= ~((bottom == top) & (bottom > 0) & shaken)
+    return _Needy(
+        relative=relative.max(axis=1),
+        bottom=bottom,
+        top=top,
+        low=rungs[bottom, columns],
+        high=rungs[top, columns],
+        below=np.where(bottom > 0, below, np.nan),
+        above=np.where(top < last, above, np.nan),
+        last=last,
+        frozen=at(estimate.value == 0),
+        truncated=truncated,
+        balanced=at(estimate.truncation) < 4 * at(estimate.rounding),
+        shaky=at(estimate.noise) > _SHAKY * np.nanmax(np.abs(ladder.base)),
+    )
+
+
+def _up(now: Situation, needy: _Needy, settings: AdaptiveSettings) -> np.ndarray:
+    """Fight rounding: fill in among the larger rungs of the run, then climb."""
+    high = needy.high
+    gain = np.nan_to_num(np.log2(needy.relative / settings.tolerance), posinf=12)
+    climb = high - np.clip(np.ceil(gain), 3, 2 * now.stride)
+    climb = np.where(needy.shaky, np.maximum(climb, -3), climb)
+    # where f does not move at all: to the scale of the coordinate, and a little beyond
+    still = np.where(high > 0, np.maximum(high - 6, 0), high - 6)
+    climb = np.where(needy.frozen, np.where(high > -6, still, np.nan), climb)
+    climb = np.maximum(climb, -settings.farthest)
+    climb = np.where(climb < high, climb, np.nan)
+    stop = np.minimum(needy.top + 1, needy.last)
+    fill = _widest(now.ladder.rungs, needy.bottom, stop, 2)
+    return np.where(np.isnan(needy.above), climb, fill)
+
+
+def _down(now: Situation, needy: _Needy) -> np.ndarray:
+    """Fight truncation: fill the widest gap of the run, else go below it."""
+    inner = _widest(now.ladder.rungs, needy.bottom, needy.top, 4)
+    # below, rounding would soon be larger: one order more on the same rungs instead
+    stop = np.minimum(needy.top + 1, needy.last)
+    order = _widest(now.ladder.rungs, needy.bottom, stop, 2)
+    inner = np.where(needy.balanced & np.isnan(inner), order, inner)
+    gap = needy.below - needy.low
+    between = np.where(gap >= 2, np.floor((needy.low + needy.below) / 2), np.nan)
+    under = np.where(np.isnan(needy.below), needy.low + 3, between)
+    return np.where(np.isnan(inner), under, inner)
+
+
+def _urgent(now: Situation, needy: _Needy) -> np.ndarray:
+    """Return the rung that settles a doubt, nan where there is none."""
+    ladder, estimate = now.ladder, now.estimate
+    rungs = ladder.rungs
+    smallest = rungs[0]
+    lost = ~np.isfinite(estimate.error) & np.isfinite(ladder.base)
+    useful = (smallest < 5 * now.stride) | (needy.relative > 1)
+    doubt = now.doubt.descend | lost | (estimate.unexplained & useful[:, None])
+    dive = np.minimum(smallest + now.stride, now.limit)
+    urgent = np.where(doubt.any(axis=1) & (dive > smallest), dive, np.nan)
+    # a rung is missing between a fine slope and the strays above it
+    cut = np.nan_to_num(estimate.split, nan=-1.0).max(axis=1).astype(int)
+    columns = np.arange(cut.size)
+    below, above = rungs[cut, columns], rungs[np.minimum(cut + 1, needy.last), columns]
+    split = (cut >= 0) & (below - above >= 2)
+    return np.where(split, np.floor((below + above) / 2), urgent)
+
+
+def _neighbours(now: Situation, needy: _Needy) -> np.ndarray:
+    """Return two rungs beside the top of a finished run, nan where not needed.
+
+    Close neighbours show the jumps of a solver, which wide gaps hide.
+    """
+    rungs, high = now.ladder.rungs, needy.high
+    step = np.where(high <= now.stride / 2, 1, -1)
+    close = np.stack([high + step, high + 2 * step])
+    known = (rungs[None] == close[:, None]).any(axis=1)
+    crowded = (np.abs(rungs - high) <= 3).sum(axis=0) >= 4
+    return np.where(known | crowded | needy.frozen, np.nan, close)
+
+
+def _widest(
+    rungs: np.ndarray, start: np.ndarray, stop: np.ndarray, least: int
+) -> np.ndarray:
+    """Return the middle of the widest gap between rungs start..stop, nan if narrow."""
+    middle = np.full(start.size, np.nan)
+    widest = np.full(start.size, least - 0.5)
+    for index in range(rungs.shape[0] - 1):
+        gap = rungs[index] - rungs[index + 1]
+        wider = (index >= start) & (index < stop) & (gap >= widest)
+        middle = np.where(
+            wider, np.floor((rungs[index] + rungs[index + 1]) / 2), middle
+        )
+        widest = np.where(wider, gap, widest)
+    return middle

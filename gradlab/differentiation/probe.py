@@ -1,0 +1,257 @@
+"""One directional derivative, analytic against numeric, with an error bar to trust.
+
+The line ``t -> v . f(x + t d)`` is differentiated by `line_slope`; the direction d,
+over as many inputs as one likes, is never stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.directions import Walk
+from gradlab.differentiation.line_slope import Slope, line_slope, start_exponent
+from gradlab.errors import GradlabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.directions import Direction
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.subject.subject import Subject
+
+__all__ = ["Probe", "probe", "ripple"]
+
+# Round-off of one value of f in units of epsilon * |f|; as in `finite_difference`.
+_ULPS = 4.0
+_DOUBTS = 4  # times a defect is checked against finer steps
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Probe:
+    """Analytic against numeric derivative along one direction.
+
+    Attributes
+    ----------
+    analytic, numeric
+        Derivatives of ``v . f`` along the direction.
+    error
+        Error bar of the numeric one.
+    norm
+        Root sum of squares of the analytic terms, the size of such a derivative under
+        random signs.
+    step
+        Smallest step taken, in the direction's units.
+    exponent
+        Ladder position to start from along a similar direction.
+    evaluations
+        Spent on it.
+    rough
+        Coarser steps told another story: kinks, or noise.
+    """
+
+    analytic: float
+    numeric: float
+    error: float
+    norm: float
+    step: float
+    exponent: int
+    evaluations: int
+    rough: bool = False
+
+    @property
+    def defect(self) -> float:
+        """Analytic minus numeric."""
+        return self.analytic - self.numeric
+
+
+def _doubted(
+    analytic: float, slope: Slope, slope_from: Callable[..., Slope]
+) -> tuple[Slope, bool]:
+    """Check a defect against finer steps until one shows it too, or contradicts.
+
+    Returns
+    -------
+    slope
+        What is to be believed; its `evaluations` are all that were made.
+    rough
+        Whether finer steps told another story.
+    """
+    rough, spent = False, slope.evaluations
+    exponent = slope.exponent
+    for _ in range(_DOUBTS):
+        if not abs(analytic - slope.value) > 5 * slope.error:
+            break
+        finer = slope_from(exponent + 4, lambda _value, _error: True)
+        spent += finer.evaluations
+        if finer.evaluations == 0:
+            break  # the steps would vanish in the round-off of x
+        gap = abs(finer.value - slope.value)
+        clear = abs(analytic - finer.value) > 5 * finer.error
+        same = gap <= 5 * (finer.error + slope.error)
+        exponent = finer.exponent
+        if same and (clear or finer.truncation <= finer.noise):
+            break  # shown again, or nothing finer could show it
+        if not same:
+            rough, slope = True, finer
+        # otherwise finer steps are rougher still: on to where it is decided
+    return dataclasses.replace(slope, evaluations=spent), rough
+
+
+def ripple(
+    subject: Subject,
+    direction: Direction,
+    *,
+    base: NDArray[np.float64],
+    meter: Meter,
+) -> NDArray[np.float64]:
+    """Second differences of f over steps too small to bend it: what is left is noise.
+
+    The size of f says little about its round-off where large terms cancel. Five points
+    on a line (four evaluations) give three second differences, each of variance 6 times
+    that of f (Hamming's table; More and Wild, SIAM J. Sci. Comput. 33, 2011).
+
+    Returns
+    -------
+    ndarray
+        Second differences over sqrt(6), shape (3, rows), in the units of f; the noise
+        of ``v . f`` is the root mean square of their products with v.
+    """
+    step = 2.0 ** -round(-0.58 * np.log2(subject.epsilon))
+    walk = Walk(subject, direction)
+    rows = [base]
+    try:
+        for k in (1, 2, 3, 4):
+            meter.spend(1)
+            walk.to(k * step)
+            with np.errstate(all="ignore"):
+                rows.append(_row(subject, len(base), meter))
+    finally:
+        walk.back()
+    with np.errstate(all="ignore"):
+        return np.asarray(np.diff(rows, n=2, axis=0) / np.sqrt(6.0))
+
+
+def _row(subject: Subject, width: int, meter: Meter) -> NDArray[np.float64]:
+    """Evaluate; a function that raises away from the point has no value there."""
+    try:
+        return subject.row()
+    except GradlabError:
+        raise
+    except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
+        meter.failed(cause)
+        return np.full(width, np.nan)
+
+
+def probe(
+    subject: Subject,
+    direction: Direction,
+    *,
+    gradients: Sequence[NDArray[np.float64]],
+    cotangent: NDArray[np.float64],
+    base: NDArray[np.float64],
+    meter: Meter,
+    exponent: int | None = None,
+    noise: float | None = None,
+    resolution: float = 0.0,
+    wary: bool = False,
+) -> Probe:
+    """Compare both derivatives along one direction.
+
+    Parameters
+    ----------
+    subject
+        At its point, and there again afterwards, whatever happens.
+    direction
+        From `gradlab.differentiation.directions`; may join parts of several inputs.
+    gradients
+        What the analytic side made of `cotangent`, one array per input.
+    cotangent
+        Weights v of the real output rows, shape (rows,).
+    base
+        f at the point, shape (rows,).
+    meter
+        Charged for every evaluation; six if all is smooth and the start was good.
+    exponent
+        Ladder position to start from; None for `start_exponent`.
+    noise
+        Absolute noise of one value of ``v . f``, if it was measured (`ripple`); never
+        taken to be less than four units of round-off.
+    resolution
+        Error bar that is small enough. A defect ten times larger than the bar ends the
+        search as well; 0 asks for no more than the first three steps can give, if they
+        balance truncation and round-off.
+    wary
+        Do not believe a defect before steps 16 times smaller show it too. Where a step
+        crosses many small kinks, the quotients look smooth, and are those of another
+        function, the one with the kinks rounded off.
+
+    Examples
+    --------
+    >>> from gradlab.building import Sides, build_subject
+    >>> from gradlab.differentiation.directions import Direction, whole
+    >>> from gradlab.differentiation.evaluation import Meter
+    >>> x = np.linspace(0.1, 1.0, 50)
+    >>> subject = build_subject(
+    ...     lambda x: np.sin(x).sum(), [x], Sides(grad=lambda x: np.cos(x))
+    ... )
+    >>> base = subject.row()
+    >>> found = probe(
+    ...     subject,
+    ...     Direction(1, whole(subject), (0.5,)),
+    ...     gradients=[np.cos(x)],
+    ...     cotangent=np.ones(1),
+    ...     base=base,
+    ...     meter=Meter(),
+    ... )
+    >>> abs(found.defect) <= 5 * found.error < 1e-9
+    True
+    """
+    analytic, norm = direction.along(gradients)
+    walk = Walk(subject, direction)
+    live = cotangent != 0
+
+    def evaluate(step: float) -> float:
+        meter.spend(1)
+        walk.to(step)
+        with np.errstate(all="ignore"):
+            row = _row(subject, len(base), meter)
+            return float(np.dot(cotangent[live], row[live]))
+
+    def enough(value: float, error: float) -> bool:
+        return error <= resolution or abs(analytic - value) > 10 * error
+
+    with np.errstate(all="ignore"):
+        size = float(np.abs(cotangent[live] * base[live]).sum())
+
+    def slope_from(exponent: int, enough: Callable[[float, float], bool]) -> Slope:
+        return line_slope(
+            evaluate,
+            noise=max(_ULPS * subject.epsilon * size, noise or 0.0),
+            exponent=exponent,
+            deepest=int(-np.log2(subject.epsilon)) - 6,
+            enough=enough,
+        )
+
+    rough = False
+    try:
+        start = start_exponent(subject.epsilon) if exponent is None else exponent
+        slope = slope_from(start, enough)
+        if wary:
+            slope, rough = _doubted(analytic, slope, slope_from)
+    finally:
+        walk.back()
+    return Probe(
+        analytic,
+        slope.value,
+        slope.error,
+        norm,
+        2.0**-slope.exponent,
+        slope.next_exponent,
+        slope.evaluations,
+        rough or not slope.smooth,
+    )

@@ -1,0 +1,76 @@
+"""Runs of neighbouring rungs, and the estimate that the best of them gives."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+__all__ = ["Estimate", "Runs"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """The best extrapolated slope of every entry; all arrays (C, m).
+
+    Attributes
+    ----------
+    value, truncation, rounding
+        Slope and the two parts of its bar.
+    noise
+        Absolute noise of f that the rounding part rests on.
+    bottom, top
+        Indices of the smallest and the largest rung used.
+    unexplained
+        True where the smallest rung of all strays and nothing below it can tell
+        whether that is noise or structure.
+    known
+        What plain rounding of f and of its argument would leave as noise.
+    split
+        Index of the rung above which one is missing to tell rounding inside f from
+        fine structure; nan where none is.
+    hidden
+        Error that jumps too small to see directly may cause; 0 where none show.
+    """
+
+    value: np.ndarray
+    truncation: np.ndarray
+    rounding: np.ndarray
+    noise: np.ndarray
+    bottom: np.ndarray
+    top: np.ndarray
+    unexplained: np.ndarray
+    known: np.ndarray
+    split: np.ndarray
+    hidden: np.ndarray
+
+    @property
+    def error(self) -> np.ndarray:
+        """Estimated absolute error."""
+        return np.asarray(self.truncation + self.rounding)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Runs of neighbouring rungs; arrays (runs, C, m), indices (runs,)."""
+
+    value: np.ndarray
+    truncation: np.ndarray
+    away: np.ndarray
+    rounding: np.ndarray
+    noise: np.ndarray
+    lever: np.ndarray
+    known: np.ndarray
+    loud: np.ndarray
+    bottom: np.ndarray
+    top: np.ndarray
+
+    @classmethod
+    def join(cls, parts: list[Runs]) -> Runs:
+        """Put runs of different lengths into one table."""
+        return cls(
+            *(
+                np.concatenate([getattr(part, field.name) for part in parts])
+                for field in dataclasses.fields(cls)
+            )
+        )

@@ -1,0 +1,98 @@
+"""Names of entries: the flat index 17 of a 4 x 5 ``W1`` is ``W1[3, 2]``."""
+
+from __future__ import annotations
+
+import math
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["chosen_for", "code_place", "entry_label", "ravel", "unravel"]
+
+T = TypeVar("T")
+
+
+def unravel(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Turn a row-major position into an index tuple.
+
+    Examples
+    --------
+    >>> unravel(17, (4, 5))
+    (3, 2)
+    >>> unravel(0, ())
+    ()
+    """
+    index: list[int] = []
+    for length in reversed(tuple(shape)):
+        flat, position = divmod(flat, length)
+        index.append(position)
+    return tuple(reversed(index))
+
+
+def ravel(index: Sequence[int], shape: Sequence[int]) -> int:
+    """Turn an index tuple into a row-major position; the inverse of `unravel`.
+
+    Examples
+    --------
+    >>> ravel((3, 2), (4, 5))
+    17
+    """
+    flat = 0
+    for position, length in zip(index, shape, strict=True):
+        flat = flat * length + position
+    return flat
+
+
+def entry_label(name: str, flat: int, shape: Sequence[int]) -> str:
+    """Name one entry of a named array.
+
+    Examples
+    --------
+    >>> entry_label("W1", 17, (4, 5))
+    'W1[3, 2]'
+    >>> entry_label("loss", 0, ())
+    'loss'
+    """
+    if not tuple(shape):
+        return name
+    if not 0 <= flat < math.prod(shape):
+        return f"{name}[?]"
+    return f"{name}[{', '.join(map(str, unravel(flat, shape)))}]"
+
+
+def code_place(file: str, line: int, *, folder: bool = False) -> str:
+    """Name a line of code: where a class or a function is defined.
+
+    Cells of a notebook are files with a number for a name that nobody has seen; they
+    are called cells.
+
+    Examples
+    --------
+    >>> code_place("/home/ada/model.py", 41)
+    'model.py:41'
+    >>> code_place("/tmp/ipykernel_29143/2906330316.py", 2)
+    'line 2 of a cell'
+    """
+    if not file:
+        return ""
+    plain = file.replace("\\", "/")
+    if "/ipykernel_" in plain or plain.startswith("<ipython-input"):
+        return f"line {line} of a cell"
+    return f"{file if folder else plain.rpartition('/')[2]}:{line}"
+
+
+def chosen_for(name: str, table: Mapping[str, T], otherwise: T) -> T:
+    """Look up what was chosen for an input: by its name, else by the first pattern.
+
+    Examples
+    --------
+    >>> table = {"layers.*": 1, "layers.0.weight": 2}
+    >>> [chosen_for(n, table, 0) for n in ("layers.0.weight", "layers.1.bias", "x")]
+    [2, 1, 0]
+    """
+    if name in table:
+        return table[name]
+    fitting = (value for key, value in table.items() if fnmatchcase(name, key))
+    return next(fitting, otherwise)

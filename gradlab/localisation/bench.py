@@ -1,0 +1,390 @@
+"""Both gradients side by side: the state that a search for wrong entries shares."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY, Tolerance
+from gradlab.differentiation.adaptive import adaptive
+from gradlab.differentiation.directions import (
+    Direction,
+    Part,
+    unit_of,
+    whole,
+    without,
+)
+from gradlab.differentiation.evaluation import displaced_rows
+from gradlab.differentiation.line_slope import start_exponent
+from gradlab.differentiation.magnitudes import magnitudes
+from gradlab.differentiation.probe import Probe, probe, ripple
+from gradlab.errors import InputError
+from gradlab.localisation.cotangents import draw_cotangent
+from gradlab.localisation.quick_lines import quick_probe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.subject.subject import Problem, Subject
+
+__all__ = ["Bench", "Column"]
+
+# Incoherent round-off of an analytic derivative along a direction, in units of epsilon
+# times the norm of its terms; a backward pass loses some ten ulps per entry.
+_ROUNDOFFS = 64.0
+_FURTHER = 10  # powers of two
+_FAINTEST = 1e-12  # relative effect of an input that is not worth a longer step
+# Three samples of the noise may all be small.
+_DOUBT = 4.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """One coordinate, differentiated with care.
+
+    Attributes
+    ----------
+    numeric, error, step
+        For every real output row, shape (rows,).
+    analytic
+        Contracted with the cotangent, as is `expected`.
+    expected, bar
+        Numeric counterpart of `analytic` and its error bar.
+    allowed
+        What the tolerance forgives.
+    """
+
+    numeric: NDArray[np.float64]
+    error: NDArray[np.float64]
+    step: NDArray[np.float64]
+    analytic: float
+    expected: float
+    bar: float
+    allowed: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two differ by more than the error bar explains."""
+        if np.isfinite(self.expected) and not np.isfinite(self.analytic):
+            return True
+        return bool(abs(self.analytic - self.expected) > SAFETY * self.bar)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether they differ by more than the tolerance forgives as well."""
+        if np.isfinite(self.expected) and not np.isfinite(self.analytic):
+            return True
+        return self.differs and bool(abs(self.analytic - self.expected) > self.allowed)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Bench:
+    """Both sides of a subject, contracted with one cotangent.
+
+    Parameters
+    ----------
+    subject
+        Supplies the analytic side.
+    numeric
+        Is evaluated: the subject itself, or its twin in float64.
+    base
+        The twin at the point, shape (rows,).
+    cotangent
+        Weights of the rows, shape (rows,).
+    gradients
+        One array per input; entries that were found wrong are replaced by what they
+        should have been, so that the search goes on for others.
+    units
+        Power of two near the size of each input.
+    settled
+        Ranges that need no further search: given up, or described as a whole.
+    immovable
+        By input: coordinates that cannot be displaced, because they are not finite.
+    wary
+        Whether a defect must show at finer steps too: until one has, and always where
+        the function has shown kinks.
+    ripples
+        Noise of f, shape (3, rows), from `gradlab.differentiation.probe.ripple`.
+    dear
+        Whether evaluations are so dear that directions get four of them, and a tensor
+        is judged as a whole instead of entry by entry.
+    """
+
+    subject: Subject
+    numeric: Subject
+    base: NDArray[np.float64]
+    cotangent: NDArray[np.float64]
+    gradients: list[NDArray[np.float64]]
+    units: tuple[float, ...]
+    tolerance: Tolerance
+    meter: Meter
+    seed: int
+    exponent: int
+    ripples: NDArray[np.float64]  # (3, rows), from `ripple`
+    problems: tuple[Problem, ...] = ()
+    known: dict[tuple[int, int], Column] = dataclasses.field(default_factory=dict)
+    settled: list[Part] = dataclasses.field(default_factory=list)
+    wary: bool = True
+    dear: bool = False
+    immovable: dict[int, NDArray[np.intp]] = dataclasses.field(default_factory=dict)
+    _rough: bool = False
+    _ladders: dict[tuple[int, int], tuple[NDArray[np.float64], ...]] = (
+        dataclasses.field(default_factory=dict)
+    )
+    _reach: float | None = None
+    _served: tuple[float, int] | None = None  # length of a direction, exponent
+    _drawn: int = 0
+    _sizes: dict[int, tuple[float, float]] = dataclasses.field(default_factory=dict)
+
+    # ------------------------------------------------------------- analytic side
+    def pull(self) -> None:
+        """Fetch the gradients for the present cotangent; keep what was corrected."""
+        analytic = self.subject.analytic
+        if analytic is None:
+            msg = "the subject has no gradient to check; pass grad=, jac= or backward="
+            raise InputError(msg)
+        with np.errstate(all="ignore"):
+            pulled = analytic.pull(self.cotangent[None, :])
+        self.problems = tuple(dict.fromkeys((*self.problems, *pulled.problems)))
+        self.gradients = [values[0] for values in pulled.values]
+        self._sizes.clear()
+        for which, still in self.immovable.items():
+            self.gradients[which][still] = 0.0
+        for (which, position), column in self.known.items():
+            value = float(np.dot(self.cotangent, np.nan_to_num(column.numeric)))
+            self.gradients[which][position] = value
+
+    def turn(self, rng: np.random.Generator) -> None:
+        """Draw another cotangent, where there is more than one output row."""
+        if len(self.base) > 1:
+            self.cotangent = draw_cotangent(self.numeric, self.base, rng)
+            self.pull()
+
+    def correct(self, which: int, position: int, column: Column) -> None:
+        """Replace an entry that was found wrong by what it should have been."""
+        self.known[which, position] = column
+        self.gradients[which][position] = column.expected
+        self._sizes.pop(which, None)
+
+    def sizes(self, which: int) -> tuple[float, float]:
+        """Root mean square and second largest entry of a gradient.
+
+        The second largest: one entry that is wrong by a factor of a million must not
+        raise what is forgiven to itself.
+        """
+        if which not in self._sizes:
+            gradient = self.gradients[which]
+            size = magnitudes(gradient)
+            few = len(gradient) < 2
+            top = size.largest if few else size.second
+            typical = (top if few else size.rest) / max(len(gradient), 1) ** 0.5
+            self._sizes[which] = (typical, top)
+        return self._sizes[which]
+
+    @property
+    def analytic_epsilon(self) -> float:
+        """Round-off of the arithmetic of the analytic side."""
+        return self.subject.epsilon
+
+    def forgiven(self, which: int) -> float:
+        """Smallest error of one entry of an input that anybody would object to."""
+        scale = np.array([[self.sizes(which)[1]]])
+        own = self.tolerance.of(self.subject.inputs[which].name)
+        return float(own.absolute(scale, self.analytic_epsilon)[0, 0])
+
+    def listen(self) -> None:
+        """Measure the noise of f; four evaluations."""
+        direction = self.direction(whole(self.numeric), self.new_seed())
+        self.ripples = ripple(self.numeric, direction, base=self.base, meter=self.meter)
+
+    @property
+    def noise(self) -> float:
+        """Measured noise of one value of ``v . f``, with a factor for three samples."""
+        with np.errstate(all="ignore"):
+            live = self.cotangent != 0
+            size = self.ripples[:, live] @ self.cotangent[live]
+        size = size[np.isfinite(size)]
+        return _DOUBT * float(np.sqrt(np.mean(size**2))) if size.size else 0.0
+
+    # ------------------------------------------------------------- probing
+    def new_seed(self) -> int:
+        """Seed of the next direction."""
+        self._drawn += 1
+        return (self.seed << 20) + self._drawn
+
+    def direction(
+        self, parts: Sequence[Part], seed: int, thinning: int = 0, choice: int = 0
+    ) -> Direction:
+        """Direction over some parts, in the units of the inputs."""
+        return Direction(
+            seed, tuple(parts), self.units, thinning, choice, pooled=self.dear
+        )
+
+    def measure(self, direction: Direction, resolution: float) -> Probe:
+        """Compare both sides along a direction, and remember the step that served."""
+        if self.dear and len(direction.parts) * 2 <= direction.size:
+            return self._quick(direction, resolution)
+        start = self._start(direction)
+        found = probe(
+            self.numeric,
+            direction,
+            gradients=self.gradients,
+            cotangent=self.cotangent,
+            base=self.base,
+            meter=self.meter,
+            exponent=start,
+            noise=self.noise,
+            resolution=resolution,
+            wary=self.wary,
+        )
+        self.exponent, self._reach = found.exponent, _reach(direction)
+        defect = abs(found.defect) > SAFETY * found.error
+        if found.rough:
+            self.wary = self._rough = True
+        elif defect and not self._rough:
+            self.wary = False  # finer steps agreed: the function is smooth here
+        return found
+
+    def _quick(self, direction: Direction, resolution: float) -> Probe:
+        """Compare both sides along a direction in few evaluations."""
+        start = None
+        if self._served is not None:
+            length, exponent = self._served
+            start = max(12, round(exponent + _reach(direction) - length))
+        found = quick_probe(
+            self.numeric,
+            direction,
+            gradients=self.gradients,
+            cotangent=self.cotangent,
+            base=self.base,
+            meter=self.meter,
+            noise=self.noise,
+            resolution=resolution,
+            start=start,
+        )
+        if np.isfinite(found.error):
+            self._served = (_reach(direction), found.exponent)
+        return found
+
+    def balance(self) -> None:
+        """Let all inputs weigh alike in a direction, as far as that is possible.
+
+        A faint input moves further, by up to a thousand times its usual unit: with the
+        steps of `quick_probe` that is still a small part of its size.
+        """
+        effects = [
+            self.sizes(k)[0] * unit * float(np.sqrt(max(self.gradients[k].size, 1)))
+            for k, unit in enumerate(self.units)
+        ]
+        top = max(effects, default=0.0)
+        self.units = tuple(
+            unit * 2.0 ** min(_FURTHER, int(np.log2(top / effect)))
+            if effect > top * _FAINTEST
+            else unit
+            for unit, effect in zip(self.units, effects, strict=True)
+        )
+
+    def _start(self, direction: Direction) -> int:
+        """Ladder position for a direction, from the one that served another.
+
+        What a step bends or crosses grows with the length of the direction, the root
+        of its number of coordinates.
+        """
+        first = start_exponent(self.numeric.epsilon)
+        if self._reach is None:
+            return self.exponent
+        shift = _reach(direction) - self._reach
+        return min(max(round(self.exponent + shift), first - 6), first + 14)
+
+    def threshold(self, found: Probe, parts: Sequence[Part]) -> float:
+        """Smallest defect along a direction that means something."""
+        least = min(
+            (self.forgiven(p.which) * self.units[p.which] for p in parts), default=0.0
+        )
+        return max(
+            SAFETY * found.error, _ROUNDOFFS * self.analytic_epsilon * found.norm, least
+        )
+
+    # ------------------------------------------------------------- one coordinate
+    def column(self, which: int, position: int) -> Column:
+        """Differentiate along one coordinate: the adaptive ladder for every row.
+
+        Where the ladder cannot resolve the rows together, a probe of this coordinate
+        alone gives a second opinion on their combination.
+        """
+        place = (which, position)
+        if place in self.known:
+            return self.known[place]
+        if place not in self._ladders:
+            self._ladders[place] = self._ladder(which, position)
+        numeric, error, step = self._ladders[place]
+        live = self.cotangent != 0
+        weights = self.cotangent[live]
+        with np.errstate(all="ignore"):
+            expected = float(np.dot(weights, numeric[live]))
+            bar = float(np.dot(np.abs(weights), error[live]))
+        allowed = self._allowed(which, position, expected)
+        analytic = float(self.gradients[which][position])
+        gap = abs(analytic - expected)
+        hidden = not max(allowed, 1e-3 * abs(expected)) >= SAFETY * bar
+        if hidden or allowed < gap <= SAFETY * bar:
+            direction = self.direction((Part(which, position, position + 1),), 1)
+            along = direction.at(which, position)
+            wanted = max(allowed, gap) if np.isfinite(gap) else allowed
+            found = self.measure(direction, abs(along) * wanted / (4 * SAFETY))
+            if not found.error / abs(along) >= bar:
+                expected, bar = found.numeric / along, found.error / abs(along)
+                allowed = self._allowed(which, position, expected)
+            if len(numeric) == 1 and bar < error[0]:
+                numeric, error = np.array([expected / weights[0]]), np.array([bar])
+        return Column(numeric, error, step, analytic, expected, bar, allowed)
+
+    def _ladder(self, which: int, position: int) -> tuple[NDArray[np.float64], ...]:
+        point = float(self.numeric.point(which)[position])
+        where = np.array([position])
+
+        def sample(
+            columns: NDArray[np.intp], displacements: NDArray[np.float64]
+        ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            return displaced_rows(
+                self.numeric, which, where[columns], displacements, self.meter
+            )
+
+        found = adaptive(
+            sample,
+            points=np.array([point]),
+            scales=np.array([max(abs(point), self._unit(which))]),
+            base=self.base,
+            floor=self.numeric.epsilon,
+        )
+        return found.value[:, 0], found.error[:, 0], found.step[:, 0]
+
+    def _unit(self, which: int) -> float:
+        return unit_of(self.numeric, which) if self.dear else self.units[which]
+
+    def _allowed(self, which: int, position: int, expected: float) -> float:
+        """Difference that the tolerance forgives to an entry."""
+        epsilon = self.analytic_epsilon
+        size = np.fmax(abs(self.gradients[which][position]), abs(expected))
+        scale = max(self.sizes(which)[1], abs(expected) if np.isfinite(expected) else 0)
+        tolerance = self.tolerance.of(self.subject.inputs[which].name)
+        absolute = tolerance.absolute(np.array([[scale]]), epsilon)
+        return float(tolerance.relative(epsilon) * size + absolute[0, 0])
+
+    def parts(self) -> list[Part]:
+        """All inputs, less the ranges that have been settled."""
+        return [q for p in whole(self.numeric) for q in without(p, self.settled)]
+
+    def settle(self, which: int) -> None:
+        """Look no further into an input."""
+        self.settled.append(Part(which, 0, self.subject.inputs[which].coordinates))
+
+
+def _reach(direction: Direction) -> float:
+    """Logarithm to base 2 of the length of a direction, in units."""
+    return (float(np.log2(max(direction.size, 1))) - direction.thinning) / 2

@@ -1,0 +1,102 @@
+"""Conditions that would poison a comparison, met before it: randomness, state, writes.
+
+The first evaluation is watched. A function that draws random numbers is rewound to the
+same draw before every evaluation; one that keeps state is rewound to the same state;
+one that writes to its inputs has them put back. Each is remembered, to be told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.differentiation.evaluation import base_row
+from gradlab.subject.state_guard import HiddenState, RandomFreeze
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.subject.state_guard import StateGuard
+
+__all__ = ["first_evaluation"]
+
+
+def first_evaluation(
+    subject: Any,
+    roots: tuple[object, ...],
+    meter: Meter,
+    guard: StateGuard | None = None,
+) -> tuple[NDArray[np.float64], dict[str, tuple[str, ...]]]:
+    """Evaluate once, and make the function repeatable if it is not.
+
+    Parameters
+    ----------
+    subject
+        Gets its `reset` and `rewrites_inputs` set as needed.
+    roots
+        What the user passed: everything that state could hide in.
+    meter
+        Charged with one evaluation, or two where state was seen to change.
+    guard
+        Entered with the same `roots` just before: what it has saved serves here.
+
+    Returns
+    -------
+    base
+        f at the point, shape (rows,).
+    notes
+        By kind of condition: ``random``, ``state``, ``mutated``; absent where clean.
+    """
+    if guard is None:
+        freeze, hidden = RandomFreeze(*roots), HiddenState(*roots)
+    else:
+        freeze, hidden = guard.random_freeze(), guard.hidden_state()
+    subject.reset = freeze.restore  # torch evaluates twice to learn its mode
+    base = base_row(subject, meter)
+    subject.reset = None
+    notes: dict[str, tuple[str, ...]] = {}
+    dependent = getattr(subject, "dependent", ())
+    if dependent:
+        notes["dependent"] = dependent
+    mutated = tuple(subject.mutated)
+    if mutated:
+        notes["mutated"] = mutated
+        if hasattr(subject, "put_back"):
+            subject.rewrites_inputs = True
+            subject.put_back()
+    steps: list[Callable[[], None]] = []
+    consumed = freeze.consumed()
+    if consumed:
+        notes["random"] = consumed
+        steps.append(lambda: freeze.restore(only=consumed))
+    changes = [c for c in hidden.changes() if c.kind not in {"random", "parameter"}]
+    if changes and not (mutated and getattr(subject, "live", False)):
+        if consumed:
+            freeze.restore(only=consumed)
+        again = base_row(subject, meter)
+        if not np.array_equal(again, base, equal_nan=True):
+            hidden.changes()  # what a second evaluation changes belongs to it too
+            notes["state"] = tuple(dict.fromkeys(c.where for c in changes))
+            steps.append(hidden.restore)
+    if steps:
+        subject.reset = _all_of(steps)
+        subject.reset()
+    if "state" in notes:  # what is compared starts from the state that is put back
+        base = base_row(subject, meter)
+        subject.reset()
+    return base, notes
+
+
+def _all_of(steps: list[Callable[[], None]]) -> Callable[[], None]:
+    if len(steps) == 1:
+        return steps[0]
+
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run

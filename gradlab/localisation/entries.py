@@ -1,0 +1,376 @@
+"""Which entries of a gradient are wrong, in few evaluations of the function."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import Tolerance
+from gradlab.differentiation.evaluation import BudgetExhausted, Meter
+from gradlab.localisation.output_rows import wrong_cells
+from gradlab.localisation.search import Search
+from gradlab.localisation.set_up import set_up
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+    from gradlab.localisation.bench import Bench, Column
+    from gradlab.localisation.group_testing import Group
+    from gradlab.localisation.output_rows import Cell
+    from gradlab.subject.subject import Problem, Subject
+
+__all__ = ["Located", "Suspect", "WrongEntry", "locate_entries", "located_from"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WrongEntry:
+    """One entry of a Jacobian that is wrong, with both values.
+
+    Attributes
+    ----------
+    input, index
+        The input, and the position in it.
+    analytic, numeric
+        The two values; complex for a complex input, ``d/d Re + i d/d Im``.
+    numeric_error
+        Error bar of the numeric value.
+    output, output_index
+        The output that is differentiated, and the position in it.
+    """
+
+    input: str
+    index: tuple[int, ...]
+    analytic: complex
+    numeric: complex
+    numeric_error: float
+    output: str = "out"
+    output_index: tuple[int, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Name of the entry, such as ``W1[3, 2]``."""
+        inside = ", ".join(map(str, self.index))
+        return f"{self.input}[{inside}]" if self.index else self.input
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Suspect:
+    """Entries of an input in which something is left unexplained.
+
+    Attributes
+    ----------
+    input
+        Its name.
+    first, last
+        Index of the first and the last entry of the range, row-major.
+    entries
+        How many entries the range has.
+    """
+
+    input: str
+    first: tuple[int, ...]
+    last: tuple[int, ...]
+    entries: int
+
+    def __str__(self) -> str:
+        if self.entries == 1:
+            return f"{self.input}{list(self.first)}"
+        return f"{self.input}{list(self.first)} to {list(self.last)}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Located:
+    """Wrong entries, and what the search for them says about the rest.
+
+    Attributes
+    ----------
+    entries
+        Every entry that was found wrong, largest effect first. Each was differentiated
+        on its own; at most `limit` of them.
+    evaluations
+        Evaluations of the function.
+    budget_left
+        Evaluations (for ``budget=5000``) or seconds (for ``budget="30s"``) that were
+        not needed; None without a budget.
+    complete
+        Whether the search came to its end, so that what is not named here is right up
+        to `power`. False if the budget ended it, if there was more to name than the
+        limit, or if noise or kinks kept something from being decided.
+    suspects
+        Where something is left unexplained.
+    crowded
+        Ranges of entries many of which are wrong.
+    wrong_share
+        Estimated fraction of wrong entries, for inputs with too many to name.
+    factors
+        Analytic over numeric, for inputs where one number explains all entries.
+    power
+        Smallest error of a single entry that would have been seen, by input, in the
+        units of the derivative (for several outputs, of the largest of them).
+    problems
+        What is odd about the gradients short of their values: shapes, dtypes, None.
+    seed
+        Of the random directions.
+    """
+
+    entries: tuple[WrongEntry, ...]
+    evaluations: int
+    budget_left: float | None
+    complete: bool
+    suspects: tuple[Suspect, ...]
+    crowded: tuple[Suspect, ...]
+    wrong_share: Mapping[str, float]
+    factors: Mapping[str, float]
+    power: Mapping[str, float]
+    problems: tuple[Problem, ...]
+    seed: int
+    rows: int = 1  # real rows of the Jacobian: more than one, and the table says which
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing wrong was found; see `complete` for how far that reaches."""
+        return not (self.entries or self.wrong_share or self.factors)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Wrong entries, largest effect first.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``input, index, analytic, numeric, numeric_error``; preceded by
+            ``output, output_index`` where the function has more than one output row.
+        """
+        from gradlab.presentation.located_table import located_table
+
+        return located_table(self)
+
+    def __repr__(self) -> str:
+        lines = [f"Located: {_headline(self)}"]
+        lines += [
+            f"  {entry.label}: analytic {entry.analytic:.6g}, numeric "
+            f"{entry.numeric:.6g} ± {entry.numeric_error:.1g}"
+            for entry in self.entries[:8]
+        ]
+        if len(self.entries) > 8:
+            lines.append(f"  ... and {len(self.entries) - 8} more, see .table")
+        for name, share in self.wrong_share.items():
+            factor = self.factors.get(name)
+            by = f", analytic = {factor:.6g} x numeric" if factor is not None else ""
+            ranges = [str(r) for r in self.crowded if r.input == name]
+            near = f", around {', '.join(ranges[:3])}" if ranges and share < 0.5 else ""
+            percent = f"{share:.0%}" if share >= 0.01 else f"{share:.1g} of all"
+            lines.append(
+                f"  {name}: about {percent} of its entries are wrong{by}{near}"
+            )
+        if self.suspects:
+            places = ", ".join(map(str, self.suspects[:6]))
+            more = ", ..." if len(self.suspects) > 6 else ""
+            lines.append(f"  not decided: {places}{more}")
+        return "\n".join(lines)
+
+
+def _headline(located: Located) -> str:
+    count = len(located.entries)
+    noun = "entry" if count == 1 else "entries"
+    what = f"{count} wrong {noun}" if count else "nothing wrong"
+    if not located.complete:
+        what += " so far" if located.suspects else ""
+    return f"{what}, {located.evaluations} evaluations"
+
+
+def locate_entries(
+    subject: Subject,
+    *,
+    tolerance: Tolerance | None = None,
+    meter: Meter | None = None,
+    seed: int = 0,
+    limit: int = 64,
+) -> Located:
+    """Find wrong entries by group testing with random directions.
+
+    Parameters
+    ----------
+    subject
+        With an analytic side, at its point; it is there again afterwards.
+    tolerance
+        What is forgiven to an entry; the defaults if None.
+    meter
+        Charged for every evaluation; its budget ends the search, which then says how
+        far it came.
+    seed
+        Of every random choice.
+    limit
+        Most coordinates to accuse by name; default 64, more than one reads. Beyond it
+        `Located.wrong_share` estimates how many there are.
+
+    Raises
+    ------
+    InputError
+        If there is no analytic side, or it needs a scalar function and has none.
+    SubjectError
+        If the function fails at the point itself.
+
+    Examples
+    --------
+    >>> from gradlab.building import Sides, build_subject
+    >>> x = np.linspace(0.1, 1.0, 1000)
+    >>> wrong = np.cos(x)
+    >>> wrong[123] *= 1.01
+    >>> subject = build_subject(
+    ...     lambda x: np.sin(x).sum(), [x], Sides(grad=lambda x: wrong)
+    ... )
+    >>> locate_entries(subject).entries[0].index
+    (123,)
+    """
+    meter = meter or Meter()
+    bench = set_up(subject, tolerance=tolerance or Tolerance(), meter=meter, seed=seed)
+    search = Search(bench, limit=limit)
+    finished = True
+    try:
+        search.run()
+    except (BudgetExhausted, KeyboardInterrupt):
+        finished = False
+    return located_from(bench, search, finished=finished)
+
+
+def located_from(bench: Bench, search: Search, *, finished: bool) -> Located:
+    """Put into words what a search found.
+
+    Parameters
+    ----------
+    finished
+        Whether it came to its end; if not, nothing more is evaluated.
+    """
+    entries = _entries(bench, search, frugal=not finished)
+    inputs, meter = bench.subject.inputs, bench.meter
+    left: float | None = None
+    if meter.budget.evaluations is not None:
+        left = meter.budget.evaluations - meter.evaluations
+    elif meter.budget.seconds is not None:
+        left = max(0.0, meter.budget.seconds - meter.seconds)
+    open_groups = [*search.doubtful, *([] if finished else search.pending)]
+    suspects = _suspects(bench, open_groups)
+    if not finished and not search.screened and not suspects:
+        suspects = _all_inputs(bench)  # nothing was looked at yet
+    return Located(
+        entries=tuple(entries),
+        evaluations=meter.evaluations,
+        budget_left=left,
+        complete=finished and not suspects and len(search.wrong) < search.limit,
+        suspects=suspects,
+        crowded=tuple(
+            _suspect(bench, part.which, part.start, part.stop)
+            for part in search.crowded
+        ),
+        wrong_share={inputs[k].name: share for k, share in search.share.items()},
+        factors={inputs[k].name: factor for k, factor in search.factor.items()},
+        power={inputs[k].name: power for k, power in sorted(search.power.items())},
+        problems=bench.problems,
+        seed=bench.seed,
+        rows=len(bench.base),
+    )
+
+
+def _suspects(bench: Bench, groups: list[Group]) -> tuple[Suspect, ...]:
+    found: dict[Suspect, None] = {}
+    for group in groups:
+        if not group.suspicious and not group.blind:
+            continue
+        for part in group.parts:
+            found[_suspect(bench, part.which, part.start, part.stop)] = None
+    return tuple(found)
+
+
+def _all_inputs(bench: Bench) -> tuple[Suspect, ...]:
+    return tuple(
+        _suspect(bench, which, 0, variable.coordinates)
+        for which, variable in enumerate(bench.subject.inputs)
+        if variable.coordinates
+    )
+
+
+def _suspect(bench: Bench, which: int, start: int, stop: int) -> Suspect:
+    variable = bench.subject.inputs[which]
+    pair = 2 if variable.is_complex else 1
+    first, last = start // pair, (stop - 1) // pair
+    return Suspect(
+        variable.name, variable.index(first), variable.index(last), last - first + 1
+    )
+
+
+def _entries(bench: Bench, search: Search, *, frugal: bool = False) -> list[WrongEntry]:
+    """Turn wrong coordinates into wrong entries: rows found, complex parts joined.
+
+    Parameters
+    ----------
+    frugal
+        Evaluate nothing more: the budget is spent.
+    """
+    columns: dict[tuple[int, int], Column] = {}
+    for which, position in search.wrong:
+        pair = _pair(bench, which)
+        for place in range(position // pair * pair, position // pair * pair + pair):
+            known = search.wrong.get((which, place))
+            if known is None and not frugal:
+                try:
+                    known = bench.column(which, place)
+                except BudgetExhausted:
+                    frugal = True
+            if known is not None:
+                columns[which, place] = known
+    cells = wrong_cells(bench, columns, search.limit) if columns else {}
+    entries: dict[tuple[int, int, int], list[tuple[int, Cell]]] = {}
+    for (which, place), found in cells.items():
+        pair = _pair(bench, which)
+        for cell in found:
+            key = (which, place // pair, cell.row)
+            entries.setdefault(key, []).append((place % pair, cell))
+    ranked = [
+        (_effect(bench, which, parts), _entry(bench, which, entry, row, parts))
+        for (which, entry, row), parts in entries.items()
+    ]
+    ranked.sort(key=lambda pair: -pair[0])
+    return [entry for _, entry in ranked]
+
+
+def _pair(bench: Bench, which: int) -> int:
+    """Real coordinates per entry of an input."""
+    return 2 if bench.subject.inputs[which].is_complex else 1
+
+
+def _effect(bench: Bench, which: int, parts: list[tuple[int, Cell]]) -> float:
+    """How much moving the entry by its own size misleads; nan counts as most."""
+    gap = sum(abs(cell.analytic - cell.numeric) for _, cell in parts)
+    return gap * bench.units[which] if np.isfinite(gap) else np.inf
+
+
+def _entry(
+    bench: Bench, which: int, entry: int, row: int, parts: list[tuple[int, Cell]]
+) -> WrongEntry:
+    variable = bench.subject.inputs[which]
+    if variable.is_complex:
+        turn = (1.0, 1j)
+        analytic = sum((turn[i] * cell.analytic for i, cell in parts), 0j)
+        numeric = sum((turn[i] * cell.numeric for i, cell in parts), 0j)
+    else:
+        analytic, numeric = parts[0][1].analytic, parts[0][1].numeric
+    error = max(cell.error for _, cell in parts)
+    output, place = _output_of(bench, row)
+    return WrongEntry(
+        variable.name, variable.index(entry), analytic, numeric, error, output, place
+    )
+
+
+def _output_of(bench: Bench, row: int) -> tuple[str, tuple[int, ...]]:
+    if row < 0:
+        return "combined outputs", ()
+    for output in bench.numeric.outputs:
+        if row < output.size:
+            return output.name, output.index(row)
+        row -= output.size
+    return "out", ()

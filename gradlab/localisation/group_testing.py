@@ -1,0 +1,250 @@
+"""Finding wrong entries among millions by testing groups of them.
+
+A group is tested along a few random directions at once. If one entry alone is wrong,
+its defect along each direction is the entry's error times the direction there, so the
+ratios of the defects spell out where it is: every coordinate of the group is asked
+whether it could explain them, which costs no evaluation. Where no single entry can, the
+group is halved; one half is measured along the same directions, the other follows by
+subtraction. Every entry named is then differentiated on its own, and stands accused
+only by that.
+
+Group testing after Dorfman, Ann. Math. Statist. 14 (1943); decoding by ratios is the
+one-sparse step of sublinear sparse recovery (Gilbert and Indyk, Proc. IEEE 98, 2010).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.differentiation.directions import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.probe import Probe
+    from gradlab.localisation.bench import Bench
+
+__all__ = ["Group", "decode", "measured", "split"]
+
+# Defects this many error bars large spell out where they come from.
+_LEGIBLE = 30.0
+# More coordinates than this that could explain a group: it is halved instead.
+_CANDIDATES = 4096
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Group:
+    """Coordinates under suspicion, and what was measured along some directions.
+
+    Parameters
+    ----------
+    parts
+        The coordinates.
+    seeds
+        One for each direction, K in all.
+    defects, errors
+        Analytic minus numeric derivative along each, and its error bar, shape (K,).
+    thresholds
+        Smallest defects that mean something, shape (K,).
+    thinning, choice
+        If positive, one coordinate in ``2**thinning`` is meant; see `Direction`.
+    sparse
+        Size of the group around it in which few entries were found wrong; 0 if that
+        was not looked into.
+    probes
+        The measurements themselves, if there were any of this very group.
+    """
+
+    parts: tuple[Part, ...]
+    seeds: tuple[int, ...]
+    defects: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    thresholds: NDArray[np.float64]
+    thinning: int = 0
+    choice: int = 0
+    sparse: int = 0
+    probes: tuple[Probe, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates, thinned ones included."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether some direction shows a defect; a defect that is nan is one."""
+        return bool((~(np.abs(self.defects) <= self.thresholds)).any())
+
+    @property
+    def blind(self) -> bool:
+        """Whether nothing could be measured along any direction."""
+        return not np.isfinite(self.errors).any()
+
+    @property
+    def contrast(self) -> float:
+        """Largest defect in units of its error bar."""
+        with np.errstate(all="ignore"):
+            ratio = np.abs(self.defects) / np.maximum(self.errors, 1e-300)
+        return float(np.nanmax(ratio, initial=0.0))
+
+    @property
+    def legible(self) -> bool:
+        """Whether the defects are precise enough to tell coordinates apart."""
+        with np.errstate(all="ignore"):
+            clear = np.abs(self.defects) > _LEGIBLE * self.errors
+        return len(self.seeds) > 1 and bool(clear.all())
+
+
+def measured(
+    bench: Bench,
+    parts: Sequence[Part],
+    seeds: Sequence[int],
+    *,
+    resolution: float,
+    thinning: int = 0,
+    choice: int = 0,
+    sparse: int = 0,
+) -> Group:
+    """Test a group along the directions of some seeds."""
+    found: list[Probe] = [
+        bench.measure(bench.direction(parts, seed, thinning, choice), resolution)
+        for seed in seeds
+    ]
+    return Group(
+        tuple(parts),
+        tuple(seeds),
+        np.array([probe.defect for probe in found]),
+        np.array([probe.error for probe in found]),
+        np.array([bench.threshold(probe, parts) for probe in found]),
+        thinning,
+        choice,
+        sparse,
+        tuple(found),
+    )
+
+
+def less(group: Group, bench: Bench, which: int, position: int, defect: float) -> Group:
+    """Return a group after one of its entries has been corrected by `defect`."""
+    along = np.array(
+        [bench.direction((), seed).at(which, position) for seed in group.seeds]
+    )
+    return dataclasses.replace(group, defects=group.defects - defect * along, probes=())
+
+
+def decode(bench: Bench, group: Group) -> list[tuple[int, int]]:
+    """Coordinates that could, alone, explain every defect of a group.
+
+    Returns
+    -------
+    list of (input, position)
+        In order; at most 4096, an empty list if there are none. An arbitrary answer
+        for groups that are not `legible`.
+    """
+    slack = SAFETY * group.errors + 1e-9 * np.abs(group.defects)
+    least = max(float(group.errors.min()), 1e-300)
+    weights = (least / np.maximum(group.errors, least)) ** 2
+    found: list[tuple[int, int]] = []
+    for part in group.parts:
+        streams = [
+            bench.direction((part,), seed, group.thinning, group.choice).values(part)
+            for seed in group.seeds
+        ]
+        for pieces in zip(*streams, strict=True):
+            along = np.array([values for _, values in pieces])
+            with np.errstate(all="ignore"):
+                error = (weights * group.defects) @ along / (weights @ along**2)
+                misfit = np.abs(group.defects[:, None] - error * along)
+            fits = np.flatnonzero((misfit <= slack[:, None]).all(axis=0))
+            found += [(part.which, int(pieces[0][0] + i)) for i in fits]
+            if len(found) > _CANDIDATES:
+                return found[:_CANDIDATES]
+    return found
+
+
+def split(
+    bench: Bench, group: Group, candidates: Sequence[tuple[int, int]]
+) -> list[Group]:
+    """Halve a suspicious group: measure one half, infer the other.
+
+    Parameters
+    ----------
+    candidates
+        Coordinates that could explain it; they are halved too. May be empty.
+    """
+    first, second = _halves(group.parts, candidates)
+    if group.legible or len(group.seeds) == 1:
+        lines = list(range(len(group.seeds)))
+    else:  # too faint to decode: one direction will do, the clearest
+        with np.errstate(all="ignore"):
+            clarity = np.abs(group.defects) / np.maximum(group.thresholds, 1e-300)
+        lines = [int(np.argmax(np.nan_to_num(clarity, nan=np.inf)))]
+    seeds = [group.seeds[k] for k in lines]
+    defects = np.abs(group.defects[lines])
+    resolution = float(np.nanmin(defects, initial=np.inf)) / (2 * _LEGIBLE)
+    one = measured(
+        bench,
+        first,
+        seeds,
+        resolution=resolution if np.isfinite(resolution) else 0.0,
+        thinning=group.thinning,
+        choice=group.choice,
+        sparse=group.sparse,
+    )
+    errors = group.errors[lines] + one.errors
+    other = Group(
+        second,
+        tuple(seeds),
+        group.defects[lines] - one.defects,
+        errors,
+        np.maximum(
+            np.maximum(group.thresholds[lines], one.thresholds), SAFETY * errors
+        ),
+        group.thinning,
+        group.choice,
+        group.sparse,
+    )
+    if not one.suspicious and not other.suspicious:
+        # faint: the bars of the difference are wider than those of a measurement
+        other = measured(
+            bench,
+            second,
+            seeds,
+            resolution=0.0,
+            thinning=group.thinning,
+            choice=group.choice,
+            sparse=group.sparse,
+        )
+    return [one, other]
+
+
+def _halves(
+    parts: Sequence[Part], candidates: Sequence[tuple[int, int]]
+) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """Cut between tensors first, then inside one, where the candidates' median is."""
+    if len(parts) > 1:
+        total, seen, cut = sum(p.size for p in parts), 0, 1
+        for i, part in enumerate(parts[:-1]):
+            seen += part.size
+            cut = i + 1
+            if 2 * seen >= total:
+                break
+        return tuple(parts[:cut]), tuple(parts[cut:])
+    part = parts[0]
+    middle = (part.start + part.stop) // 2
+    inside = sorted(p for k, p in candidates if k == part.which)
+    if len(inside) > 1:
+        middle = inside[len(inside) // 2]
+    middle = min(max(middle, part.start + 1), part.stop - 1)
+    return (
+        (Part(part.which, part.start, middle),),
+        (Part(part.which, middle, part.stop),),
+    )
+
+
+__all__ += ["less"]

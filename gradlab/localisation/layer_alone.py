@@ -1,0 +1,105 @@
+"""One recorded call as something that can be called, and checked, by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab.localisation.layer_trees import fill, leaves
+from gradlab.subject.tree import argument_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gradlab.localisation.layer_frames import Frame
+
+__all__ = ["alone", "weighted_by_cotangents"]
+
+
+def alone(
+    frame: Frame,
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, str] | None]:
+    """Make a recorded call into a function, its inputs, and other names for those.
+
+    Parameters
+    ----------
+    frame
+        The call; its tensors are copied.
+
+    Returns
+    -------
+    fn, inputs, names
+        For `gradlab.subject.torch_subjects.torch_subject`. Inputs through which a
+        gradient had to pass require grad.
+    """
+    args, kwargs = fill(frame.template, [_leaf(slot) for slot in frame.inputs])
+    if kwargs:
+        return _bound(frame)
+    if frame.kind == "function":
+        return frame.target.apply, args, None
+    return frame.target, args, None
+
+
+def _leaf(slot: Any) -> Any:
+    copy = slot.value.detach().clone()
+    return copy.requires_grad_() if slot.wanted else copy
+
+
+def _bound(
+    frame: Frame,
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, str] | None]:
+    """Bind what is no tensor, keyword arguments above all, into a module of our own."""
+    import torch
+
+    target, template = frame.target, frame.template
+
+    class Bound(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            if frame.kind == "module":
+                self.layer = target
+                self.training = target.training  # train() would reach the layer
+
+        def forward(self, *tensors: Any) -> Any:
+            args, kwargs = fill(template, tensors)
+            if frame.kind == "function":
+                return target.apply(*args, **kwargs)
+            return target(*args, **kwargs)
+
+    Bound.__name__ = frame.type
+    inputs = tuple(map(_leaf, frame.inputs))
+    fn = Bound()
+    chosen = {name: p for name, p in fn.named_parameters() if p.requires_grad}
+    names = {name: name.removeprefix("layer.") for name in chosen}
+    own = argument_names(target, len(template[0]))
+    for k, (slot, leaf) in enumerate(zip(frame.inputs, inputs, strict=True)):
+        if leaf.requires_grad:
+            names[f"x{k}"] = _name(slot.label.removeprefix("input "), own)
+    return fn, inputs, names if len(set(names.values())) == len(names) else None
+
+
+def _name(label: str, own: list[str]) -> str:
+    """Read "0" as the name of the first argument, and keep the names of keywords."""
+    return own[int(label)] if label.isdigit() and int(label) < len(own) else label
+
+
+def weighted_by_cotangents(frame: Frame) -> Callable[[Any], Any]:
+    """Return what weights the outputs of a call with the gradients that arrived.
+
+    The result is one real number, whose gradient is the vector-Jacobian product that
+    the model really took.
+    """
+    import torch
+
+    def weighted(result: Any) -> Any:
+        total: Any = 0.0
+        for output, weight in zip(
+            leaves(result, torch.Tensor), frame.cotangents, strict=True
+        ):
+            if weight is not None:
+                product = output * weight.to(output.dtype).conj()
+                total = (
+                    total + (product.real if product.is_complex() else product).sum()
+                )
+        return total
+
+    return weighted

@@ -1,0 +1,368 @@
+"""The audit of a whole model: record once, check every call, name who is to blame."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from gradlab.errors import SubjectError
+from gradlab.localisation.layer_check import Checker, Outcome
+from gradlab.localisation.layer_flow import feeders, upstream
+from gradlab.localisation.layer_frames import owner_name, source_of, walk
+from gradlab.localisation.layer_inputs import hooked_inputs
+from gradlab.localisation.layer_intercept import installed
+from gradlab.localisation.layer_record import loss_depends_on, record, same_outputs
+from gradlab.localisation.layer_state import kept_attributes, private_buffers
+from gradlab.localisation.layers import LayerRow, LayerState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gradlab.localisation.layer_frames import Frame
+    from gradlab.localisation.layer_inputs import HookedInput
+    from gradlab.localisation.layer_record import Recording
+    from gradlab.localisation.layer_recorder import Program
+
+__all__ = ["Blamed", "RawAudit", "audit"]
+
+_INTERRUPTED = "interrupted before it was looked at"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Blamed:
+    """One call that is wrong itself, for the sentence about it."""
+
+    frame: Frame
+    outcome: Outcome
+    file: str
+    line: int
+    upstream: int  # parameters that are only contaminated by it
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class RawAudit:
+    """Everything a `LayerAudit` holds but its findings."""
+
+    rows: tuple[LayerRow, ...]
+    culprits: tuple[str, ...]
+    contaminated: tuple[str, ...]
+    blamed: tuple[Blamed, ...]
+    hooked: tuple[HookedInput, ...]
+    evaluations: int
+    seconds: float
+    steps: float
+
+
+def audit(program: Program, progress: Callable[[int, int], None]) -> RawAudit:
+    """Record one run of a model and check every call in it.
+
+    Parameters
+    ----------
+    program
+        The model at one point.
+    progress
+        Told how many calls are done, of how many.
+
+    Returns
+    -------
+    RawAudit
+        Rows in execution order; what is wrong, nearest to the loss first.
+    """
+    began = time.perf_counter()
+    module = program.module
+    with installed(), kept_attributes(module), private_buffers(module):
+        whole = _Audit(program)
+        with warnings.catch_warnings():
+            # What the model has to say it said in the recorded run.
+            warnings.simplefilter("ignore")
+            return whole.run(progress, began)
+
+
+class _Audit:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._owners = program.owners
+        self._checker = Checker(self._owners, program.seed)
+        self._recording: Recording = record(program)
+        self._outcomes: dict[int, Outcome] = {}
+
+    def run(self, progress: Callable[[int, int], None], began: float) -> RawAudit:
+        frames = self._recording.all
+        try:
+            for done, frame in enumerate(_inside_out(self._recording.frames)):
+                self._check(frame)
+                progress(done + 1, len(frames))
+        except KeyboardInterrupt:  # what is known so far is worth having
+            for frame in frames:
+                missing = Outcome(LayerState.UNCHECKED, _INTERRUPTED)
+                self._outcomes.setdefault(frame.number, missing)
+        wrong = self._in_order(frames)
+        nodes, cut = upstream((frame, self._outcomes[frame.number]) for frame in wrong)
+        polluted = self._polluted(frames, nodes, cut)
+        rows = self._rows(frames, wrong, polluted)
+        names = self._contaminated(wrong, nodes, cut)
+        seconds = time.perf_counter() - began
+        root = self._recording.frames[0]
+        hooked = hooked_inputs(self._program, [slot.label for slot in root.inputs])
+        # The gradient of an input comes out last, so what its hook does comes last.
+        culprits = [owner_name(frame) for frame in wrong] + [h.label for h in hooked]
+        return RawAudit(
+            rows=(*rows, *map(_hooked_row, hooked)),
+            culprits=tuple(dict.fromkeys(culprits)),
+            contaminated=names,
+            blamed=self._blamed(wrong),
+            hooked=tuple(hooked),
+            evaluations=self._checker.evaluations,
+            seconds=seconds,
+            steps=seconds / max(self._checker.product_seconds, 1e-9),
+        )
+
+    def _check(self, frame: Frame) -> None:
+        inside = [self._outcomes[child.number].state for child in frame.children]
+        sound = all(state is LayerState.RIGHT for state in inside)
+        outcome = self._checker.check(frame, sound=sound)
+        if outcome.doubtful:
+            self._insist_on_repeatable(frame)
+        if outcome.state is LayerState.WRONG and not frame.reached:
+            outcome = self._as_far_as_it_matters(frame, outcome)
+        self._outcomes[frame.number] = outcome
+        for child in frame.children:
+            child.input_cotangents = []
+
+    # ------------------------------------------------------------- special cases
+    def _insist_on_repeatable(self, frame: Frame) -> None:
+        """Raise if the model itself, not only the replay, gives another result."""
+        again = record(self._program)
+        twin = next((f for f in again.all if f.number == frame.number), None)
+        if twin is not None and same_outputs(frame, twin):
+            return
+        file, line = source_of(frame)
+        place = f", {file.split('/')[-1]}:{line}" if file else ""
+        raise SubjectError(
+            f"{frame.title} ({frame.type}{place}) gives another result each time it is "
+            "called, with the same inputs, parameters, buffers and random state; its "
+            "gradient cannot be measured. Make its forward deterministic (draw from "
+            "torch's, NumPy's or Python's global generator; keep no state between "
+            "calls) or audit the parts around it."
+        )
+
+    def _as_far_as_it_matters(self, frame: Frame, outcome: Outcome) -> Outcome:
+        """Tell of a mistake without calling it wrong if no loss depends on it."""
+        try:
+            matters = loss_depends_on(self._program, frame)
+        except (RuntimeError, TypeError, ValueError) as error:
+            return Outcome(
+                LayerState.UNCHECKED,
+                "got no gradient, and could not be changed to see whether the loss "
+                f"depends on it: {error}",
+            )
+        if matters:
+            return outcome
+        return dataclasses.replace(
+            outcome,
+            state=LayerState.UNCHECKED,
+            wrong=[],
+            reason=f"the loss does not depend on it, luckily: {outcome.reason}",
+        )
+
+    # ------------------------------------------------------------- who is to blame
+    def _in_order(self, frames: list[Frame]) -> list[Frame]:
+        """Sort wrong calls by when their backward runs, what is inside first."""
+        order = {f.number: k for k, f in enumerate(_inside_out(self._recording.frames))}
+        wrong = [
+            f for f in frames if self._outcomes[f.number].state is LayerState.WRONG
+        ]
+        return sorted(wrong, key=lambda f: (-_last(f, wrong), order[f.number]))
+
+    def _polluted(
+        self, frames: list[Frame], nodes: set[Any], cut: list[Frame]
+    ) -> set[int]:
+        found = {f.number for top in cut for f in walk([top])}
+        for frame in frames:
+            edges = [slot.edge for slot in frame.outputs if slot.edge is not None]
+            if any(edge.node in nodes for edge in edges):
+                found.add(frame.number)
+        return found
+
+    def _contaminated(
+        self, wrong: list[Frame], nodes: set[Any], cut: list[Frame]
+    ) -> tuple[str, ...]:
+        """Names of parameters, then inputs, that are wrong by no fault of their own."""
+        own = {
+            id(variable.parameter)
+            for frame in wrong
+            for variable in self._outcomes[frame.number].wrong
+            if variable.parameter is not None
+        }
+        reached = {
+            id(node.variable)
+            for node in nodes
+            if getattr(node, "variable", None) is not None
+        }
+        for frame in (f for top in cut for f in walk([top])):
+            reached |= {id(p) for p in self._owners.own(frame.target)}
+        names = [
+            name
+            for key, name in self._owners.names.items()
+            if key in reached and key not in own
+        ]
+        root = self._recording.frames[0]
+        blamed_inputs = {
+            variable.place
+            for frame in wrong
+            if frame is root
+            for variable in self._outcomes[frame.number].wrong
+            if variable.kind == "input"
+        }
+        names += [
+            slot.label
+            for k, slot in enumerate(root.inputs)
+            if slot.edge is not None
+            and slot.edge.node in nodes
+            and k not in blamed_inputs
+        ]
+        return tuple(names)
+
+    def _blamed(self, wrong: list[Frame]) -> tuple[Blamed, ...]:
+        found: dict[str, Blamed] = {}
+        for frame in wrong:
+            if frame.name in found:
+                continue
+            outcome = self._outcomes[frame.number]
+            nodes, cut = upstream([(frame, outcome)])
+            count = len(self._contaminated([frame], nodes, cut))
+            found[frame.name] = Blamed(frame, outcome, *source_of(frame), count)
+        return tuple(found.values())
+
+    # ------------------------------------------------------------- rows
+    def _rows(
+        self, frames: list[Frame], wrong: list[Frame], polluted: set[int]
+    ) -> tuple[LayerRow, ...]:
+        parents: dict[int, tuple[str, ...]] = {}
+        groups = [self._recording.frames, *(frame.children for frame in frames)]
+        for group in groups:
+            parents |= feeders(group)
+        through = owner_name(wrong[0]) if wrong else ""
+        rows = [
+            self._row(
+                frame,
+                parents[frame.number],
+                through=through if frame.number in polluted else "",
+            )
+            for frame in frames
+        ]
+        called = {id(frame.target) for frame in frames}
+        for name, module in self._program.module.named_modules():
+            if id(module) not in called and not _is_mere_list(module):
+                rows.append(self._never_called(name, module))
+        return tuple(rows)
+
+    def _row(self, frame: Frame, parents: tuple[str, ...], *, through: str) -> LayerRow:
+        outcome = self._outcomes[frame.number]
+        outcome = self._answered_for(frame, outcome)
+        state, reason = outcome.state, outcome.reason
+        if outcome.hook:
+            reason = f"{outcome.hook} changes the gradient: {reason}"
+        if state is LayerState.RIGHT and through:
+            state = LayerState.CONTAMINATED
+            reason = (
+                f"right itself, but its gradient comes through `{through}`, "
+                "which is wrong"
+            )
+        file, line = source_of(frame)
+        measure = outcome.measure
+        own = self._owners.by_module.get(id(frame.target), [])
+        return LayerRow(
+            name=frame.name,
+            type=frame.type,
+            call=frame.call,
+            state=state,
+            error=float("nan") if measure is None else measure.error,
+            bar=float("nan") if measure is None else measure.relative_bar,
+            piece="" if measure is None else measure.label,
+            reason=reason,
+            file=file,
+            line=line,
+            parameters=tuple(self._owners.name(parameter) for parameter in own),
+            depth=frame.depth,
+            children=tuple(dict.fromkeys(child.name for child in frame.children)),
+            parents=parents,
+        )
+
+    def _answered_for(self, frame: Frame, outcome: Outcome) -> Outcome:
+        """Let a module answer for the custom Functions that it calls itself."""
+        if outcome.state is LayerState.WRONG:
+            return outcome
+        for child in frame.children:
+            inner = self._outcomes[child.number]
+            if child.kind == "function" and inner.state is LayerState.WRONG:
+                reason = f"its custom Function `{child.type}` is wrong: {inner.reason}"
+                return dataclasses.replace(inner, reason=reason)
+        return outcome
+
+    def _never_called(self, name: str, module: Any) -> LayerRow:
+        own = self._owners.by_module.get(id(module), [])
+        return LayerRow(
+            name=name,
+            type=type(module).__name__,
+            call=0,
+            state=LayerState.UNCHECKED,
+            error=float("nan"),
+            bar=float("nan"),
+            piece="",
+            reason="was not called in this run",
+            file="",
+            line=0,
+            parameters=tuple(self._owners.name(parameter) for parameter in own),
+            depth=name.count(".") + 1,
+        )
+
+
+def _hooked_row(hooked: HookedInput) -> LayerRow:
+    return LayerRow(
+        name=hooked.label,
+        type="Tensor",
+        call=0,
+        state=LayerState.WRONG,
+        error=hooked.error,
+        bar=0.0,
+        piece=hooked.label,
+        reason=f"the hook {hooked.hook} registered on it changes its gradient",
+        file="",
+        line=0,
+        parameters=(),
+        depth=0,
+    )
+
+
+def _is_mere_list(module: Any) -> bool:
+    """Whether a module only holds others (``ModuleList``): it is never called."""
+    import torch
+
+    lists = (
+        torch.nn.ModuleList,
+        torch.nn.ModuleDict,
+        torch.nn.ParameterList,
+        torch.nn.ParameterDict,
+    )
+    return isinstance(module, lists)
+
+
+def _inside_out(frames: list[Frame]) -> list[Frame]:
+    """Children before parents, in the order in which calls returned."""
+    found: list[Frame] = []
+    for frame in frames:
+        found += _inside_out(frame.children)
+        found.append(frame)
+    return found
+
+
+def _last(frame: Frame, wrong: list[Frame]) -> int:
+    """When a call's own backward begins, as far as other wrong calls are concerned.
+
+    A container is as late as the last wrong call inside it, and follows it.
+    """
+    inside = {f.number for f in walk([frame])}
+    return max((f.number for f in wrong if f.number in inside), default=frame.number)

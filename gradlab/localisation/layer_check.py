@@ -1,0 +1,390 @@
+"""Check one recorded call: its backward must be the derivative of its forward."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from gradlab.labels import code_place
+from gradlab.localisation.layer_deliberate import deliberate, without_padding
+from gradlab.localisation.layer_directions import Scratch
+from gradlab.localisation.layer_judge import judge
+from gradlab.localisation.layer_kind import Character, characterise, random_cotangents
+from gradlab.localisation.layer_probe import Measure, Precision, quick
+from gradlab.localisation.layer_replay import Piece
+from gradlab.localisation.layer_variables import BackwardError, ReplayError
+from gradlab.localisation.layers import LayerState
+
+if TYPE_CHECKING:
+    from gradlab.localisation.layer_frames import Frame
+    from gradlab.localisation.layer_owners import Owners
+    from gradlab.localisation.layer_variables import Product, Variable
+
+__all__ = ["Checker", "Outcome", "place_of_hook"]
+
+_MOST_WHOLE = 1 << 28  # bytes of parameters that may be moved at once
+_FEW, _SMALL = 8, 1 << 20  # tensors, entries: up to here each tensor gets its own probe
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Outcome:
+    """What the check of one call found.
+
+    Parameters
+    ----------
+    state, reason
+        Answer and sentence.
+    measure
+        The worst measure, or None.
+    wrong
+        The tensors whose gradient is wrong.
+    character
+        What kind of mistake it is.
+    hook
+        The hook that makes it wrong, in words; "" if it is the layer itself.
+    doubtful
+        The base point could not be reproduced.
+    failed
+        The piece could not be run by itself.
+    """
+
+    state: LayerState
+    reason: str
+    measure: Measure | None = None
+    wrong: list[Variable] = dataclasses.field(default_factory=list)
+    character: Character | None = None
+    hook: str = ""
+    doubtful: bool = False
+    failed: bool = False
+
+
+class Checker:
+    """Checks calls one by one, children before their parents.
+
+    Parameters
+    ----------
+    owners
+        Parameters of the model.
+    seed
+        Of all directions.
+    """
+
+    def __init__(self, owners: Owners, seed: int) -> None:
+        self._owners = owners
+        self._seed = seed
+        self._scratch = Scratch()
+        self.evaluations = 0
+        self.product_seconds = 0.0  # one training step, once all calls are through
+
+    def check(self, frame: Frame, *, sound: bool) -> Outcome:
+        """Check one call; its children must have been checked before.
+
+        Parameters
+        ----------
+        frame
+            The recorded call.
+        sound
+            Whether all that is inside it was found right.
+        """
+        if _only_passes_on(frame):
+            first = frame.children[0]
+            frame.input_cotangents = list(first.input_cotangents[:1])
+            return Outcome(LayerState.RIGHT, "only passes on what its layers return")
+        outcome = self._try(frame, whole=False)
+        if outcome.doubtful or not outcome.failed or not self._can_be_whole(frame):
+            return outcome
+        together = self._try(frame, whole=True)
+        if together.state is LayerState.RIGHT:
+            reason = f"together with what is inside: {together.reason}"
+            return dataclasses.replace(together, reason=reason)
+        if together.state is LayerState.WRONG and sound:
+            return together
+        return outcome
+
+    def _can_be_whole(self, frame: Frame) -> bool:
+        parameters = self._owners.inside(frame.target)
+        size = sum(p.numel() * max(8, p.element_size()) for p in parameters)
+        return bool(frame.children) and frame.kind == "module" and size <= _MOST_WHOLE
+
+    def _try(self, frame: Frame, *, whole: bool) -> Outcome:
+        """Check in double precision where that works, else as the model computes."""
+        trouble = ""
+        for raised in (True, False) if _is_low(frame) else (False,):
+            piece = self._piece(frame, raised=raised, whole=whole)
+            try:
+                outcome = self._check(piece)
+            except BackwardError as error:
+                if raised:
+                    continue
+                return self._failed_backward(frame, str(error))
+            except ReplayError as error:
+                trouble = f"{_what(frame)} {error}"
+                continue
+            except Exception as error:  # noqa: BLE001 - it is the user's code that runs
+                trouble = f"could not be run by itself: {type(error).__name__}: {error}"
+                continue
+            finally:
+                self.evaluations += piece.evaluations
+            if raised and outcome.doubtful:
+                continue
+            return outcome
+        return Outcome(LayerState.UNCHECKED, trouble.split("\n")[0], failed=True)
+
+    def _piece(
+        self, frame: Frame, *, raised: bool, bare: bool = False, whole: bool = False
+    ) -> Piece:
+        piece = Piece(
+            frame,
+            self._owners,
+            raised=raised,
+            bare=bare,
+            whole=whole,
+            scratch=self._scratch,
+        )
+        if not frame.reached:
+            # No gradient arrived here: any will do to test the formula.
+            piece = piece.with_cotangents(random_cotangents(piece, self._seed))
+        return without_padding(piece)
+
+    def _failed_backward(self, frame: Frame, message: str) -> Outcome:
+        if "heckpoint" in message:
+            return Outcome(
+                LayerState.UNCHECKED,
+                "uses re-entrant checkpointing, which cannot be asked for the gradient "
+                "of one piece; pass use_reentrant=False",
+            )
+        if "invalid gradient" in message and "shape" in message:
+            return Outcome(
+                LayerState.WRONG,
+                f"its backward raised {message}",
+                character=Character("wrong_shape", f"raised {message}", 1.0),
+            )
+        if frame.kind != "function":
+            return Outcome(LayerState.UNCHECKED, f"its backward raised {message}")
+        return Outcome(
+            LayerState.WRONG,
+            f"its backward raised {message}",
+            character=Character("unknown", f"raised {message}", 0.5),
+        )
+
+    # ------------------------------------------------------------- one precision
+    def _check(self, piece: Piece) -> Outcome:
+        frame = piece.frame
+        began = time.perf_counter()
+        product = piece.product()
+        self.product_seconds += time.perf_counter() - began
+        if not product.variables:
+            return Outcome(
+                LayerState.UNCHECKED,
+                "nothing to differentiate: no trainable parameter, and no input that "
+                "needs a gradient",
+            )
+        strange = _strange(product, frame)
+        if strange:
+            return Outcome(LayerState.UNCHECKED, strange, doubtful=True)
+        if not any(weight is not None for weight in product.cotangents):
+            return Outcome(
+                LayerState.UNCHECKED,
+                "returns no floating-point tensor to differentiate",
+            )
+        if frame.reached or any(child.reached for child in frame.children):
+            for place, gradient in product.passed.items():
+                if gradient is not None and bool(gradient.any()):
+                    frame.input_cotangents[place] = gradient.detach()
+        precision = Precision(_epsilon(piece))
+        seen = self._probe(piece, product, precision)
+        if all(measure.agrees for measure in seen):
+            return _right(product, seen)
+        measures = judge(piece, product, precision, self._seed + frame.number)
+        return self._sentence(piece, product, precision, measures)
+
+    def _probe(
+        self, piece: Piece, product: Product, precision: Precision
+    ) -> list[Measure]:
+        """One probe of everything; for the user's own code a second look."""
+        seed = self._seed + 31 * piece.frame.number
+        try:
+            seen = [quick(piece, product, precision, seed)]
+            if not seen[0].agrees or _is_torchs(piece.frame):
+                return seen
+            entries = sum(variable.base.numel() for variable in product.variables)
+            many = len(product.variables)
+            if 1 < many <= _FEW and entries <= _SMALL:
+                seen += [
+                    quick(piece, product, precision, seed + 1 + k, only=k)
+                    for k in range(many)
+                ]
+            else:
+                seen.append(quick(piece, product, precision, seed + 1))
+        except ReplayError:  # a branch was taken within the step: look with care
+            return [Measure("", 0.0, 0.0, 0.0, 0.0, agrees=False)]
+        return seen
+
+    def _sentence(
+        self,
+        piece: Piece,
+        product: Product,
+        precision: Precision,
+        measures: list[Measure],
+    ) -> Outcome:
+        """Turn careful measures of all tensors into an answer."""
+        bad = [m for m in measures if m.certain and not m.agrees]
+        if not bad:
+            open_ones = [m for m in measures if not m.certain]
+            if not open_ones:
+                return _right(product, measures)
+            first = open_ones[0]
+            reason = {
+                "kink": f"{first.label} sits on a kink: its one-sided slopes differ in "
+                "every direction",
+                "coarse": "rounds coarsely inside, so only large steps see a slope, "
+                f"and there {first.label} agrees",
+                "noise": f"rounding hides the derivative with respect to {first.label}",
+            }.get(first.note, f"{first.label}: {first.note or 'rounding hides it'}")
+            return Outcome(LayerState.UNCHECKED, reason, first)
+        purpose = deliberate(piece)
+        if purpose:
+            return Outcome(LayerState.UNCHECKED, purpose, bad[0])
+        worst = max(bad, key=lambda measure: measure.error)
+        labels = {measure.label for measure in bad}
+        hook = self._hook(piece, precision)
+        character = characterise(piece, worst, precision, self._seed)
+        return Outcome(
+            LayerState.WRONG,
+            f"its backward {character.words} (with respect to {worst.label}: analytic "
+            f"{worst.analytic:.6g}, numeric {worst.numeric:.6g} ± {worst.bar:.1g})",
+            worst,
+            [v for v in product.variables if v.label in labels],
+            character,
+            hook,
+        )
+
+    def _hook(self, piece: Piece, precision: Precision) -> str:
+        """Say which hook is to blame, if the layer is right without its hooks."""
+        frame = piece.frame
+        if frame.kind != "module":
+            return ""
+        hooks = [
+            hook for table in _HOOKS for hook in getattr(frame.target, table).values()
+        ]
+        tensor_hooks = [
+            hook
+            for parameter in self._owners.own(frame.target)
+            for hook in (parameter._backward_hooks or {}).values()  # noqa: SLF001
+        ]
+        if hooks:
+            bare = self._piece(frame, raised=piece.raised, bare=True)
+            try:
+                product = bare.product()
+                measure = quick(bare, product, precision, self._seed + 5)
+            except (ReplayError, RuntimeError):
+                measure = None
+            self.evaluations += bare.evaluations
+            if measure is not None and measure.agrees:
+                return f"the hook {place_of_hook(hooks[0])} registered on it"
+        if tensor_hooks:
+            return f"the hook {place_of_hook(tensor_hooks[0])} on its parameter"
+        return ""
+
+
+def _right(product: Product, measures: list[Measure]) -> Outcome:
+    worst = max(measures, key=lambda measure: measure.error)
+    count = len(product.variables)
+    what = "1 tensor" if count == 1 else f"{count} tensors"
+    note = next((m.note for m in measures if m.note == "kink"), "")
+    tail = "; on a kink, where any slope between the sides is right" if note else ""
+    return Outcome(
+        LayerState.RIGHT,
+        f"agrees with its difference quotient for {what}, to {worst.error:.1g}{tail}",
+        worst,
+    )
+
+
+def place_of_hook(hook: object) -> str:
+    """Give the name of a hook, with file and line where Python knows them."""
+    code = getattr(getattr(hook, "__func__", hook), "__code__", None)
+    name = getattr(hook, "__qualname__", type(hook).__name__).split(".")[-1]
+    if code is None:
+        return f"`{name}`"
+    return f"`{name}` ({code_place(code.co_filename, code.co_firstlineno)})"
+
+
+def _what(frame: Frame) -> str:
+    return {"module": "its forward", "function": "its forward", "loss": "it"}[
+        frame.kind
+    ]
+
+
+def _is_torchs(frame: Frame) -> bool:
+    """Whether a call is of a class of ``torch.nn`` itself, without hooks."""
+    if frame.kind != "module" or not type(frame.target).__module__.startswith(
+        "torch.nn."
+    ):
+        return False
+    return not any(getattr(frame.target, table) for table in _HOOKS)
+
+
+def _only_passes_on(frame: Frame) -> bool:
+    """Whether a call is of a plain ``Sequential``, which does nothing of its own."""
+    import torch
+
+    if type(frame.target) is not torch.nn.Sequential or not frame.children:
+        return False
+    glob: Any = torch.nn.modules.module
+    hooks = [getattr(frame.target, table) for table in _HOOKS]
+    hooks += [getattr(glob, f"_global{table}") for table in _HOOKS]
+    return not any(hooks) and len(frame.inputs) == 1 == len(frame.children[0].inputs)
+
+
+def _is_low(frame: Frame) -> bool:
+    """Whether a call computes in less than double precision."""
+    tensors = [slot.value for slot in (*frame.inputs, *frame.outputs)]
+    return any(_lower(tensor.dtype) for tensor in tensors)
+
+
+def _lower(dtype: Any) -> bool:
+    import torch
+
+    return dtype in {torch.float32, torch.float16, torch.bfloat16, torch.complex64}
+
+
+def _epsilon(piece: Piece) -> float:
+    import torch
+
+    tensors = [slot.value for slot in (*piece.frame.inputs, *piece.frame.outputs)]
+    kinds = [
+        torch.finfo(tensor.dtype).eps
+        for tensor in tensors
+        if tensor.is_floating_point() or tensor.is_complex()
+    ]
+    double = float(torch.finfo(torch.float64).eps)
+    return double if piece.raised or not kinds else float(max(kinds))
+
+
+def _strange(product: Product, frame: Frame) -> str:
+    """Say why the base point is no good: not finite, or not what the model saw."""
+    import torch
+
+    for output, slot in zip(product.outputs, frame.outputs, strict=False):
+        value = slot.value
+        if not (value.is_floating_point() or value.is_complex()) or not value.numel():
+            continue
+        if not bool(torch.isfinite(value).all()):
+            return "returned nan or infinity at this point"
+        apart = float((output - value).abs().max())
+        size = float(value.abs().max())
+        epsilon = torch.finfo(value.dtype).eps
+        slack = min(0.1, 1e4 * epsilon)
+        if output.shape != value.shape or not apart <= slack * max(size, epsilon):
+            return (
+                "gives another result when it is run again with the same inputs, "
+                f"parameters, buffers and random state (apart by {apart:.3g})"
+            )
+    return ""

@@ -1,0 +1,140 @@
+"""One call inside a model: what went in, what came out, what it called itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gradlab.localisation.layer_state import Entry, RandomState
+
+__all__ = ["Frame", "Slot", "owner_name", "source_of", "walk"]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Slot:
+    """One tensor that crossed the border of a call.
+
+    Parameters
+    ----------
+    value
+        The tensor without history; the very memory that the model used, unless that
+        was overwritten later, in which case it is a copy from the right moment.
+    edge
+        Where it hung in the graph (``torch.autograd.graph.GradientEdge``) or None.
+    wanted
+        Whether gradients have to pass here: it required grad, or depends on something
+        that does, through code that does not record.
+    version
+        Version counter at that moment.
+    source
+        The tensor itself; only while recording.
+    """
+
+    label: str
+    value: Any
+    edge: Any
+    wanted: bool
+    version: int
+    source: Any = None
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Frame:
+    """One call of a module, of a custom Function, or of the loss.
+
+    Parameters
+    ----------
+    number
+        Position in the order in which calls began.
+    kind, target, name, type, call
+        What was called, and what it is called in reports.
+    template
+        (args, kwargs) with holes for `inputs`.
+    result
+        What was returned, with holes for `outputs`.
+    overwritten
+        Positions of inputs that the call changed in place.
+    aliases
+        ``aliases[k] = i`` where output k is the very object that was input i.
+    entry, exit_random
+        State on entry (random, attributes, buffers), and random state on return.
+    cotangents
+        Gradient that arrived at each output in the recorded backward, or None.
+    input_cotangents
+        Gradient that the call handed on to each input: filled in by its own check.
+    """
+
+    number: int
+    kind: Literal["module", "function", "loss"]
+    target: Any
+    name: str
+    type: str
+    call: int
+    template: Any
+    inputs: list[Slot]
+    entry: Entry
+    parent: Frame | None
+    records: bool  # whether autograd was recording when it was called
+    result: Any = None
+    outputs: list[Slot] = dataclasses.field(default_factory=list)
+    overwritten: frozenset[int] = frozenset()
+    aliases: dict[int, int] = dataclasses.field(default_factory=dict)
+    exit_random: RandomState | None = None
+    children: list[Frame] = dataclasses.field(default_factory=list)
+    cotangents: list[Any] = dataclasses.field(default_factory=list)
+    input_cotangents: list[Any] = dataclasses.field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        """Nesting depth; 0 for the root and the loss."""
+        return 0 if self.parent is None else self.parent.depth + 1
+
+    @property
+    def reached(self) -> bool:
+        """Whether the recorded backward brought a gradient to any output."""
+        return any(cotangent is not None for cotangent in self.cotangents)
+
+    @property
+    def title(self) -> str:
+        """Name, with the call where there are several, as written in sentences."""
+        return f"`{self.name}`" + (f" (call {self.call})" if self.call else "")
+
+
+def walk(frames: list[Frame]) -> Iterator[Frame]:
+    """Yield frames and all below, in the order in which the calls began."""
+    for frame in frames:
+        yield frame
+        yield from walk(frame.children)
+
+
+def owner_name(frame: Frame) -> str:
+    """Name of the module that answers for a call: a Function's caller, else its own."""
+    while frame.kind == "function" and frame.parent is not None:
+        frame = frame.parent
+    return frame.name
+
+
+def source_of(frame: Frame) -> tuple[str, int]:
+    """File and line of the class's forward, or of the Function's backward.
+
+    Where the forward is inherited from torch's base classes, or compiled, the class
+    itself; ("", 0) if Python does not know.
+    """
+    try:
+        if frame.kind == "function":
+            wanted: Any = getattr(frame.target, "backward", frame.target)
+        elif frame.kind == "module":
+            wanted = type(frame.target).forward
+        elif inspect.isroutine(frame.target):
+            wanted = frame.target
+        else:
+            kind: Any = type(frame.target)
+            wanted = getattr(kind, "forward", kind.__call__)
+        code = inspect.unwrap(wanted).__code__
+    except AttributeError:  # compiled, or written in C
+        return "", 0
+    return str(code.co_filename), int(code.co_firstlineno)

@@ -1,0 +1,320 @@
+"""Look at one tensor with care before anything is said against it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from gradlab.localisation.layer_directions import Direction, typical_size
+from gradlab.localisation.layer_probe import (
+    Measure,
+    Slopes,
+    direction_seed,
+    quick,
+    rounding,
+    slopes,
+)
+from gradlab.localisation.layer_variables import ReplayError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gradlab.localisation.layer_probe import Precision
+    from gradlab.localisation.layer_replay import Piece
+    from gradlab.localisation.layer_variables import Product, Variable
+
+__all__ = ["judge"]
+
+_MOST_SORTED = 1 << 22  # entries that are sorted in search of equal values
+_FIRST = (1.0, 0.13, 7.7, 0.017, 59.0)  # no powers of one number: see `_Ladder`
+_LEAST, _LARGE = 0.0011, (930.0, 9700.0)
+
+
+def judge(
+    piece: Piece, product: Product, precision: Precision, seed: int
+) -> list[Measure]:
+    """Judge each tensor of a piece by itself.
+
+    A tensor is called wrong only if two independent directions disagree, each with an
+    error bar from several steps, away from kinks, and if the differences add up, as
+    those of a differentiable function do. What agrees at first sight is not looked at
+    twice.
+
+    Parameters
+    ----------
+    piece, product
+        What is checked, and its vector-Jacobian product.
+    precision
+        Of the piece's arithmetic.
+    seed
+        Of all directions.
+    """
+    measures = []
+    for k in range(len(product.variables)):
+        try:
+            measure = quick(piece, product, precision, seed + k, only=k)
+        except ReplayError:  # a branch was taken: smaller steps may not
+            measure = None
+        if measure is None or not measure.agrees:
+            judged = _Judge(piece, product, precision, k)
+            measure = judged.measure(direction_seed(seed, 7 + k))
+        measures.append(measure)
+    return measures
+
+
+class _Judge:
+    """Judges one tensor."""
+
+    def __init__(
+        self, piece: Piece, product: Product, precision: Precision, position: int
+    ) -> None:
+        self._piece, self._product, self._precision = piece, product, precision
+        self._variable: Variable = product.variables[position]
+        self._gradient = product.gradients[position]
+
+    def measure(self, seed: int) -> Measure:
+        """Try pairs of directions, each pair more cautious than the last."""
+        doubt: Measure | None = None
+        tied = False
+        attempts = enumerate(
+            _attempts(self._variable, seed, spread_out=self._spread_out())
+        )
+        for number, (style, masks) in attempts:
+            pair = [
+                Direction(
+                    self._variable.base,
+                    direction_seed(seed, 2 * number + k),
+                    mask=mask,
+                    relative=style == "relative",
+                )
+                for k, mask in enumerate(masks)
+            ]
+            found = [self._along(pair[0])]
+            if found[0].certain and found[0].agrees:
+                return found[0]
+            if style == "alone" and found[0].note == "kink" and found[0].agrees:
+                # Each slope between the sides is a sub-gradient of one entry.
+                return dataclasses.replace(found[0], certain=True)
+            if found[0].certain:
+                found.append(self._along(pair[1]))
+            if all(m.certain and not m.agrees for m in found):
+                # At ties, parts of a tensor may add up where the whole does not.
+                apart = not tied or style == "ordinary"
+                if apart and self._adds_up(pair, found):
+                    return found[0]
+                tied = True
+                found[0] = dataclasses.replace(found[0], certain=False, note="kink")
+            doubt = doubt or next((m for m in found if not m.certain), None) or found[1]
+        assert doubt is not None  # noqa: S101 - there is always a first attempt
+        return doubt
+
+    def _spread_out(self) -> bool:
+        """Whether the slope hangs on entries a thousand times smaller than usual.
+
+        A step made for the usual ones jumps over whatever those do.
+        """
+        base, gradient = self._variable.base, self._gradient
+        if gradient is None or not base.numel():
+            return False
+        small = (base.abs() < 1e-3 * typical_size(base)) & (base != 0)
+        share = gradient.abs() * small
+        return bool(share.norm() > 0.5 * gradient.norm())
+
+    def _along(self, direction: Direction) -> Measure:
+        ladder = _Ladder(
+            self._piece, self._product, self._precision, self._variable, direction
+        )
+        return ladder.measure(direction.slope(self._gradient))
+
+    def _adds_up(self, pair: list[Direction], found: list[Measure]) -> bool:
+        """Whether slopes along two directions add up to the slope along their sum.
+
+        They do where there is a derivative. At ties (of a sort, of a maximum) they may
+        not, although both sides of each direction look alike.
+        """
+        if not all(math.isfinite(measure.analytic) for measure in found):
+            return True
+        step = 0.1 * self._precision.step
+
+        def change(made: Callable[[], Any]) -> float:
+            return self._piece.change(
+                self._product, lambda v: made if v is self._variable else None
+            )
+
+        def central(make: Callable[[float], Callable[[], Any]]) -> float:
+            return (change(make(step)) - change(make(-step))) / (2 * step)
+
+        try:
+            one, two = central(pair[0].move), central(pair[1].move)
+            both = central(lambda moved: pair[0].plus(pair[1], moved))
+        except ReplayError:
+            return False
+        smallest = min(abs(m.analytic - m.numeric) for m in found)
+        return abs(both - one - two) <= 0.2 * smallest + 5 * sum(m.bar for m in found)
+
+
+def _attempts(
+    variable: Variable, seed: int, *, spread_out: bool
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield ever more cautious pairs of directions: how they are made, and masks."""
+    import torch
+
+    base = variable.base
+    flat = base.reshape(-1)
+    if spread_out:
+        yield "relative", [None, None]
+    else:
+        yield "dense", [None, None]
+    if not flat.numel():
+        return
+    # Away from what may sit on a kink: zeros (relu), equal values (max).
+    ordinary = flat != 0
+    if not base.is_complex() and flat.numel() <= _MOST_SORTED:
+        _, inverse, counts = flat.unique(return_inverse=True, return_counts=True)
+        ordinary = ordinary & (counts[inverse] == 1)
+    if bool(ordinary.any()) and not bool(ordinary.all()) and not spread_out:
+        yield "ordinary", [ordinary.reshape(base.shape).to(base.dtype)] * 2
+    if not spread_out:
+        yield "relative", [None, None]
+    generator = torch.Generator("cpu").manual_seed(seed)
+    for share in (0.5, 0.1, 0.02, 0.0, 0.0):
+        masks = []
+        for _ in range(2):
+            mask = torch.rand(flat.shape, generator=generator, device="cpu") < share
+            one = torch.randint(flat.numel(), (1,), generator=generator, device="cpu")
+            mask[int(one)] = True
+            masks.append(mask.reshape(base.shape).to(base.device, base.dtype))
+        yield ("part" if share else "alone"), masks
+
+
+class _Ladder:
+    """Differences of one piece along one direction, at several steps.
+
+    The steps are no powers of one number, so that the staircase of a piece that
+    rounds inside does not give the same quotient twice by accident.
+    """
+
+    def __init__(
+        self,
+        piece: Piece,
+        product: Product,
+        precision: Precision,
+        variable: Variable,
+        direction: Direction,
+    ) -> None:
+        self._arguments = piece, product, {id(variable): direction}
+        self._precision = precision
+        self._label = variable.label
+        self._seen: list[tuple[float, Slopes]] = []
+        # What the piece resolves: its weighted outputs, as if each moved by itself.
+        self._size = rounding(product)
+
+    def _step(self, factor: float) -> Slopes | None:
+        step = factor * self._precision.step
+        try:
+            found = slopes(*self._arguments, step, self._precision)
+        except ReplayError:
+            return None
+        return found if math.isfinite(found.central) else None
+
+    def _climb(self, factor: float) -> None:
+        found = self._step(factor)
+        if found is not None:
+            self._seen.append((factor * self._precision.step, found))
+
+    def _best(self) -> tuple[Slopes, float] | None:
+        """Slope whose neighbour agrees best, and by how much they differ.
+
+        Truncation falls with the step and rounding grows, so two steps agree where
+        neither matters.
+        """
+        best: tuple[Slopes, float] | None = None
+        for k, (_, one) in enumerate(self._seen):
+            for _, two in self._seen[:k]:
+                doubt = max(abs(one.central - two.central), min(one.noise, two.noise))
+                if best is None or doubt < best[1]:
+                    best = min((one, two), key=lambda found: found.gap), doubt
+        return best
+
+    def _noise_of(self, found: Slopes) -> float:
+        """Measure the rounding error of a slope at the smallest step.
+
+        A piece that computes in single precision inside has far more of it than its
+        outputs let expect.
+        """
+        small, at_small = min(self._seen, key=lambda seen: seen[0])
+        step = next(step for step, seen in self._seen if seen is found)
+        return max(found.noise, abs(at_small.central - found.central) * small / step)
+
+    def measure(self, slope: tuple[float, float]) -> Measure:
+        """Compare with an analytic slope; `slope` comes with its typical size."""
+        analytic, typical = slope
+        chosen: tuple[Slopes, float] | None = None
+        for factor in _FIRST:
+            self._climb(factor)
+            chosen = self._best()
+            if chosen is None:
+                continue
+            found, bar = chosen
+            scale = max(abs(analytic), abs(found.central), 0.1 * typical)
+            difference = abs(analytic - found.central)
+            if difference <= self._precision.tolerance * scale or (
+                difference > 30 * bar and len(self._seen) > 2
+            ):
+                break
+        if chosen is None:
+            note = "its value cannot be followed along any step"
+            return Measure(
+                self._label, analytic, math.nan, math.inf, typical, False, False, note
+            )
+        found, bar = chosen
+        if not abs(analytic - found.central) <= 5 * bar:
+            self._climb(_LEAST)
+            found, bar = self._best() or chosen
+            bar = max(bar, self._noise_of(found))
+        return self._verdict(analytic, typical, found, bar)
+
+    def _verdict(
+        self, analytic: float, typical: float, found: Slopes, bar: float
+    ) -> Measure:
+        scale = max(abs(analytic), abs(found.central), 0.1 * typical)
+        values = self._label, analytic, found.central, bar, scale
+        if not math.isfinite(analytic):
+            return Measure(*values, agrees=False)
+        difference = abs(analytic - found.central)
+        allowed = self._precision.tolerance * scale + 5 * bar
+        if difference <= allowed:
+            # A bar that would hide anything proves nothing, unless the slope is zero
+            # within what the outputs resolve.
+            clear = bar <= max(0.05 * scale, 1e-4 * self._size)
+            return Measure(*values, agrees=True, certain=clear, note="noise")
+        if min(seen.gap for _, seen in self._seen) > 0.1 * difference:
+            sides = sorted((found.forward, found.backward))
+            between = sides[0] - allowed <= analytic <= sides[1] + allowed
+            return Measure(*values, agrees=between, certain=False, note="kink")
+        near = sum(
+            abs(seen.central - found.central) <= 0.2 * difference
+            for _, seen in self._seen
+        )
+        settled = bar <= max(0.2 * abs(found.central), 30 * self._noise_of(found))
+        if near < 3 or not settled or bar > 0.2 * difference:
+            return Measure(*values, agrees=False, certain=False, note="noise")
+        if self._is_staircase(analytic, found):
+            return Measure(*values, agrees=False, certain=False, note="coarse")
+        return Measure(*values, agrees=False)
+
+    def _is_staircase(self, analytic: float, found: Slopes) -> bool:
+        """Whether small steps only see the stairs of coarse rounding inside the piece.
+
+        Over large steps the difference quotient is then the analytic slope.
+        """
+        difference = abs(analytic - found.central)
+        for factor in _LARGE:
+            coarse = self._step(factor)
+            if coarse is not None and (
+                abs(coarse.central - analytic) <= 0.2 * difference
+                and abs(coarse.central - found.central) >= 0.5 * difference
+            ):
+                return True
+        return False

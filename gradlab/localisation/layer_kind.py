@@ -1,0 +1,151 @@
+"""Simple measurements on a wrong piece: constant factor, no gradient, no chain rule."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from gradlab.localisation.layer_probe import quick
+from gradlab.localisation.layer_variables import ReplayError
+
+if TYPE_CHECKING:
+    from gradlab.localisation.layer_probe import Measure, Precision
+    from gradlab.localisation.layer_replay import Piece
+
+__all__ = ["Character", "characterise"]
+
+_TRIALS = 3  # directions and cotangents over which a factor must stay the same
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Character:
+    """What kind of mistake a wrong piece makes.
+
+    Parameters
+    ----------
+    kind
+        Value of a `gradlab.BugKind`.
+    words
+        Continues the sentence "its backward ...".
+    confidence
+        From 0 to 1.
+    """
+
+    kind: str
+    words: str
+    confidence: float
+
+
+def characterise(
+    piece: Piece, worst: Measure, precision: Precision, seed: int
+) -> Character:
+    """Find the simplest description of what a piece does wrong.
+
+    Parameters
+    ----------
+    piece
+        A wrong piece.
+    worst
+        The tensor to look at, with its measured slopes.
+    precision
+        Of the piece's arithmetic.
+    seed
+        Of further directions and cotangents.
+    """
+    if not math.isfinite(worst.analytic):
+        return Character(
+            "nonfinite", "is nan or infinite where its derivative is not", 1.0
+        )
+    pairs = [(worst.analytic, worst.numeric)]
+    try:
+        pairs += [
+            _pair(piece, worst.label, precision, seed + trial)
+            for trial in range(1, _TRIALS)
+        ]
+        if _ignores_upstream(piece):
+            return Character(
+                "ignores_upstream",
+                "does not depend on the incoming gradient as it should: it returns the "
+                "same when that is doubled",
+                0.9,
+            )
+    except (ReplayError, RuntimeError):
+        return Character("unknown", _values(worst), 0.3)
+    if all(analytic == 0 for analytic, _ in pairs):
+        return Character(
+            "detached",
+            f"hands on no gradient at all, where the derivative along a random "
+            f"direction is {worst.numeric:.4g}",
+            0.9,
+        )
+    ratios = [analytic / numeric for analytic, numeric in pairs if numeric]
+    spread = max(ratios) - min(ratios) if len(ratios) == len(pairs) else math.inf
+    if spread <= 10 * precision.tolerance * max(1.0, abs(ratios[0])):
+        return _factor(ratios[0])
+    return Character("unknown", _values(worst), 0.3)
+
+
+def _factor(ratio: float) -> Character:
+    if abs(ratio + 1) < 1e-4:
+        return Character("sign", "is the derivative with the opposite sign", 0.95)
+    return Character("scale", f"is {ratio:.6g} times the derivative", 0.9)
+
+
+def _values(worst: Measure) -> str:
+    return (
+        f"gives {worst.analytic:.6g} along a random direction, where the difference "
+        f"quotient is {worst.numeric:.6g} ± {worst.bar:.1g}"
+    )
+
+
+def random_cotangents(piece: Piece, seed: int) -> list[Any]:
+    """Random weights for the outputs of a piece that have weights now."""
+    import torch
+
+    weights: list[Any] = []
+    for k, slot in enumerate(piece.frame.outputs):
+        value = slot.value
+        if not (value.is_floating_point() or value.is_complex()):
+            weights.append(None)
+            continue
+        generator = torch.Generator(device=value.device).manual_seed(seed + k)
+        dtype = torch.complex128 if value.is_complex() else torch.float64
+        weight = torch.randn(
+            value.shape, generator=generator, dtype=dtype, device=value.device
+        )
+        weights.append(weight.to(value.dtype))
+    return weights
+
+
+def _pair(
+    piece: Piece, label: str, precision: Precision, seed: int
+) -> tuple[float, float]:
+    """Slopes along another direction, for another incoming gradient."""
+    other = piece.with_cotangents(random_cotangents(piece, seed))
+    product = other.product()
+    only = next(
+        (k for k, variable in enumerate(product.variables) if variable.label == label),
+        None,
+    )
+    measure = quick(other, product, precision, seed, only=only)
+    piece.evaluations += other.evaluations
+    return measure.analytic, measure.numeric
+
+
+def _ignores_upstream(piece: Piece) -> bool:
+    """Whether doubling the incoming gradient leaves what goes out as it was."""
+    import torch
+
+    if piece.frame.children:
+        return False  # what is handed to children has weights of its own
+    weights = random_cotangents(piece, 1)
+    doubled = [None if weight is None else 2 * weight for weight in weights]
+    once = piece.with_cotangents(weights).product()
+    twice = piece.with_cotangents(doubled).product()
+    pairs = [
+        (one, two)
+        for one, two in zip(once.gradients, twice.gradients, strict=True)
+        if one is not None and two is not None and bool(one.any())
+    ]
+    return any(torch.equal(one, two) for one, two in pairs)

@@ -1,0 +1,215 @@
+"""Compare a piece's vector-Jacobian product with differences of the piece itself.
+
+One direction that moves everything at once is enough where they agree. Where they do
+not, tensors are taken apart, steps are varied, and sides are looked at separately,
+until it is certain that neither a kink nor rounding made the difference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from gradlab.localisation.layer_directions import Direction
+
+if TYPE_CHECKING:
+    from gradlab.localisation.layer_replay import Piece
+    from gradlab.localisation.layer_variables import Product, Variable
+
+__all__ = [
+    "Measure",
+    "Precision",
+    "Slopes",
+    "direction_seed",
+    "quick",
+    "rounding",
+    "slopes",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Precision:
+    """What can be asked of one number format.
+
+    Parameters
+    ----------
+    epsilon
+        Unit round-off of the piece's arithmetic.
+    """
+
+    epsilon: float
+
+    @property
+    def step(self) -> float:
+        """Relative step: the cube root of epsilon balances central differences."""
+        return float(self.epsilon ** (1 / 3))
+
+    @property
+    def tolerance(self) -> float:
+        """Relative difference that is looked into: 1e-6 in float64, 1 % in float32."""
+        return float(min(0.3, max(1e-6, 30 * self.epsilon ** (1 / 2))))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measure:
+    """Analytic against numeric slope along one direction.
+
+    Parameters
+    ----------
+    label
+        Of the tensor that was moved; "" for all at once.
+    analytic, numeric
+        Slopes.
+    bar
+        Error bar of `numeric`.
+    scale
+        Size that such a slope typically has, never less than the slopes themselves.
+    agrees
+        Verdict for this direction.
+    certain
+        False where a kink or noise left the question open.
+    note
+        What a reader should know ("kink").
+    """
+
+    label: str
+    analytic: float
+    numeric: float
+    bar: float
+    scale: float
+    agrees: bool
+    certain: bool = True
+    note: str = ""
+
+    @property
+    def error(self) -> float:
+        """Relative difference, from 0 to 1."""
+        both = abs(self.analytic) + abs(self.numeric)
+        if not math.isfinite(both):
+            return 1.0
+        if both == 0:
+            return 0.0
+        # Where both nearly vanish the ratio means nothing; their usual size does.
+        return abs(self.analytic - self.numeric) / max(both, 2e-3 * self.scale)
+
+    @property
+    def relative_bar(self) -> float:
+        """`bar` in the units of `error`."""
+        both = abs(self.analytic) + abs(self.numeric)
+        return self.bar / max(both, 2e-3 * self.scale, 1e-300)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slopes:
+    """One central difference with its two sides."""
+
+    central: float
+    forward: float
+    backward: float
+    noise: float  # rounding error to be expected
+
+    @property
+    def gap(self) -> float:
+        """How far the two one-sided slopes are apart."""
+        return abs(self.forward - self.backward)
+
+
+def direction_seed(seed: int, number: int) -> int:
+    """Seed of a direction; two draws each, far apart, so that no two share any."""
+    return (seed * 1_000_003 + number * 7919) % (1 << 62)
+
+
+def slopes(
+    piece: Piece,
+    product: Product,
+    directions: dict[int, Direction],
+    step: float,
+    precision: Precision,
+) -> Slopes:
+    """Measure the slope of a piece along directions of some of its variables.
+
+    Parameters
+    ----------
+    piece, product
+        What is moved, and where it was.
+    directions
+        By the identity of the variable; the others stay.
+    step
+        In units of the directions.
+    precision
+        Of the piece's arithmetic.
+    """
+
+    def moved(sign: float) -> Any:
+        def move(variable: Variable) -> Any:
+            direction = directions.get(id(variable))
+            if direction is None:
+                return None
+            # Only parameters: what is handed on as an input the piece may keep.
+            scratch = piece.scratch if variable.kind == "parameter" else None
+            return direction.move(sign * step, scratch)
+
+        piece.scratch.reset()
+        return piece.change(product, move)
+
+    up, down = moved(1.0), moved(-1.0)
+    noise = rounding(product) * precision.epsilon / step
+    return Slopes((up - down) / (2 * step), up / step, -down / step, noise)
+
+
+def rounding(product: Product) -> float:
+    """Size of the weighted outputs, whose last digits are lost in a difference."""
+    total = 0.0
+    for weight, output in zip(product.cotangents, product.outputs, strict=True):
+        if weight is not None:
+            total += float((weight * output).abs().double().pow(2).sum())
+    # Entries are themselves sums of many terms: a few units in the last place.
+    return 8.0 * math.sqrt(total)
+
+
+def _analytic(
+    product: Product, directions: dict[int, Direction]
+) -> tuple[float, float]:
+    slope = squares = 0.0
+    for variable, gradient in zip(product.variables, product.gradients, strict=True):
+        direction = directions.get(id(variable))
+        if direction is not None:
+            part, typical = direction.slope(gradient)
+            slope += part
+            squares += typical**2
+    return slope, math.sqrt(squares)
+
+
+def quick(
+    piece: Piece,
+    product: Product,
+    precision: Precision,
+    seed: int,
+    only: int | None = None,
+) -> Measure:
+    """Move all tensors of a piece at once along one random direction.
+
+    Parameters
+    ----------
+    piece, product
+        What is checked, and its vector-Jacobian product.
+    precision
+        Of the piece's arithmetic.
+    seed
+        Of the direction.
+    only
+        Position of the one tensor to move; None moves all.
+    """
+    directions = {
+        id(variable): Direction(variable.base, direction_seed(seed, k))
+        for k, variable in enumerate(product.variables)
+        if only is None or k == only
+    }
+    label = "" if only is None else product.variables[only].label
+    analytic, typical = _analytic(product, directions)
+    found = slopes(piece, product, directions, precision.step, precision)
+    scale = max(abs(analytic), abs(found.central), 0.1 * typical)
+    allowed = precision.tolerance * scale + found.noise
+    agrees = abs(analytic - found.central) <= allowed  # False for nan, too
+    return Measure(label, analytic, found.central, found.noise, scale, agrees)

@@ -1,0 +1,105 @@
+"""Inner products of tensors, and the gradients that autograd gives for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab.localisation.layer_variables import BackwardError, ReplayError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["gradients", "graph_leaves", "graph_nodes", "inner", "weighted_sums"]
+
+
+def inner(one: Any, two: Any) -> float:
+    """Return the real inner product, in double precision."""
+    import torch
+
+    if one.is_complex() or two.is_complex():
+        one = torch.view_as_real(one.to(torch.complex128).contiguous())
+        two = torch.view_as_real(two.to(torch.complex128).contiguous())
+    return float((one.double() * two.double()).sum())
+
+
+def weighted_sums(outputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
+    """Sum each output with its weights, so that the gradient of all sums is the VJP.
+
+    ``torch.autograd.grad`` takes weights, too, but imports half a second of symbolic
+    algebra to compare their shapes.
+
+    Parameters
+    ----------
+    outputs, weights
+        Tensors of the same shapes; outputs without history are left out.
+    """
+    return [
+        # For complex numbers Re<w, z> has the gradient w by torch's convention.
+        (
+            (output * weight.conj()).real if output.is_complex() else output * weight
+        ).sum()
+        for output, weight in zip(outputs, weights, strict=True)
+        if output.requires_grad
+    ]
+
+
+def gradients(outputs: list[Any], weights: list[Any], wrt: list[Any]) -> list[Any]:
+    """Take the gradient of weighted outputs.
+
+    Parameters
+    ----------
+    outputs, weights
+        Tensors; where the weight is None the output plays no part.
+    wrt
+        Tensors to differentiate by.
+
+    Returns
+    -------
+    list
+        Dense gradients; None where none came.
+
+    Raises
+    ------
+    BackwardError
+        If autograd raises.
+    """
+    import torch
+
+    pairs = [
+        (output, weight)
+        for output, weight in zip(outputs, weights, strict=True)
+        if weight is not None
+    ]
+    sums = weighted_sums(*zip(*pairs, strict=True)) if pairs else []
+    if not sums or not wrt:
+        return [None] * len(wrt)
+    try:
+        found = torch.autograd.grad(sums, wrt, allow_unused=True)
+    except ReplayError:
+        raise
+    except Exception as error:
+        message = str(error).split("\n")[0]
+        raise BackwardError(f"{type(error).__name__}: {message}") from error
+    return [
+        None if g is None else (g.to_dense() if g.layout is not torch.strided else g)
+        for g in found
+    ]
+
+
+def graph_nodes(outputs: list[Any]) -> Iterator[Any]:
+    """Walk over the nodes of the graph behind some outputs, each once."""
+    stack = [out.grad_fn for out in outputs if out is not None and out.grad_fn]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        yield node
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                stack.append(following)
+
+
+def graph_leaves(outputs: list[Any]) -> list[Any]:
+    """List the leaf tensors of the graph behind some outputs."""
+    variables = [getattr(node, "variable", None) for node in graph_nodes(outputs)]
+    return [variable for variable in variables if variable is not None]

@@ -1,0 +1,262 @@
+"""Run a model once and note every call: inputs, outputs, and the gradient it got."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from gradlab.errors import InputError, InputTypeError, SubjectError
+from gradlab.localisation.layer_frames import Frame, walk
+from gradlab.localisation.layer_intercept import intercepting
+from gradlab.localisation.layer_products import weighted_sums
+from gradlab.localisation.layer_recorder import Program, Recorder, Stale
+from gradlab.localisation.layer_trees import (
+    fill,
+    leaves,
+    map_leaves,
+    take_out,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Program", "Recording", "loss_depends_on", "record", "same_outputs"]
+
+_NUDGE = 1e-3  # relative size of the change that tells whether the loss depends on it
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Recording:
+    """All calls of one run.
+
+    Parameters
+    ----------
+    frames
+        The root's frame, then the loss's where there is a loss.
+    backward
+        "" or why the recorded backward could not be run.
+    forward_seconds
+        Time of the forward pass.
+    """
+
+    frames: list[Frame]
+    backward: str
+    forward_seconds: float
+
+    @property
+    def all(self) -> list[Frame]:
+        """Every frame, in the order in which the calls began."""
+        return list(walk(self.frames))
+
+
+def record(program: Program) -> Recording:
+    """Run forward and backward once.
+
+    The forward is run a second time, with copies made at the right moments, if the
+    model overwrites tensors in place: only then is it known which.
+
+    Returns
+    -------
+    Recording
+        With a cotangent for every output that the backward reached.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If the loss is not a scalar tensor.
+    SubjectError
+        If the model or the loss raises.
+    """
+    recorder, output, seconds = _forward(program, set())
+    stale = recorder.stale()
+    if stale:
+        recorder, output, seconds = _forward(program, stale)
+    return _backward(program, recorder, output, seconds)
+
+
+def _forward(
+    program: Program,
+    stale: Stale,
+    change: tuple[int, Callable[[Any], Any]] | None = None,
+) -> tuple[Recorder, Any, float]:
+    import torch
+
+    recorder = Recorder(program, stale, change)
+    args, kwargs = own_inputs(program)
+    program.start.put_back()
+    began = time.perf_counter()
+    with torch.enable_grad(), intercepting(recorder):
+        try:
+            output = program.module(*args, **kwargs)
+        except (InputError, InputTypeError):
+            raise
+        except Exception as error:
+            raise SubjectError(
+                f"{program.title} raised {type(error).__name__} when it was called "
+                f"with the inputs of blame: {error}"
+            ) from error
+        if program.loss is not None:
+            output = _loss_of(program, recorder, output)
+    return recorder, output, time.perf_counter() - began
+
+
+def _loss_of(program: Program, recorder: Recorder, output: Any) -> Any:
+    import torch
+
+    assert program.loss is not None  # noqa: S101 - told to mypy, known to the caller
+    try:
+        value = recorder.loss_called(program.loss, output)
+    except Exception as error:
+        raise SubjectError(
+            f"the loss raised {type(error).__name__} when it was called with the "
+            f"model's output: {error}"
+        ) from error
+    if not isinstance(value, torch.Tensor):
+        raise InputTypeError(
+            f"the loss must return a tensor with one entry, got "
+            f"{type(value).__name__}; return the tensor, without .item()"
+        )
+    if value.numel() != 1:
+        raise InputError(
+            f"the loss must be a scalar, got shape {tuple(value.shape)}; add .mean() "
+            "or .sum(), or leave loss out to audit all outputs"
+        )
+    return value
+
+
+def own_inputs(program: Program) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Copy the inputs, so that a model that overwrites them leaves the user's alone."""
+    import torch
+
+    template, tensors = take_out((program.args, dict(program.kwargs)), torch.Tensor)
+    copies = []
+    for tensor in tensors:
+        if tensor.requires_grad:
+            # A clone of the leaf, for only a leaf may not be changed in place.
+            copies.append(tensor.detach().requires_grad_().clone())
+        else:
+            copies.append(tensor.detach().clone())
+    args, kwargs = fill(template, copies)
+    return args, kwargs
+
+
+def _weighted(program: Program, output: Any) -> tuple[list[Any], list[Any]]:
+    """Tensors to differentiate with their weights: 1 for a loss, else random."""
+    import torch
+
+    roots = [
+        leaf
+        for leaf in leaves(output, torch.Tensor)
+        if leaf.is_floating_point() or leaf.is_complex()
+    ]
+    if not roots:
+        raise InputTypeError(
+            f"{program.title} returned {type(output).__name__} without any "
+            "floating-point tensor: there is nothing to differentiate"
+        )
+    if program.loss is not None:
+        return roots, [torch.ones_like(roots[0])]
+    generator = torch.Generator("cpu").manual_seed(program.seed)
+    weights = []
+    for root in roots:
+        weight = torch.randn(root.shape, generator=generator, **_drawn())
+        weights.append(weight.to(device=root.device, dtype=root.dtype))
+    return roots, weights
+
+
+def _backward(
+    program: Program, recorder: Recorder, output: Any, seconds: float
+) -> Recording:
+    import torch
+
+    roots, weights = _weighted(program, output)
+    frames = list(walk(recorder.frames))
+    slots = [(f, k) for f in frames for k, s in enumerate(f.outputs) if s.edge]
+    for frame in frames:
+        frame.cotangents = [None] * len(frame.outputs)
+        frame.input_cotangents = [None] * len(frame.inputs)
+    sums = weighted_sums(roots, weights)
+    trouble = ""
+    gradients: tuple[Any, ...] = (None,) * len(slots)
+    if sums and slots:
+        try:
+            gradients = torch.autograd.grad(
+                sums, [frame.outputs[k].edge for frame, k in slots], allow_unused=True
+            )
+        except Exception as error:  # noqa: BLE001 - any code of the user's may run here
+            trouble = str(error).split("\n")[0]
+        for (frame, k), gradient in zip(slots, gradients, strict=True):
+            frame.cotangents[k] = _meaningful(gradient)
+    for frame in frames:
+        for slot in (*frame.inputs, *frame.outputs):
+            slot.source = None
+    return Recording(recorder.frames, trouble, seconds)
+
+
+def _meaningful(gradient: Any) -> Any:
+    """None for a gradient that is zero or not finite: it would hide every mistake."""
+    import torch
+
+    if gradient is None or not bool(gradient.any()):
+        return None
+    return gradient.detach() if bool(torch.isfinite(gradient).all()) else None
+
+
+def same_outputs(one: Frame, two: Frame) -> bool:
+    """Whether two runs of one call returned the same, up to rounding."""
+    import torch
+
+    return len(one.outputs) == len(two.outputs) and all(
+        a.value.shape == b.value.shape
+        and torch.allclose(a.value, b.value, rtol=1e-5, equal_nan=True)
+        for a, b in zip(one.outputs, two.outputs, strict=True)
+    )
+
+
+def loss_depends_on(program: Program, frame: Frame) -> bool:
+    """Whether the loss moves when what a call returned is changed.
+
+    Parameters
+    ----------
+    program
+        Is run twice.
+    frame
+        A call that got no gradient.
+    """
+    import torch
+
+    root = frame.parent is None
+    if frame.kind == "loss" or (root and program.loss is None):
+        return True
+    generator = torch.Generator("cpu").manual_seed(program.seed)
+
+    def shifted(tensor: Any) -> Any:
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            return tensor
+        noise = torch.rand(tensor.shape, generator=generator, **_drawn())
+        size = float(tensor.detach().abs().max()) if tensor.numel() else 0.0
+        shift = _NUDGE * (size or 1.0) * (0.5 + noise)
+        return tensor + shift.to(tensor.device, tensor.dtype)
+
+    def change(result: Any) -> Any:
+        return map_leaves(result, torch.Tensor, shifted)
+
+    values = []
+    for changed in (None, (frame.number, change)):
+        output = _forward(program, set(), changed)[1]
+        roots, weights = _weighted(program, output)
+        values.append(
+            sum(
+                float((root.detach() * weight.conj()).sum().real)
+                for root, weight in zip(roots, weights, strict=True)
+            )
+        )
+    return values[0] != values[1]
+
+
+def _drawn() -> dict[str, Any]:
+    """Draw on the CPU, whatever torch's default device is: there the generator is."""
+    import torch
+
+    return {"dtype": torch.float64, "device": "cpu"}

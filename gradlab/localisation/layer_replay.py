@@ -1,0 +1,400 @@
+"""Run one call again by itself, with the calls inside it cut out.
+
+A container is checked for its *own* code only: what its children returned becomes an
+input of it, what it handed to them becomes an output. So every operation of the model
+belongs to exactly one piece, and checking all pieces costs one pass over the model,
+however deeply it is nested.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any
+
+from gradlab.localisation.layer_directions import Scratch
+from gradlab.localisation.layer_intercept import call_function, intercepting
+from gradlab.localisation.layer_owners import standing_in
+from gradlab.localisation.layer_products import (
+    gradients,
+    graph_leaves,
+    graph_nodes,
+    inner,
+)
+from gradlab.localisation.layer_stand_in import StandIn
+from gradlab.localisation.layer_state import enter
+from gradlab.localisation.layer_trees import fill, take_out
+from gradlab.localisation.layer_variables import (
+    BackwardError,
+    Product,
+    ReplayError,
+    Variable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gradlab.localisation.layer_frames import Frame, Slot
+    from gradlab.localisation.layer_owners import Owners
+
+__all__ = ["Piece"]
+
+
+class Piece:
+    """One call, ready to be run again at other points.
+
+    Parameters
+    ----------
+    frame
+        The recorded call.
+    owners
+        Parameters of the whole model.
+    raised
+        Whether to compute in float64 what the model computes in less.
+    bare
+        Whether to call a module's forward without its hooks.
+    whole
+        Whether the calls inside are part of the piece, because it cannot do without.
+    cotangents
+        Weights of the outputs instead of the recorded ones.
+    scratch
+        Memory for moved parameters.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        owners: Owners,
+        *,
+        raised: bool = False,
+        bare: bool = False,
+        whole: bool = False,
+        cotangents: Sequence[Any] | None = None,
+        scratch: Scratch | None = None,
+    ) -> None:
+        self.frame = frame
+        self.owners = owners
+        self.raised = raised
+        self.bare = bare and frame.kind == "module"
+        self.evaluations = 0
+        self._records = False  # whether differences are taken with autograd recording
+        self._seen: list[Any] | None = None  # outputs with their graph, when asked for
+        self.scratch = scratch or Scratch()
+        self.cotangents = frame.cotangents if cotangents is None else cotangents
+        self.whole = whole
+        own = owners.inside if whole else owners.own
+        self._parameters: list[Any] = own(frame.target)
+
+    def with_cotangents(self, cotangents: Sequence[Any]) -> Piece:
+        """Return the same piece with other weights of its outputs."""
+        return Piece(
+            self.frame,
+            self.owners,
+            raised=self.raised,
+            bare=self.bare,
+            whole=self.whole,
+            cotangents=cotangents,
+            scratch=self.scratch,
+        )
+
+    # ------------------------------------------------------------- precision
+    def cast(self, tensor: Any) -> Any:
+        """Raise a tensor to double precision, if that is asked for."""
+        import torch
+
+        if not self.raised:
+            return tensor
+        if tensor.is_complex():
+            return tensor.to(torch.complex128)
+        return tensor.to(torch.float64) if tensor.is_floating_point() else tensor
+
+    def keep(self, child: Frame, tensors: list[Any]) -> list[Any]:
+        """Copy what is handed to a child, as far as it carries a cotangent."""
+        return [
+            None if cotangent is None else tensor.clone()
+            for tensor, cotangent in zip(tensors, child.input_cotangents, strict=True)
+        ]
+
+    # ------------------------------------------------------------- variables
+    def variables(self) -> list[Variable]:
+        """List what this piece is differentiated by: inputs, children, parameters."""
+        found = [
+            Variable(slot.label, "input", k, self.cast(slot.value))
+            for k, slot in enumerate(self.frame.inputs)
+            if slot.wanted
+        ]
+        for k, child in enumerate([] if self.whole else self.frame.children):
+            name = child.name.removeprefix(f"{self.frame.name}.")
+            call = f" (call {child.call})" if child.call else ""
+            found += [
+                Variable(
+                    f"{slot.label} of {name}{call}",
+                    "child",
+                    (k, j),
+                    self.cast(slot.value),
+                )
+                for j, slot in enumerate(child.outputs)
+                if slot.wanted
+            ]
+        for parameter in self._parameters:
+            label = self.owners.name(parameter)
+            label = label.removeprefix(f"{self.frame.name}.")
+            base = self.cast(parameter.detach())
+            found.append(Variable(label, "parameter", None, base, parameter))
+        return found
+
+    # ------------------------------------------------------------- running
+    @contextlib.contextmanager
+    def _running(
+        self, child_value: Callable[[int, int], Any], stand_ins: list[Any]
+    ) -> Iterator[StandIn]:
+        """Set the scene: state on entry, parameters exchanged, children cut out."""
+        parameters = [parameter for parameter, _ in stand_ins]
+        values = [value for _, value in stand_ins]
+        stand_in = StandIn(self, child_value)
+        frame = self.frame
+        draws = frame.exit_random is not frame.entry.random
+        self.evaluations += 1
+        with (
+            standing_in(self.owners, parameters, values),
+            enter(frame.target, frame.entry, self.cast, rewind=draws),
+            intercepting(stand_in),
+        ):
+            yield stand_in
+
+    def _call(self, inputs: list[Any]) -> list[Any]:
+        import torch
+
+        args, kwargs = fill(self.frame.template, inputs)
+        target = self.frame.target
+        if self.frame.kind == "function":
+            result = call_function(target, args, kwargs)
+        elif self.bare:
+            result = target.forward(*args, **kwargs)
+        else:
+            result = target(*args, **kwargs)
+        outputs = take_out(result, torch.Tensor)[1]
+        if len(outputs) != len(self.frame.outputs):
+            raise ReplayError(
+                f"returns {len(outputs)} tensors when it is run again, not "
+                f"{len(self.frame.outputs)}"
+            )
+        return outputs
+
+    def product(self) -> Product:
+        """Take the vector-Jacobian product that autograd computes for this piece."""
+        import torch
+
+        if self.raised and self._may_use_others():
+            self._find_parameters()
+        with torch.enable_grad():
+            unasked = [
+                k
+                for k, slot in enumerate(self.frame.inputs)
+                if not slot.wanted and self.frame.parent is not None
+                if slot.value.is_floating_point() or slot.value.is_complex()
+            ]
+            try:
+                return self._product(unasked)
+            except (BackwardError, RuntimeError):
+                if not unasked:
+                    raise
+                return self._product([])
+
+    def graph_has(self, test: Callable[[Any], bool]) -> bool:
+        """Whether some node of the graph behind the outputs passes a test."""
+        self._seen = []
+        with contextlib.suppress(ReplayError, RuntimeError):
+            self.product()
+        outputs, self._seen = self._seen, None
+        return any(map(test, graph_nodes(outputs)))
+
+    def _product(self, unasked: list[int]) -> Product:
+        import torch
+
+        variables = self.variables()
+        leaf: dict[Any, Any] = {
+            k: self.cast(self.frame.inputs[k].value).detach().requires_grad_()
+            for k in unasked
+        }
+        for variable in variables:
+            if variable.kind != "parameter":
+                fresh = variable.base.detach()
+                leaf[variable.place] = fresh.requires_grad_()
+            elif self.raised:
+                # Of the same identity as what autograd is asked about below.
+                fresh = torch.nn.Parameter(variable.base.clone())
+                leaf[id(variable.parameter)] = fresh
+        stand_ins = [
+            (v.parameter, functools.partial(leaf.get, id(v.parameter)))
+            for v in variables
+            if v.kind == "parameter" and self.raised
+        ]
+        inputs = [
+            self._argument(k, leaf.get(k, self.cast(slot.value)))
+            for k, slot in enumerate(self.frame.inputs)
+        ]
+
+        def child_value(index: int, k: int) -> Any:
+            value = leaf.get((index, k))
+            if value is None:
+                value = self.cast(self.frame.children[index].outputs[k].value)
+            return value.clone()
+
+        with self._running(child_value, stand_ins) as stand_in:
+            outputs = self._call(inputs)
+            if self._seen is not None:
+                self._seen += outputs
+            cotangents = self._weights(outputs, stand_in)
+            outputs += [tensor for _, kept in stand_in.handed for tensor in kept]
+            if not self.raised:
+                variables += self._reached(outputs, leaf)
+            wrt = [
+                v.parameter
+                if v.parameter is not None and not self.raised
+                else leaf[id(v.parameter) if v.parameter is not None else v.place]
+                for v in variables
+            ]
+            stand_in.backward = True
+            wrt += [leaf[k] for k in unasked]
+            found = gradients(outputs, cotangents, wrt)
+        places = [v.place if v.kind == "input" else None for v in variables]
+        pairs = zip((*places, *unasked), found, strict=True)
+        return Product(
+            variables,
+            found[: len(variables)],
+            {place: gradient for place, gradient in pairs if place is not None},
+            [None if out is None else out.detach() for out in outputs],
+            cotangents,
+        )
+
+    def _argument(self, k: int, value: Any) -> Any:
+        # What the call overwrites must not be the recorded tensor, nor a leaf.
+        return value.clone() if k in self.frame.overwritten else value
+
+    def _weights(self, outputs: list[Any], stand_in: StandIn) -> list[Any]:
+        own = [
+            None if weight is None else self.cast(weight).to(output.dtype)
+            for weight, output in zip(self.cotangents, outputs, strict=True)
+        ]
+        return own + [
+            None if weight is None else self.cast(weight)
+            for index, _ in stand_in.handed
+            for weight in self.frame.children[index].input_cotangents
+        ]
+
+    def _may_use_others(self) -> bool:
+        """Whether the own code can reach parameters registered in other modules."""
+        if self.frame.kind == "module":
+            return next(self.frame.target.children(), None) is not None
+        return self.frame.kind == "loss"
+
+    def _find_parameters(self) -> None:
+        """Run once as the model does, to see which parameters the own code uses."""
+        import torch
+
+        lower = Piece(self.frame, self.owners, bare=self.bare)
+        with torch.enable_grad():
+            values = [slot.value for slot in self.frame.inputs]
+            inputs = [lower._argument(k, value) for k, value in enumerate(values)]
+
+            def child_value(index: int, k: int) -> Any:
+                return self.frame.children[index].outputs[k].value.clone()
+
+            with lower._running(child_value, []) as stand_in:
+                outputs = lower._call(inputs)
+                outputs += [tensor for _, kept in stand_in.handed for tensor in kept]
+        for variable in lower._reached(outputs, {}):
+            self._parameters.append(variable.parameter)
+
+    def _reached(self, outputs: list[Any], leaf: dict[Any, Any]) -> list[Variable]:
+        """Parameters of other modules that this piece's own code uses."""
+        import torch
+
+        known = {id(parameter) for parameter in self._parameters}
+        known |= {id(tensor) for tensor in leaf.values()}
+        found = []
+        for tensor in graph_leaves(outputs):
+            if id(tensor) in known or not isinstance(tensor, torch.nn.Parameter):
+                continue
+            known.add(id(tensor))
+            label = self.owners.name(tensor)
+            found.append(
+                Variable(label, "parameter", None, self.cast(tensor.detach()), tensor)
+            )
+        return found
+
+    def change(
+        self, product: Product, moved: Callable[[Variable], Callable[[], Any] | None]
+    ) -> float:
+        """Measure how the weighted sum of the outputs changes when variables move.
+
+        Parameters
+        ----------
+        product
+            Gives the variables, the outputs at the base point and their weights.
+        moved
+            Makes a variable's new value when called; None leaves it as it is.
+
+        Returns
+        -------
+        float
+            Sum over outputs of weight times (new minus base), the real part.
+        """
+        import torch
+
+        new = {id(v): moved(v) for v in product.variables}
+        spots = {v.place: v for v in product.variables if v.place is not None}
+
+        def stand_in_for(variable: Variable) -> Any:
+            make = new[id(variable)]
+            value = variable.base.detach() if make is None else make()
+            return value.requires_grad_(self._records)
+
+        stand_ins = [
+            (v.parameter, functools.partial(stand_in_for, v))
+            for v in product.variables
+            if v.kind == "parameter" and (new[id(v)] is not None or self.raised)
+        ]
+
+        def value_at(place: Any, slot: Slot) -> Any:
+            make = new.get(id(spots[place])) if place in spots else None
+            return self.cast(slot.value) if make is None else make()
+
+        def child_value(index: int, k: int) -> Any:
+            slot = self.frame.children[index].outputs[k]
+            value = value_at((index, k), slot)
+            if self._records and slot.wanted:
+                return value.detach().requires_grad_().clone()
+            return value.clone() if value is slot.value else value
+
+        def outputs_now() -> list[Any]:
+            inputs = [
+                self._argument(k, value_at(k, slot).requires_grad_(self._records))
+                if slot.wanted
+                else self._argument(k, value_at(k, slot))
+                for k, slot in enumerate(self.frame.inputs)
+            ]
+            with self._running(child_value, stand_ins) as stand_in:
+                outputs = self._call(inputs)
+            return outputs + [t for _, kept in stand_in.handed for t in kept]
+
+        try:
+            with torch.set_grad_enabled(self._records):
+                outputs = outputs_now()
+        except RuntimeError:
+            if self._records:
+                raise
+            # A forward that registers hooks works only on tensors that require grad.
+            self._records = True
+            return self.change(product, moved)
+        if len(outputs) != len(product.outputs):
+            raise ReplayError("takes another path when its inputs move")
+        with torch.no_grad():
+            return sum(
+                inner(weight, output - base)
+                for weight, output, base in zip(
+                    product.cotangents, outputs, product.outputs, strict=True
+                )
+                if weight is not None
+            )

@@ -1,0 +1,104 @@
+"""The interceptor of a replay: the calls inside a piece answer with given values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab.localisation.layer_intercept import call_function, call_module
+from gradlab.localisation.layer_trees import fill, take_out
+from gradlab.localisation.layer_variables import ReplayError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gradlab.localisation.layer_replay import Piece
+
+__all__ = ["StandIn"]
+
+
+class StandIn:
+    """Interceptor of a replay: children answer with given values."""
+
+    def __init__(self, piece: Piece, child_value: Callable[[int, int], Any]) -> None:
+        self._piece = piece
+        self._value = child_value
+        self._entered = piece.frame.kind != "module" or piece.bare
+        self._next = 0
+        self.handed: list[tuple[int, list[Any]]] = []
+        self.backward = False
+
+    def module_called(
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run the piece itself; answer for the modules inside it."""
+        frame = self._piece.frame
+        if not self._entered and module is frame.target:
+            self._entered = True
+            return call_module(module, args, kwargs)
+        inside = frame.kind == "function" or self._piece.whole
+        if inside or not self._piece.owners.is_piece(module):
+            return call_module(module, args, kwargs)
+        return self._answer(module, args, kwargs)
+
+    def function_applied(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Answer for the custom Functions inside the piece."""
+        if self._piece.frame.kind == "function" or self._piece.whole:
+            return call_function(function, args, kwargs)
+        return self._answer(function, args, kwargs)
+
+    def _answer(
+        self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        import torch
+
+        _, tensors = take_out((args, kwargs), torch.Tensor)
+        index = self._recall(target, tensors) if self.backward else self._next
+        children = self._piece.frame.children
+        if index >= len(children) or children[index].target is not target:
+            raise ReplayError("takes another path when it is run again")
+        child = children[index]
+        if len(tensors) != len(child.inputs):
+            raise ReplayError(f"calls {child.title} in another way when run again")
+        if child.overwritten - set(child.aliases.values()):
+            raise ReplayError(
+                f"calls {child.title}, which overwrites an input without returning it"
+            )
+        if not self.backward:
+            self._next += 1
+            self.handed.append((index, self._piece.keep(child, tensors)))
+        outputs = []
+        for k in range(len(child.outputs)):
+            value, twin = self._value(index, k), child.aliases.get(k)
+            if twin is not None and twin in child.overwritten:
+                tensors[twin].copy_(value)
+                value = tensors[twin]
+            outputs.append(value)
+        if (
+            child.exit_random is not None
+            and child.exit_random is not child.entry.random
+        ):
+            child.exit_random.put_back()
+        return fill(child.result, outputs)
+
+    def _recall(self, target: Any, tensors: list[Any]) -> int:
+        """Find which call a checkpoint repeats during the backward."""
+        import torch
+
+        children = self._piece.frame.children
+        same = [k for k, child in enumerate(children) if child.target is target]
+        if len(same) > 1:
+            exact = [
+                k
+                for k in same
+                if len(children[k].inputs) == len(tensors)
+                and all(
+                    torch.equal(self._piece.cast(slot.value), tensor)
+                    for slot, tensor in zip(children[k].inputs, tensors, strict=True)
+                )
+            ]
+            same = exact or same
+        if not same:
+            raise ReplayError("takes another path during the backward")
+        return same[0]

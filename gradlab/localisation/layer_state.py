@@ -1,0 +1,305 @@
+"""What a call depends on besides its inputs: random state, attributes, buffers.
+
+For the time of an audit all buffers of the model are replaced by private copies, so
+that running statistics move in the copies; parameters are never written to, perturbed
+copies stand in for them instead.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = [
+    "Entry",
+    "RandomState",
+    "enter",
+    "entry_of",
+    "kept_attributes",
+    "private_buffers",
+    "random_now",
+    "without_fast_paths",
+]
+
+_CONTAINERS = (list, dict, set, collections.deque, collections.OrderedDict)
+_MOST_ITEMS = 10_000  # longer ones are data sets and vocabularies, not state
+# torch's own tables of a module; none is the user's state, all are guarded elsewhere.
+_TABLES = frozenset(
+    {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class RandomState:
+    """Global random generators of torch, NumPy and Python at one moment."""
+
+    torch: Any
+    cuda: tuple[Any, ...]
+    numpy: Any
+    python: Any
+
+    def put_back(self) -> None:
+        """Rewind all of them to this moment."""
+        import torch
+
+        torch.set_rng_state(self.torch)
+        for index, state in enumerate(self.cuda):
+            torch.cuda.set_rng_state(state, index)
+        np.random.set_state(self.numpy)  # noqa: NPY002 - the user's global
+        random.setstate(self.python)
+
+    def same(self, other: RandomState) -> bool:
+        """Whether nothing was drawn in between."""
+        import torch
+
+        pairs = zip((self.torch, *self.cuda), (other.torch, *other.cuda), strict=True)
+        return (
+            all(torch.equal(one, two) for one, two in pairs)
+            and self.python == other.python
+            and self.numpy["state"]["pos"] == other.numpy["state"]["pos"]
+            and np.array_equal(self.numpy["state"]["key"], other.numpy["state"]["key"])
+            and self.numpy["has_gauss"] == other.numpy["has_gauss"]
+        )
+
+
+def random_now(before: RandomState | None = None) -> RandomState:
+    """Save the global generators; `before` itself if nothing was drawn since.
+
+    Handing the old object on keeps the memory of thousands of calls small.
+    """
+    import torch
+
+    cuda: Any = torch.cuda
+    started = cuda.is_available() and cuda.is_initialized()
+    now = RandomState(
+        torch.get_rng_state(),
+        tuple(torch.cuda.get_rng_state_all()) if started else (),
+        np.random.get_state(legacy=False),  # noqa: NPY002 - the user's global
+        random.getstate(),
+    )
+    if before is not None and len(before.cuda) == len(now.cuda) and before.same(now):
+        return before
+    return now
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """State at the beginning of one call.
+
+    Parameters
+    ----------
+    random
+        Global generators.
+    attributes
+        Attributes of the module, containers copied one level deep.
+    buffers
+        Values of its own buffers; not to be written to.
+    """
+
+    random: RandomState
+    attributes: Mapping[str, Any]
+    buffers: Mapping[str, Any]
+
+
+def entry_of(
+    module: Any, state: RandomState, copies: dict[int, tuple[Any, int, Any]]
+) -> Entry:
+    """Note the state of a module (or of anything else: only `state`) before a call.
+
+    Parameters
+    ----------
+    module
+        What is about to be called.
+    state
+        Global generators now.
+    copies
+        Copies of buffers made so far, by identity, with the version they show; a
+        buffer that did not change since is not copied again.
+    """
+    if not _is_open(module):
+        return Entry(state, {}, {})
+    attributes = {
+        key: _shallow(value)
+        for key, value in vars(module).items()
+        if key not in _TABLES and "_hooks" not in key
+    }
+    buffers: dict[str, Any] = {}
+    for name, buffer in module._buffers.items():  # noqa: SLF001 - torch's table
+        if buffer is None:
+            buffers[name] = None
+            continue
+        known = copies.get(id(buffer))
+        if known is None or known[1] != buffer._version:  # noqa: SLF001
+            known = buffer, buffer._version, buffer.detach().clone()  # noqa: SLF001
+            copies[id(buffer)] = known
+        buffers[name] = known[2]
+    return Entry(state, attributes, buffers)
+
+
+def _is_open(module: Any) -> bool:
+    """Whether something is a module that Python can look into (not a compiled one)."""
+    import torch
+
+    return isinstance(module, torch.nn.Module) and isinstance(
+        module._buffers,  # noqa: SLF001 - torch's table
+        dict,
+    )
+
+
+def _shallow(value: Any) -> Any:
+    """Copy a container one level deep; cut tensors off their graph, which is gone."""
+    import torch
+
+    if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+        return value.detach()
+    if isinstance(value, torch.Generator):
+        return _Draws(value, value.get_state())
+    if type(value) in _CONTAINERS and len(value) <= _MOST_ITEMS:
+        return _Contents(value, value.copy())
+    return value
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Draws:
+    """A random generator of the module's own, and its state."""
+
+    generator: Any
+    state: Any
+
+    def put_back(self) -> Any:
+        self.generator.set_state(self.state)
+        return self.generator
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Contents:
+    """A container and what was in it."""
+
+    container: Any
+    items: Any
+
+    def put_back(self) -> Any:
+        self.container.clear()
+        if isinstance(self.container, (dict, set)):
+            self.container.update(self.items)
+        else:
+            self.container.extend(self.items)
+        return self.container
+
+
+@contextlib.contextmanager
+def enter(
+    module: Any, entry: Entry, cast: Callable[[Any], Any], *, rewind: bool
+) -> Iterator[None]:
+    """Put a module into the state it had on entry, and undo it afterwards.
+
+    Parameters
+    ----------
+    module
+        A module; anything else only gets its random state.
+    entry
+        From `entry_of`.
+    cast
+        Applied to buffers and to tensors among the attributes (to raise precision).
+    rewind
+        Whether global random generators matter to the call.
+    """
+    if rewind:
+        entry.random.put_back()
+    if not _is_open(module):
+        yield
+        return
+    table, own = vars(module), dict(vars(module))
+    buffers = module._buffers  # noqa: SLF001 - torch's table
+    kept = dict(buffers)
+    try:
+        _set_attributes(table, entry, cast)
+        for name, value in entry.buffers.items():
+            buffers[name] = None if value is None else cast(value.clone())
+        yield
+    finally:
+        _set_attributes(table, entry, lambda tensor: tensor)
+        for key in [key for key in table if key not in own]:
+            del table[key]
+        table.update(own)
+        buffers.clear()
+        buffers.update(kept)
+
+
+def _set_attributes(
+    table: dict[str, Any], entry: Entry, cast: Callable[[Any], Any]
+) -> None:
+    import torch
+
+    for key, value in entry.attributes.items():
+        if isinstance(value, (_Contents, _Draws)):
+            table[key] = value.put_back()
+        elif isinstance(value, torch.Tensor):
+            table[key] = cast(value)
+        else:
+            table[key] = value
+
+
+@contextlib.contextmanager
+def kept_attributes(root: Any) -> Iterator[None]:
+    """Put attributes of all modules back: counters, caches, items of containers."""
+    kept = []
+    for module in filter(_is_open, root.modules()):
+        own = dict(vars(module))
+        contents = [_shallow(value) for value in own.values()]
+        kept.append((vars(module), own, contents))
+    try:
+        yield
+    finally:
+        for table, own, contents in kept:
+            for key in [key for key in table if key not in own]:
+                del table[key]
+            table.update(own)
+            for value in contents:
+                if isinstance(value, (_Contents, _Draws)):
+                    value.put_back()
+
+
+@contextlib.contextmanager
+def private_buffers(root: Any) -> Iterator[None]:
+    """Let a model work on copies of its buffers; the originals come back untouched.
+
+    Sharing is kept: one buffer registered twice becomes one copy registered twice.
+    """
+    tables = [module._buffers for module in root.modules()]  # noqa: SLF001 - torch's
+    # Compiled modules hold their buffers elsewhere, and cannot be looked into.
+    kept = [(table, dict(table)) for table in tables if isinstance(table, dict)]
+    copies: dict[int, Any] = {}
+    try:
+        for table, own in kept:
+            for name, buffer in own.items():
+                if buffer is not None:
+                    if id(buffer) not in copies:
+                        copies[id(buffer)] = buffer.detach().clone()
+                    table[name] = copies[id(buffer)]
+        yield
+    finally:
+        for table, own in kept:
+            table.clear()
+            table.update(own)
+
+
+@contextlib.contextmanager
+def without_fast_paths() -> Iterator[None]:
+    """Keep torch from skipping layers: its attention does so where nothing records."""
+    import torch
+
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)

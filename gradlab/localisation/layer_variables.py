@@ -1,0 +1,64 @@
+"""What a piece is differentiated by, and what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+__all__ = ["BackwardError", "Product", "ReplayError", "Variable"]
+
+
+class ReplayError(Exception):
+    """A piece cannot be run by itself; the message says why, as part of a sentence."""
+
+
+class BackwardError(ReplayError):
+    """The backward of a piece raised."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Variable:
+    """One tensor with respect to which a piece is differentiated.
+
+    Parameters
+    ----------
+    label
+        "input 0", "weight", "output of fc1".
+    kind, place
+        "input" and its position; "child" and (child, output); "parameter" and None.
+    base
+        Its value, in the precision of the check.
+    parameter
+        The parameter itself.
+    """
+
+    label: str
+    kind: str
+    place: Any
+    base: Any
+    parameter: Any = None
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Product:
+    """One vector-Jacobian product of a piece.
+
+    Parameters
+    ----------
+    variables, gradients
+        What it was taken with respect to, and the results (None where no gradient
+        came).
+    passed
+        Gradient handed on to each input by its position, also where the model asked
+        for none: what a caller cut off by mistake is seen only so.
+    outputs
+        Values of the piece's outputs, those handed to children last.
+    cotangents
+        Weight of each output; None where it plays no part.
+    """
+
+    variables: list[Variable]
+    gradients: list[Any]
+    passed: dict[int, Any]
+    outputs: list[Any]
+    cotangents: list[Any]

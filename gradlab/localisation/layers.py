@@ -1,0 +1,188 @@
+"""What a layer audit hands back: one row per layer call, and who is to blame."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from gradlab.diagnosis.finding import Finding
+    from gradlab.presentation.plots import LayersDisplay
+    from gradlab.presentation.widgets.layers import LayerBlame
+
+__all__ = ["LayerAudit", "LayerLive", "LayerRow", "LayerState"]
+
+
+class LayerState(enum.StrEnum):
+    """What the audit of one piece found."""
+
+    RIGHT = "right"  # its own VJP is its derivative
+    WRONG = "wrong"  # its own VJP is not its derivative
+    CONTAMINATED = "contaminated"  # right itself, fed a wrong gradient from later on
+    UNCHECKED = "unchecked"  # not called, or not checkable; the reason says which
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class LayerRow:
+    """One call of one submodule, of one custom ``autograd.Function``, or of the loss.
+
+    The row of a container is about its *own* code: what it does between and around
+    the calls of its children, which have rows of their own.
+
+    Parameters
+    ----------
+    name
+        Qualified name ("blocks.7.act"); the class name for the root; "loss"; for a
+        custom Function the name of the module that calls it, then a colon
+        ("blocks.7.act:Swish").
+    type
+        Class name.
+    call
+        0, 1, ... for what is called several times.
+    state, reason
+        The answer, and one sentence for it: the measurement, or why there is none.
+    error
+        Worst relative error of its own VJP, from 0 (equal) to 1 (nothing in common);
+        nan where it was not checked.
+    bar
+        Error bar of `error`; nan where it was not checked.
+    piece
+        The worst tensor: "input 0", "weight", "output of fc1".
+    file, line
+        Where the class's forward (of a Function: its backward) is defined; "" and 0
+        if unknown.
+    parameters
+        Qualified names of its own parameters.
+    depth
+        Nesting depth; the root has 0.
+    children
+        Names of the rows directly inside.
+    parents
+        Names of the rows whose outputs feed this one.
+    """
+
+    name: str
+    type: str
+    call: int
+    state: LayerState
+    error: float
+    bar: float
+    piece: str
+    reason: str
+    file: str
+    line: int
+    parameters: tuple[str, ...]
+    depth: int
+    children: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class LayerLive:
+    """What an audit was made of, to look into a layer again.
+
+    Parameters
+    ----------
+    module, inputs, kwargs, loss, seed
+        Arguments of `gradlab.blame`.
+    """
+
+    module: Any
+    inputs: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    loss: Callable[[Any], Any] | None
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class LayerAudit:
+    """Result of `gradlab.blame`.
+
+    Parameters
+    ----------
+    rows
+        One per call, in the order in which the calls began; what was never called
+        comes last.
+    culprits
+        Names of the submodules (or "loss") that are wrong *themselves*, the root cause
+        first: the one whose backward runs first, hence nearest to the loss, since what
+        it hands on is the first wrong gradient. A custom Function names the module
+        that calls it. A container is named only where its own code is wrong, after
+        what is inside it.
+    contaminated
+        Names of parameters and inputs whose gradient is wrong only because a culprit
+        lies between them and the loss.
+    findings
+        One per culprit, in the same order, then warnings.
+    evaluations
+        Calls of single pieces made, besides the one recorded run.
+    seconds
+        Wall-clock time.
+    steps
+        The same in training steps (forward and backward) of this model.
+    live
+        The model, for a closer look at single layers; None in a loaded audit.
+    """
+
+    rows: tuple[LayerRow, ...]
+    culprits: tuple[str, ...]
+    contaminated: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    evaluations: int
+    seconds: float
+    steps: float
+    live: LayerLive | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no piece is wrong: no finding of severity "error"."""
+        return all(finding.severity != "error" for finding in self.findings)
+
+    @property
+    def culprit(self) -> str | None:
+        """The root cause, or None if nothing is wrong."""
+        return self.culprits[0] if self.culprits else None
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """All rows as a pandas DataFrame."""
+        from gradlab.presentation.tables import layers_table
+
+        return layers_table(self)
+
+    def plot(self, ax: Axes | None = None) -> LayersDisplay:
+        """Draw the layers with the guilty one lit.
+
+        Parameters
+        ----------
+        ax
+            Axes to draw into; default a new figure.
+        """
+        from gradlab.presentation.plots import LayersDisplay
+
+        return LayersDisplay(self).plot(ax=ax)
+
+    def explore(self) -> LayerBlame:
+        """Open the live widget on this audit."""
+        from gradlab.presentation.widgets.layers import LayerBlame
+
+        return LayerBlame(self)
+
+    # ------------------------------------------------------------- display
+    def __repr__(self) -> str:
+        from gradlab.presentation.layer_text import audit_text
+
+        return audit_text(self)
+
+    __str__ = __repr__
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        from gradlab.presentation.html import mimebundle_layers
+
+        return mimebundle_layers(self)

@@ -1,0 +1,390 @@
+"""The course of a search: screen everything, explore the suspicious, screen again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.differentiation.directions import without
+from gradlab.localisation.dense import common_factor, sample, thinned_tests
+from gradlab.localisation.group_testing import Group, decode, less, measured, split
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gradlab.differentiation.directions import Part
+    from gradlab.localisation.bench import Bench, Column
+
+__all__ = ["Search"]
+
+_LINES = 3  # two ratios tell where, the third direction contradicts chance
+_FIRST = 2  # directions of a screening; the third is taken where one disagrees
+_HUGE = 10_000_000  # coordinates, beyond which evaluations are dear
+# Of a dear subject: thresholds relative to the norm of a tensor's gradient. An error
+# five times as large (0.1 %), whatever entries make it up, is missed by two random
+# directions in one case of forty, one of 1 % in one of four thousand.
+_SHARE = 2e-4
+# Gradients this many times smaller than the largest are the round-off of zero.
+_NOTHING = 1e-10
+_MORE = 6  # further directions, if a defect is too faint to be read from three
+_ROUNDS = 12
+# A single entry of typical size that is wrong by this fraction must show.
+_CARE = 1e-2
+# A group this many times smaller than one with few wrong entries may be full of them.
+_SHRUNK = 16
+# Entries of a group that looks full of errors, looked at one by one.
+_SAMPLE = 6
+# Ranges of one input that are full of errors, before all of it is taken to be.
+_RANGES = 4
+# Entries that were looked at in vain before an input is given up.
+_PATIENCE = 4
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Search:
+    """A search under way, and what it has found.
+
+    Parameters
+    ----------
+    bench
+        Both sides.
+    limit
+        Most entries to name.
+
+    Attributes
+    ----------
+    wrong
+        What was found, by (input, position): the column as it was when accused.
+    share
+        Estimated fraction of wrong entries, for inputs with too many to name.
+    factor
+        Analytic over numeric, where one number explains a whole input.
+    crowded
+        Ranges full of wrong entries.
+    cleared
+        By input: the group it was found right in, by itself or with others.
+    power
+        By input: smallest error of a single entry that would have been seen.
+    doubtful
+        Groups that were given up: noise, kinks, too many.
+    pending
+        What is being worked on; after an interruption, what is still suspected.
+    """
+
+    bench: Bench
+    limit: int = 64
+    wrong: dict[tuple[int, int], Column] = dataclasses.field(default_factory=dict)
+    share: dict[int, float] = dataclasses.field(default_factory=dict)
+    factor: dict[int, float] = dataclasses.field(default_factory=dict)
+    power: dict[int, float] = dataclasses.field(default_factory=dict)
+    doubtful: list[Group] = dataclasses.field(default_factory=list)
+    pending: list[Group] = dataclasses.field(default_factory=list)
+    crowded: list[Part] = dataclasses.field(default_factory=list)
+    cleared: dict[int, Group] = dataclasses.field(default_factory=dict)
+    screened: bool = False
+    _tolerated: Counter[int] = dataclasses.field(default_factory=Counter)
+    _vain: Counter[int] = dataclasses.field(default_factory=Counter)
+    _given_up: set[int] = dataclasses.field(default_factory=set)
+
+    def run(self) -> None:
+        """Search until fresh directions find nothing more."""
+        rng = np.random.default_rng([self.bench.seed, 1])
+        self.prepare(rng)
+        for _ in range(_ROUNDS):
+            self.pending = []
+            groups = self.screen(self.bench.parts())
+            self.pending = groups
+            if not groups:
+                return
+            while groups:
+                self.explore(groups.pop(), rng)
+            if len(self.wrong) >= self.limit:
+                return
+            self.bench.turn(rng)
+
+    def prepare(self, rng: np.random.Generator) -> None:
+        """Measure the noise of f, name entries that are not numbers."""
+        self.bench.listen()
+        self._settle_nonfinite(rng)
+
+    def forgive(self, which: int) -> None:
+        """Look no further into an input whose differences are within the tolerance."""
+        self._tolerated[which] = max(self._tolerated[which], _PATIENCE)
+        self.bench.settle(which)
+
+    def tolerated(self, which: int) -> bool:
+        """Whether an input differs, but by no more than is forgiven."""
+        return self._tolerated[which] >= _PATIENCE
+
+    # ------------------------------------------------------------- screening
+    def screen(self, parts: Sequence[Part], lines: int = _FIRST) -> list[Group]:
+        """Probe all inputs jointly, then apart those too faint to show.
+
+        Returns
+        -------
+        list of Group
+            The suspicious ones.
+        """
+        bench, suspicious = self.bench, []
+        remaining = list(parts)
+        self.screened = False
+        while remaining:
+            seeds = [bench.new_seed() for _ in range(lines)]
+            group = measured(
+                bench, remaining, seeds, resolution=self._resolution(remaining)
+            )
+            if group.suspicious and lines < _LINES:
+                more = [bench.new_seed() for _ in range(_LINES - lines)]
+                group = joined(
+                    group, measured(bench, remaining, more, resolution=np.inf)
+                )
+            faint = self._faint(group)
+            if group.suspicious:
+                suspicious.append(group)
+                break  # corrected first; the faint ones are screened in the next round
+            if group.blind:
+                self.doubtful.append(group)
+                break
+            for part in remaining:
+                self.cleared[part.which] = group
+                reach = float(group.thresholds.min()) / bench.units[part.which]
+                reach = max(reach, bench.forgiven(part.which))
+                self.power[part.which] = min(reach, self.power.get(part.which, np.inf))
+            if len(faint) == len(remaining):
+                # nothing strong left to step aside: the faintest on their own
+                faint = _faintest(bench, faint)
+            remaining = faint
+        self.screened = True
+        return suspicious
+
+    def _weight(self, part: Part) -> float:
+        """Contribution of one typical entry of an input to a derivative."""
+        return self.bench.sizes(part.which)[0] * self.bench.units[part.which]
+
+    def _demand(self, part: Part) -> float:
+        """Smallest defect of an input that has to show."""
+        weight = self._weight(part)
+        if self.bench.dear:
+            return max(_CARE, _SHARE * float(np.sqrt(part.size))) * weight
+        return _CARE * weight
+
+    def _resolution(self, parts: Sequence[Part]) -> float:
+        demands = [d for d in map(self._demand, parts) if d > 0]
+        if not demands:
+            return 0.0
+        if self.bench.dear:  # for all but the faintest
+            demands = [d for d in demands if d > _NOTHING * max(demands)]
+            return float(np.quantile(demands, 0.1)) / SAFETY
+        fine = 1e-2 if sum(p.size for p in parts) < _HUGE else 1e-1
+        return fine * float(np.median(demands))
+
+    def _faint(self, group: Group) -> list[Part]:
+        """List inputs whose errors could hide behind the error bars of others."""
+        if self.bench.dear:  # both directions have to show it
+            reach = float(group.thresholds.max())
+            least = _NOTHING * max(map(self._demand, group.parts))
+            return [p for p in group.parts if reach > self._demand(p) > least]
+        reach = float(group.thresholds.min())  # the best line shows it
+        return [p for p in group.parts if not reach <= self._demand(p)]
+
+    # ------------------------------------------------------------- exploring
+    def explore(self, group: Group, rng: np.random.Generator) -> None:
+        """Name the wrong entries of a suspicious group."""
+        stack = [group]
+        while stack:
+            self.pending = stack
+            top = self._without_excluded(stack[-1])
+            if top is None or not top.suspicious:
+                stack.pop()
+                continue
+            if top.blind or len(self.wrong) >= self.limit:
+                self.doubtful.append(stack.pop())
+                continue
+            children = self._step(top, rng)
+            stack.pop()
+            stack += children
+
+    def _step(self, group: Group, rng: np.random.Generator) -> list[Group]:
+        bench = self.bench
+        if group.size == 1:
+            which, position = group.parts[0].which, group.parts[0].start
+            self._vain[which] += not self.examine(which, position).differs
+            return []
+        candidates = decode(bench, group) if group.legible else []
+        if len(candidates) > 2:
+            group, candidates = self._narrowed(group, candidates)
+        for which, position in candidates if len(candidates) <= 2 else ():
+            before = float(bench.gradients[which][position])
+            column = self.examine(which, position)
+            if column.differs:
+                return [less(group, bench, which, position, before - column.expected)]
+            self._vain[which] += 1
+        if not candidates and group.size > 8:
+            if self._settle_factor(group):
+                return [group]
+            if not group.sparse or group.size * _SHRUNK <= group.sparse:
+                found = self._settle_dense(group, rng)
+                if found is not None:
+                    return found
+                group = dataclasses.replace(group, sparse=group.size)
+        return split(bench, group, candidates)
+
+    def _narrowed(
+        self, group: Group, candidates: list[tuple[int, int]]
+    ) -> tuple[Group, list[tuple[int, int]]]:
+        """Measure along further directions while that rules candidates out."""
+        for _ in range(_MORE):
+            more = measured(
+                self.bench,
+                group.parts,
+                [self.bench.new_seed()],
+                resolution=float(group.errors.max()),
+                thinning=group.thinning,
+                choice=group.choice,
+            )
+            wider = joined(group, more)
+            if not wider.legible:
+                break
+            count, group = len(candidates), wider
+            candidates = decode(self.bench, group)
+            if len(candidates) <= 2 or 2 * len(candidates) > count:
+                break
+        return group, candidates
+
+    def _settle_factor(self, group: Group) -> bool:
+        """Deal with whole inputs that are wrong by one factor."""
+        factors = common_factor(self.bench, group)
+        for which, ratio in (factors or {}).items():
+            self.factor[which], self.share[which] = ratio, 1.0
+            self._name_some(which)
+            self.bench.settle(which)
+        return bool(factors)
+
+    def _settle_dense(
+        self, group: Group, rng: np.random.Generator
+    ) -> list[Group] | None:
+        """Deal with a group much of which may be wrong; None if few entries are."""
+        bench = self.bench
+        if not thinned_tests(bench, group):
+            return None
+        if len(group.parts) > 1:
+            return split(bench, group, ())
+        part = group.parts[0]
+        names = sorted(set(rng.integers(part.start, part.stop, _SAMPLE).tolist()))
+        hits = [self.examine(part.which, p).wrong for p in names]
+        if self._tolerated[part.which] >= _PATIENCE and not any(hits):
+            bench.settle(part.which)
+            return []
+        share = sum(hits) / len(hits)
+        if not share and not group.sparse:
+            return None  # crowded somewhere inside, perhaps: halving will tell
+        if not share:
+            thin, share = sample(bench, group)
+            count = len(self.wrong)
+            if thin is not None:
+                self.explore(thin, rng)
+            if len(self.wrong) == count:
+                return None
+        whole = bench.subject.inputs[part.which].coordinates
+        known = self.share.get(part.which, 0.0)
+        self.share[part.which] = min(1.0, known + share * part.size / whole)
+        bench.settled.append(part)
+        self.crowded.append(part)
+        ranges = [p for p in bench.settled if p.which == part.which]
+        if len(ranges) >= _RANGES:
+            # scattered all over: as many elsewhere, presumably
+            covered = sum(p.size for p in ranges) / whole
+            self.share[part.which] = min(1.0, self.share[part.which] / covered)
+            bench.settle(part.which)
+        return []
+
+    def _name_some(self, which: int) -> None:
+        """Measure the two largest entries of an input that is wrong throughout."""
+        size = np.abs(self.bench.gradients[which])
+        for position in np.argsort(-size, kind="stable")[:2].tolist():
+            if len(self.wrong) < self.limit:
+                self.examine(which, position)
+
+    def examine(self, which: int, position: int) -> Column:
+        """Differentiate along one coordinate; accuse it if it is wrong."""
+        if (which, position) in self.wrong:
+            return self.wrong[which, position]
+        column = self.bench.column(which, position)
+        if column.wrong:
+            self.wrong[which, position] = column
+            self.bench.correct(which, position, column)
+        elif column.differs:
+            self._tolerated[which] += 1
+            self.bench.correct(which, position, column)
+        return column
+
+    def _without_excluded(self, group: Group) -> Group | None:
+        """Return what is left of a group after inputs were settled; None if nothing."""
+        bench = self.bench
+        found = {which for which, _ in self.wrong}
+        for count in (self._tolerated, self._vain):
+            for which, number in count.items():
+                if number >= _PATIENCE and which not in found | self._given_up:
+                    self._given_up.add(which)
+                    bench.settle(which)
+                    if count is self._vain:
+                        part = bench.settled[-1]
+                        self.doubtful.append(dataclasses.replace(group, parts=(part,)))
+        parts = tuple(q for p in group.parts for q in without(p, bench.settled))
+        if parts == group.parts:
+            return group
+        if not parts:
+            return None
+        return measured(
+            bench,
+            parts,
+            group.seeds,
+            resolution=self._resolution(parts),
+            thinning=group.thinning,
+            choice=group.choice,
+            sparse=group.sparse,
+        )
+
+    def _settle_nonfinite(self, rng: np.random.Generator) -> None:
+        """Name entries whose analytic value is nan or inf; no probe is needed."""
+        bench = self.bench
+        for which, gradient in enumerate(bench.gradients):
+            bad = np.flatnonzero(~np.isfinite(gradient))
+            if not bad.size:
+                continue
+            few = bad if bad.size <= 8 else rng.choice(bad, 3, replace=False)
+            for position in few.tolist():
+                self.examine(which, int(position))
+            if bad.size > len(few):
+                if any(k == which for k, _ in self.wrong):
+                    self.share[which] = bad.size / gradient.size
+                bench.settle(which)
+            elif not np.isfinite(bench.gradients[which]).all():
+                bench.settle(which)  # nan on both sides: nothing can be said
+
+
+def joined(one: Group, other: Group) -> Group:
+    """Combine measurements of the same group along different directions."""
+    return dataclasses.replace(
+        one,
+        seeds=one.seeds + other.seeds,
+        defects=np.concatenate([one.defects, other.defects]),
+        errors=np.concatenate([one.errors, other.errors]),
+        thresholds=np.concatenate([one.thresholds, other.thresholds]),
+    )
+
+
+def _faintest(bench: Bench, parts: Sequence[Part]) -> list[Part]:
+    """Those that contribute less than a thirtieth of the strongest."""
+    weight = {p: bench.sizes(p.which)[0] * bench.units[p.which] for p in parts}
+    if bench.dear:
+        weight = {p: w * float(np.sqrt(p.size)) for p, w in weight.items()}
+    top = max(weight.values())
+    return [p for p in parts if weight[p] < top / 30]
+
+
+__all__ += ["joined"]

@@ -1,0 +1,82 @@
+"""From a subject to a bench: reference, cotangent, units."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.directions import unit_of
+from gradlab.differentiation.evaluation import base_row
+from gradlab.differentiation.line_slope import start_exponent
+from gradlab.differentiation.magnitudes import looked_at, magnitudes
+from gradlab.localisation.bench import Bench
+from gradlab.localisation.cotangents import draw_cotangent
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.comparison.tolerance import Tolerance
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.subject.subject import Subject
+
+__all__ = ["set_up"]
+
+# Anything coarser than float64 gets its numeric side from a float64 twin.
+_DOUBLE = 1e-15
+# A twin that computes something else by more than this is no reference.
+_SAME = 1e-2
+
+
+def set_up(
+    subject: Subject,
+    *,
+    tolerance: Tolerance,
+    meter: Meter,
+    seed: int,
+    base: NDArray[np.float64] | None = None,
+) -> Bench:
+    """Evaluate once, choose a reference, fetch the gradients.
+
+    Parameters
+    ----------
+    base
+        f at the point, where that is already known; saves one evaluation.
+
+    Raises
+    ------
+    InputError
+        If there is no analytic side, or it needs a scalar function and has none.
+    SubjectError
+        If the function fails at the point.
+    """
+    base = base_row(subject, meter) if base is None else base
+    numeric = subject
+    if subject.epsilon > _DOUBLE:
+        twin = subject.in_double()
+        if twin is not None:
+            row = base_row(twin, meter)
+            size = float(np.abs(base[np.isfinite(base)]).max(initial=0.0))
+            with np.errstate(all="ignore"):
+                near = np.abs(row - base) <= 0.1 * np.abs(base) + _SAME * size
+            if (near | ~np.isfinite(base)).all():
+                numeric, base = twin, row
+    bench = Bench(
+        subject=subject,
+        numeric=numeric,
+        base=base,
+        cotangent=draw_cotangent(numeric, base, np.random.default_rng(seed)),
+        gradients=[],
+        units=tuple(unit_of(numeric, k) for k in range(len(subject.inputs))),
+        tolerance=tolerance,
+        meter=meter,
+        seed=seed,
+        exponent=start_exponent(numeric.epsilon),
+        ripples=np.zeros((3, len(base))),
+    )
+    for which in range(len(subject.inputs)):
+        point = looked_at(numeric, which)
+        if not magnitudes(point).finite:
+            bench.immovable[which] = np.flatnonzero(~np.isfinite(point))
+    bench.pull()
+    return bench

@@ -1,0 +1,353 @@
+"""One verdict per tensor, in a number of evaluations that does not grow with them.
+
+All inputs move together first, each in random directions of its own: if both sides
+agree along every joint direction, they agree for every input, up to what the error bars
+of the joint derivative could hide. Inputs too faint to show beside the others are
+probed again without them. Only where something disagrees is it taken apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import Tolerance
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.evaluation import BudgetExhausted, Meter
+from gradlab.localisation.entries import Located, located_from
+from gradlab.localisation.group_testing import Group, measured, split
+from gradlab.localisation.search import Search
+from gradlab.localisation.set_up import set_up
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.directions import Part
+    from gradlab.localisation.bench import Bench
+    from gradlab.subject.subject import Subject
+
+__all__ = ["DEAR", "TensorProbe", "TensorProbes", "probe_tensors"]
+
+_ROUNDS = 6
+# Inputs whose differences were tolerable, before the same is taken of others.
+_FORGIVEN = 3
+# Inputs that are certainly wrong and searched for entries to name; the others are not.
+_EXPLORED = 2
+# An error of all entries of an input by this fraction must not hide in the error bars.
+_BLIND = 1e-2
+# From so many coordinates on evaluations are dear; there errors of a thousandth of the
+# norm of a tensor's gradient must show, wherever they are, and no single entry must.
+DEAR = 2_000_000
+_BLIND_DEAR = 1e-3
+_NOTHING = 1e-10  # gradients so much smaller than the largest are the round-off of zero
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class TensorProbe:
+    """What random directions say about the gradient of one input.
+
+    Attributes
+    ----------
+    input
+        Its name.
+    verdict
+        DISAGREES if an entry of it was found wrong, or it was seen to be wrong as a
+        whole; UNDECIDED if noise, kinks or the budget kept it from being decided, or an
+        error of one percent of all entries could hide in the error bars (of more than
+        two million coordinates: one of a thousandth of the gradient's norm).
+    analytic, numeric, error
+        Both derivatives along each direction, and the error bar, shape (directions,).
+        Where it agrees these may be of directions that move other inputs too.
+    power
+        Smallest error of a single entry that would have shown, in the units of the
+        derivative; inf if it was not screened.
+    together
+        Names of all inputs that the directions move.
+    """
+
+    input: str
+    verdict: Verdict
+    analytic: NDArray[np.float64]
+    numeric: NDArray[np.float64]
+    error: NDArray[np.float64]
+    power: float
+    together: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class TensorProbes:
+    """Verdicts of all inputs, and what was located where they disagree.
+
+    Attributes
+    ----------
+    tensors
+        One for each input, in their order.
+    located
+        Wrong entries and shares.
+    evaluations
+        What it cost.
+    immovable
+        By input: number of entries that are infinite, hence cannot be displaced.
+    stop
+        What cut the search short, a budget or an interrupt; None if it was finished.
+    """
+
+    tensors: tuple[TensorProbe, ...]
+    located: Located
+    evaluations: int
+    immovable: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    stop: BaseException | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all inputs."""
+        return max((t.verdict for t in self.tensors), default=Verdict.AGREES)
+
+    def __getitem__(self, name: str) -> TensorProbe:
+        """Return what is known about the input of that name."""
+        for tensor in self.tensors:
+            if tensor.input == name:
+                return tensor
+        raise KeyError(name)
+
+
+def probe_tensors(
+    subject: Subject,
+    *,
+    tolerance: Tolerance | None = None,
+    meter: Meter | None = None,
+    base: NDArray[np.float64] | None = None,
+    seed: int = 0,
+    limit: int = 16,
+    left_out: Collection[int] = (),
+) -> TensorProbes:
+    """Judge the gradient of every input by random directions.
+
+    Some 20 evaluations where all agrees, whatever the number and size of the inputs.
+
+    Parameters
+    ----------
+    subject
+        With an analytic side, at its point; it is there again afterwards.
+    tolerance
+        What is forgiven to an entry; the defaults if None.
+    meter
+        Charged for every evaluation; when its budget ends, what is left is UNDECIDED.
+    base
+        f at the point, where that is already known; saves one evaluation.
+    seed
+        Of every random choice.
+    limit
+        Most wrong entries to name.
+    left_out
+        Positions of inputs that are not compared; they are UNDECIDED.
+
+    Raises
+    ------
+    InputError
+        If there is no analytic side, or it needs a scalar function and has none.
+    SubjectError
+        If the function fails at the point itself.
+
+    Examples
+    --------
+    >>> from gradlab.building import Sides, build_subject
+    >>> x, y = np.linspace(0.1, 1.0, 600), np.linspace(1.0, 2.0, 500)
+    >>> subject = build_subject(
+    ...     lambda x, y: np.sin(x).sum() * np.log(y).sum(),
+    ...     [x, y],
+    ...     Sides(grad=lambda x, y: (np.cos(x) * np.log(y).sum(), np.sin(x).sum() * y)),
+    ... )
+    >>> [t.verdict.name for t in probe_tensors(subject).tensors]
+    ['AGREES', 'DISAGREES']
+    """
+    meter = meter or Meter()
+    bench = set_up(
+        subject,
+        tolerance=tolerance or Tolerance(),
+        meter=meter,
+        seed=seed,
+        base=base,
+    )
+    bench.dear = sum(variable.coordinates for variable in subject.inputs) >= DEAR
+    if bench.dear:
+        bench.balance()
+    for which in left_out:
+        bench.settle(which)
+    search = Search(bench, limit=limit)
+    alone: dict[int, Group] = {}
+    stop: BaseException | None = None
+    try:
+        _judge(bench, search, alone)
+    except (BudgetExhausted, KeyboardInterrupt) as why:
+        stop = why
+    finished = stop is None
+    located = located_from(bench, search, finished=finished)
+    tensors = tuple(
+        _tensor(bench, search, which, alone.get(which), finished=finished)
+        for which in range(len(subject.inputs))
+    )
+    still = {
+        subject.inputs[which].name: positions.size
+        for which, positions in bench.immovable.items()
+    }
+    return TensorProbes(tensors, located, meter.evaluations, still, stop)
+
+
+def _judge(bench: Bench, search: Search, alone: dict[int, Group]) -> None:
+    """Screen, take apart what disagrees, and screen the rest again until it is clean.
+
+    Parameters
+    ----------
+    alone
+        Filled with the inputs that are certainly wrong, each probed by itself.
+    """
+    rng = np.random.default_rng([bench.seed, 1])
+    forgiven = 0
+    search.prepare(rng)
+    for _ in range(_ROUNDS):
+        groups = search.screen(bench.parts())
+        search.pending = groups
+        if not groups:
+            return
+        for part in _suspects(bench, groups[0]):
+            explored = len(alone) < _EXPLORED
+            lines = 3 if explored else 1
+            group = measured(
+                bench,
+                [part],
+                [bench.new_seed() for _ in range(lines)],
+                resolution=np.inf,
+            )
+            certain = _certain(bench, group)
+            if (
+                not certain
+                and _quiet(bench, group)
+                and (forgiven >= _FORGIVEN or _all_forgiven(search, part, rng))
+            ):
+                forgiven += 1
+                search.forgive(part.which)
+                continue
+            if certain:
+                alone[part.which] = group
+            if explored or not certain:
+                search.explore(group, rng)
+            if certain:
+                bench.settle(part.which)
+
+
+def _suspects(bench: Bench, group: Group) -> list[Part]:
+    """Halve a group along its clearest direction down to single inputs."""
+    with np.errstate(all="ignore"):
+        clarity = np.nan_to_num(np.abs(group.defects) / group.thresholds, nan=np.inf)
+    k = int(np.argmax(clarity))
+    line = dataclasses.replace(
+        group,
+        seeds=(group.seeds[k],),
+        defects=group.defects[[k]],
+        errors=group.errors[[k]],
+        thresholds=group.thresholds[[k]],
+        probes=(),
+    )
+    stack, found = [line], []
+    while stack:
+        top = stack.pop()
+        if not top.suspicious:
+            continue
+        if len({part.which for part in top.parts}) == 1:
+            found.append(top.parts[0])
+        else:
+            stack += split(bench, top, ())
+    return sorted(found, key=lambda part: part.which)
+
+
+def _certain(bench: Bench, group: Group) -> bool:
+    """Whether no set of tolerable errors could make up the defect of an input.
+
+    The sum of independent signs times numbers exceeds six times their norm in one case
+    of ten million (Hoeffding).
+    """
+    which = group.parts[0].which
+    own = bench.tolerance.of(bench.subject.inputs[which].name)
+    relative = own.relative(bench.analytic_epsilon)
+    absolute = bench.forgiven(which) * bench.units[which] * np.sqrt(group.size)
+    return any(
+        abs(probe.defect) > max(6 * (relative * size + 2 * absolute), threshold)
+        for probe, threshold in zip(group.probes, group.thresholds, strict=True)
+        for size in (max(probe.norm, abs(probe.numeric)),)
+    )
+
+
+def _quiet(bench: Bench, group: Group) -> bool:
+    """Whether errors within the tolerance, all over an input, explain its defects."""
+    own = bench.tolerance.of(bench.subject.inputs[group.parts[0].which].name)
+    relative = own.relative(bench.analytic_epsilon)
+    absolute = bench.forgiven(group.parts[0].which) * bench.units[group.parts[0].which]
+    return all(
+        abs(probe.defect) <= 2 * (relative * probe.norm + absolute * group.size**0.5)
+        for probe in group.probes
+    )
+
+
+def _all_forgiven(search: Search, part: Part, rng: np.random.Generator) -> bool:
+    """Whether some entries drawn at random all differ, and all within the tolerance."""
+    drawn = sorted(set(rng.integers(part.start, part.stop, 3).tolist()))
+    columns = [search.examine(part.which, position) for position in drawn]
+    return all(column.differs and not column.wrong for column in columns)
+
+
+def _wrong(search: Search, alone: Group | None, which: int) -> bool:
+    named = any(k == which for k, _ in search.wrong)
+    return alone is not None or named or which in search.share
+
+
+def _tensor(
+    bench: Bench, search: Search, which: int, alone: Group | None, *, finished: bool
+) -> TensorProbe:
+    inputs = bench.subject.inputs
+    group = alone or search.cleared.get(which)
+    probes = () if group is None else group.probes
+    moved = () if group is None else dict.fromkeys(p.which for p in group.parts)
+    power = search.power.get(which, np.inf)
+    open_groups = [*search.doubtful, *([] if finished else search.pending)]
+    doubted = any(part.which == which for g in open_groups for part in g.parts)
+    empty = not inputs[which].coordinates
+    if _wrong(search, alone, which):
+        verdict = Verdict.DISAGREES
+    elif empty:
+        verdict = Verdict.AGREES
+    elif doubted or group is None or _hidden(bench, which, power):
+        settled = search.tolerated(which) and not doubted
+        verdict = Verdict.AGREES if settled else Verdict.UNDECIDED
+    else:
+        verdict = Verdict.AGREES
+    if verdict == Verdict.AGREES and not (empty or np.isfinite(bench.base).all()):
+        verdict = Verdict.UNDECIDED  # outputs that are nan have no part in a direction
+    return TensorProbe(
+        inputs[which].name,
+        verdict,
+        np.array([probe.analytic for probe in probes]),
+        np.array([probe.numeric for probe in probes]),
+        np.array([probe.error for probe in probes]),
+        float(power),
+        tuple(inputs[k].name for k in moved),
+    )
+
+
+def _hidden(bench: Bench, which: int, power: float) -> bool:
+    """Whether a small error of all entries together could hide in the error bars."""
+    typical = _norm(bench, which)
+    if not bench.dear:
+        return typical > 0 and not power <= _BLIND * typical
+    effects = [_norm(bench, k) * unit for k, unit in enumerate(bench.units)]
+    if effects[which] <= _NOTHING * max(effects):
+        return False
+    return not power <= _BLIND_DEAR * typical
+
+
+def _norm(bench: Bench, which: int) -> float:
+    return bench.sizes(which)[0] * float(np.sqrt(bench.gradients[which].size))

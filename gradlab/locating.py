@@ -1,0 +1,103 @@
+"""Wrong entries in few evaluations: the public call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.building import Sides, build_subject
+from gradlab.comparison.tolerance import Tolerance
+from gradlab.differentiation.evaluation import Meter, parse_budget
+from gradlab.errors import InputError
+from gradlab.localisation.entries import Located, locate_entries
+from gradlab.subject.state_guard import StateGuard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["locate"]
+
+
+def locate(
+    fn: Callable[..., Any],
+    *inputs: Any,
+    params: Any = None,
+    grad: Callable[..., Any] | Mapping[str, Any] | Any = None,
+    jac: Callable[..., Any] | None = None,
+    backward: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
+    loss: Callable[..., Any] | None = None,
+    wrt: Sequence[str] | str | None = None,
+    names: Sequence[str] | Mapping[str, str] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    budget: float | str | None = None,
+    seed: int = 0,
+    limit: int = 64,
+    progress: Any = None,
+) -> Located:
+    """Find the wrong entries of a gradient, by group testing with random directions.
+
+    The cost grows with the logarithm of the number of entries: some 20 evaluations
+    where all is right, some 60 to find one wrong entry among a million, some 60 more
+    for each further one. An entry is named only after it was differentiated on its own.
+
+    Parameters
+    ----------
+    fn, *inputs, params, grad, jac, backward, vjp, loss, wrt, names
+        What is checked, as in `gradlab.check`.
+    rtol, atol
+        What is forgiven to an entry, as in `gradlab.check`.
+    budget
+        Bound on the evaluations (5000) or the time ("30s"); what is still suspected
+        when it ends is in `Located.suspects`.
+    seed
+        Of the random directions; the user's random state is never touched.
+    limit
+        Most coordinates to name. Where more are wrong, `Located.wrong_share` says about
+        how many.
+    progress
+        Anything with tqdm's ``update``.
+
+    Returns
+    -------
+    Located
+        With ``.table``, ``.evaluations``, ``.budget_left``; nothing is raised because
+        a gradient is wrong.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If an argument cannot be used; before any work, and nothing is changed.
+    SubjectError
+        If `fn` fails at the point itself.
+
+    Examples
+    --------
+    >>> x = np.linspace(-1, 1, 5000).reshape(50, 100)
+    >>> def grad(x):
+    ...     g = np.cos(x)
+    ...     g[17, 42] *= 1.001
+    ...     return g
+    >>> found = gl.locate(lambda x: np.sin(x).sum(), x, grad=grad)
+    >>> found.table["index"].tolist()
+    [(17, 42)]
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1:
+        raise InputError(f"limit must be an integer >= 1, got {limit!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed must be an integer >= 0, got {seed!r}")
+    tolerance = Tolerance(rtol, atol)
+    meter = Meter(parse_budget(budget), progress)
+    sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
+    roots = tuple(
+        root
+        for root in (*inputs, params, fn, grad, jac, backward, vjp, loss)
+        if root is not None
+    )
+    with StateGuard(*roots, copy_parameters=None):
+        subject = build_subject(fn, inputs, sides)
+        return locate_entries(
+            subject, tolerance=tolerance, meter=meter, seed=int(seed), limit=int(limit)
+        )

@@ -1,0 +1,121 @@
+"""From blocks in real coordinates to the comparisons that a report shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.comparison.comparison import Comparison
+from gradlab.diagnosis.evidence import Part
+from gradlab.subject.subject import block_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from gradlab.pipeline.blocks import Block
+    from gradlab.subject.subject import Subject
+
+__all__ = ["as_parts", "comparisons_of"]
+
+
+def comparisons_of(
+    subject: Subject,
+    blocks: list[Block],
+    *,
+    method: Callable[[str], str],
+    coverage: str,
+) -> tuple[Comparison, ...]:
+    """Cut every block at the outputs, and join the two halves of complex entries.
+
+    Parameters
+    ----------
+    method
+        From the name of an input to that of its method.
+    """
+    names = [variable.name for variable in subject.inputs]
+    return tuple(
+        _comparison(
+            subject,
+            block,
+            output,
+            rows,
+            method=method(names[block.which]),
+            coverage=coverage,
+        )
+        for output, rows in enumerate(block_slices(subject.outputs))
+        for block in blocks
+    )
+
+
+def _comparison(
+    subject: Subject,
+    block: Block,
+    output: int,
+    rows: slice,
+    *,
+    method: str,
+    coverage: str,
+) -> Comparison:
+    variable = subject.inputs[block.which]
+    columns: NDArray[np.intp] | None = block.positions
+    looked = 0 if block.looked is None else int(block.looked.sum())
+    if variable.is_complex:
+        columns = block.positions[0::2] // 2
+        looked = (looked + 1) // 2
+    if columns is not None and len(columns) == variable.size:
+        columns = None
+
+    def value(matrix: NDArray[np.float64]) -> NDArray[Any]:
+        part = matrix[rows]
+        return part[:, 0::2] + 1j * part[:, 1::2] if variable.is_complex else part
+
+    def size(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+        part = matrix[rows]
+        return np.hypot(part[:, 0::2], part[:, 1::2]) if variable.is_complex else part
+
+    def worst(matrix: NDArray[Any]) -> NDArray[Any]:
+        part = matrix[rows]
+        joined = (
+            np.maximum(part[:, 0::2], part[:, 1::2]) if variable.is_complex else part
+        )
+        # rows that are all the same may share their memory
+        return joined if joined.strides[:1] == (0,) else np.ascontiguousarray(joined)
+
+    return Comparison(
+        output=subject.outputs[output],
+        input=variable,
+        analytic=value(block.analytic),
+        numeric=value(block.value),
+        numeric_error=size(block.error),
+        allowed=size(block.allowed),
+        verdicts=worst(block.verdicts),
+        step=worst(block.step),
+        method=f"{method}, adaptive" if looked and method == "central" else method,
+        coverage="full" if columns is None else coverage,
+        columns=columns,
+        accepted=worst(block.accepted),
+        escalated=looked,
+    )
+
+
+def as_parts(subject: Subject, blocks: list[Block]) -> tuple[Part, ...]:
+    """Hand the blocks to diagnosis."""
+    return tuple(
+        Part(
+            which=block.which,
+            positions=block.positions,
+            analytic=block.analytic,
+            numeric=block.value,
+            error=block.error,
+            verdicts=block.verdicts,
+            kinds=block.kinds,
+            left=block.left,
+            right=block.right,
+            accepted=block.accepted,
+            complete=len(block.positions) == subject.inputs[block.which].coordinates,
+        )
+        for block in blocks
+    )

@@ -1,0 +1,290 @@
+"""A block under examination, and the verdicts of its entries as they stand."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.judge import Side, Tops, Units, judge, sensitivity
+from gradlab.comparison.tolerance import SAFETY, Tolerance
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.method import Auto
+from gradlab.differentiation.smoothness import Smoothness
+from gradlab.errors import InputError
+from gradlab.labels import chosen_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.method import Method
+    from gradlab.differentiation.quotients import Pattern
+    from gradlab.subject.subject import Problem, Subject
+
+__all__ = [
+    "Block",
+    "Known",
+    "Matters",
+    "Outcome",
+    "Plan",
+    "judge_all",
+    "judge_block",
+    "matters_of",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """How to check: the options of `gradlab.check` that are not about the subject."""
+
+    method: Method
+    tolerance: Tolerance
+    coverage: str = "full"
+    seed: int = 0
+    methods: Mapping[str, Method] = dataclasses.field(default_factory=dict, hash=False)
+    memory: int = 1 << 30  # bytes
+
+    def method_of(self, name: str) -> Method:
+        """Return the method for one input: its own, or that of all others."""
+        return chosen_for(name, self.methods, self.method)
+
+    def first_method(self, name: str) -> str:
+        """Say by which method an input is differentiated first."""
+        method = self.method_of(name)
+        return "central" if isinstance(method, Auto) else method.name
+
+    def refuse_unknown(self, names: list[str]) -> None:
+        """Refuse options for inputs that there are not.
+
+        Raises
+        ------
+        InputError
+            Naming the inputs that there are.
+        """
+        for option, table in (
+            ("method", self.methods),
+            ("rtol or atol", self.tolerance.own),
+        ):
+            for key in table:
+                if not any(chosen_for(name, {key: True}, False) for name in names):
+                    known = ", ".join(map(repr, names))
+                    msg = (
+                        f"{option} is given for {key!r}, which is none of the inputs "
+                        f"that are checked: {known}"
+                    )
+                    raise InputError(msg)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Block:
+    """One input under examination, in real coordinates; (rows, n) unless said."""
+
+    which: int
+    positions: NDArray[np.intp]  # (n,)
+    scales: NDArray[np.float64]  # (n,)
+    analytic: NDArray[np.float64]
+    slack: NDArray[np.float64]
+    value: NDArray[np.float64]
+    error: NDArray[np.float64]
+    step: NDArray[np.float64]
+    kinds: NDArray[np.int8]
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]
+    verdicts: NDArray[np.int8]
+    allowed: NDArray[np.float64]
+    accepted: NDArray[np.bool_]
+    precise: NDArray[np.float64] | None = (
+        None  # analytic side in float64, if there is one
+    )
+    looked: NDArray[np.bool_] | None = None  # (n,): columns that had a second look
+    still: NDArray[np.float64] | float = 1e-9  # what counts as no movement of f
+    bend: NDArray[np.float64] | None = None  # right slope minus left slope
+    # (n,): scales, but for coordinates that turned out to live on one of their own
+    own_scales: NDArray[np.float64] | None = None
+    pattern: Pattern | None = None  # as the first pass found it
+
+    @property
+    def side(self) -> Side:
+        """Numeric values as the verdict sees them.
+
+        At a kink any slope between the two sides is as good as another.
+        """
+        kink = self.kinds == Smoothness.KINK
+        if not kink.any():
+            return Side(self.value, self.error)
+        with np.errstate(all="ignore"):
+            low, high = np.fmin(self.left, self.right), np.fmax(self.left, self.right)
+            between = np.clip(self.analytic, low, high)
+            # outside the interval, a hundredth of the gap settles it
+            bar = np.minimum(self.error, 0.002 * (high - low))
+            bar = np.where(between == self.analytic, 0.0, bar)
+        inside = kink & np.isfinite(between)
+        return Side(
+            np.where(inside, between, self.value), np.where(inside, bar, self.error)
+        )
+
+    def own_steps(self) -> None:
+        """Give the steps memory of their own, before they are written to."""
+        if not self.step.flags.writeable:
+            self.step = self.step.copy()
+
+    def own_slopes(self) -> None:
+        """Give the one-sided slopes memory of their own, before they are written to."""
+        if not self.left.flags.writeable:
+            self.left, self.right = self.left.copy(), self.right.copy()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Matters:
+    """Largest effect that any coordinate of any input has on each output, (m, 1).
+
+    By the scales that the steps were chosen for, and by those that were found.
+    """
+
+    typical: NDArray[np.float64]
+    own: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What other columns have shown, where a matrix is judged a few at a time."""
+
+    matters: Matters
+    tops: Mapping[int, Tops]  # by input
+    looks: int = 48  # suspects that are certain to get a second look
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Outcome:
+    """What `run_full` found."""
+
+    blocks: list[Block]
+    base: NDArray[np.float64]
+    problems: tuple[Problem, ...]
+    reference: Subject | None
+    remarks: list[str]
+    partial: bool = False
+    second_opinion: str = ""  # explicit methods that were overruled somewhere
+    # how much every output differs between evaluations at the point, if any does
+    unsteady: NDArray[np.float64] | None = None
+    rough: tuple[str, ...] = ()  # inputs whose slopes were taken over many small steps
+    known: Known | None = None  # None: the blocks are all there is
+
+
+def matters_of(blocks: list[Block], known: Known | None = None) -> Matters:
+    """Measure what matters to each output row, here and in what is known of others."""
+    effects = [sensitivity(block.side, block.scales) for block in blocks]
+    typical = np.asarray(np.max(effects, axis=0), dtype=np.float64)
+    found = [k for k, block in enumerate(blocks) if block.own_scales is not None]
+    for k in found:
+        effects[k] = sensitivity(blocks[k].side, _own_scales(blocks[k]))
+    own = np.asarray(np.max(effects, axis=0), dtype=np.float64) if found else typical
+    if known is None:
+        return Matters(typical, own)
+    other = known.matters
+    return Matters(
+        np.maximum(typical, other.typical),
+        np.maximum(own, other.own),
+    )
+
+
+def _own_scales(block: Block) -> NDArray[np.float64]:
+    return block.scales if block.own_scales is None else block.own_scales
+
+
+def judge_all(subject: Subject, outcome: Outcome, plan: Plan) -> None:
+    """Give every entry of every block its verdict, by the numbers as they stand."""
+    blocks = [block for block in outcome.blocks if block.positions.size]
+    if not blocks:
+        return
+    matters = matters_of(blocks, outcome.known)
+    for block in blocks:
+        judge_block(subject, block, plan, matters, outcome)
+
+
+def judge_block(
+    subject: Subject,
+    block: Block,
+    plan: Plan,
+    matters: Matters,
+    outcome: Outcome,
+) -> None:
+    """Give the entries of one block their verdicts; see `gradlab.comparison.judge`."""
+    side, epsilon = block.side, subject.epsilon
+    tolerance = plan.tolerance.of(subject.inputs[block.which].name)
+    units = Units(_own_scales(block), matters.own)
+    known = outcome.known
+    tops = None if known is None else known.tops.get(block.which)
+    own = judge(
+        block.analytic,
+        side,
+        tolerance=tolerance,
+        epsilon=epsilon,
+        scales=block.scales,
+        matters=matters.typical,
+        still=block.still,
+        slack=_rounding(block),
+        own=units,
+        tops=tops,
+    )
+    block.verdicts, block.allowed = own.verdicts, own.allowed
+    if block.precise is not None:
+        # the same formula in float64: small slips show there, round-off does not
+        formula = judge(
+            block.precise,
+            side,
+            tolerance=tolerance,
+            epsilon=2.3e-16,
+            scales=block.scales,
+            matters=matters.typical,
+            still=block.still,
+            own=units,
+            tops=tops,
+        )
+        block.verdicts = np.maximum(block.verdicts, formula.verdicts)
+    if not (np.isfinite(block.value).all() and np.isfinite(outcome.base).all()):
+        block.verdicts[_without_ground(block, outcome.base)] = Verdict.UNDECIDED
+    kink = block.kinds == Smoothness.KINK
+    if not kink.any():
+        block.accepted = np.zeros(kink.shape, dtype=bool)
+        return
+    apart = np.abs(block.analytic - block.value) > np.maximum(
+        block.allowed, SAFETY * side.error
+    )
+    block.accepted = kink & apart & (block.verdicts != Verdict.DISAGREES)
+
+
+def _without_ground(block: Block, base: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Entries of which the numeric side says nothing that could be held against anyone.
+
+    Where f is finite and its quotient is not, the numeric side failed; where f itself
+    is nan or infinite, there is no derivative to fail. In a column with an infinite
+    slope the nan of other outputs is that slope times a cotangent of zero, which is how
+    rows of a Jacobian are read out, and no statement of the gradient.
+    """
+    finite, here = np.isfinite(block.value), np.isfinite(base)[:, None]
+    known = np.isfinite(block.analytic)
+    lost = (~finite & known) | ~here
+    steep = np.isinf(block.value) | (~here & ~known)
+    return np.asarray(lost | (finite & np.isnan(block.analytic) & steep.any(axis=0)))
+
+
+def _rounding(block: Block) -> NDArray[np.float64]:
+    """Round-off of a low-precision analytic side, measured against float64.
+
+    Never more than five percent of the largest entry: beyond that it is no round-off
+    any more, unless measured to be so (`Block.slack`). The largest of the block, not of
+    the row: an output that has saturated in short arithmetic has a gradient of debris.
+    (Slips of the formula itself show in float64, where nothing is forgiven.)
+    """
+    if block.precise is None:
+        return block.slack
+    with np.errstate(all="ignore"):
+        size = np.abs(block.precise)
+        top = np.where(np.isfinite(size), size, 0).max(initial=0.0)
+        apart = np.abs(block.analytic - block.precise)
+        most = np.maximum(0.05 * np.maximum(size, top), block.slack)
+        return np.asarray(np.minimum(apart, most))

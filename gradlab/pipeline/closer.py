@@ -1,0 +1,122 @@
+"""A closer look: cheap differences of some columns give way to the adaptive ladder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.smoothness import Smoothness
+from gradlab.pipeline.measuring import LAST_DIGITS, OWN_SCALE, look_closer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.adaptive import Derivatives
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block
+    from gradlab.subject.subject import Subject
+
+__all__ = ["CLOSE_LOOKS", "first_looks", "spread", "take_closer"]
+
+CLOSE_LOOKS = 48  # suspects of one input that are certain to get a second look
+_FEW_LOOKS = 8  # where most of an input is wrong, which is one mistake and not many
+_MOST = 0.5
+
+
+def take_closer(
+    reference: Subject,
+    base: NDArray[np.float64],
+    block: Block,
+    chosen: NDArray[np.intp],
+    noise: NDArray[np.float64],
+    meter: Meter,
+) -> None:
+    """Replace the values of some columns by those of the adaptive ladder."""
+    found = look_closer(
+        reference, block.which, block.positions[chosen], base, meter, noise=noise
+    )
+    with np.errstate(all="ignore"):
+        better = (
+            ~np.isfinite(block.value[:, chosen])
+            | ~(found.error > block.error[:, chosen])
+            | (
+                np.abs(found.value - block.value[:, chosen])
+                > SAFETY * block.error[:, chosen]
+            )
+        )
+    better &= np.isfinite(found.value) | ~np.isfinite(block.value[:, chosen])
+    better |= found.kind == Smoothness.KINK  # the mean of two slopes is no better
+    # steps of f as small as the last digit of one are the rounding of 1 + small
+    better |= (
+        (found.kind == Smoothness.STAIRCASE)
+        & (found.noise > 0)
+        & (found.noise < LAST_DIGITS)
+    )
+    # where the ladder cannot tell, the cheap value is luck
+    block.error[:, chosen] = np.where(
+        np.isfinite(found.error), block.error[:, chosen], np.inf
+    )
+    block.own_slopes()
+    block.left[:, chosen], block.right[:, chosen] = found.left, found.right
+    for name, new in (
+        ("value", found.value),
+        ("error", found.error),
+        ("step", found.step),
+    ):
+        old = getattr(block, name)
+        old[:, chosen] = np.where(better, new, old[:, chosen])
+    _rescale(reference, block, chosen, found)
+    block.kinds[:, chosen] = found.kind
+    if block.looked is not None:
+        block.looked[chosen] = True
+
+
+def _rescale(
+    reference: Subject, block: Block, chosen: NDArray[np.intp], found: Derivatives
+) -> None:
+    """Give coordinates their own size as scale that turn out to live on it.
+
+    Among entries of 1e8, one of 1e-7 is first taken for a small one of 1e8. Where its
+    slopes rest on steps near its own size, round-off is measured by that.
+    """
+    size = np.abs(reference.point(block.which)[block.positions[chosen]])
+    small = (size > 0) & np.isfinite(found.error).all(axis=0)
+    small &= (found.kind == Smoothness.SMOOTH).all(axis=0)
+    size = np.maximum(size, np.nanmax(found.step, axis=0, initial=0.0))
+    small &= size < OWN_SCALE * block.scales[chosen]
+    if small.any():
+        own = block.scales if block.own_scales is None else block.own_scales
+        block.own_scales = own.copy()
+        block.own_scales[chosen[small]] = size[small]
+
+
+def first_looks(block: Block) -> int:
+    """How many suspects of an input get a second look before the rest is believed.
+
+    Where more than half of the columns disagree by many error bars the whole input is
+    wrong, and eight of them (the worst, and a spread of the others) show it as surely
+    as all: a layer that is wrong spoils everything before it.
+    """
+    with np.errstate(all="ignore"):
+        far = np.abs(block.analytic - block.value) > 40 * block.error
+    wrong = (far & (block.verdicts == Verdict.DISAGREES)).any(axis=0)
+    many = wrong.size and float(wrong.mean()) > _MOST
+    return _FEW_LOOKS if many else CLOSE_LOOKS
+
+
+def spread(suspects: NDArray[np.intp], quota: int) -> NDArray[np.intp]:
+    """Choose the worst of ranked suspects, and a spread of the others.
+
+    Examples
+    --------
+    >>> spread(np.arange(100), 6).tolist()
+    [0, 1, 2, 3, 4, 99]
+    """
+    if len(suspects) <= quota:
+        return suspects
+    worst = 2 * quota // 3
+    rest = np.linspace(worst, len(suspects) - 1, quota - worst).astype(np.intp)
+    return np.unique(np.concatenate([suspects[:worst], suspects[rest]]))

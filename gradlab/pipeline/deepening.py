@@ -1,0 +1,156 @@
+"""A report carried further: into the layers of a module, to the second derivative."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding, rank
+from gradlab.errors import GradlabError, InputError
+from gradlab.pipeline.examining import compare
+from gradlab.pipeline.local_reports import explained, local_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gradlab.comparison.comparison import Comparison
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.localisation.layers import LayerAudit
+    from gradlab.pipeline.blocks import Plan
+    from gradlab.report import Report
+    from gradlab.subject.subject import Subject
+
+__all__ = ["affordable", "cut_short", "with_layers", "with_second_order"]
+
+_AUDIT = 12  # evaluations that an audit costs: four steps, forward and backward
+_OVER = 1.1  # times its seconds that a budget may come to, for knowing the layer
+
+
+def with_layers(
+    report: Report,
+    module: Any,
+    inputs: tuple[Any, ...],
+    loss: Callable[..., Any] | None,
+    plan: Plan,
+) -> Report:
+    """Audit the layers of a module that disagreed, and put the root cause first.
+
+    A layer that is wrong itself explains every parameter that its wrong gradient
+    contaminates; those are named after it.
+    """
+    from gradlab.blaming import blame
+
+    try:
+        audit = blame(module, *inputs, loss=loss)
+    except GradlabError as cause:
+        told = f"the layers were not audited: {cause}"
+        return dataclasses.replace(report, remarks=(*report.remarks, told))
+    if any(row.reason.startswith("interrupted") for row in audit.rows):
+        report = cut_short(report, "not all layers were audited", KeyboardInterrupt())
+    if not audit.culprits:
+        return dataclasses.replace(report, layers=audit)
+    parameters = {name for row in audit.rows for name in row.parameters}
+    own = {
+        name
+        for row in audit.rows
+        if row.name in audit.culprits
+        for name in row.parameters
+    }
+    named = [c for c in report.culprits if c in own]
+    spoiled = [c for c in report.culprits if c not in own and c in parameters]
+    rest = [c for c in report.culprits if c not in own and c not in parameters]
+    culprits = tuple(dict.fromkeys((*audit.culprits, *named, *spoiled, *rest)))
+    wrong = [f for f in audit.findings if f.severity == "error"]
+    if any(f.kind == BugKind.UNKNOWN for f in wrong):
+        wrong = explained(tuple(wrong), _local(audit, plan))
+    others = [f for f in audit.findings if f.severity != "error"]
+    # a layer that is wrong explains the parameters it spoils: those need no cause
+    kept = [f for f in report.findings if f.where not in spoiled]
+    return dataclasses.replace(
+        report,
+        layers=audit,
+        culprits=culprits,
+        findings=rank([*wrong, *kept, *others]),
+    )
+
+
+def affordable(meter: Meter) -> bool:
+    """Whether an audit of the layers still fits into a budget of seconds."""
+    if meter.budget.seconds is None:
+        return True
+    each = meter.seconds / max(meter.evaluations, 1)
+    return meter.seconds + _AUDIT * each <= _OVER * meter.budget.seconds
+
+
+def cut_short(report: Report, missing: str, stop: BaseException | None) -> Report:
+    """Mark a report as partial, and say why and what it lacks."""
+    why = "interrupted" if isinstance(stop, KeyboardInterrupt) else "the budget ended"
+    remarks = (*report.remarks, f"{why}: {missing}")
+    return dataclasses.replace(report, partial=True, remarks=remarks)
+
+
+def _local(audit: LayerAudit, plan: Plan) -> Report | None:
+    """Report on the root culprit alone; None where it cannot be looked at."""
+    try:
+        return local_report(audit, audit.culprits[0], plan=plan)
+    except GradlabError:
+        return None
+
+
+def with_second_order(
+    report: Report, subject: Subject, plan: Plan, meter: Meter
+) -> Report:
+    """Check the backward of the backward as well.
+
+    The function compared is the first gradient itself, contracted with a fixed random
+    cotangent; its analytic side is autograd through the backward pass.
+
+    Raises
+    ------
+    InputError
+        For subjects whose backward cannot be differentiated.
+    """
+    if not hasattr(subject, "program"):
+        msg = (
+            f"order=2 needs a torch function whose backward can be differentiated, got "
+            f"a {subject.kind}; check the gradient function itself with jac="
+        )
+        raise InputError(msg)
+    from gradlab.differentiation.autodiff import (
+        second_order,
+    )
+
+    twin = second_order(subject, plan.seed)  # type: ignore[arg-type] # a TorchSubject
+    result = compare(twin, plan, meter)
+    findings = list(report.findings)
+    findings += [_finding(c) for c in result.comparisons if _wrong(c)]
+    names = [c.input.name for c in result.comparisons if _wrong(c)]
+    return dataclasses.replace(
+        report,
+        comparisons=(*report.comparisons, *result.comparisons),
+        findings=rank(findings),
+        culprits=tuple(dict.fromkeys((*report.culprits, *names))),
+        evaluations=meter.evaluations,
+        remarks=(*report.remarks, "second derivative checked as well", *result.remarks),
+    )
+
+
+def _wrong(comparison: Comparison) -> bool:
+    return comparison.verdict == Verdict.DISAGREES
+
+
+def _finding(comparison: Comparison) -> Finding:
+    row, column = comparison.ranking(1)[0]
+    return Finding(
+        BugKind.SECOND_ORDER,
+        "error",
+        comparison.input.name,
+        0.9,
+        f"The derivative of the gradient {comparison.output.name} with respect to "
+        f"{comparison.input.name} is wrong: at {comparison.label(row, column)} "
+        f"autograd through the backward gives {comparison.analytic[row, column]:.6g}, "
+        f"differences of the backward give {comparison.numeric[row, column]:.6g}.",
+        "Write the backward with differentiable operations on saved tensors; values "
+        "computed in forward and kept outside save_for_backward are constants to it.",
+    )

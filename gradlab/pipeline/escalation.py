@@ -1,0 +1,318 @@
+"""Second looks: what seems wrong, or cannot be told, is measured again with care."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.judge import scales_in, sensitivity, unresolved
+from gradlab.comparison.tiling import bands
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.evaluation import Meter, line_rows
+from gradlab.differentiation.method import Auto
+from gradlab.differentiation.smoothness import Smoothness
+from gradlab.pipeline.blocks import Block, Outcome, Plan, judge_all
+from gradlab.pipeline.closer import CLOSE_LOOKS, first_looks, spread, take_closer
+from gradlab.pipeline.hidden_steps import see_through_steps
+from gradlab.pipeline.measuring import (
+    LAST_DIGITS,
+    look_closer,
+    noise_level,
+    numeric_side,
+)
+from gradlab.pipeline.second_steps import take_second_steps
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Subject
+
+__all__ = ["escalate", "settle_still", "suspects_of", "suspicious"]
+
+_BENT = 1.5e-3  # difference of one-sided slopes, relative to the slope
+_SLIGHT = 1e-2  # relative: a smaller slip is measured twice
+_CLEAR = 40.0  # error bars: an accusation that rests on more needs no confirmation
+_NOISY = 3.0  # times the standard deviation of f: what its noise does to a difference
+_ROUGH = 30.0  # times the rounding unit: noise above this is more than rounding
+_OTHER_STEPS = 0.29  # between powers of two, so that no step is taken twice
+
+
+def settle_still(
+    subject: Subject,
+    base: NDArray[np.float64],
+    blocks: list[Block],
+    meter: Meter,
+    seed: int,
+) -> None:
+    """Settle outputs that an input does not move: four evaluations instead of many.
+
+    A difference of exactly 0 only says that f moved by less than its last digit. Moving
+    every coordinate of the input together, by random signs and up to a third of their
+    size, says it for steps a hundred thousand times as large.
+    """
+    rng = np.random.default_rng([seed, 7])
+    for block in blocks:
+        still = (block.value == 0).all(axis=1) & (block.analytic == 0).all(axis=1)
+        if not still.any() or not block.positions.size:
+            continue
+        direction = np.zeros(subject.inputs[block.which].coordinates)
+        signs = rng.choice([-1.0, 1.0], len(block.positions))
+        direction[block.positions] = signs * block.scales
+        directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
+        directions[block.which] = direction
+        reach = (1e-3, -1e-3, 0.3, -0.3)
+        values = line_rows(subject, directions, reach, meter)
+        ulps = 8 * subject.epsilon * np.abs(base)
+        with np.errstate(all="ignore"):
+            quiet = still & (np.abs(values - base) <= ulps).all(axis=0)
+        bar = ulps[:, None] / (max(reach) * block.scales)[None, :]
+        block.error[quiet] = np.minimum(block.error[quiet], bar[quiet])
+
+
+def bent_entries(block: Block) -> NDArray[np.bool_]:
+    """Entries whose slopes to the left and to the right are those of a kink.
+
+    A smooth function bends by a hundred-thousandth within one step. Agreement with the
+    mean of two different slopes is luck, and worth a note.
+    """
+    if block.bend is None:
+        return np.zeros(block.value.shape, dtype=bool)
+    bent = np.zeros(block.value.shape, dtype=bool)
+    own = sensitivity(block.side, block.scales)
+    for band in bands(block.value.shape):
+        with np.errstate(all="ignore"):
+            bend, error = np.abs(block.bend[band]), block.error[band]
+            noise = error - bend * np.sqrt(2.3e-16)  # the round-off part of the bar
+            seen = (bend > _BENT * np.abs(block.value[band])) & (bend > 10 * noise)
+            if seen.any():
+                seen &= bend * scales_in(block.scales, band) > 0.1 * _BENT * own[band]
+            bent[band] = seen
+    return bent
+
+
+def suspicious(block: Block) -> NDArray[np.bool_]:
+    """Entries that need a second look, shape (rows, n)."""
+    wrong = block.verdicts == Verdict.DISAGREES
+    blind = unresolved(block.side, block.analytic, block.scales, block.still)
+    undecided = block.verdicts == Verdict.UNDECIDED
+    return np.asarray(wrong | blind | undecided | bent_entries(block))
+
+
+def suspects_of(block: Block) -> NDArray[np.intp]:
+    """Columns that need a second look, most suspicious first."""
+    mask = suspicious(block).any(axis=0)
+    columns = np.flatnonzero(mask & ~_seen(block))
+    if not columns.size:
+        return columns
+    with np.errstate(all="ignore"):
+        bound = np.maximum(block.allowed, SAFETY * block.error)
+        excess = np.nan_to_num(
+            np.abs(block.analytic - block.value) / np.where(bound > 0, bound, 1),
+            nan=np.inf,
+            posinf=np.inf,
+        ).max(axis=0, initial=0.0)
+    return np.asarray(columns[np.argsort(-excess[columns], kind="stable")])
+
+
+def _seen(block: Block) -> NDArray[np.bool_]:
+    return (
+        np.zeros(len(block.positions), bool) if block.looked is None else block.looked
+    )
+
+
+def escalate(
+    subject: Subject,
+    reference: Subject,
+    base: NDArray[np.float64],
+    outcome: Outcome,
+    plan: Plan,
+    meter: Meter,
+) -> None:
+    """Look again at what is suspicious, until what is left cannot be otherwise.
+
+    A few suspects get a second step first. Then the noise of f is measured; where it is
+    more than rounding, the cheap differences are taken again with longer steps. Then,
+    of many suspects in one input, the worst and a spread of the others climb the
+    adaptive ladder. Where all of those are confirmed, the clear cases among the rest
+    stand; the others are looked at, twice as many each time, until none is left. An
+    accusation that rests on a few error bars is heard a second time.
+    """
+    auto = [isinstance(plan.method_of(v.name), Auto) for v in subject.inputs]
+    blocks = [b for b in outcome.blocks if b.positions.size and auto[b.which]]
+    suspects = [suspects_of(block) for block in blocks]
+    pairs = [pair for pair in zip(blocks, suspects, strict=True) if pair[1].size]
+    if not pairs:
+        return
+    told = [take_second_steps(reference, base, *pair, meter) for pair in pairs]
+    if any(told):
+        judge_all(subject, outcome, plan)
+        if not any(suspects_of(block).size for block in blocks):
+            return
+    noise = noise_level(reference, base, meter, plan.seed)
+    for block in blocks:
+        _allow_for_noise(reference, base, block, noise, meter)
+    judge_all(subject, outcome, plan)
+    settled = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
+    looks = CLOSE_LOOKS if outcome.known is None else outcome.known.looks
+    quota = [min(first_looks(block), looks) for block in blocks]
+    looked, busy = 0, True
+    while busy:  # a value that is put right in one input can expose another
+        busy = False
+        for k, block in enumerate(blocks):
+            found = suspects_of(block)
+            found = found[~settled[k][found]]
+            if not found.size:
+                continue
+            busy = True
+            chosen = spread(found, quota[k])
+            before = block.value[:, chosen].copy()
+            take_closer(reference, base, block, chosen, noise, meter)
+            looked += len(chosen)
+            quota[k] *= 2
+            judge_all(subject, outcome, plan)
+            if _upheld(block, chosen, before):
+                settled[k][found] = _clear(block, found)
+    for block in blocks:
+        looked += _hear_again(reference, base, block, noise, meter, looks)
+        more, rough = see_through_steps(reference, block, meter)
+        looked += more
+        if rough:
+            outcome.rough += (subject.inputs[block.which].name,)
+    judge_all(subject, outcome, plan)
+    masks = [block.looked for block in outcome.blocks if block.looked is not None]
+    seen = sum(int(mask.sum()) for mask in masks)  # each once, however often
+    total = sum(len(block.positions) for block in outcome.blocks)
+    if looked:
+        outcome.remarks.append(
+            f"{seen or looked} of {total} coordinates looked at again with the "
+            "adaptive ladder"
+        )
+
+
+def _allow_for_noise(
+    reference: Subject,
+    base: NDArray[np.float64],
+    block: Block,
+    noise: NDArray[np.float64],
+    meter: Meter,
+) -> None:
+    """Widen the bars by the noise of f, and take longer steps where that pays.
+
+    Single precision hidden in a float64 function, or a solver that stops early, is
+    noise far above the rounding that the first pass assumed.
+    """
+    with np.errstate(all="ignore"):
+        floor = _NOISY * noise[:, None] / np.abs(block.step)
+        size = np.abs(base)
+        heard = (size > 0) & (noise != LAST_DIGITS)
+        relative = np.where(heard, noise / size, 0.0).max(initial=0.0)
+    still = noise == LAST_DIGITS
+    block.error[still] = np.fmax(block.error, floor)[still]
+    if not relative > _ROUGH * reference.epsilon:
+        return
+    block.error = np.fmax(block.error, floor)
+    columns = suspects_of(block)
+    again = numeric_side(
+        reference,
+        block.which,
+        block.positions[columns],
+        base,
+        Auto(),
+        meter,
+        epsilon=min(float(relative), 1e-3),
+    )
+    with np.errstate(all="ignore"):
+        error = np.fmax(again.error, _NOISY * noise[:, None] / np.abs(again.step))
+        # more than the noise of the shorter step: the longer one truncates
+        apart = np.abs(again.value - block.value[:, columns])
+        error = np.where(apart > SAFETY * floor[:, columns], apart, error)
+        better = error < block.error[:, columns]
+    for name, new in (
+        ("value", again.value),
+        ("error", error),
+        ("step", again.step),
+        ("bend", again.bend),
+    ):
+        old = getattr(block, name)
+        old[:, columns] = np.where(better, new, old[:, columns])
+
+
+def _upheld(
+    block: Block, chosen: NDArray[np.intp], before: NDArray[np.float64]
+) -> bool:
+    """Whether the second look confirmed every accusation of the first."""
+    wrong = (block.verdicts[:, chosen] == Verdict.DISAGREES).any(axis=0)
+    with np.errstate(all="ignore"):
+        gap = np.abs(block.analytic[:, chosen] - block.value[:, chosen])
+        moved = np.abs(before - block.value[:, chosen])
+        steady = (moved <= 0.1 * gap + block.allowed[:, chosen]).all(axis=0)
+    return bool((wrong & steady).all())
+
+
+def _distance(block: Block) -> NDArray[np.float64]:
+    """Distance between the sides; in short arithmetic, of the nearer analytic one."""
+    far = np.abs(block.analytic - block.value)
+    if block.precise is None:
+        return np.asarray(far)
+    return np.asarray(np.fmin(far, np.abs(block.precise - block.value)))
+
+
+def _clear(block: Block, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Columns whose entries are wrong by many error bars, or not in doubt at all."""
+    with np.errstate(all="ignore"):
+        far = _distance(block)[:, columns]
+        doubtful = (block.verdicts[:, columns] == Verdict.UNDECIDED) | (
+            (block.verdicts[:, columns] == Verdict.DISAGREES)
+            & ~(far > _CLEAR * block.error[:, columns])
+        )
+    return np.asarray(~doubtful.any(axis=0))
+
+
+def _hear_again(
+    reference: Subject,
+    base: NDArray[np.float64],
+    block: Block,
+    noise: NDArray[np.float64],
+    meter: Meter,
+    at_once: int,
+) -> int:
+    """Repeat, on other steps, what is accused by a few error bars or of a small slip.
+
+    `at_once` columns at most between two looks at the result.
+
+    Error bars are estimates, and among thousands of entries some are too small; where
+    the second derivative jumps, extrapolation is off by a millionth. Two ladders that
+    share no step are both wrong in the same way only if the gradient is.
+    """
+    with np.errstate(all="ignore"):
+        far = _distance(block)
+        close = (far < _CLEAR * block.error) | (far < _SLIGHT * np.abs(block.value))
+    close &= block.verdicts == Verdict.DISAGREES
+    close &= ~np.isin(block.kinds, (Smoothness.KINK, Smoothness.EDGE))
+    waiting = np.flatnonzero(close.any(axis=0))
+    heard = 0
+    while heard < len(waiting):
+        columns = waiting[heard : heard + min(first_looks(block), at_once)]
+        heard += len(columns)
+        found = look_closer(
+            reference,
+            block.which,
+            block.positions[columns],
+            base,
+            meter,
+            noise=noise,
+            stretch=_OTHER_STEPS,
+        )
+        ours = close[:, columns]
+        with np.errstate(all="ignore"):
+            apart = np.abs(found.value - block.value[:, columns])
+            error = block.error[:, columns]
+            # bars that reach each other contradict nothing
+            apart = np.where(apart > 2 * (error + found.error), apart, 0.0)
+        wider = np.where(ours, np.fmax(error, apart), 0.0)
+        block.error[:, columns] = np.fmax(error, wider)
+        if not (ours & (far[:, columns] <= SAFETY * wider)).any():
+            break  # all upheld: so are the rest
+    return heard

@@ -1,0 +1,300 @@
+"""A subject examined: conditions, comparison, diagnosis, all in one report."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.diagnose import diagnose, unexplained
+from gradlab.diagnosis.evidence import Evidence
+from gradlab.diagnosis.finding import rank
+from gradlab.differentiation.evaluation import BudgetExhausted, base_row
+from gradlab.differentiation.method import Adaptive, Auto
+from gradlab.errors import InputError
+from gradlab.localisation.conditions import first_evaluation
+from gradlab.pipeline.assembling import as_parts, comparisons_of
+from gradlab.pipeline.checking import COST, run_full
+from gradlab.pipeline.noticing import excused, noticed, purposeful
+from gradlab.pipeline.planning import Coverage, Estimate, choose_columns, estimate
+from gradlab.pipeline.probing import compare_by_probes
+from gradlab.pipeline.streaming import needs_streaming, run_streamed
+from gradlab.report import Report
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.comparison.comparison import Comparison
+    from gradlab.diagnosis.finding import Finding
+    from gradlab.differentiation.evaluation import Budget, Meter
+    from gradlab.pipeline.blocks import Outcome, Plan
+    from gradlab.subject.state_guard import StateGuard
+    from gradlab.subject.subject import Subject
+
+__all__ = ["compare", "examine"]
+
+_ROWS = 16  # of the analytic side that are timed
+_WAIT = 5.0  # seconds that are worth an estimate in the report
+_EVERY = 2_000_000  # evaluations that nobody waits for, however fast they are
+_COLD = 5.0  # seconds; a check that seems to take longer is worth a second timing
+
+
+def examine(
+    subject: Subject,
+    plan: Plan,
+    meter: Meter,
+    roots: tuple[object, ...],
+    *,
+    explain: bool = True,
+    guard: StateGuard | None = None,
+) -> Report:
+    """Compare both sides of a subject and say what the comparison means.
+
+    Parameters
+    ----------
+    subject
+        Built, not yet evaluated.
+    plan
+        How to check.
+    meter
+        Counts, bounds and shows the evaluations.
+    roots
+        Everything the user passed, to be searched for hidden state.
+    explain
+        Whether to look for causes.
+    guard
+        The guard that watches over `roots`, if one was entered.
+    """
+    if subject.analytic is None:
+        msg = "there is nothing to check: no analytic side"
+        raise InputError(msg)
+    base, notes = _at_the_point(subject, roots, meter, guard)
+    coverage, expected = _planned(subject, plan, meter)
+    excuses: list[Finding] = []
+    if coverage.name == "probe":
+        known = purposeful(subject)
+        excuses = list(known.values())
+        probed = compare_by_probes(subject, plan, meter, base, notes, known)
+        seen = Seen(probed.comparisons, probed.evidence, probed.remarks, probed.partial)
+    elif needs_streaming(subject, coverage.columns, plan.memory):
+        found = run_streamed(subject, plan, meter, base, coverage.columns)
+        seen = _seen(subject, plan, meter, found.outcome, notes, coverage)
+        seen = dataclasses.replace(
+            seen, comparisons=found.with_tallies(seen.comparisons)
+        )
+    else:
+        outcome = run_full(subject, plan, meter, base, coverage.columns)
+        excuses = excused(subject, outcome.blocks)
+        seen = _seen(subject, plan, meter, outcome, notes, coverage)
+    findings, missing = _findings(seen, explain=explain)
+    conditions = noticed(subject, seen.comparisons, plan.seed)
+    findings = rank([*findings, *excuses, *conditions])
+    return Report(
+        subject=subject.kind,
+        analytic=subject.analytic.description,
+        comparisons=seen.comparisons,
+        findings=findings,
+        culprits=_culprits(seen.comparisons, findings),
+        method=_method_words(plan, seen),
+        coverage=coverage.name,
+        evaluations=meter.evaluations,
+        seconds=meter.seconds,
+        seed=plan.seed,
+        remarks=(
+            *coverage.remarks,
+            *_told_before(meter, expected),
+            *seen.remarks,
+            *missing,
+        ),
+        partial=seen.partial or bool(missing),
+        epsilon=subject.epsilon,
+    )
+
+
+def _at_the_point(
+    subject: Subject,
+    roots: tuple[object, ...],
+    meter: Meter,
+    guard: StateGuard | None,
+) -> tuple[NDArray[np.float64], dict[str, tuple[str, ...]]]:
+    """Evaluate, time it, and tell the workers, if there are any."""
+    began = time.perf_counter()
+    base, notes = first_evaluation(subject, roots, meter, guard)
+    each = (time.perf_counter() - began) / max(meter.evaluations, 1)
+    if meter.crew is not None:
+        meter.crew.enlist(subject, meter)
+    total = sum(variable.coordinates for variable in subject.inputs)
+    # a first call compiles and imports: time a warm one, where that may matter
+    if 2 * total * each > _COLD and 2 * total <= _EVERY:
+        began = time.perf_counter()
+        base_row(subject, meter)
+        each = time.perf_counter() - began
+    meter.each = each
+    return base, notes
+
+
+def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Estimate]:
+    """Decide what to look at, and say what it will cost, before the work."""
+    each = meter.each / (1 if meter.crew is None else meter.crew.breadth)
+    pulling = _analytic_seconds(subject, meter.budget)
+    coverage = choose_columns(
+        subject,
+        plan.coverage,
+        meter.budget,
+        each,
+        plan.seed,
+        analytic_seconds=pulling,
+    )
+    costs = [COST[type(plan.method_of(v.name))] for v in subject.inputs]
+    total = sum(variable.coordinates for variable in subject.inputs)
+    expected = estimate(coverage, costs, each, pulling, total)
+    _announce(meter, expected, coverage)
+    return coverage, expected
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """What was compared, whichever way, and the evidence for diagnosis."""
+
+    comparisons: tuple[Comparison, ...]
+    evidence: Evidence
+    remarks: tuple[str, ...]
+    partial: bool = False
+
+
+def _findings(
+    seen: Seen, *, explain: bool
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """Look for causes; what was compared stands, whatever happens meanwhile."""
+    plain = rank(unexplained(seen.evidence, []))
+    if not explain:
+        return plain, ()
+    try:
+        return diagnose(seen.evidence), ()
+    except BudgetExhausted:
+        return plain, ("the budget ended: the cause was not looked for",)
+    except KeyboardInterrupt:
+        return plain, ("interrupted: the cause was not looked for",)
+
+
+def _seen(
+    subject: Subject,
+    plan: Plan,
+    meter: Meter,
+    outcome: Outcome,
+    notes: dict[str, tuple[str, ...]],
+    coverage: Coverage,
+) -> Seen:
+    comparisons = comparisons_of(
+        subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
+    )
+    notes["own_steps"] = tuple(
+        variable.name
+        for variable in subject.inputs
+        if not isinstance(plan.method_of(variable.name), Auto | Adaptive)
+    )
+    if outcome.second_opinion:
+        notes["second_opinion"] = (outcome.second_opinion,)
+    if outcome.unsteady is not None:
+        notes["unsteady"] = (f"{outcome.unsteady.max():.2g}",)
+    if outcome.rough:
+        notes["rough"] = outcome.rough
+    if meter.raised:
+        notes["raised"] = (f"{meter.raised}", repr(meter.first_exception))
+    evidence = Evidence(
+        subject=subject,
+        base=outcome.base,
+        parts=as_parts(subject, outcome.blocks),
+        comparisons=comparisons,
+        problems=outcome.problems,
+        meter=meter,
+        rng=np.random.default_rng([plan.seed, 2]),
+        notes=notes,
+        reference=outcome.reference,
+    )
+    return Seen(comparisons, evidence, tuple(outcome.remarks), outcome.partial)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """Comparisons alone, without their causes."""
+
+    comparisons: tuple[Comparison, ...]
+    remarks: tuple[str, ...]
+
+
+def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
+    """Compare both sides of a subject that needs no watching; no diagnosis."""
+    base = base_row(subject, meter)
+    coverage = choose_columns(subject, "full", meter.budget, 0.0, plan.seed)
+    outcome = run_full(subject, plan, meter, base, coverage.columns)
+    comparisons = comparisons_of(
+        subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
+    )
+    return Compared(comparisons, (*coverage.remarks, *outcome.remarks))
+
+
+def _analytic_seconds(subject: Subject, budget: Budget) -> float:
+    """Extrapolate from a few rows how long the analytic side takes; 0 if it is short.
+
+    Only where it matters: with a budget in seconds.
+    """
+    rows = sum(output.size for output in subject.outputs)
+    if budget.seconds is None or rows <= _ROWS or subject.analytic is None:
+        return 0.0
+    if not subject.analytic.takes_cotangents:
+        return 0.0
+    some = np.zeros((_ROWS, rows))
+    some[np.arange(_ROWS), np.linspace(0, rows - 1, _ROWS).astype(int)] = 1.0
+    began = time.perf_counter()
+    with np.errstate(all="ignore"):
+        subject.analytic.pull(some)
+    return (time.perf_counter() - began) / _ROWS * rows
+
+
+def _announce(meter: Meter, expected: Estimate, coverage: Coverage) -> None:
+    """Tell the progress bar how long it is, and what it stands for."""
+    bar = meter.progress
+    if bar is not None and hasattr(bar, "reset"):
+        known = coverage.name != "probe"
+        bar.reset(total=expected.evaluations or None if known else None)
+        if hasattr(bar, "set_description"):
+            bar.set_description(f"{coverage.name}, about {expected.seconds:.2g} s")
+
+
+def _told_before(meter: Meter, expected: Estimate) -> tuple[str, ...]:
+    """Show the estimate where somebody has to wait, or has asked for a bound."""
+    bounded = meter.budget.evaluations is not None or meter.budget.seconds is not None
+    return (expected.words,) if bounded or expected.seconds > _WAIT else ()
+
+
+def _method_words(plan: Plan, seen: Seen) -> str:
+    names = [comparison.input.name for comparison in seen.comparisons]
+    words = ", ".join(dict.fromkeys(map(plan.first_method, names)))
+    words = words or plan.method.name
+    if seen.evidence.reference is not None:
+        words += ", evaluated in float64"
+    return words
+
+
+def _culprits(
+    comparisons: tuple[Comparison, ...], findings: tuple[Finding, ...]
+) -> tuple[str, ...]:
+    """Names of wrong inputs: those the findings put first, then the worst first."""
+    wrong = [c for c in comparisons if c.verdict == Verdict.DISAGREES]
+    wrong.sort(key=lambda c: -_share(c))
+    named = [f.where for f in findings if f.severity == "error" and f.where]
+    known = {c.input.name for c in comparisons}
+    ordered = [n for n in named if n in known] + [c.input.name for c in wrong]
+    return tuple(dict.fromkeys(ordered))
+
+
+def _share(comparison: Comparison) -> float:
+    """Size of the error relative to the gradient, over the whole block."""
+    with np.errstate(all="ignore"):
+        error: NDArray[Any] = np.nan_to_num(comparison.error, nan=np.inf, posinf=np.inf)
+        size = np.nan_to_num(np.abs(comparison.numeric), nan=0.0, posinf=0.0)
+        return float(np.linalg.norm(error) / max(float(np.linalg.norm(size)), 1e-300))

@@ -1,0 +1,381 @@
+"""Half precision hidden inside: flat, or of another slope, at every cheap step.
+
+A function that rounds to half precision on the way is piecewise smooth, with jumps a
+thousandth apart. At small steps its slope is that between two jumps; the slope that
+anyone means shows over many of them. Where the two contradict each other, and only
+there, a jump is hunted down; a fine ripple has none, and its slope is what small steps
+say. A quantiser has jumps as well, but evenly spaced: its spacing stays when all inputs
+are multiplied by eight, that of floating-point numbers grows with them. Rounding on
+purpose keeps its slope of zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.evaluation import displaced_rows, line_rows
+from gradlab.differentiation.smoothness import Smoothness
+from gradlab.pipeline.closer import CLOSE_LOOKS, spread
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block
+    from gradlab.subject.subject import Subject
+
+__all__ = ["Wide", "see_through_steps", "wide_slopes"]
+
+_REACHES = (
+    0.25,
+    0.06,
+    0.015,
+)  # of the scale: over so much the slope of many steps is taken
+_POINTS = np.array([0.19, 0.34, 0.52, 0.67, 0.81, 1.0])
+_SHARP = 0.1  # relative bar above which a shorter reach is tried
+_LIKE = 0.25  # a gradient this close to the wide slope may be meant for it
+_ROUGH = (Smoothness.STAIRCASE, Smoothness.NOISY)
+_BETWEEN = np.array([-1.7e-5, -1e-5, -4e-6, 3e-6, 9e-6, 1.6e-5])  # of the scale
+_HALVINGS = 24
+_LASTS = 5e-7  # share of the contradiction that a jump keeps in a ten-millionth of it
+_SINGLE = 0.3  # one jump that makes more than this of the contradiction is no rounding
+_FINE = 1e-4  # share of the movement; nobody quantises to so many levels
+_COARSE = 0.03  # of the scale; wider steps are no floating-point format
+_MAGNIFIED = 8.0  # a power of two, so that floating-point spacings grow exactly so
+_EVEN = 0.01
+_DOUBLE = 1e-15
+_SCANNED, _PER_SPACING = 33, 4.1  # points, and how many of them in one spacing
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Wide:
+    """Slopes over a quarter of the scale of each coordinate, (rows, n).
+
+    Attributes
+    ----------
+    value, error
+        Slope at the point of a cubic (its odd part) through twelve values, and its bar.
+    reach
+        Largest step, shape (n,).
+    """
+
+    value: NDArray[np.float64]
+    error: NDArray[np.float64]
+    reach: NDArray[np.float64]
+
+
+def wide_slopes(
+    subject: Subject,
+    which: int,
+    positions: NDArray[np.intp],
+    reach: NDArray[np.float64],
+    meter: Meter,
+) -> Wide:
+    """Fit slopes to values far from the point.
+
+    Parameters
+    ----------
+    reach
+        Largest step of each position, shape (n,).
+    """
+    n = len(positions)
+    steps = (_POINTS[:, None] * reach).reshape(-1)
+    where = np.tile(positions, 2 * len(_POINTS))
+    values, taken = displaced_rows(
+        subject, which, where, np.concatenate([steps, -steps]), meter
+    )
+    half = len(steps)
+    odd = ((values[:half] - values[half:]) / 2).reshape(len(_POINTS), n, -1)
+    t = ((taken[:half] - taken[half:]) / 2).reshape(len(_POINTS), n) / reach
+    slope = np.full((odd.shape[2], n), np.nan)
+    error = np.full_like(slope, np.inf)
+    for j in range(n):
+        if not np.isfinite(t[:, j]).all():
+            continue
+        cubic = np.stack([t[:, j], t[:, j] ** 3], axis=1)
+        quintic = np.column_stack([cubic, t[:, j] ** 5])
+        lever = np.linalg.pinv(cubic)
+        fitted = lever @ odd[:, j]
+        stray = np.sqrt(((cubic @ fitted - odd[:, j]) ** 2).sum(axis=0) / 4)
+        finer = np.linalg.pinv(quintic) @ odd[:, j]
+        slope[:, j] = fitted[0] / reach[j]
+        bar = stray * np.linalg.norm(lever[0]) + 0.5 * np.abs(finer[0] - fitted[0])
+        error[:, j] = np.where(np.isfinite(bar), bar / reach[j], np.inf)
+    return Wide(slope, error, reach)
+
+
+def see_through_steps(
+    reference: Subject,
+    block: Block,
+    meter: Meter,
+) -> tuple[int, bool]:
+    """Give wrong entries the slope over many steps, where f is made of small steps.
+
+    Returns
+    -------
+    looked
+        Number of columns that were looked at.
+    rough
+        Whether f is made of steps.
+    """
+    wrong = _between_steps(block)
+    columns = np.flatnonzero(wrong.any(axis=0))
+    if not columns.size:
+        return 0, False
+    with np.errstate(all="ignore"):
+        gap = np.where(wrong, np.abs(block.analytic - block.value), -1.0)
+        gap *= block.scales
+    first = int(columns[np.argmax(gap[:, columns].max(axis=0))])
+    wide = _sharpest(reference, block, np.array([first]), meter)
+    mistaken = _mistaken(block, wide, np.array([first])) & wrong[:, [first]]
+    if not mistaken.any():
+        return 1, False
+    row = int(np.argmax(np.where(mistaken[:, 0], gap[:, first], -1.0)))
+    height = _height_of_steps(reference, block, (row, first), wide, meter)
+    if height is None:
+        return 1, False
+    share = height / float(wide.reach[0]) / max(abs(float(wide.value[row, 0])), 1e-300)
+    # what seems a kink there, or rests on longer steps, is as rough
+    wrong[row] |= _wrong(block)[row]
+    columns = np.flatnonzero(wrong.any(axis=0))
+    chosen = spread(columns, CLOSE_LOOKS)
+    wide = _sharpest(reference, block, chosen, meter)
+    # there, small steps mean nothing to any entry of a rough output
+    rough = np.isin(block.kinds[:, chosen], _ROUGH) | _mistaken(block, wide, chosen)
+    rough[row] = True
+    # six pairs of values are too few to know their scatter well: one step, at least
+    bar = np.maximum(2 * wide.error, share * np.abs(wide.value))
+    bar[row] = np.maximum(bar[row], height / wide.reach)
+    meant = rough & np.isfinite(wide.error) & wrong[:, chosen]
+    for name, new in (("value", wide.value), ("error", bar)):
+        old = getattr(block, name)
+        old[:, chosen] = np.where(meant, new, old[:, chosen])
+    block.step[:, chosen] = np.where(meant, wide.reach, block.step[:, chosen])
+    block.kinds[:, chosen] = np.where(meant, Smoothness.NOISY, block.kinds[:, chosen])
+    rest = np.setdiff1d(columns, chosen)
+    if rest.size and meant[wrong[:, chosen]].all():
+        block.error[:, rest] = np.where(wrong[:, rest], np.inf, block.error[:, rest])
+    return len(chosen), True
+
+
+def _wrong(block: Block) -> NDArray[np.bool_]:
+    wrong = block.verdicts == Verdict.DISAGREES
+    return np.asarray(wrong & np.isfinite(block.value) & np.isfinite(block.analytic))
+
+
+def _between_steps(block: Block) -> NDArray[np.bool_]:
+    """Wrong entries whose value rests on less than a step of bfloat16, or on noise."""
+    wrong = _wrong(block)
+    with np.errstate(all="ignore"):
+        short = ~(block.step > 0.01 * block.scales)
+    usual = np.isin(block.kinds, (-1, Smoothness.SMOOTH))
+    return np.asarray(wrong & (np.isin(block.kinds, _ROUGH) | (usual & short)))
+
+
+def _sharpest(
+    subject: Subject, block: Block, columns: NDArray[np.intp], meter: Meter
+) -> Wide:
+    """Slopes over a quarter of the scale, or over less where that is sharper."""
+    positions, scales = block.positions[columns], block.scales[columns]
+    wide = wide_slopes(subject, block.which, positions, _REACHES[0] * scales, meter)
+    for reach in _REACHES[1:]:
+        with np.errstate(all="ignore"):
+            vague = ~(wide.error <= _SHARP * np.abs(wide.value))
+        if not vague.any():
+            break
+        near = wide_slopes(subject, block.which, positions, reach * scales, meter)
+        better = near.error < wide.error
+        wide = Wide(
+            np.where(better, near.value, wide.value),
+            np.where(better, near.error, wide.error),
+            np.where(better.any(axis=0), near.reach, wide.reach),
+        )
+    return wide
+
+
+def _mistaken(block: Block, wide: Wide, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Entries where both slopes contradict each other, and a gradient is the wide one.
+
+    Or where the gradient is one with the wide slope, and f is noise on small steps.
+    """
+    value, error = block.value[:, columns], block.error[:, columns]
+    with np.errstate(all="ignore"):
+        apart = np.abs(wide.value - value) > 3 * wide.error + SAFETY * error
+        near = np.abs(block.analytic[:, columns] - wide.value)
+        like = near <= _LIKE * np.abs(wide.value) + SAFETY * wide.error
+        noisy = block.kinds[:, columns] == Smoothness.NOISY
+        excused = noisy & (near <= SAFETY * wide.error)
+    return np.asarray(((apart & like) | excused) & np.isfinite(wide.error))
+
+
+def _height_of_steps(
+    reference: Subject,
+    block: Block,
+    place: tuple[int, int],
+    wide: Wide,
+    meter: Meter,
+) -> float | None:
+    """Height of the jumps of f on both sides of the point, None if it is no rounding.
+
+    Steps too wide for any floating-point format, or that stay as wide when all inputs
+    are multiplied by eight or by an eighth, are those of a quantiser.
+    """
+    row, column = place
+    position, scale = int(block.positions[column]), float(block.scales[column])
+    slope = float(block.value[place])
+    if block.kinds[place] == Smoothness.NOISY:
+        slope = _least_slope(reference, block.which, position, row, scale, meter)
+    reach, meant = float(wide.reach[0]), float(wide.value[row, 0])
+    ends = [
+        _jump(reference, block.which, position, row, end, slope, meter)
+        for end in (reach, -reach)
+    ]
+    if not all(0 < height <= _SINGLE * total for height, total in ends):
+        return None
+    height, total = max(ends)
+    if height > _COARSE * scale * abs(meant - slope):
+        return None
+    if height <= _FINE * total:
+        return height  # 1 + erf(-6): the last digits of float64 itself, cancelled
+    casts = _casts(reference)
+    if casts is not None:
+        return height if casts else None
+    # evenly: the same spacing, to a percent, at eight times and at an eighth of x
+    width = height / abs(meant - slope)
+    here, above, below = (
+        _spacing_at(reference, block, place, factor, width, meter)
+        for factor in (1.0, _MAGNIFIED, 1 / _MAGNIFIED)
+    )
+    others = np.array([above, below])
+    known = np.isfinite(others)  # nan: no jumps there, as of a saturated function
+    even = np.abs(others[known] - here) <= _EVEN * here
+    return None if even.size and even.all() else height
+
+
+def _casts(subject: Subject) -> bool | None:
+    """Whether a torch function in float64 casts to less; None where nobody can watch.
+
+    Where a cast is seen there is nothing to infer, and where none is, steps are meant.
+    """
+    if not hasattr(subject, "cells") or subject.epsilon > _DOUBLE:
+        return None
+    from gradlab.subject.torch_double import narrowing_watched
+
+    with narrowing_watched() as narrowed:
+        subject.row()
+    return bool(narrowed)
+
+
+def _least_slope(
+    subject: Subject, which: int, position: int, row: int, scale: float, meter: Meter
+) -> float:
+    """Slope between two jumps: the median of five, of which two may meet a jump."""
+    steps = scale * _BETWEEN
+    values, taken = displaced_rows(
+        subject, which, np.full(len(steps), position), steps, meter
+    )
+    slopes = np.diff(values[:, row]) / np.diff(taken)
+    return float(np.median(slopes))
+
+
+def _jump(
+    subject: Subject,
+    which: int,
+    position: int,
+    row: int,
+    end: float,
+    slope: float,
+    meter: Meter,
+) -> tuple[float, float]:
+    """Corner a jump of f beyond a given slope between the point and `end`.
+
+    Returns
+    -------
+    height, total
+        Of the jump, 0 if what was cornered shrinks as something continuous does; and
+        how far f is from its tangent at the end.
+    """
+
+    def stray(step: float) -> float:
+        values, taken = displaced_rows(
+            subject, which, np.array([position]), np.array([step]), meter
+        )
+        return float(values[0, row] - slope * taken[0])
+
+    low, high = 0.0, end
+    at_low, at_high = stray(low), stray(high)
+    total = abs(at_high - at_low)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        at_middle = stray(middle)
+        if abs(at_middle - at_low) > abs(at_high - at_middle):
+            high, at_high = middle, at_middle
+        else:
+            low, at_low = middle, at_middle
+    height = abs(at_high - at_low)
+    noise = 100 * subject.epsilon * abs(at_high + slope * high)
+    lasting = height > max(_LASTS * total, noise)
+    return (height if lasting else 0.0), total
+
+
+def _spacing_at(
+    subject: Subject,
+    block: Block,
+    place: tuple[int, int],
+    factor: float,
+    width: float,
+    meter: Meter,
+) -> float:
+    """Mean spacing of the jumps where all inputs are multiplied by a factor.
+
+    Eight spacings are scanned, and the first and the last jump among them cornered.
+
+    Parameters
+    ----------
+    width
+        What the spacing is expected to be.
+
+    Returns
+    -------
+    float
+        nan if fewer than three jumps are found.
+    """
+    row, column = place
+    position = int(block.positions[column])
+    points = [subject.point(k) for k in range(len(subject.inputs))]
+
+    def values_at(steps: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        found = []
+        for step in steps:
+            there = [(factor - 1) * point for point in points]
+            there[block.which][position] += step
+            found.append(line_rows(subject, there, (1.0,), meter)[0, row])
+        return np.array(found)
+
+    steps = width * np.arange(_SCANNED + 1) / _PER_SPACING
+    values = values_at(steps)
+    moves = np.diff(values)
+    if not np.isfinite(moves).all():
+        return float("nan")
+    usual = float(np.median(moves))
+    strays = np.abs(moves - usual)
+    jumps = np.flatnonzero(strays > 0.5 * strays.max())
+    if strays.max() == 0 or len(jumps) < 3:
+        return float("nan")
+    ends = []
+    for jump in (jumps[0], jumps[-1]):
+        (low, high), (at_low, at_high) = steps[jump : jump + 2], values[jump : jump + 2]
+        for _ in range(_HALVINGS // 2):
+            middle = (low + high) / 2
+            (at_middle,) = values_at(np.array([middle]))
+            if abs(at_middle - at_low) > abs(at_high - at_middle):
+                high, at_high = middle, at_middle
+            else:
+                low, at_low = middle, at_middle
+        ends.append(low)
+    return float((ends[1] - ends[0]) / (len(jumps) - 1))

@@ -1,0 +1,136 @@
+"""The worst columns of a block that comes a few columns at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.comparison.judge import Tops
+from gradlab.comparison.tolerance import SAFETY
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.pipeline.blocks import Block
+
+__all__ = ["Keeper", "tops_of"]
+
+_WRONG = 1e30  # a verdict weighs more than any excess
+
+
+class Keeper:
+    """Keeps some columns of one input: those that must be, then the worst.
+
+    Parameters
+    ----------
+    most
+        Number of columns (real coordinates) to keep.
+    pairs
+        Whether two neighbours are one complex entry, and stay together.
+    always
+        Coordinates to keep whatever they are, so that a report shows some of all.
+    """
+
+    def __init__(self, most: int, *, pairs: bool, always: NDArray[np.intp]) -> None:
+        self._most = most - most % 2 if pairs else most
+        self._pairs, self._always = pairs, always
+        self._score: NDArray[np.float64] = np.empty(0)
+        self.block: Block | None = None
+
+    def offer(self, block: Block) -> None:
+        """Take in what is worse than the least of what is kept."""
+        fresh = self._scores(block)
+        chosen = _largest(fresh, self._most)
+        if len(self._score) >= self._most:  # copies are made of what displaces others
+            chosen = chosen[fresh[chosen] > self._score.min()]
+            if not chosen.size:
+                return
+        best, score = _picked(block, chosen), fresh[chosen]
+        if self.block is not None:
+            both = np.concatenate([self._score, score])
+            kept = _largest(both, self._most)
+            best, score = _picked(_joined(self.block, best), kept), both[kept]
+        order = np.argsort(best.positions, kind="stable")
+        self.block, self._score = _picked(best, order), score[order]
+
+    def _scores(self, block: Block) -> NDArray[np.float64]:
+        """How bad each column is: by its worst verdict, then by its largest excess."""
+        with np.errstate(all="ignore"):
+            bound = np.maximum(block.allowed, SAFETY * block.error)
+            excess = np.abs(block.analytic - block.value) / np.where(
+                bound > 0, bound, 1
+            )
+            excess = np.nan_to_num(excess, nan=1e9, posinf=1e9).max(axis=0, initial=0.0)
+        verdict = block.verdicts.max(axis=0, initial=0)
+        score = np.minimum(excess, 1e9) + _WRONG * verdict
+        score = np.where(np.isin(block.positions, self._always), np.inf, score)
+        if self._pairs:
+            score = np.repeat(score.reshape(-1, 2).max(axis=1), 2)
+        return np.asarray(score, dtype=np.float64)
+
+
+def _largest(score: NDArray[np.float64], most: int) -> NDArray[np.intp]:
+    return np.sort(np.argsort(-score, kind="stable")[:most])
+
+
+def _fields(block: Block) -> dict[str, NDArray[Any]]:
+    """Arrays of a block that have one value per column, or one per entry."""
+    count = len(block.positions)
+    found = {}
+    for field in dataclasses.fields(block):
+        value = getattr(block, field.name)
+        if field.name == "still" or not isinstance(value, np.ndarray):
+            continue
+        if value.shape[-1] == count and (value.ndim == 1 or field.name != "slack"):
+            found[field.name] = value
+    return found
+
+
+def _wide_slack(block: Block) -> NDArray[np.float64]:
+    return np.broadcast_to(block.slack, block.value.shape)
+
+
+def _picked(block: Block, columns: NDArray[np.intp]) -> Block:
+    """Copy some columns of a block."""
+    parts: dict[str, Any] = {
+        name: np.ascontiguousarray(value[..., columns])
+        for name, value in _fields(block).items()
+    }
+    parts["slack"] = _wide_slack(block)[:, columns].copy()
+    return dataclasses.replace(block, **parts)
+
+
+def _joined(one: Block, other: Block) -> Block:
+    """Put the columns of two blocks of the same input side by side."""
+    left, right = _fields(one), _fields(other)
+    parts: dict[str, Any] = {
+        name: np.concatenate([left[name], right[name]], axis=-1)
+        for name in left
+        if name in right
+    }
+    for name in ("own_scales", "precise"):  # there for some columns only
+        if (name in left) != (name in right):
+            parts[name] = np.concatenate([_filled(one, name), _filled(other, name)], -1)
+    parts["slack"] = np.concatenate([one.slack, other.slack], axis=1)
+    return dataclasses.replace(one, **parts)
+
+
+def _filled(block: Block, name: str) -> NDArray[np.float64]:
+    value: NDArray[np.float64] | None = getattr(block, name)
+    if value is not None:
+        return value
+    return block.scales if name == "own_scales" else block.analytic
+
+
+def tops_of(block: Block, known: Tops | None) -> Tops:
+    """Return the largest entries of each row, here and in what is known of others."""
+    scales = block.scales if block.own_scales is None else block.own_scales
+    size = np.where(np.isfinite(block.value), np.abs(block.value), 0.0)
+    top = size.max(axis=1, initial=0.0)[:, None]
+    size *= scales
+    effect = size.max(axis=1, initial=0.0)[:, None]
+    if known is None:
+        return Tops(top, effect)
+    return Tops(np.maximum(top, known.size), np.maximum(effect, known.effect))

@@ -1,0 +1,229 @@
+"""A guilty layer, checked by itself on the inputs and cotangents it really saw.
+
+The audit says which layer is wrong; its own Jacobian says how. One recorded run gives
+the inputs, the state and the incoming gradient of the call; then the layer is a subject
+like any other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from gradlab.building import Sides
+from gradlab.comparison.tolerance import Tolerance
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.evaluation import Budget, Meter
+from gradlab.differentiation.method import Auto
+from gradlab.errors import InputError
+from gradlab.localisation.layer_alone import alone, weighted_by_cotangents
+from gradlab.localisation.layers import LayerState
+from gradlab.pipeline.blocks import Plan
+from gradlab.pipeline.examining import examine
+from gradlab.report import Live
+from gradlab.subject.state_guard import StateGuard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gradlab.localisation.layer_frames import Frame
+    from gradlab.localisation.layers import LayerAudit
+    from gradlab.report import Report
+
+__all__ = ["explained", "local_report"]
+
+_EVALUATIONS = 4_000  # a look at one layer must not cost more than the check itself
+_WHOLE = 2_000_000  # entries of a local Jacobian that is shown whole
+
+
+def local_report(
+    audit: LayerAudit, layer: str, *, call: int | None = None, plan: Plan | None = None
+) -> Report:
+    """Check one layer of an audited model alone, where the model really called it.
+
+    Parameters
+    ----------
+    audit
+        From `gradlab.blame`, in the process that made it.
+    layer
+        Name of a row: a submodule ("blocks.7.act"), a custom Function
+        ("blocks.7.act:Swish"), "loss", or the class name of the root. A container is
+        checked together with what is inside.
+    call
+        Which call of it; None takes the first that is wrong, else the first.
+    plan
+        Of the check it belongs to, for tolerance and seed; default that of a plain
+        check.
+
+    Returns
+    -------
+    Report
+        Of the whole local Jacobian, outputs by inputs and parameters. Where that has
+        more than two million entries, or takes more than 4000 evaluations, of the
+        outputs weighted with the gradient that arrived at them, which is one row; a
+        remark says so.
+
+    Raises
+    ------
+    InputError
+        If the audit is not live (loaded from a file), has no such layer, or the layer
+        was not called, or has nothing to differentiate.
+    SubjectError
+        If the layer cannot be run by itself.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()).double()
+    >>> audit = gl.blame(model, torch.ones(1, 3, dtype=torch.float64))
+    >>> report = local_report(audit, "1")
+    >>> report.verdict.name, report["input"].numeric.shape
+    ('AGREES', (2, 2))
+    """
+    live = _live(audit)
+    chosen = _call_of(audit, layer) if call is None else call
+    from gradlab.localisation.layer_owners import Owners
+    from gradlab.localisation.layer_record import record
+    from gradlab.localisation.layer_recorder import Program
+    from gradlab.localisation.layer_state import (
+        kept_attributes,
+        private_buffers,
+        random_now,
+        without_fast_paths,
+    )
+
+    roots = (live.inputs, live.kwargs, live.loss, live.module)
+    with (
+        StateGuard(*roots),
+        without_fast_paths(),
+        kept_attributes(live.module),
+        private_buffers(live.module),
+    ):
+        owners = Owners(live.module)
+        program = Program(
+            live.module,
+            live.inputs,
+            live.kwargs,
+            live.loss,
+            random_now(),
+            live.seed,
+            owners,
+        )
+        frame = _frame(record(program).all, layer, chosen)
+        with _entered(frame):
+            return _report(frame, layer, plan)
+
+
+def _live(audit: LayerAudit) -> Any:
+    if audit.live is None:
+        raise InputError(
+            "this audit was loaded from a file, and has no model to look into; run "
+            "gradlab.blame again"
+        )
+    return audit.live
+
+
+def _call_of(audit: LayerAudit, layer: str) -> int:
+    rows = [row for row in audit.rows if row.name == layer]
+    if not rows:
+        known = ", ".join(dict.fromkeys(row.name for row in audit.rows))
+        raise InputError(f"the audit has no layer {layer!r}; it has {known}")
+    wrong = [row.call for row in rows if row.state is LayerState.WRONG]
+    return wrong[0] if wrong else rows[0].call
+
+
+def _frame(frames: list[Frame], layer: str, call: int) -> Frame:
+    for frame in frames:
+        if frame.name == layer and frame.call == call:
+            return frame
+    raise InputError(
+        f"layer {layer!r} was not called {f'{call + 1} times' if call else ''}".rstrip()
+        + " in this run of the model; there is nothing to look at"
+    )
+
+
+@contextlib.contextmanager
+def _entered(frame: Frame) -> Iterator[None]:
+    """Put a layer, and all inside it, in the state in which it was called."""
+    from gradlab.localisation.layer_frames import walk
+    from gradlab.localisation.layer_state import enter
+
+    with contextlib.ExitStack() as stack:
+        seen: set[int] = set()
+        for part in walk([frame]):
+            if part.kind == "module" and id(part.target) not in seen:
+                seen.add(id(part.target))
+                stack.enter_context(
+                    enter(part.target, part.entry, lambda same: same, rewind=False)
+                )
+        frame.entry.random.put_back()
+        yield
+
+
+def _report(frame: Frame, layer: str, plan: Plan | None) -> Report:
+    from gradlab.subject.torch_subjects import torch_subject
+
+    fn, inputs, names = alone(frame)
+    tolerance = Tolerance() if plan is None else Tolerance(plan.tolerance.rtol)
+    seed = 0 if plan is None else plan.seed
+    local = Plan(Auto(), tolerance, "auto", seed)
+    subject = torch_subject(fn, inputs, names=names)
+    total = sum(variable.coordinates for variable in subject.inputs)
+    rows = sum(slot.value.numel() for slot in frame.outputs)
+    loss: Callable[[Any], Any] | None = None
+    remarks: tuple[str, ...] = ()
+    if frame.reached and (rows * total > _WHOLE or 2 * total > _EVALUATIONS):
+        loss = weighted_by_cotangents(frame)
+        subject = torch_subject(fn, inputs, names=names, loss=loss)
+        remarks = ("outputs weighted with the gradient that arrived at them",)
+    meter = Meter(Budget(evaluations=_EVALUATIONS))
+    report = examine(subject, local, meter, (*inputs, fn))
+    place = f"{layer} ({frame.type})"
+    arguments = {
+        "fn": fn,
+        "inputs": inputs,
+        "sides": Sides(loss=loss, names=names),
+        "plan": local,
+        "executor": None,
+    }
+    return dataclasses.replace(
+        report,
+        subject=f"{report.subject}, by itself: {place}",
+        seconds=meter.seconds,
+        remarks=(*remarks, *report.remarks),
+        live=Live(arguments),
+    )
+
+
+def explained(findings: tuple[Finding, ...], local: Report | None) -> list[Finding]:
+    """Give a layer's findings the kind that its own Jacobian shows.
+
+    Parameters
+    ----------
+    findings
+        Of the audit; those of unknown kind are completed.
+    local
+        The report on the layer that they are about.
+    """
+    causes = [] if local is None else [f for f in local.findings if _tells(f)]
+    if not causes:
+        return list(findings)
+    cause = causes[0]
+    told = f"Looked at by itself, with respect to {cause.where}: {cause.evidence}"
+    return [
+        dataclasses.replace(
+            finding,
+            kind=cause.kind,
+            confidence=max(finding.confidence, cause.confidence),
+            evidence=f"{finding.evidence} {told}",
+            advice=cause.advice,
+        )
+        if finding.kind == BugKind.UNKNOWN and finding.severity == "error"
+        else finding
+        for finding in findings
+    ]
+
+
+def _tells(finding: Finding) -> bool:
+    return finding.severity == "error" and finding.kind != BugKind.UNKNOWN

@@ -1,0 +1,386 @@
+"""Both sides of a check, measured: values, error bars, and what was seen on the way.
+
+Everything here is in real coordinates (see `gradlab.subject.subject`); `gradlab.check`
+joins complex entries again at the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.adaptive import AdaptiveSettings, adaptive
+from gradlab.differentiation.complex_step import complex_step
+from gradlab.differentiation.evaluation import displaced_rows, line_rows
+from gradlab.differentiation.finite_difference import (
+    central,
+    one_sided,
+    scales_of,
+    step_sizes,
+)
+from gradlab.differentiation.method import (
+    Adaptive,
+    Auto,
+    Backward,
+    Central,
+    ComplexStep,
+    Forward,
+    Method,
+)
+from gradlab.differentiation.noise import difference_noise
+from gradlab.differentiation.quotients import Quotients
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.adaptive import Derivatives, Sampler
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.subject.subject import Problem, Subject
+
+__all__ = [
+    "LAST_DIGITS",
+    "OWN_SCALE",
+    "AnalyticSide",
+    "analytic_side",
+    "is_short",
+    "look_closer",
+    "noise_level",
+    "numeric_side",
+]
+
+_SMALL = 0.1  # an entry below this fraction of its tensor's size is a small one
+OWN_SCALE = 1e-3  # below this fraction its own scale is always tried as well
+_BEYOND = 8.0  # steps longer than this many scales average over what f does
+_NEAR = 0.0  # power of two of the scale: the longest step that averages nothing
+_SIGNAL = 30.0  # times its own noise: scatter of f above this is no noise
+_AMPLIFIED = 10.0  # noise of f in an extrapolation, in units of noise / longest step
+_SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
+_NOISE_POINTS = 6
+LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
+_LADDER = 20  # evaluations of one coordinate, about
+_FIRST_PULL = 16  # cotangents in the first batch where seconds are counted
+_PULL_SECONDS = 0.02  # a batch that took less may be followed by a larger one
+_CHUNK_ENTRIES = 2_000_000  # numbers in one batch of cotangents and gradients
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class AnalyticSide:
+    """Analytic Jacobian: one (rows, coordinates) matrix per input."""
+
+    values: tuple[NDArray[np.float64], ...]
+    problems: tuple[Problem, ...]
+
+
+def analytic_side(
+    subject: Subject,
+    columns: Sequence[NDArray[np.intp]] | None = None,
+    meter: Meter | None = None,
+) -> AnalyticSide:
+    """Read out the analytic Jacobian, row by row, in batches of cotangents.
+
+    Parameters
+    ----------
+    subject
+        With an analytic side, and evaluated once, so that its outputs are known.
+    columns
+        Coordinates to keep, one array per input, so that no more is held in memory;
+        None keeps all.
+    meter
+        Its budget of seconds holds here too; None bounds nothing.
+
+    Raises
+    ------
+    BudgetExhausted
+        If the seconds are spent before all rows are there.
+    """
+    if subject.analytic is None:
+        msg = "the subject has no analytic side"
+        raise ValueError(msg)
+    rows = sum(output.size for output in subject.outputs)
+    width = max(1, sum(variable.coordinates for variable in subject.inputs))
+    chunk = max(1, _CHUNK_ENTRIES // max(width, rows, 1))
+    problems: dict[Problem, None] = {}
+    whole: tuple[NDArray[np.float64], ...] = ()
+    timed = meter is not None and meter.budget.seconds is not None
+    size, start = min(chunk, _FIRST_PULL) if timed else chunk, 0
+    while start < rows:
+        stop = min(start + size, rows)
+        began = time.perf_counter()
+        cotangents = np.zeros((stop - start, rows))
+        cotangents[np.arange(stop - start), np.arange(start, stop)] = 1.0
+        with np.errstate(all="ignore"):
+            pulled = subject.analytic.pull(cotangents)
+        problems.update(dict.fromkeys(pulled.problems))
+        values = pulled.values
+        if columns is not None:
+            values = tuple(v[:, c] for v, c in zip(values, columns, strict=True))
+        if stop - start == rows:
+            return AnalyticSide(values, tuple(problems))
+        # filled in, because joining the pieces would take their memory once more
+        whole = whole or tuple(np.empty((rows, v.shape[1])) for v in values)
+        for matrix, part in zip(whole, values, strict=True):
+            matrix[start:stop] = part
+        start = stop
+        if meter is not None and start < rows:
+            meter.spend(0)  # raises when the seconds are over
+            if timed and time.perf_counter() - began < _PULL_SECONDS:
+                size = min(4 * size, chunk)
+    if not rows:
+        whole = tuple(np.zeros((0, v.coordinates)) for v in subject.inputs)
+    return AnalyticSide(whole, tuple(problems))
+
+
+def is_short(values: NDArray[np.float64]) -> bool:
+    """Whether numbers meant to be float64 are all float32, or shorter, underneath.
+
+    Gradients collected in buffers that were made as float32 stay so, whatever type the
+    rest of the arithmetic has.
+
+    Examples
+    --------
+    >>> is_short(np.float32([0.1, 0.7]).astype(float)), is_short(np.array([0.1]))
+    (True, False)
+    """
+    with np.errstate(all="ignore"):
+        rounded = values.astype(np.float32).astype(np.float64)
+    return bool(np.array_equal(rounded, values, equal_nan=True))
+
+
+def numeric_side(
+    subject: Subject,
+    which: int,
+    positions: NDArray[np.intp],
+    base: NDArray[np.float64],
+    method: Method,
+    meter: Meter,
+    *,
+    epsilon: float | None = None,
+) -> Quotients:
+    """Differentiate with respect to some coordinates of one input.
+
+    Parameters
+    ----------
+    positions
+        Coordinates to perturb, shape (n,).
+    base
+        f at the point, shape (rows,).
+    method
+        `Auto` takes the cheap central difference.
+    epsilon
+        Relative noise of f that the steps are chosen for; default the rounding unit.
+    """
+    epsilon = subject.epsilon if epsilon is None else epsilon
+    scales = scales_of(subject, which)[positions]
+    match method:
+        case Adaptive():
+            return _as_quotients(look_closer(subject, which, positions, base, meter))
+        case ComplexStep():
+            return complex_step(subject, which, positions, scales, method.step, meter)
+        case Forward() | Backward():
+            steps = _steps(scales, method.step, epsilon, 1)
+            sign = 1.0 if isinstance(method, Forward) else -1.0
+            return one_sided(subject, which, positions, sign * steps, base, meter)
+        case Auto() | Central():
+            wanted = method.step if isinstance(method, Central) else None
+            steps = _steps(scales, wanted, epsilon, 2)
+            return central(subject, which, positions, steps, base, meter)
+
+
+def _steps(
+    scales: NDArray[np.float64], wanted: float | None, epsilon: float, order: int
+) -> NDArray[np.float64]:
+    if wanted is not None:
+        return np.full_like(scales, wanted)
+    return step_sizes(scales, epsilon, order)
+
+
+def noise_level(
+    subject: Subject, base: NDArray[np.float64], meter: Meter, seed: int
+) -> NDArray[np.float64]:
+    """Measure the noise of every output, whatever it comes from.
+
+    Along three random directions through all inputs together, forth and back, at
+    distances just above the spacing of single precision, which often hides inside. The
+    point itself is left out, and of the six lines the third quietest tells: a kink
+    close by is noise on one side of it, and roundings that happen to be equal are
+    silence on two.
+
+    Returns
+    -------
+    ndarray
+        Standard deviation of f around a smooth function, shape (rows,); 0 where there
+        is none, or it cannot be told.
+    """
+    rng = np.random.default_rng([seed, 11])
+    spacing = _SPACING * np.arange(1, _NOISE_POINTS + 1)
+    found = []
+    for _ in range(3):
+        directions: list[NDArray[np.float64] | None] = [
+            _own_sizes(subject, k) * rng.uniform(-1, 1, variable.coordinates)
+            for k, variable in enumerate(subject.inputs)
+        ]
+        for side in (spacing, -spacing):
+            values = line_rows(subject, directions, side.tolist(), meter)
+            with np.errstate(all="ignore"):
+                size = np.abs(values).max(axis=0)  # first: squares of 1e200 overflow
+                found.append(difference_noise(values / size) * size)
+    levels = np.array(found)
+    still = (levels == 0).all(axis=0)
+    heard = np.where(np.isfinite(levels) & (levels > 0), levels, np.inf)
+    middle = np.maximum((np.isfinite(heard).sum(axis=0) - 1) // 2, 0)
+    noise = np.take_along_axis(np.sort(heard, axis=0), middle[None], axis=0)[0]
+    noise = np.where(np.isfinite(noise), noise, 0.0)
+    # outputs that did not move share the arithmetic of those that did
+    with np.errstate(all="ignore"):
+        relative = np.where(noise > 0, noise / np.abs(base), np.nan)
+    seen = np.isfinite(relative)
+    if 2 * seen.sum() >= max(len(base), 2):
+        noise = np.where(seen, noise, np.median(relative[seen]) * np.abs(base))
+    # 1 + small has lost what is below its last digit, and then stands still
+    noise = np.where(still, np.fmax(noise, LAST_DIGITS), np.nan_to_num(noise))
+    return np.asarray(noise)
+
+
+def _own_sizes(subject: Subject, which: int) -> NDArray[np.float64]:
+    """Size of each coordinate by itself; its tensor's where all are zero."""
+    size = np.abs(subject.point(which))
+    size = np.where(np.isfinite(size), size, 0.0)
+    return size if size.any() else scales_of(subject, which)
+
+
+def look_closer(
+    subject: Subject,
+    which: int,
+    positions: NDArray[np.intp],
+    base: NDArray[np.float64],
+    meter: Meter,
+    *,
+    noise: NDArray[np.float64] | None = None,
+    stretch: float = 1.0,
+) -> Derivatives:
+    """Climb the adaptive ladder at some coordinates of one input.
+
+    Parameters
+    ----------
+    noise
+        Known noise of each output, shape (rows,): no bar is smaller than what it does
+        to the step that was taken.
+    stretch
+        Factor on all steps.
+    """
+    if noise is not None:  # a second look, which nobody could foresee
+        meter.expect(_LADDER * len(positions))
+
+    def sample(
+        columns: NDArray[np.intp], displacements: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return displaced_rows(subject, which, positions[columns], displacements, meter)
+
+    points = subject.point(which)[positions]
+    scales = scales_of(subject, which)[positions]
+    size = np.abs(points)
+    found = _climb(subject, sample, points, scales * stretch, base)
+    # an entry far smaller than its tensor may live on its own scale: log(x) at 1e-8
+    # beside entries of 1e8 knows nothing of steps of 1e3
+    failed = ~np.isfinite(found.error).all(axis=0) & (size < _SMALL * scales)
+    own_scale = np.flatnonzero((points != 0) & (failed | (size < OWN_SCALE * scales)))
+    if own_scale.size:
+        own = _climb(subject, sample, points, size * stretch, base, some=own_scale)
+        found = _merged(found, own, own_scale)
+    if noise is None:
+        return found
+    # beyond the scale of the input, "noise" may be the very signal: 1e13 + sin(x)
+    rounding = subject.epsilon * np.abs(base)
+    with np.errstate(all="ignore"):
+        signal = found.noise > _SIGNAL * np.fmax(noise, rounding)[:, None]
+        averaged = signal & (found.step > _BEYOND * scales)
+    again = np.flatnonzero(averaged.any(axis=0))
+    if again.size:
+        near = _climb(
+            subject, sample, points, scales * stretch, base, some=again, farthest=_NEAR
+        )
+        found = _joined(found, near, again, averaged[:, again])
+    return _sobered(found, noise)
+
+
+def _climb(
+    subject: Subject,
+    sample: Sampler,
+    points: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    base: NDArray[np.float64],
+    *,
+    some: NDArray[np.intp] | None = None,
+    farthest: float | None = None,
+) -> Derivatives:
+    """Climb the ladder of all columns, or of some."""
+    settings = AdaptiveSettings()
+    if farthest is not None:
+        settings = dataclasses.replace(settings, farthest=farthest)
+    if some is None:
+        some = np.arange(len(points))
+
+    def resample(
+        columns: NDArray[np.intp], displacements: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return sample(some[columns], displacements)
+
+    return adaptive(
+        resample,
+        points=points[some],
+        scales=scales[some],
+        base=base,
+        floor=subject.epsilon,
+        settings=settings,
+    )
+
+
+def _sobered(found: Derivatives, noise: NDArray[np.float64]) -> Derivatives:
+    """Widen bars that no noise of f allows."""
+    with np.errstate(all="ignore"):
+        # an extrapolation rests on smaller steps, too
+        least = _AMPLIFIED * noise[:, None] / np.abs(found.step)
+        error = np.where(least > found.error, least, found.error)
+    return dataclasses.replace(found, error=error)
+
+
+def _merged(
+    found: Derivatives, own: Derivatives, columns: NDArray[np.intp]
+) -> Derivatives:
+    """Join two measurements of some columns, of which `own` took the smaller steps.
+
+    Where they contradict each other the smaller steps are believed, if they can tell;
+    else the smaller bar is.
+    """
+    with np.errstate(all="ignore"):
+        apart = np.abs(own.value - found.value[:, columns])
+        bars = own.error + found.error[:, columns]
+        contradict = apart > 2 * bars
+        better = np.where(contradict, True, own.error < found.error[:, columns])
+        better &= np.isfinite(own.error)
+    return _joined(found, own, columns, better)
+
+
+def _joined(
+    found: Derivatives,
+    other: Derivatives,
+    columns: NDArray[np.intp],
+    better: NDArray[np.bool_],
+) -> Derivatives:
+    """Take from another measurement of some columns the entries that are better."""
+    merged = {}
+    for name in ("value", "error", "step", "left", "right", "kind", "noise"):
+        matrix = getattr(found, name).copy()
+        matrix[:, columns] = np.where(better, getattr(other, name), matrix[:, columns])
+        merged[name] = matrix
+    total = found.evaluations + other.evaluations
+    return dataclasses.replace(found, evaluations=total, **merged)
+
+
+def _as_quotients(found: Derivatives) -> Quotients:
+    return Quotients(found.value, found.error, found.step, found.right - found.left)

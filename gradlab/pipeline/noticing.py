@@ -1,0 +1,226 @@
+"""Conditions around a comparison that the matrices themselves do not show.
+
+Each is measured beside the comparison and said in a sentence: layers left in training
+mode, a backward that depends on how a gradient lies in memory, outputs that move and
+have no gradient.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gradlab.comparison.comparison import Comparison
+    from gradlab.localisation.layer_modes import Modal
+    from gradlab.pipeline.blocks import Block
+    from gradlab.subject.torch_cotangents import Trial
+    from gradlab.subject.torch_deliberate import Purpose
+
+__all__ = ["excused", "noticed", "purposeful"]
+
+_NAMED = 3  # layers named in one sentence
+
+_SENT = {
+    "strided": "the same numbers in a tensor that is not contiguous",
+    "expanded": "a gradient of ones expanded from one number, as .sum() sends it",
+    "alone": "nothing (None) for the other outputs, for which the loss has no use",
+}
+_ADVICE = {
+    "strided": "Index the incoming gradient, or call .contiguous() first; use "
+    ".reshape() instead of .view().",
+    "expanded": "Treat the incoming gradient as read-only and index it, or call "
+    ".contiguous() first; use .reshape() instead of .view().",
+    "alone": "Handle None for each incoming gradient, or leave "
+    "set_materialize_grads(False) out.",
+}
+
+
+def noticed(
+    subject: Any, comparisons: tuple[Comparison, ...], seed: int
+) -> list[Finding]:
+    """Look for conditions around a comparison of a torch subject.
+
+    Parameters
+    ----------
+    subject
+        What was compared; anything but a torch subject has none of these.
+    comparisons
+        What is wrong already is not accused twice.
+    seed
+        Of the cotangents that are tried.
+    """
+    if not hasattr(subject, "program"):
+        return []
+    from gradlab.subject.torch_cotangents import cotangent_trials, moves_unseen
+
+    findings: list[Finding] = []
+    module = getattr(subject.program, "module", None)
+    if module is not None:
+        from gradlab.localisation.layer_modes import modal_layers
+
+        findings += _modes(module, modal_layers(module))
+        findings += _padded(module)
+    if subject.kept is not None:
+        findings += [_unseen(name, by) for name, by in moves_unseen(subject).items()]
+    analytic = subject.analytic
+    if getattr(analytic, "own_code", False) and not analytic.stateful:
+        wrong = any(c.verdict == Verdict.DISAGREES for c in comparisons)
+        if not wrong:
+            findings += _trials(cotangent_trials(subject, seed), subject)
+    return findings
+
+
+def excused(subject: Any, blocks: list[Block]) -> list[Finding]:
+    """Take back accusations of what is not the derivative on purpose, and say so.
+
+    A row of an embedding that is kept from learning, and whose gradient is zero, is
+    right. What else torch changes on purpose cannot be compared: it is undecided.
+
+    Parameters
+    ----------
+    subject
+        What was compared.
+    blocks
+        With their verdicts, which are changed.
+    """
+    wrong = [b for b in blocks if (b.verdicts == Verdict.DISAGREES).any()]
+    if not wrong or not hasattr(subject, "program"):
+        return []
+    from gradlab.subject.torch_deliberate import purposes
+
+    return [
+        _deliberate(subject, purpose)
+        for purpose in purposes(subject)
+        for block in wrong
+        if block.which == purpose.which and _excuse(subject, block, purpose)
+    ]
+
+
+def _excuse(subject: Any, block: Block, purpose: Purpose) -> bool:
+    """Change the verdicts that a purpose explains; whether there were any."""
+    accused = block.verdicts == Verdict.DISAGREES
+    if purpose.row is None:
+        block.verdicts[accused] = Verdict.UNDECIDED
+        return bool(accused.any())
+    variable = subject.inputs[block.which]
+    width = variable.coordinates // variable.shape[0]
+    inside = accused & (block.positions // width == purpose.row)[None, :]
+    kept = inside & (block.analytic == 0)
+    block.verdicts[kept] = Verdict.AGREES
+    block.accepted = block.accepted | kept
+    block.verdicts[inside & ~kept] = Verdict.UNDECIDED
+    return bool(inside.any())
+
+
+def _deliberate(subject: Any, purpose: Purpose) -> Finding:
+    return Finding(
+        BugKind.SURROGATE,
+        "note" if purpose.row is not None else "warning",
+        subject.inputs[purpose.which].name,
+        0.95,
+        f"The gradient is not the derivative, on purpose: {purpose.words}.",
+        "Nothing to do."
+        if purpose.row is not None
+        else "It was not compared; check the model without that option.",
+    )
+
+
+def purposeful(subject: Any) -> dict[int, Finding]:
+    """Say, before any look, which inputs cannot be compared; by position."""
+    if not hasattr(subject, "program"):
+        return {}
+    from gradlab.subject.torch_deliberate import purposes
+
+    return {p.which: _deliberate(subject, p) for p in purposes(subject, graph=False)}
+
+
+def _modes(module: Any, layers: tuple[Modal, ...]) -> Iterator[Finding]:
+    for random in (False, True):
+        some = [layer for layer in layers if layer.random is random]
+        if not some or (random and module.training):
+            continue  # that numbers were drawn is told where they are frozen
+        names = ", ".join(f"`{layer.name}` ({layer.type})" for layer in some[:_NAMED])
+        more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+        are = "is" if len(some) == 1 else "are"
+        does = (
+            "what is compared depends on the numbers drawn"
+            if random
+            else "normalised with the statistics of this batch, and running statistics "
+            "move at every call (they were put back)"
+        )
+        left = "" if module.training else ", although the module is in eval mode"
+        yield Finding(
+            BugKind.NONDETERMINISTIC if random else BugKind.STATEFUL,
+            "note" if module.training else "warning",
+            some[0].name,
+            0.85,
+            f"{names}{more} {are} in training mode{left}: {does}.",
+            "Call eval() on the whole module if inference is meant."
+            if not module.training
+            else "The gradient of training mode was checked; call eval() first to "
+            "check that of inference.",
+        )
+
+
+def _padded(module: Any) -> Iterator[Finding]:
+    from gradlab.subject.torch_deliberate import padded_row
+
+    for name, layer in module.named_modules():
+        row = padded_row(layer)
+        if row is not None:
+            yield Finding(
+                BugKind.SURROGATE,
+                "note",
+                f"{name}.weight".lstrip("."),
+                0.9,
+                f"Row {row} of this embedding is its padding_idx and never learns: it "
+                f"was taken for a constant.",
+                "Nothing to do.",
+            )
+
+
+def _unseen(name: str, change: float) -> Finding:
+    return Finding(
+        BugKind.DETACHED,
+        "warning",
+        name,
+        0.8,
+        f"The output {name} moves with the inputs (by {change:.2g} of its size when "
+        f"they move by a thousandth) but has no gradient: it was left out.",
+        "Look for detach(), .data, no_grad or a trip through NumPy; if it is meant as "
+        "a number to look at, nothing is to be done.",
+    )
+
+
+def _trials(trials: tuple[Trial, ...], subject: Any) -> Iterator[Finding]:
+    told: set[str] = set()
+    for trial in trials:
+        if trial.way in told:
+            continue
+        told.add(trial.way)
+        where = trial.where or subject.inputs[0].name
+        if trial.raised:
+            evidence = f"The backward raises when {trial.output} gets {{}}: "
+            evidence += f"{trial.detail}."
+        else:
+            evidence = (
+                f"The gradient of {trial.where} changes when {trial.output} gets {{}} "
+                f"({trial.detail})."
+            )
+        if trial.way == "alone":
+            kind = BugKind.UNKNOWN if trial.raised else BugKind.MISSING_TERM
+        else:
+            kind = BugKind.ALIASING
+        yield Finding(
+            kind,
+            "error",
+            where,
+            0.9,
+            evidence.format(_SENT[trial.way]),
+            _ADVICE[trial.way],
+        )

@@ -1,0 +1,224 @@
+"""What a check will look at: everything while that is cheap, else a stated part."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Budget
+    from gradlab.subject.subject import Subject
+
+__all__ = ["Coverage", "Estimate", "choose_columns", "estimate"]
+
+# "Cheap": a pause nobody minds, and matrices that fit several times into 1 GiB.
+_SECONDS = 20.0
+_EVALUATIONS = 60_000
+_SMALL = 5_000  # evaluations
+_ENTRIES = 8_000_000
+_SAMPLE = 64  # entries of one input that a sample looks at, at most
+_PER_COORDINATE = 2  # evaluations of the first pass
+_DEAR = 2_000_000  # coordinates from which directions get four evaluations each
+_PROBES = 16  # evaluations along random directions, and two for each input
+_SHARE = 0.4  # of a budget in seconds that the analytic side may take
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Coverage:
+    """What will be looked at: per input, the real coordinates to perturb."""
+
+    name: str
+    columns: list[NDArray[np.intp]]
+    remarks: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a check will cost at least, as far as is known before it.
+
+    Attributes
+    ----------
+    evaluations
+        Of the first pass; what looks wrong is looked at again.
+    seconds
+        For these, and to read out the analytic side.
+    """
+
+    evaluations: int
+    seconds: float
+
+    @property
+    def words(self) -> str:
+        """The estimate as a remark of the report.
+
+        Examples
+        --------
+        >>> Estimate(2000, 21.3).words
+        'estimated before: 2,000 evaluations or more, about 21 s'
+        """
+        time = f"{self.seconds:.2g}" if self.seconds < 100 else f"{self.seconds:,.0f}"
+        count = f"{self.evaluations:,} evaluations or more"
+        return f"estimated before: {count}, about {time} s"
+
+
+def estimate(
+    coverage: Coverage,
+    costs: Sequence[float],
+    seconds_each: float,
+    analytic_seconds: float,
+    coordinates: int = 0,
+) -> Estimate:
+    """Say before the work what it will cost.
+
+    Parameters
+    ----------
+    coverage
+        What will be looked at.
+    costs
+        Evaluations that one coordinate takes, per input.
+    seconds_each
+        Measured time of one evaluation.
+    analytic_seconds
+        Measured time of the analytic side, extrapolated to all of its rows.
+    coordinates
+        Of all inputs.
+    """
+    pairs = zip(coverage.columns, costs, strict=True)
+    evaluations = round(sum(len(part) * cost for part, cost in pairs))
+    if coverage.name == "probe":  # a few rows of the analytic side are enough
+        evaluations = _enough(coordinates, len(coverage.columns))
+        return Estimate(evaluations, evaluations * seconds_each)
+    return Estimate(evaluations, evaluations * seconds_each + analytic_seconds)
+
+
+def choose_columns(
+    subject: Subject,
+    wanted: str,
+    budget: Budget,
+    seconds_each: float,
+    seed: int,
+    *,
+    analytic_seconds: float = 0.0,
+) -> Coverage:
+    """Decide between full, sample and probe coverage, and draw the sample.
+
+    Parameters
+    ----------
+    wanted
+        "auto", "full", "sample" or "probe".
+    budget
+        Of the check; where the full matrix does not fit, "auto" goes along random
+        directions, and takes a sample where not even these fit.
+    seconds_each
+        Measured time of one evaluation.
+    seed
+        Of the sample.
+    analytic_seconds
+        Time to read out the analytic side; where a budget has no room for it, "auto"
+        goes along random directions, which ask for a few rows only.
+
+    Returns
+    -------
+    Coverage
+        Under "probe" the columns are empty: directions are drawn elsewhere.
+    """
+    rows = sum(output.size for output in subject.outputs)
+    cost = _PER_COORDINATE * sum(v.coordinates for v in subject.inputs)
+    if wanted == "auto":
+        # a small subject is checked whole even on a machine that is busy just now
+        patience = _SECONDS if cost > _SMALL else 6 * _SECONDS
+        fits = (
+            cost <= min(_EVALUATIONS, 0.8 * (budget.evaluations or np.inf))
+            and cost * seconds_each <= min(patience, 0.8 * (budget.seconds or np.inf))
+            and rows * cost <= _PER_COORDINATE * _ENTRIES
+        )
+        wanted = "full" if fits else _less(subject, budget, seconds_each)
+        if analytic_seconds > _SHARE * (budget.seconds or np.inf):
+            wanted = "probe"
+    if wanted == "probe":
+        none = [np.zeros(0, dtype=np.intp) for _ in subject.inputs]
+        return Coverage("probe", none)  # which entries cannot move is seen there
+    every = [_movable(subject, k) for k in range(len(subject.inputs))]
+    remarks = _immovable(subject, every)
+    total = sum(len(positions) for positions in every)
+    if wanted == "full":
+        return Coverage("full", every, remarks)
+    most = _affordable(subject, budget, seconds_each)
+    rng = np.random.default_rng([seed, 1])
+    chosen = [_draw(subject, k, every[k], most, rng) for k in range(len(every))]
+    looked = sum(len(part) for part in chosen)
+    if looked == total:
+        return Coverage("full", every, remarks)
+    return Coverage(
+        "sample",
+        chosen,
+        (*remarks, f"a sample of {looked} of {total} coordinates was looked at"),
+    )
+
+
+def _less(subject: Subject, budget: Budget, seconds_each: float) -> str:
+    """Choose between directions, which miss no tensor, and a sample, which may.
+
+    A sample is for budgets too short even for directions, or nearly.
+    """
+    total = sum(variable.coordinates for variable in subject.inputs)
+    need = _enough(total, len(subject.inputs))
+    afforded = need <= (budget.evaluations or np.inf) and (
+        need * seconds_each <= (budget.seconds or np.inf)
+    )
+    return "probe" if afforded else "sample"
+
+
+def _enough(coordinates: int, inputs: int) -> int:
+    """Estimate the evaluations that directions take, where all agrees."""
+    return _PROBES if coordinates >= _DEAR else _PROBES + 2 * inputs
+
+
+def _movable(subject: Subject, which: int) -> NDArray[np.intp]:
+    """Coordinates that can be displaced: an infinite one cannot."""
+    return np.flatnonzero(np.isfinite(subject.point(which)))
+
+
+def _immovable(subject: Subject, every: list[NDArray[np.intp]]) -> tuple[str, ...]:
+    left = [
+        f"{variable.coordinates - len(part)} infinite entries of {variable.name}"
+        for variable, part in zip(subject.inputs, every, strict=True)
+        if len(part) < variable.coordinates
+    ]
+    return (f"not looked at: {', '.join(left)}",) if left else ()
+
+
+def _affordable(subject: Subject, budget: Budget, seconds_each: float) -> int:
+    """Entries per input that the budget allows, half of it kept for second looks."""
+    limits = [float(_SAMPLE)]
+    each = 2 * _PER_COORDINATE * max(1, len(subject.inputs))
+    if budget.evaluations is not None:
+        limits.append(budget.evaluations / each)
+    if budget.seconds is not None:
+        limits.append(budget.seconds / max(seconds_each, 1e-7) / each)
+    return max(1, int(min(limits)))
+
+
+def _draw(
+    subject: Subject,
+    which: int,
+    positions: NDArray[np.intp],
+    most: int,
+    rng: np.random.Generator,
+) -> NDArray[np.intp]:
+    """Draw entries of one input, evenly spread: one from each of `most` strata."""
+    joined = subject.inputs[which].is_complex
+    entries = np.unique(positions // 2) if joined else positions
+    if len(entries) > most:
+        edges = np.linspace(0, len(entries), most + 1)
+        picks = np.floor(edges[:-1] + rng.random(most) * np.diff(edges)).astype(np.intp)
+        entries = entries[np.unique(np.minimum(picks, len(entries) - 1))]
+    if joined:
+        return np.stack([2 * entries, 2 * entries + 1], axis=1).reshape(-1)
+    return entries

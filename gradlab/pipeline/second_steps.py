@@ -1,0 +1,97 @@
+"""A second step for the few entries that one step cannot tell: two evaluations each.
+
+One central difference knows its round-off and guesses its truncation; where f curves
+far more than its slope is high (``x**3`` near 0, a small entry of an inverse) the guess
+is too small, or the curvature looks like a kink. Both show on a step four times as
+long: truncation grows sixteenfold, the difference of the one-sided slopes fourfold, and
+that of a kink stays (L. F. Richardson, Phil. Trans. R. Soc. A 210, 1911). What is not
+explained that way keeps its numbers and climbs the adaptive ladder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.judge import sensitivity
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.differentiation.finite_difference import central
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block
+    from gradlab.subject.subject import Subject
+
+__all__ = ["take_second_steps"]
+
+_LONGER = 4.0
+_FEW = 8  # suspects of an input that always get a second step
+_SHARE = 0.05  # of the coordinates: more suspects than that are no accident
+_SHARP = 1e-3  # of the entry: a bar any wider is left to the ladder
+_NEGLIGIBLE = 1e-7  # of the largest effect on the same output
+
+
+def take_second_steps(
+    reference: Subject,
+    base: NDArray[np.float64],
+    block: Block,
+    suspects: NDArray[np.intp],
+    meter: Meter,
+) -> bool:
+    """Measure suspicious columns of one input with a longer step as well.
+
+    Parameters
+    ----------
+    reference
+        What the numeric side evaluates.
+    base
+        f at the point, shape (rows,).
+    block
+        Written to where both steps together tell a number with a narrow bar.
+    suspects
+        Columns of the block.
+    meter
+        Charged for every evaluation.
+
+    Returns
+    -------
+    bool
+        Whether anything was written.
+    """
+    few = max(_FEW, int(_SHARE * len(block.positions)))
+    if not 0 < len(suspects) <= few or block.bend is None:
+        return False
+    steps = _LONGER * np.abs(block.step[0, suspects])
+    if not np.isfinite(steps).all():
+        return False
+    positions = block.positions[suspects]
+    long = central(reference, block.which, positions, steps, base, meter)
+    with np.errstate(all="ignore"):
+        value, bar = block.value[:, suspects], block.error[:, suspects]
+        apart = np.abs(long.value - value)
+        ratio = _LONGER**2
+        better = (ratio * value - long.value) / (ratio - 1)
+        # what was corrected bounds what is left: the next order is smaller again
+        error = np.maximum(bar, long.error) + apart / (ratio - 1)
+        kink = (_LONGER * block.bend[:, suspects] - long.bend) / (_LONGER - 1)
+        effect = sensitivity(block.side, block.scales)
+        floor = _NEGLIGIBLE * effect / block.scales[suspects]
+        narrow = SAFETY * error <= np.maximum(_SHARP * np.abs(value), floor)
+        # an entry that both steps see alike needs no better number
+        narrow |= apart <= bar
+        moved = apart > bar
+        # what would only pass by the wider bar is for the ladder to tell
+        gap = np.abs(block.analytic[:, suspects] - np.where(moved, better, value))
+        near = (gap > block.allowed[:, suspects]) & (gap <= 2 * SAFETY * error)
+        told = narrow.all(axis=0) & ~near.any(axis=0) & np.isfinite(better).all(axis=0)
+    columns = suspects[told]
+    if not columns.size:
+        return False
+    moved = moved[:, told]
+    block.value[:, columns] = np.where(moved, better[:, told], block.value[:, columns])
+    block.error[:, columns] = np.where(moved, error[:, told], block.error[:, columns])
+    block.bend[:, columns] = kink[:, told]
+    return True

@@ -1,0 +1,152 @@
+"""Verdicts of Jacobians that are mostly zeros, from the entries that are not.
+
+Where a pattern is known (`differentiation.sparsity`) and the analytic side has nothing
+outside of it, all that can be wrong stands in a few columns of every row. Those are
+laid side by side and judged by the same rules as the whole matrix would be; of the
+zeros, which agree, only the bar has to be narrow enough. If nothing calls for a second
+look the matrix is done with; else all of it goes the long way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.judge import zeros_told
+from gradlab.differentiation.method import Auto
+from gradlab.pipeline.blocks import judge_block, matters_of
+from gradlab.pipeline.escalation import suspicious
+from gradlab.pipeline.second_steps import take_second_steps
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.metering import Meter
+    from gradlab.pipeline.blocks import Block, Outcome, Plan
+    from gradlab.subject.subject import Subject
+
+    Reference = tuple[Subject, NDArray[np.float64]]  # what is evaluated, and f there
+
+__all__ = ["settled_at_once"]
+
+
+def settled_at_once(
+    subject: Subject, reference: Reference, outcome: Outcome, plan: Plan, meter: Meter
+) -> bool:
+    """Judge all blocks if they agree beyond doubt, and some are known to be sparse.
+
+    A few entries that leave a doubt get a second step, as they do on the long way.
+
+    Returns
+    -------
+    bool
+        Whether every entry of every block agrees and none deserves a second look; the
+        blocks have their verdicts then. Else nothing is decided.
+    """
+    blocks = [block for block in outcome.blocks if block.positions.size]
+    auto = all(isinstance(plan.method_of(v.name), Auto) for v in subject.inputs)
+    if not auto or outcome.known is not None:
+        return False
+    looked: list[Block] = []
+    for last in (False, True):
+        packed = [_packed(block, again=last) for block in blocks]
+        if not any(packed):
+            return False
+        looked = [small or block for small, block in zip(packed, blocks, strict=True)]
+        doubts = _doubts(subject, outcome, plan, looked)
+        if doubts is None or (last and any(mask.any() for mask in doubts)):
+            return False
+        if not any(mask.any() for mask in doubts):
+            break
+        for mask, small, block in zip(doubts, looked, blocks, strict=True):
+            if mask.any():
+                columns = np.flatnonzero(mask.any(axis=0))
+                if small is not block and block.pattern is not None:
+                    columns = np.unique(block.pattern.columns[mask])
+                    _unpack(subject, small, block, plan)
+                take_second_steps(*reference, block, columns, meter)
+    for small, block in zip(looked, blocks, strict=True):
+        if small is not block:
+            _unpack(subject, small, block, plan)
+    return True
+
+
+def _doubts(
+    subject: Subject, outcome: Outcome, plan: Plan, looked: list[Block]
+) -> list[NDArray[np.bool_]] | None:
+    """Entries that deserve a second look; None where the zeros do as well."""
+    matters = matters_of(looked)
+    doubts = []
+    for small in looked:
+        judge_block(subject, small, plan, matters, outcome)
+        doubts.append(suspicious(small))
+        if small.pattern is not None and small.scales.ndim > 1:  # laid side by side
+            bars = small.pattern.outside[:, None]
+            side, units = small.side, small.scales
+            if not zeros_told(bars, side, units, matters.typical, small.still):
+                return None
+    return doubts
+
+
+def _packed(block: Block, *, again: bool) -> Block | None:
+    """Lay the entries of a pattern side by side; None if there is more to be judged."""
+    pattern = block.pattern
+    if pattern is None or block.precise is not None or block.slack.any():
+        return None
+    columns = pattern.columns
+    places = columns + block.value.shape[1] * np.arange(len(columns))[:, None]
+
+    def some(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+        # twice as fast as an index for each axis
+        return np.asarray(matrix.take(places), dtype=np.float64)
+
+    analytic = some(block.analytic)
+    inside = int(np.count_nonzero(analytic[pattern.valid]))
+    if block.bend is None or np.count_nonzero(block.analytic) != inside:
+        return None
+    value = some(block.value)
+    if again and np.count_nonzero(block.value) != np.count_nonzero(
+        value[pattern.valid]
+    ):
+        return None  # a second step saw something that the first did not
+    shape = columns.shape
+    blank = np.broadcast_to(np.nan, shape)
+    return dataclasses.replace(
+        block,
+        positions=np.arange(shape[1]),
+        scales=block.scales[columns],
+        analytic=analytic,
+        value=value,
+        error=some(block.error),
+        step=block.step[:1, :1],  # not asked for here
+        bend=some(block.bend),
+        kinds=np.full(shape, -1, dtype=np.int8),
+        left=blank,
+        right=blank,
+        looked=np.zeros(shape[1], dtype=bool),
+    )
+
+
+def _unpack(subject: Subject, small: Block, block: Block, plan: Plan) -> None:
+    """Hand the tolerances on."""
+    if block.pattern is None:
+        return
+    tolerance = plan.tolerance.of(subject.inputs[block.which].name)
+    rows = np.arange(len(block.value))[:, None]
+    with np.errstate(all="ignore"):
+        size = np.abs(small.value)
+        top = size.max(axis=1, initial=0.0)[:, None]
+        if block.scales.min() != block.scales.max():
+            effect = (size * small.scales).max(axis=1, initial=0.0)[:, None]
+            top = np.minimum(top, effect / block.scales)  # as judge.entry_scale has it
+        shape = block.value.shape
+        block.allowed = np.empty(shape)
+        block.allowed[:] = tolerance.absolute(top, subject.epsilon)
+    inside = np.where(
+        block.pattern.valid[:, :1],
+        small.allowed,
+        block.allowed[rows, block.pattern.columns],
+    )
+    block.allowed[rows, block.pattern.columns] = inside

@@ -1,0 +1,348 @@
+"""A full check of Jacobians that do not fit into memory: every entry once, few kept.
+
+Columns are compared a slab at a time, by the same steps as in a check that keeps
+everything. Of each slab the counts, the extremes and the worst entry of every tile go
+into a `Tally`; its worst columns are kept for the report and for diagnosis; the rest is
+dropped. The first slab is a spread of columns from all over: verdicts need the scale of
+each row, and learn it there. What does not agree in the kept columns is judged again at
+the end, when the scale of each row is known for certain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tally import Tallying
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.method import Adaptive, Auto
+from gradlab.pipeline.assembling import comparisons_of
+from gradlab.pipeline.blocks import Known, Outcome, judge_all, matters_of
+from gradlab.pipeline.checking import (
+    AnalyticColumns,
+    analytic_columns,
+    compare_columns,
+    reference_of,
+)
+from gradlab.pipeline.closer import CLOSE_LOOKS
+from gradlab.pipeline.keeping import Keeper, tops_of
+from gradlab.pipeline.measuring import AnalyticSide
+from gradlab.subject.subject import output_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.comparison.comparison import Comparison
+    from gradlab.comparison.tally import Tally
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Plan
+    from gradlab.pipeline.checking import Reference
+    from gradlab.subject.subject import Subject
+
+__all__ = ["Streamed", "needs_streaming", "run_streamed"]
+
+# Measured peak of a check that keeps everything, bytes for each entry of the Jacobian.
+_WHOLE = 180
+_SLAB = 260  # the same for a slab, whose differences are made all at once
+_SPREAD = 16  # columns from all over that are kept beside the worst
+_FEWEST, _MOST = 8, 512  # columns kept
+_PROOFS, _FEW_LOOKS = 2, 1  # slabs to confirm accusations in; columns in those after
+
+
+def needs_streaming(
+    subject: Subject, columns: list[NDArray[np.intp]], memory: int
+) -> bool:
+    """Whether a check that keeps everything would need more than `memory` bytes."""
+    total = sum(len(positions) for positions in columns)
+    return _WHOLE * output_rows(subject.outputs) * total > memory
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Streamed:
+    """What `run_streamed` found.
+
+    Attributes
+    ----------
+    outcome
+        The kept columns, as `run_full` would have left them.
+    tallies
+        All entries, by numbers of (output, input).
+    """
+
+    outcome: Outcome
+    tallies: dict[tuple[int, int], Tally]
+
+    def with_tallies(self, comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+        """Put the tally of its block beside each comparison, in the subject's order."""
+        return tuple(
+            dataclasses.replace(comparison, tally=tally, coverage="full")
+            for comparison, (_, tally) in zip(
+                comparisons, sorted(self.tallies.items()), strict=True
+            )
+        )
+
+
+def run_streamed(
+    subject: Subject,
+    plan: Plan,
+    meter: Meter,
+    base: NDArray[np.float64],
+    columns: list[NDArray[np.intp]],
+) -> Streamed:
+    """Compare all coordinates `columns`, within ``plan.memory`` bytes.
+
+    Parameters
+    ----------
+    subject
+        Evaluated once already.
+    plan, meter, base, columns
+        As for `gradlab.pipeline.checking.run_full`.
+    """
+    stream = _Stream(subject, plan, meter, base, columns)
+    try:
+        for part in stream.parts():
+            analytic = analytic_columns(subject, plan, stream.reference, meter, part)
+            for slab, own in stream.slabs(part, analytic):
+                if stream.take(slab, own):
+                    return stream.result(partial=True)
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        if stream.kept is None:
+            raise
+        interrupted = isinstance(stop, KeyboardInterrupt)
+        stream.remarks["interrupted" if interrupted else "the budget ended"] = None
+        return stream.result(partial=True)
+    return stream.result(partial=False)
+
+
+def _cut(analytic: AnalyticColumns, which: int, some: slice) -> AnalyticColumns:
+    """Take some columns of one input; the other inputs have none here."""
+
+    def of(
+        matrices: tuple[NDArray[np.float64], ...],
+    ) -> tuple[NDArray[np.float64], ...]:
+        return tuple(
+            np.ascontiguousarray(m[:, some]) if k == which else m
+            for k, m in enumerate(matrices)
+        )
+
+    side = AnalyticSide(of(analytic.side.values), analytic.side.problems)
+    precise = None if analytic.precise is None else of(analytic.precise)
+    return AnalyticColumns(side, precise, None)
+
+
+class _Stream:
+    """The state of a streamed comparison."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        plan: Plan,
+        meter: Meter,
+        base: NDArray[np.float64],
+        columns: list[NDArray[np.intp]],
+    ) -> None:
+        self.subject, self.plan, self.meter, self.base = subject, plan, meter, base
+        self.columns = columns
+        self.rows = output_rows(subject.outputs)
+        self.reference: Reference = reference_of(subject, plan, meter, base)
+        self.kept: Outcome | None = None
+        self.keepers: dict[int, Keeper] = {}
+        self.known: Known | None = None
+        self.tallying: dict[tuple[int, int], Tallying] = {}
+        self.remarks: dict[str, None] = {}
+        self.looked = 0
+        self.upheld = 0  # slabs whose accusations were confirmed
+        memory = plan.memory
+        held = getattr(subject.analytic, "held", None)
+        self.held = (lambda: 0) if held is None else held
+        self.width = max(2, memory // 4 // (_SLAB * max(self.rows, 1)))
+        most = memory // 8 // (_WHOLE * max(self.rows, 1))
+        self.most = min(max(most, _FEWEST), _MOST)
+
+    # ------------------------------------------------------------- cutting
+    def parts(self) -> Iterator[list[NDArray[np.intp]]]:
+        """Columns whose analytic side is held at a time; a spread of all first."""
+        first = [self._spread(k) for k in range(len(self.columns))]
+        yield first
+        twice = 2 if self.reference.subject is not self.subject else 1
+        room = (self.plan.memory - self.held()) // 3
+        most = max(self.width, room // (8 * twice * max(self.rows, 1)))
+        for which, positions in enumerate(self.columns):
+            rest = np.setdiff1d(positions, first[which])
+            size = most - most % 2  # the two halves of a complex entry stay together
+            for start in range(0, len(rest), size):
+                part = [p[:0] for p in self.columns]
+                part[which] = rest[start : start + size]
+                yield part
+
+    def _spread(self, which: int) -> NDArray[np.intp]:
+        positions = self.columns[which]
+        pairs = self.subject.inputs[which].is_complex
+        units = len(positions) // 2 if pairs else len(positions)
+        wanted = max(1, self.width // (2 if pairs else 1) // len(self.columns))
+        chosen = np.unique(np.linspace(0, units - 1, min(wanted, units)).astype(int))
+        if not units:
+            chosen = chosen[:0]
+        if pairs:
+            chosen = np.stack([2 * chosen, 2 * chosen + 1], axis=1).reshape(-1)
+        return np.asarray(positions[chosen])
+
+    def slabs(
+        self, part: list[NDArray[np.intp]], analytic: AnalyticColumns
+    ) -> Iterator[tuple[list[NDArray[np.intp]], AnalyticColumns]]:
+        """Cut a part into what is compared at a time."""
+        size = self.width - self.width % 2
+        if sum(map(len, part)) <= self.width:
+            yield part, analytic
+            return
+        which = max(range(len(part)), key=lambda k: len(part[k]))
+        for start in range(0, len(part[which]), size):
+            some = slice(start, start + size)
+            slab = [p[some] if k == which else p for k, p in enumerate(part)]
+            yield slab, _cut(analytic, which, some)
+
+    # ------------------------------------------------------------- comparing
+    def take(self, slab: list[NDArray[np.intp]], analytic: AnalyticColumns) -> bool:
+        """Compare one slab and keep the worst of it; True if that was cut short."""
+        outcome = compare_columns(
+            self.subject,
+            self.plan,
+            self.meter,
+            self.base,
+            slab,
+            self.reference,
+            analytic,
+            known=self.known,
+        )
+        outcome.blocks = [b for b in outcome.blocks if b.positions.size]
+        self._learn(outcome)
+        for (output, which), part in self._comparisons(outcome):
+            if (output, which) not in self.tallying:
+                entries = self.subject.inputs[which].size
+                self.tallying[output, which] = Tallying((part.shape[0], entries))
+            self.tallying[output, which].add(part)
+        self.looked += sum(
+            int(b.looked.sum()) for b in outcome.blocks if b.looked is not None
+        )
+        for remark in outcome.remarks:
+            if outcome.partial and remark == outcome.remarks[-1]:
+                self.remarks[remark.split(":")[0]] = None  # why it was cut short
+            elif "looked at again" not in remark:
+                self.remarks[remark] = None
+        self._keep(outcome)
+        return outcome.partial
+
+    def _comparisons(
+        self, outcome: Outcome
+    ) -> list[tuple[tuple[int, int], Comparison]]:
+        found = comparisons_of(
+            self.subject,
+            outcome.blocks,
+            method=self.plan.first_method,
+            coverage="full",
+        )
+        names = [
+            (output, block.which)
+            for output in range(len(self.subject.outputs))
+            for block in outcome.blocks
+        ]
+        return list(zip(names, found, strict=True))
+
+    def _learn(self, outcome: Outcome) -> None:
+        """Remember how far each output moves, and its largest entries."""
+        if not outcome.blocks:
+            return
+        tops = dict(self.known.tops) if self.known else {}
+        for block in outcome.blocks:
+            tops[block.which] = tops_of(block, tops.get(block.which))
+        looked = any(b.looked is not None and b.looked.any() for b in outcome.blocks)
+        wrong = any((b.verdicts == Verdict.DISAGREES).any() for b in outcome.blocks)
+        # slabs that were looked at closely, and upheld, vouch for those that follow
+        self.upheld += looked and wrong
+        looks = CLOSE_LOOKS if self.upheld < _PROOFS else _FEW_LOOKS
+        self.known = Known(matters_of(outcome.blocks, self.known), tops, looks)
+
+    def _keep(self, outcome: Outcome) -> None:
+        """Keep the worst columns of this slab and of those before, and a spread."""
+        if self.kept is None:
+            self.kept = Outcome([], self.base, outcome.problems, outcome.reference, [])
+        kept, fresh = self.kept, outcome.unsteady
+        kept.second_opinion = kept.second_opinion or outcome.second_opinion
+        if fresh is not None:
+            old = kept.unsteady
+            kept.unsteady = fresh if old is None else np.fmax(old, fresh)
+        for block in outcome.blocks:
+            if block.which not in self.keepers:
+                pairs = self.subject.inputs[block.which].is_complex
+                some = min(_SPREAD, self.most // 2)
+                step = -(-len(block.positions) // some)
+                step += step % 2 if pairs else 0
+                self.keepers[block.which] = Keeper(
+                    self.most, pairs=pairs, always=block.positions[::step]
+                )
+            self.keepers[block.which].offer(block)
+
+    # ------------------------------------------------------------- the end
+    def result(self, *, partial: bool) -> Streamed:
+        """Judge the kept columns by all that is known now, and close the books."""
+        kept = self.kept or Outcome([], self.base, (), None, [])
+        kept.blocks = [
+            keeper.block
+            for _, keeper in sorted(self.keepers.items())
+            if keeper.block is not None
+        ]
+        kept.known, kept.partial = self.known, partial
+        self._judge_again(kept)
+        tallies = {key: part.result() for key, part in self.tallying.items()}
+        kept.remarks = list(self._remarks(kept, tallies, partial=partial))
+        return Streamed(kept, tallies)
+
+    def _judge_again(self, kept: Outcome) -> None:
+        """Not where the user chose the steps: there, second opinions were heard."""
+        before = self._comparisons(kept)
+        own = [
+            block
+            for block in kept.blocks
+            if isinstance(
+                self.plan.method_of(self.subject.inputs[block.which].name),
+                Auto | Adaptive,
+            )
+        ]
+        again = dataclasses.replace(kept, blocks=own)
+        judge_all(self.subject, again, self.plan)
+        after = self._comparisons(kept)
+        for (key, old), (_, new) in zip(before, after, strict=True):
+            self.tallying[key].corrected(old, new)
+
+    def _remarks(
+        self,
+        kept: Outcome,
+        tallies: dict[tuple[int, int], Tally],
+        *,
+        partial: bool,
+    ) -> Iterator[str]:
+        shown = sum(len(block.positions) for block in kept.blocks)
+        total = sum(map(len, self.columns))
+        looked = sum(t.looked for (output, _), t in tallies.items() if output == 0)
+        done = f"{looked:,} of {total:,} coordinates" if partial else f"{total:,}"
+        yield from self.remarks
+        yield (
+            f"streamed within {self.plan.memory / 2**20:,.0f} MiB: {done} "
+            f"{'' if partial else 'coordinates '}compared, the {shown:,} worst and a "
+            f"spread of others kept"
+        )
+        if self.looked:
+            yield f"{self.looked:,} looked at again with the adaptive ladder"
+        beyond = sum(sum(t.counts[1:]) for t in tallies.values()) - sum(
+            int((block.verdicts != Verdict.AGREES).sum()) for block in kept.blocks
+        )
+        if beyond > 0:
+            yield (
+                f"{beyond:,} entries that do not agree are counted, but not kept; "
+                f"raise memory= to see them"
+            )

@@ -1,0 +1,3 @@
+"""Text, pages, tables, figures and widgets; draws numbers, computes none."""
+
+__all__: list[str] = []

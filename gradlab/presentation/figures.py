@@ -1,0 +1,150 @@
+"""Figures through matplotlib's object API: nothing registered, nothing leaked.
+
+pyplot keeps every figure in a global list, draws it a second time at the end of a
+notebook cell, and is not safe in the threads in which widget callbacks run. Here a
+figure belongs to the object that made it. Paper is transparent and ink is grey, because
+a figure cannot know whether the page around it is light or dark.
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+import threading
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import Rectangle
+
+from gradlab.presentation.palettes import INK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["DRAWING", "figure_of", "headline", "ink", "new_figure", "png", "show"]
+
+# Callbacks of widgets draw in threads of their own, and matplotlib is not thread-safe.
+DRAWING = threading.RLock()
+_SCREEN = 100  # CSS pixels per inch
+_SHARP = 1.6  # device pixels per CSS pixel: sharp on most screens, small enough to keep
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Make an empty figure of so many inches, unknown to pyplot.
+
+    Examples
+    --------
+    >>> new_figure(4, 3).get_size_inches().tolist()
+    [4.0, 3.0]
+    """
+    figure = Figure(figsize=(width, height), dpi=_SCREEN, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.patch.set_alpha(0.0)
+    return figure
+
+
+def figure_of(ax: Axes) -> Figure:
+    """Return the whole figure behind axes, whatever subfigures are in between.
+
+    Examples
+    --------
+    >>> figure = new_figure(4, 3)
+    >>> figure_of(figure.add_subplot()) is figure
+    True
+    """
+    figure = ax.figure
+    while not isinstance(figure, Figure):
+        figure = figure.figure
+    return figure
+
+
+def headline(figure: Figure, words: str, colour: str) -> None:
+    """Put the verdict over a figure, flush left, on as many lines as it takes.
+
+    Examples
+    --------
+    >>> figure = new_figure(4, 3)
+    >>> headline(figure, "✓ agrees", "#5b82b8")
+    >>> figure.get_suptitle()
+    '✓ agrees'
+    """
+    width, height = (float(inches) for inches in figure.get_size_inches())
+    room = int(11 * width)  # characters of bold 10.5 points
+    words = textwrap.fill(words, room, break_on_hyphens=False)
+    title = figure.suptitle(
+        words,
+        x=0.01,
+        y=1 - 0.04 / height,
+        ha="left",
+        va="top",
+        fontsize=10.5,
+        weight="bold",
+        color=colour,
+    )
+    # the layout engine lets panels of equal aspect slip under a title: keep them off
+    title.set_in_layout(False)
+    # ... which also hides it from bbox_inches="tight": an unseen sheet keeps it there
+    sheet = Rectangle((0, 0), 1, 1, transform=figure.transFigure, fill=False, lw=0)
+    figure.add_artist(sheet)
+    strip = (0.12 + 0.17 * (words.count("\n") + 1)) / height
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(rect=(0, 0, 1, 1 - strip))
+
+
+def ink(ax: Axes, *, grid: bool = False) -> None:
+    """Draw frame, ticks and labels of axes in an ink that reads on any paper.
+
+    Examples
+    --------
+    >>> ax = new_figure(4, 3).add_subplot()
+    >>> ink(ax)
+    >>> ax.xaxis.label.get_color()
+    '#767676'
+    """
+    ax.patch.set_alpha(0.0)
+    ax.tick_params(colors=INK, which="both", labelsize=8)
+    for spine in ax.spines.values():
+        spine.set_color(INK)
+        spine.set_linewidth(0.6)
+    for label in (ax.xaxis.label, ax.yaxis.label):
+        label.set_color(INK)
+        label.set_fontsize(9)
+    if grid:
+        ax.grid(visible=True, color=INK, linewidth=0.4, alpha=0.3)
+        ax.set_axisbelow(True)
+
+
+def png(figure: Figure, sharpness: float = _SHARP) -> bytes:
+    r"""Render a figure as PNG, at `sharpness` pixels per CSS pixel.
+
+    Examples
+    --------
+    >>> png(new_figure(1, 1))[:4]
+    b'\x89PNG'
+    """
+    with DRAWING:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=_SCREEN * sharpness)
+        return buffer.getvalue()
+
+
+def show(figure: Figure | None, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a notebook shows: the picture once, and a text beside it.
+
+    A figure that pyplot knows is shown by pyplot at the end of the cell; showing it
+    here as well would show it twice.
+
+    Examples
+    --------
+    >>> sorted(show(new_figure(1, 1), "words")[0])
+    ['image/png', 'text/plain']
+    """
+    bundle: dict[str, Any] = {"text/plain": text}
+    if figure is None or getattr(figure.canvas, "manager", None) is not None:
+        return bundle, {}
+    width, height = figure.get_size_inches() * _SCREEN
+    size = {"width": round(float(width)), "height": round(float(height))}
+    return bundle | {"image/png": png(figure)}, {"image/png": size}

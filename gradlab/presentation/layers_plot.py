@@ -1,0 +1,263 @@
+"""The network as it ran, with the guilty layer lit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.presentation.figures import figure_of, headline, ink, new_figure, show
+from gradlab.presentation.layer_text import GLYPHS, headline_of
+from gradlab.presentation.palettes import ANY_PAPER, ERROR_FLOOR, INK
+from gradlab.presentation.words import middle
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.figure import Figure
+
+    from gradlab.localisation.layers import LayerAudit, LayerRow
+
+__all__ = ["LayersDisplay"]
+
+_RUN = 3  # longer runs of layers in the same, unremarkable state are drawn as one
+_MOST = 60  # rows of a figure; beyond, only what is not right is drawn
+_COLOURS = {
+    "right": ANY_PAPER[Verdict.AGREES],
+    "wrong": ANY_PAPER[Verdict.DISAGREES],
+    "contaminated": ANY_PAPER[Verdict.UNDECIDED],
+    "unchecked": INK,
+}
+_LEGEND = {
+    "right": "right by itself",
+    "wrong": "wrong itself",
+    "contaminated": "inherits a wrong gradient",
+    "unchecked": "not checked",
+}
+
+
+class _Line:
+    """One line of the picture: a layer, or a run of layers in the same state."""
+
+    def __init__(self, rows: list[LayerRow]) -> None:
+        self.rows = rows
+        self.state = str(rows[0].state)
+        errors = [row.error for row in rows if not np.isnan(row.error)]
+        self.error = max(errors, default=np.nan)
+        self.bar = max((row.bar for row in rows if not np.isnan(row.bar)), default=0.0)
+
+    @property
+    def label(self) -> str:
+        """Glyph, name and type; never colour alone."""
+        first = self.rows[0]
+        if len(self.rows) > 1:
+            span = f"{middle(first.name, 22)} … {middle(self.rows[-1].name, 22)}"
+            return f"{GLYPHS[self.state]} {len(self.rows)} layers: {span}"
+        call = f" call {first.call}" if first.call else ""
+        name = middle(first.name, 44)
+        return f"{GLYPHS[self.state]} {name}{call}  ({middle(first.type, 24)})"
+
+
+def _lines(audit: LayerAudit) -> list[_Line]:
+    """Gather runs of layers that have nothing to say."""
+    groups: list[list[LayerRow]] = []
+    for row in audit.rows:
+        if groups and groups[-1][0].state == row.state and str(row.state) != "wrong":
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    lines: list[_Line] = []
+    for group in groups:
+        together = len(group) > _RUN
+        lines += [_Line(group)] if together else [_Line([row]) for row in group]
+    if len(lines) > _MOST:
+        loud = [line for line in lines if line.state in {"wrong", "contaminated"}]
+        lines = loud[:_MOST] or lines[:_MOST]
+    return lines
+
+
+class LayersDisplay:
+    """Layers in execution order, input at the top, each with its own error.
+
+    A layer that is wrong itself is told from one that only inherits a wrong gradient;
+    links show which layer feeds which.
+
+    Parameters
+    ----------
+    audit
+        What `gradlab.blame` returned.
+
+    Attributes
+    ----------
+    figure_, ax_
+        The figure, and the axes with one bar per layer.
+    graph_
+        Axes with the nodes and links; None if `plot` was given axes.
+    bars_
+        Bar container of the errors.
+    nodes_
+        Nodes of the graph, in the order of the bars; None if there is no graph.
+    links_
+        Pairs of row numbers that are linked.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> audit = SimpleNamespace(rows=(), culprits=(), contaminated=())
+    >>> len(LayersDisplay(audit).plot().links_)
+    0
+    """
+
+    figure_: Figure
+    ax_: Axes
+    graph_: Axes | None
+    bars_: Any
+    nodes_: PathCollection | None
+    links_: list[tuple[int, int]]
+
+    def __init__(self, audit: LayerAudit) -> None:
+        self.audit = audit
+        self._lines = _lines(audit)
+
+    @property
+    def title(self) -> str:
+        """Which layer is wrong, in words."""
+        return headline_of(self.audit)
+
+    def plot(self, ax: Axes | None = None) -> LayersDisplay:
+        """Draw into a new figure, or the bars alone into `ax`.
+
+        Parameters
+        ----------
+        ax
+            Axes of your own.
+
+        Returns
+        -------
+        LayersDisplay
+            Itself.
+        """
+        self.graph_, self.nodes_ = None, None
+        self.links_ = self._find_links()
+        wrong = any(line.state == "wrong" for line in self._lines)
+        colour = ANY_PAPER[Verdict.DISAGREES if wrong else Verdict.AGREES]
+        if ax is None:
+            self.figure_ = new_figure(9.0, 1.5 + 0.27 * max(len(self._lines), 1))
+            self.graph_, self.ax_ = self.figure_.subplots(1, 2, width_ratios=(1, 9))
+            headline(self.figure_, self.title, colour)
+        else:
+            self.figure_, self.ax_ = figure_of(ax), ax
+            ax.set_title(self.title, loc="left", fontsize=9, color=colour)
+        self._bars()
+        if self.graph_ is not None:
+            self._graph(self.graph_)
+        self._legend()
+        return self
+
+    def _find_links(self) -> list[tuple[int, int]]:
+        """Rows that feed each other: recorded parents, else the order of execution."""
+        place: dict[str, int] = {}
+        for number, line in enumerate(self._lines):
+            place |= {row.name: number for row in line.rows}
+        links: set[tuple[int, int]] = set()
+        for number, line in enumerate(self._lines):
+            for row in line.rows:
+                links |= {
+                    (place[parent], number)
+                    for parent in getattr(row, "parents", ())
+                    if place.get(parent, number) != number
+                }
+        if not links:
+            links = {(i, i + 1) for i in range(len(self._lines) - 1)}
+        return sorted(links)
+
+    def _bars(self) -> None:
+        ax, lines = self.ax_, self._lines
+        place = np.arange(len(lines))
+        floor = 10.0**ERROR_FLOOR
+        errors = np.array([line.error for line in lines], dtype=float)
+        ends = np.where(np.isnan(errors), floor, np.clip(errors, floor, 1e2))
+        self.bars_ = ax.barh(
+            place,
+            ends - floor,
+            left=floor,
+            height=0.62,
+            color=[_COLOURS[line.state] for line in lines],
+            alpha=0.75,
+        )
+        ax.set_xscale("log")
+        ax.set_xlim(floor, 10.0)
+        ax.set_ylim(max(len(lines), 1) - 0.4, -0.6)
+        ax.set_yticks(place, labels=[line.label for line in lines])
+        ink(ax, grid=True)
+        ax.grid(visible=False, axis="y")
+        ax.set_xlabel("relative error of the layer's own gradient")
+        for tick, line in zip(ax.get_yticklabels(), lines, strict=True):
+            tick.set_color(_COLOURS[line.state])
+            tick.set_fontsize(8.5)
+            tick.set_fontweight("bold" if line.state == "wrong" else "normal")
+        ax.tick_params(axis="y", length=0)
+
+    def _graph(self, ax: Axes) -> None:
+        lines = self._lines
+        place = np.arange(len(lines))
+        for start, stop in self.links_:
+            bend = 0.0 if abs(stop - start) == 1 else 0.35
+            arrow = FancyArrowPatch(
+                (0.7, start),
+                (0.7, stop),
+                arrowstyle="-|>",
+                connectionstyle=f"arc3,rad={bend}",
+                color=INK,
+                linewidth=0.8,
+                mutation_scale=7,
+                shrinkA=4,
+                shrinkB=4,
+            )
+            ax.add_patch(arrow)
+        self.nodes_ = ax.scatter(
+            np.full(len(lines), 0.7),
+            place,
+            s=[90 if line.state == "wrong" else 34 for line in lines],
+            color=[_COLOURS[line.state] for line in lines],
+            zorder=3,
+        )
+        ax.set_xlim(0, 1)
+        ax.set_ylim(self.ax_.get_ylim())
+        ax.set_axis_off()
+
+    def _legend(self) -> None:
+        states = [s for s in _LEGEND if any(line.state == s for line in self._lines)]
+        handles = [
+            Line2D(
+                [],
+                [],
+                linestyle="none",
+                marker="o",
+                color=_COLOURS[state],
+                label=f"{GLYPHS[state]} {_LEGEND[state]}",
+            )
+            for state in states
+        ]
+        if not handles or self.graph_ is None:
+            return
+        self.figure_.legend(
+            handles=handles,
+            loc="outside lower left",
+            ncols=len(handles),
+            fontsize=8,
+            frameon=False,
+            labelcolor=INK,
+        )
+
+    # ------------------------------------------------------------------ display
+    def __repr__(self) -> str:
+        return f"LayersDisplay({self.title})"
+
+    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
+        if not hasattr(self, "figure_"):
+            self.plot()
+        return show(self.figure_, repr(self))

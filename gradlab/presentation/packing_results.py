@@ -1,0 +1,354 @@
+"""Reports, sweeps and layer audits as the page wants them; blocks are in `packing`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.comparison.comparison import relative_error
+from gradlab.comparison.tolerance import default_rtol
+from gradlab.comparison.verdict import Verdict
+from gradlab.labels import code_place
+from gradlab.presentation.layer_text import audit_text, sweep_text
+from gradlab.presentation.packing import Packed, number, pack_block
+from gradlab.presentation.text import headline
+
+if TYPE_CHECKING:
+    from gradlab.diagnosis.finding import Finding
+    from gradlab.localisation.layers import LayerAudit
+    from gradlab.report import Report
+    from gradlab.sweeps import Sweep
+
+__all__ = [
+    "EMBED_BYTES",
+    "LIVE_BYTES",
+    "cost",
+    "layers_state",
+    "order_of_blocks",
+    "pack_finding",
+    "pack_inner",
+    "pack_layers",
+    "pack_report",
+    "pack_sweep",
+    "report_state",
+]
+
+# Raw bytes that one saved cell may carry; base64 makes a third more of it, and the
+# whole page stays below 2 MB.
+EMBED_BYTES = 1_050_000
+_EPS = float(np.finfo(np.float64).eps)
+LIVE_BYTES = 16_000_000  # in a live view nothing is saved: more may be sent
+_BYTES_PER_ENTRY = 17  # four float32 planes and a verdict
+_BYTES_PER_TILE = 25  # and the true row and column
+
+
+# ------------------------------------------------------------------ reports
+def pack_finding(finding: Finding) -> dict[str, Any]:
+    """Turn a finding into JSON.
+
+    Examples
+    --------
+    >>> finding = gl.Finding("sign", "error", "W1", 1.0, "a = -n.", "Drop the minus.")
+    >>> pack_finding(finding)["kind"]
+    'sign'
+    """
+    return {
+        "kind": str(finding.kind).replace("_", " "),
+        "severity": finding.severity,
+        "where": finding.where,
+        "confidence": finding.confidence,
+        "evidence": finding.evidence,
+        "advice": finding.advice,
+    }
+
+
+def cost(evaluations: int, seconds: float) -> str:
+    """Say what something cost, as in ``1,200 evaluations, 13 ms``.
+
+    Examples
+    --------
+    >>> cost(1, 2.5)
+    '1 evaluation, 2.5 s'
+    """
+    plural = "" if evaluations == 1 else "s"
+    time = f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    return f"{evaluations:,} evaluation{plural}, {time}"
+
+
+def order_of_blocks(meta: dict[str, Any]) -> tuple[float, float]:
+    """Sort key of a packed block: worst first, by verdict, then by relative error."""
+    relative = float(meta["worst"]["rel"]) if meta["worst"] else 0.0
+    return (-meta["verdict"], -math.inf if math.isnan(relative) else -relative)
+
+
+def _shares(sizes: list[int], budget: int) -> int:
+    """Find how many entries each block may show so that all fit the budget."""
+    left, rest = budget, sorted(sizes)
+    for position, size in enumerate(rest):
+        share = left // (len(rest) - position)
+        if size * _BYTES_PER_ENTRY > share:
+            return share // _BYTES_PER_TILE
+        left -= size * _BYTES_PER_ENTRY
+    return max(sizes, default=0)
+
+
+def report_state(report: Report) -> dict[str, Any]:
+    """Everything that the page says besides the blocks."""
+    words = headline(report)[2:]  # the page draws the glyph itself
+    return {
+        "kind": "jacobian",
+        "subject": report.subject,
+        "headline": words[:1].upper() + words[1:],
+        "verdict": int(report.verdict),
+        "partial": report.partial,
+        "culprits": list(report.culprits),
+        "facts": [
+            ["subject", report.subject],
+            ["analytic side", report.analytic],
+            ["numeric side", report.method],
+            ["coverage", report.coverage],
+            ["cost", cost(report.evaluations, report.seconds)],
+            ["seed", str(report.seed)],
+        ],
+        "findings": [pack_finding(finding) for finding in report.findings],
+        "remarks": list(report.remarks),
+        "layers": None if report.layers is None else layers_state(report.layers),
+        "tol": None,
+        "metric": "rel",
+        "selected": [],
+    }
+
+
+def pack_report(report: Report, budget: int = EMBED_BYTES) -> Packed:
+    """Pack a report for a page that lives without a kernel.
+
+    Parameters
+    ----------
+    report
+        What to show.
+    budget
+        Bytes of numbers at most, before base64; default `EMBED_BYTES`, so that a saved
+        notebook stays small. Larger blocks are reduced to the worst entry per tile.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+    >>> pack_report(report).state["headline"]
+    'Disagrees: x is wrong (the only block disagrees)'
+    """
+    sizes = [c.analytic.size for c in report.comparisons]
+    share = max(64, _shares(sizes, budget))
+    blocks, blobs = [], {}
+    for comparison in report.comparisons:
+        name = report.block_name(comparison)
+        meta, blobs[name] = pack_block(comparison, name, share, report.epsilon)
+        blocks.append(meta)
+    blocks.sort(key=order_of_blocks)
+    state = report_state(report)
+    state["blocks"] = blocks
+    state["param"] = blocks[0]["key"] if blocks else ""
+    return Packed(state, blobs)
+
+
+def pack_inner(
+    report: Report, *, head: bool = True
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Pack a report that a live view shows inside of another one.
+
+    Parameters
+    ----------
+    report
+        What to show.
+    head
+        Whether with verdict and findings, or only the panels.
+
+    Returns
+    -------
+    state, planes
+        As of a page; planes are called "0/a": plane a of block 0.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+    >>> state, planes = pack_inner(report)
+    >>> state["param"], sorted(planes)
+    ('x', ['0/a', '0/d', '0/e', '0/n', '0/v'])
+    """
+    packed = pack_report(report, LIVE_BYTES)
+    state = packed.state
+    if not head:
+        del state["headline"]
+    keys = [meta["key"] for meta in state["blocks"]]
+    planes = {
+        f"{number_}/{name}": plane
+        for number_, key in enumerate(keys)
+        for name, plane in packed.blobs[key].items()
+    }
+    return state, planes
+
+
+# ------------------------------------------------------------------ sweeps
+
+
+def _listed(values: Any) -> list[float | str]:
+    return [number(value) for value in np.asarray(values, float).ravel()]
+
+
+def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
+    """Pack a sweep: curves as JSON, and error matrices by step where they are kept.
+
+    Parameters
+    ----------
+    sweep
+        What to show.
+    budget
+        Bytes of matrices at most; those that do not fit are left out.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: 2 * x)
+    >>> pack_sweep(report.sweep()).state["inputs"][0]["name"]
+    'x'
+    """
+    words = sweep_text(sweep).splitlines()[0]
+    # each of these reads all curves again: once is enough
+    verdicts, reading = sweep.verdicts, sweep.reading
+    read = {
+        method: [sweep.curve(method, name) for name in sweep.inputs]
+        for method in sweep.methods
+    }
+    inputs = [
+        {
+            "name": name,
+            "shape": list(sweep.shapes[name]),
+            "verdict": int(verdicts[name]),
+            "reading": reading[name],
+        }
+        for name in sweep.inputs
+    ]
+    errors = sweep.errors
+    curves = {
+        method: [_listed(errors[method, name]) for name in sweep.inputs]
+        for method in sweep.methods
+    }
+    theory = {
+        method: [[label, number(p), number(c)] for label, p, c in lines]
+        for method, lines in sweep.theory.items()
+    }
+    matrices, blobs = _slices(sweep, budget)
+    state = {
+        "kind": "sweep",
+        "headline": words[2:],  # the page draws the glyph itself
+        "verdict": int(sweep.verdict),
+        "subject": f"{len(sweep.steps)} steps",
+        "facts": [["cost", cost(sweep.evaluations, sweep.seconds)]],
+        "remarks": list(sweep.remarks),
+        "steps": _listed(sweep.steps),
+        "methods": list(sweep.methods),
+        "inputs": inputs,
+        "curves": curves,
+        "theory": theory,
+        # as a check would have it; the colours of the matrices change there
+        "tolerance": default_rtol(max((b.epsilon for b in sweep.blocks), default=_EPS)),
+        "best": {m: [number(c.best_step) for c in found] for m, found in read.items()},
+        "floor": {m: [number(c.floor) for c in found] for m, found in read.items()},
+        "matrices": matrices,
+        "h": 0.0,
+        "method": sweep.methods[0] if sweep.methods else "",
+    }
+    return Packed(state, blobs)
+
+
+def _slices(
+    sweep: Sweep, budget: int
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, bytes]]]:
+    """Cut the logarithm of the relative error of every entry at every step."""
+    matrices: list[dict[str, Any]] = []
+    blobs: dict[str, dict[str, bytes]] = {}
+    analytic_sides, shapes = sweep.analytic, sweep.shapes
+    for (method, name), values in sweep.matrices.items():
+        numeric = np.asarray(values)
+        if numeric.size * 4 > budget:
+            continue
+        analytic = np.asarray(analytic_sides[name])
+        size = np.abs(numeric)
+        scale = float(size[np.isfinite(size)].max(initial=0.0))
+        error = relative_error(analytic[None], numeric, 1e-8 * scale)
+        with np.errstate(divide="ignore"):
+            logs = np.log10(error)
+        key = f"m{len(matrices)}"
+        rows, columns = numeric.shape[1:]
+        shape = shapes[name]
+        if rows == 1 and len(shape) > 1 and int(np.prod(shape)) == columns:
+            rows, columns = shape[0], columns // shape[0]
+        blobs[key] = {"s": np.ascontiguousarray(logs, "<f4").tobytes()}
+        budget -= numeric.size * 4
+        matrices.append(
+            {
+                "key": key,
+                "method": method,
+                "input": sweep.inputs.index(name),
+                "rows": int(rows),
+                "columns": int(columns),
+            }
+        )
+    return matrices, blobs
+
+
+def layers_state(audit: LayerAudit) -> dict[str, Any]:
+    """Turn a layer audit into JSON.
+
+    Examples
+    --------
+    >>> import torch
+    >>> net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()).double()
+    >>> audit = gl.blame(net, torch.ones(4, 3, dtype=torch.float64))
+    >>> layers_state(audit)["culprits"]
+    []
+    """
+    words = audit_text(audit).splitlines()[0]
+    return {
+        "kind": "layers",
+        "headline": words[2:],
+        "verdict": int(Verdict.AGREES if audit.ok else Verdict.DISAGREES),
+        "subject": f"{len(audit.rows)} layers",
+        "facts": [
+            ["cost", f"{audit.steps:.1f} training steps, {audit.seconds:.2f} s"],
+        ],
+        "culprits": list(audit.culprits),
+        "findings": [pack_finding(finding) for finding in audit.findings],
+        "rows": [
+            {
+                "name": row.name or row.type,
+                "type": row.type,
+                "call": row.call,
+                "state": str(row.state),
+                "error": number(row.error),
+                "bar": number(row.bar),
+                "piece": row.piece,
+                "reason": row.reason,
+                # such a row has nothing to open, and no place in the flow
+                "called": "not called" not in row.reason,
+                "place": code_place(row.file, row.line, folder=True),
+                "parameters": list(row.parameters),
+                "depth": row.depth,
+                "parents": list(row.parents),
+            }
+            for row in audit.rows
+        ],
+    }
+
+
+def pack_layers(audit: LayerAudit) -> Packed:
+    """Pack a layer audit for a page; it has no matrices.
+
+    Examples
+    --------
+    >>> import torch
+    >>> net = torch.nn.Linear(3, 2).double()
+    >>> pack_layers(gl.blame(net, torch.ones(4, 3).double())).state["kind"]
+    'layers'
+    """
+    return Packed(layers_state(audit), {})

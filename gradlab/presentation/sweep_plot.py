@@ -1,0 +1,321 @@
+"""Error against step on logarithmic axes."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.presentation.figures import figure_of, headline, ink, new_figure, show
+from gradlab.presentation.palettes import ANY_PAPER, INK
+from gradlab.presentation.words import middle, one_line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from gradlab.sweeps import Sweep
+
+__all__ = ["SweepDisplay"]
+
+_LOWEST, _HIGHEST = 1e-17, 30.0  # relative errors end at 1; the rest is room
+_COLUMNS = 122  # characters of 8.5 points across the figure
+_LABELS = 14  # more names at the edge are summed up
+_STYLES: dict[Verdict, dict[str, Any]] = {
+    Verdict.AGREES: {"linewidth": 1.2, "linestyle": "-"},
+    Verdict.UNDECIDED: {"linewidth": 1.7, "linestyle": (0, (5, 2))},
+    Verdict.DISAGREES: {"linewidth": 2.8, "linestyle": "-"},
+}
+_MARKERS = {Verdict.AGREES: "o", Verdict.UNDECIDED: "s", Verdict.DISAGREES: "D"}
+# One method is one panel's worth of lines; further ones are drawn lighter and broken.
+_DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (1, 1.2)),
+    (0, (4, 1.5, 1, 1.5)),
+    (0, (6, 3)),
+    (0, (1, 3)),
+)
+
+
+class SweepDisplay:
+    """Error against step, one line per input, coloured by its verdict.
+
+    A right gradient makes a V, a wrong one a plateau. Thin broken lines are the theory:
+    truncation ``h**p`` and rounding ``u/h``, fitted to the first method.
+
+    Parameters
+    ----------
+    sweep
+        What `gradlab.sweep` returned.
+
+    Attributes
+    ----------
+    figure_, ax_
+        The figure and the axes.
+    lines_
+        Lines by (method, input).
+    theory_
+        Theory lines of the first method.
+    best_
+        Line at the best step, or None.
+    labels_
+        Names at the right edge.
+
+    Examples
+    --------
+    >>> sweep = gl.sweep(lambda x: np.exp(x).sum(), np.ones(2), grad=np.exp)
+    >>> sweep.plot().ax_.get_xscale()
+    'log'
+    """
+
+    figure_: Figure
+    ax_: Axes
+    lines_: dict[tuple[str, str], Line2D]
+    theory_: list[Line2D]
+    best_: Line2D | None
+    labels_: list[Any]
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+
+    @property
+    def title(self) -> str:
+        """The verdict in words; for a single input, its whole reading."""
+        return repr(self.sweep).splitlines()[0]
+
+    def plot(self, ax: Axes | None = None) -> SweepDisplay:
+        """Draw into a new figure, or into `ax`.
+
+        Parameters
+        ----------
+        ax
+            Axes of your own.
+
+        Returns
+        -------
+        SweepDisplay
+            Itself.
+        """
+        colour = ANY_PAPER[self.sweep.verdict]
+        if ax is None:
+            self.figure_ = new_figure(8.6, 4.4)
+            self.ax_ = self.figure_.add_subplot()
+            headline(self.figure_, self.title, colour)
+            self._subtitle()
+        else:
+            self.figure_, self.ax_ = figure_of(ax), ax
+            ax.set_title(self.title, loc="left", fontsize=9, color=colour)
+        self._axes()
+        self._theory()
+        self._curves()
+        self._best()
+        self._labels()
+        self._methods()
+        return self
+
+    # ------------------------------------------------------------------ parts
+    def _subtitle(self) -> None:
+        """Put the readings of the worst inputs under the headline."""
+        reading, verdicts = self.sweep.reading, self.sweep.verdicts
+        order = sorted(self.sweep.inputs, key=lambda name: -int(verdicts[name]))
+        loud = [name for name in order if verdicts[name] > Verdict.AGREES] or order
+        words: list[str] = []
+        for name in loud[:3]:
+            sentence = f"{verdicts[name].glyph} {middle(name, 24)}: {reading[name]}"
+            words += textwrap.wrap(
+                one_line(sentence), _COLUMNS, subsequent_indent="    "
+            )
+        self.ax_.set_title("\n".join(words), loc="left", fontsize=8.5, color=INK)
+
+    def _axes(self) -> None:
+        ax, steps = self.ax_, self.sweep.steps
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ends = steps[[0, -1]] * ([0.5, 2] if steps.size == 1 else [1, 1])
+        ax.set_xlim(*ends)
+        known = [curve[np.isfinite(curve) & (curve > 0)] for curve in self._errors()]
+        least = min((float(k.min()) for k in known if k.size), default=1e-12)
+        ax.set_ylim(max(_LOWEST, min(least / 30, 1e-6)), _HIGHEST)
+        ink(ax, grid=True)
+        ax.yaxis.set_major_locator(LogLocator(numticks=8))
+        ax.xaxis.set_major_locator(LogLocator(numticks=9))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_minor_locator(NullLocator())
+        ax.set_xlabel("step h, in the units of the input")
+        ax.set_ylabel("worst relative error |a - n| / (|a| + |n|)")
+
+    def _errors(self) -> list[Any]:
+        return list(self.sweep.errors.values())
+
+    def _theory(self) -> None:
+        """Lines h**p and u/h, each named along itself, below the valley."""
+        ax, method = self.ax_, self.sweep.methods[0]
+        self.theory_ = []
+        ends = np.array(ax.get_xlim())
+        low, high = ax.get_ylim()
+        for label, power, height in self.sweep.theory[method]:
+            levels = height + power * np.log10(ends)
+            values = 10.0 ** np.clip(levels, -300, 300)
+            if power < 0:
+                self._name_rounding(height)
+            (line,) = ax.plot(
+                ends, values, color=INK, linewidth=0.9, linestyle=(0, (2, 3)), zorder=1
+            )
+            self.theory_.append(line)
+            if power < 0:
+                continue
+            at = low * (high / low) ** 0.09  # the height at which the name stands
+            x = 10 ** ((np.log10(at) - height) / power)
+            inside = ends[0] * 2 < x < ends[1] / 2
+            if not inside:
+                continue
+            ax.annotate(
+                label.replace("truncation ", ""),
+                (x, at),
+                xytext=(-4, 0),
+                textcoords="offset points",
+                ha="right",
+                fontsize=8,
+                color=INK,
+            )
+
+    def _name_rounding(self, height: float) -> None:
+        """Name the falling line near its upper end, or where it enters the axes."""
+        ends = np.log10(self.ax_.get_xlim())
+        x = max(ends[0] + 0.08 * (ends[1] - ends[0]), height + 0.3)
+        if x < ends[1] and height - x > np.log10(self.ax_.get_ylim()[0]):
+            self.ax_.annotate(
+                "~ u/h",
+                (10**x, 10 ** (height - x)),
+                xytext=(5, 5),
+                textcoords="offset points",
+                fontsize=8,
+                color=INK,
+            )
+
+    def _curves(self) -> None:
+        self.lines_ = {}
+        low = self.ax_.get_ylim()[0]
+        order = sorted(self.sweep.inputs, key=lambda name: self.sweep.verdicts[name])
+        for number, method in enumerate(self.sweep.methods):
+            for name in order:
+                verdict = self.sweep.verdicts[name]
+                errors = self.sweep.errors[method, name]
+                style = dict(_STYLES[verdict])
+                if number:
+                    style["linestyle"] = _DASHES[number % len(_DASHES)]
+                (line,) = self.ax_.plot(
+                    self.sweep.steps,
+                    # an error of 0 has no logarithm: it is drawn at the lower edge
+                    np.where(errors == 0, low, errors),
+                    color=ANY_PAPER[verdict],
+                    alpha=0.95 if number == 0 else 0.7,
+                    zorder=2 + int(verdict),
+                    label=f"{verdict.glyph} {name}",
+                    **style,
+                )
+                self.lines_[method, name] = line
+                best = self.sweep.curve(method, name).best_step
+                if np.isfinite(best):
+                    place = int(np.argmin(np.abs(np.log(self.sweep.steps / best))))
+                    line.set_marker(_MARKERS[verdict])
+                    line.set_markevery([place])
+                    line.set_markersize(5)
+
+    def _best(self) -> None:
+        """Mark the best step of the inputs that have one."""
+        method = self.sweep.methods[0]
+        curves = [self.sweep.curve(method, name) for name in self.sweep.inputs]
+        # a function without truncation has its best step wherever the ladder ends
+        valleys = [c for c in curves if np.isfinite(c.truncation)] or curves
+        found = [c.best_step for c in valleys if np.isfinite(c.best_step)]
+        self.best_ = None
+        if not found:
+            return
+        best = sorted(found)[(len(found) - 1) // 2]  # one that somebody really has
+        right = best > np.sqrt(self.sweep.steps[0] * self.sweep.steps[-1])
+        self.best_ = self.ax_.axvline(
+            best, color=INK, linewidth=0.8, linestyle=(0, (1, 3))
+        )
+        self.ax_.annotate(
+            f"best h ≈ {best:.0e}",
+            (best, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(-4 if right else 4, -10),
+            textcoords="offset points",
+            ha="right" if right else "left",
+            fontsize=8,
+            color=INK,
+        )
+
+    def _labels(self) -> None:
+        """Names at the right edge, spread so that none covers another."""
+        ax, method = self.ax_, self.sweep.methods[0]
+        verdicts = self.sweep.verdicts
+        names = sorted(self.sweep.inputs, key=lambda name: -int(verdicts[name]))
+        shown, rest = names[:_LABELS], names[_LABELS:]
+        low, high = np.log10(ax.get_ylim())
+        ends = []
+        for name in shown:
+            errors = self.sweep.errors[method, name]
+            known = errors[np.isfinite(errors)]
+            last = float(known[-1]) if known.size else 1.0
+            level = np.log10(max(last, 10**low))
+            ends.append(((level - low) / (high - low), name))
+        ends.sort()
+        gap = 0.052
+        places: list[float] = []
+        for height, _ in ends:
+            places.append(max(height, places[-1] + gap if places else 0.02))
+        over = (places[-1] - 0.98) if places else 0.0
+        if over > 0:  # pushed over the top: all move down together, keeping distance
+            places = [place - over for place in places]
+        self.labels_ = []
+        for place, (height, name) in zip(places, ends, strict=True):
+            verdict = verdicts[name]
+            label = ax.annotate(
+                f"{verdict.glyph} {middle(name, 26)}",
+                (1, min(height, 1.0)),
+                xycoords="axes fraction",
+                xytext=(1.035, place),
+                textcoords="axes fraction",
+                va="center",
+                fontsize=8.5,
+                color=ANY_PAPER[verdict],
+                fontweight="bold" if verdict == Verdict.DISAGREES else "normal",
+                arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.5},
+            )
+            self.labels_.append(label)
+        if rest:
+            agree = all(verdicts[name] == Verdict.AGREES for name in rest)
+            words = f"{'✓ ' if agree else ''}{len(rest)} others"
+            self.labels_.append(
+                ax.text(
+                    1.035, -0.06, words, transform=ax.transAxes, fontsize=8, color=INK
+                )
+            )
+
+    def _methods(self) -> None:
+        """Name the methods by their dashes, if there are several."""
+        if len(self.sweep.methods) < 2:
+            return
+        handles = [
+            Line2D([], [], color=INK, linestyle=_DASHES[i % len(_DASHES)], label=method)
+            for i, method in enumerate(self.sweep.methods)
+        ]
+        self.ax_.legend(
+            handles=handles, fontsize=8, frameon=False, labelcolor=INK, loc="lower left"
+        )
+
+    # ------------------------------------------------------------------ display
+    def __repr__(self) -> str:
+        return f"SweepDisplay({self.title})"
+
+    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
+        if not hasattr(self, "figure_"):
+            self.plot()
+        return show(self.figure_, repr(self))

@@ -1,0 +1,369 @@
+"""Words for the terminal: the verdict first, then where, then why.
+
+A verdict is said in words and with a glyph; colour, if asked for, comes third. All
+texts are plain strings without a trailing newline.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.presentation.layer_text import audit_lines, audit_text, sweep_text
+from gradlab.presentation.views import by_severity, worst_entry, worst_relative
+from gradlab.presentation.words import (
+    brief,
+    middle,
+    number,
+    one_line,
+    pair,
+    plural,
+    shape_in_words,
+    tabulate,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from gradlab.comparison.comparison import Comparison
+    from gradlab.diagnosis.finding import Finding
+    from gradlab.report import Report
+
+__all__ = ["audit_text", "failure_text", "headline", "report_text", "sweep_text"]
+
+_ROWS = 12  # as many as fit beside the rest of the text on a small terminal
+_PASSIVE_ROWS = 4  # of gradients that are wrong only because a layer is
+_FINDINGS = 6
+_ANSI = {Verdict.AGREES: "32", Verdict.UNDECIDED: "33", Verdict.DISAGREES: "31;1"}
+_GLYPHS = {"error": "✗", "warning": "!", "note": "i"}
+
+
+# ------------------------------------------------------------------ the verdict
+def _blocks_in_words(report: Report) -> str:
+    """Count the blocks by verdict: "1 of 4 blocks disagrees"."""
+    total = len(report.comparisons)
+    counts = {
+        verdict: sum(c.verdict == verdict for c in report.comparisons)
+        for verdict in Verdict
+    }
+    wrong, open_ = counts[Verdict.DISAGREES], counts[Verdict.UNDECIDED]
+    if not total:
+        return "nothing was compared"
+    if total == 1:
+        only = report.comparisons[0].verdict
+        return "the only block " + ("is " if open_ else "") + only.words
+    if not wrong and not open_:
+        return "both blocks agree" if total == 2 else f"all {total:,} blocks agree"
+    parts = []
+    if wrong:
+        verb = "disagrees" if wrong == 1 else "disagree"
+        parts.append(f"{wrong:,} of {total:,} blocks {verb}")
+    if open_:
+        parts.append(
+            f"{open_:,} undecided" if wrong else f"{open_:,} of {total:,} blocks"
+        )
+    return ", ".join(parts)
+
+
+def headline(report: Report) -> str:
+    """Say the verdict of a report in one line: glyph, word, what is wrong.
+
+    Examples
+    --------
+    >>> print(headline(gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)))
+    ✗ disagrees: x is wrong (the only block disagrees)
+    """
+    verdict = report.verdict
+    words = _blocks_in_words(report)
+    if verdict == Verdict.DISAGREES and not any(
+        comparison.verdict == Verdict.DISAGREES for comparison in report.comparisons
+    ):
+        # a wrong shape, say: "x is wrong (the only block agrees)" would puzzle
+        words = f"not its values: {words}"
+    passive = _contaminated(report)
+    culprits = [
+        _called(report, name) for name in report.culprits if name not in passive
+    ]
+    if verdict == Verdict.DISAGREES and culprits:
+        others = f" and {len(culprits) - 1} more" if len(culprits) > 1 else ""
+        words = f"{culprits[0]}{others} is wrong ({words})"
+        if others:
+            words = words.replace(" is wrong", " are wrong")
+    if report.partial:
+        words += "; cut short, not everything was looked at"
+    return f"{verdict.glyph} {verdict.words}: {words}"
+
+
+def _called(report: Report, name: str) -> str:
+    """Name a culprit; a layer that `nn.Sequential` called "5" needs a noun."""
+    layers = () if report.layers is None else report.layers.culprits
+    plain = middle(name, 60)
+    return f"layer {plain}" if name in layers and plain.isdigit() else plain
+
+
+def _contaminated(report: Report) -> frozenset[str]:
+    """Names of gradients that are wrong only because a layer after them is."""
+    if report.layers is None or not report.layers.culprits:
+        return frozenset()
+    return frozenset(report.layers.contaminated)
+
+
+# ------------------------------------------------------------------ the table
+def _table_row(report: Report, comparison: Comparison) -> list[str]:
+    place = worst_entry(comparison)
+    name = middle(report.block_name(comparison), 40)
+    head = [comparison.verdict.glyph, name, shape_in_words(comparison.input.shape)]
+    if place is None:
+        why = "nothing looked at" if comparison.input.size else "empty"
+        return [*head, comparison.verdict.words, "-", why, "-", "-", "-"]
+    return [
+        *head,
+        comparison.verdict.words,
+        brief(worst_relative(comparison)),
+        middle(comparison.label(*place), 40),
+        *pair(comparison.analytic[place], comparison.numeric[place]),
+        "± " + brief(float(comparison.numeric_error[place])),
+    ]
+
+
+def _table(report: Report) -> list[str]:
+    order = by_severity(report.comparisons)
+    passive = _contaminated(report)
+    most = _ROWS
+    if sum(c.input.name in passive for c in order) > _PASSIVE_ROWS:
+        own = [c for c in order if c.input.name not in passive]
+        told = [c for c in own if c.verdict > Verdict.AGREES]
+        others = [c for c in order if c not in told]
+        order, most = [*told, *others], min(len(told) + _PASSIVE_ROWS, _ROWS)
+    shown = order[:most] if len(order) > most + 1 else order
+    if not shown:
+        return []
+    head = ["", "input", "shape", "verdict", "rel error", "worst entry"]
+    rows = [[*head, "analytic", "numeric", "± bar"]]
+    rows += [_table_row(report, comparison) for comparison in shown]
+    lines = tabulate(rows, right=(4, 6, 7))
+    rest = order[len(shown) :]
+    if rest:
+        words = ("agree", "undecided", "disagree")
+        counts = [
+            f"{sum(c.verdict == v for c in rest):,} more {words[v]}"
+            for v in reversed(Verdict)
+            if any(c.verdict == v for c in rest)
+        ]
+        lines.append("   ... " + ", ".join(counts))
+    return lines
+
+
+def _alike(findings: list[Finding]) -> list[list[Finding]]:
+    """Put findings together that say the same of several places."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for f in findings:
+        key = (f.severity, str(f.kind), f.evidence, f.advice)
+        groups.setdefault(key, []).append(f)
+    return list(groups.values())
+
+
+def _finding_lines(finding: Finding, places: list[str]) -> list[str]:
+    glyph = _GLYPHS[finding.severity]
+    names = [middle(name, 60) for name in places[:4] if name]
+    if len(places) > len(names) > 0:
+        names.append(f"{len(places) - len(names)} more")
+    place = f"{', '.join(names)}: " if names else ""
+    lines = [f"{glyph} {place}{finding.kind} ({finding.severity})"]
+    if finding.evidence:
+        lines += wrapped(finding.evidence, "    ")
+    if finding.advice:
+        lines += wrapped("-> " + finding.advice, "    ")
+    return lines
+
+
+def _findings(report: Report) -> list[str]:
+    """Write the findings out, one explanation for each wrong name.
+
+    Less likely explanations of the same error are named, and those on gradients that
+    are merely contaminated are counted.
+    """
+    passive = _contaminated(report)
+    active = [f for f in report.findings if f.where not in passive]
+    rivals: dict[str, list[str]] = {}
+    told: list[Finding] = []
+    for finding in active:
+        if finding.severity == "error" and finding.where in rivals:
+            rivals[finding.where].append(str(finding.kind))
+            continue
+        if finding.severity == "error":
+            rivals[finding.where] = []
+        told.append(finding)
+    lines: list[str] = []
+    groups = _alike(told)
+    for group in groups[:_FINDINGS]:
+        finding = group[0]
+        lines += ["", *_finding_lines(finding, [f.where for f in group])]
+        others = rivals.get(finding.where) if finding.severity == "error" else None
+        if others:
+            lines += wrapped("less likely: " + ", ".join(others), "    ")
+    rest = len(groups) - _FINDINGS
+    if rest > 0:
+        lines += ["", f"... {plural(rest, 'more finding')} in report.findings"]
+    hidden = len(report.findings) - len(active)
+    if hidden:
+        words = plural(hidden, "finding")
+        lines += ["", f"... {words} on contaminated gradients in report.findings"]
+    return lines
+
+
+def _conclusion(report: Report) -> str:
+    """Name the layer that is wrong, in one sentence; empty where none is."""
+    if report.layers is None or not report.layers.culprits:
+        return ""
+    root = report.layers.culprits[0]
+    for finding in report.findings:
+        if finding.severity == "error" and finding.where == root:
+            sentence, dot, _ = finding.evidence.partition(" Looked at by itself")
+            return one_line(sentence if dot else finding.evidence, 2000)
+    return ""
+
+
+def _layer_lines(report: Report) -> list[str]:
+    if report.layers is None or not report.layers.culprits:
+        return []
+    return ["", *audit_lines(report.layers)]
+
+
+def report_text(report: Report, *, colour: bool = False) -> str:
+    """Tell a whole report in a short text for a terminal.
+
+    Parameters
+    ----------
+    report
+        What `gradlab.check` returned.
+    colour
+        Whether to colour glyphs with ANSI codes; default False, because the text
+        also ends in files and logs.
+
+    Returns
+    -------
+    str
+        The verdict, a table of blocks with the worst first, findings with evidence
+        and advice, and what was done to find out.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: 2 * x)
+    >>> print(report_text(report).splitlines()[0])
+    ✓ agrees: the only block agrees
+    """
+    done = [
+        f"{report.method}, {report.coverage} coverage",
+        plural(report.evaluations, "evaluation"),
+        f"{report.seconds:.2g} s",
+        f"seed {report.seed}",
+    ]
+    lines = [
+        headline(report),
+        *wrapped(f"{report.subject}; analytic side: {report.analytic}", "  "),
+        "",
+        *_table(report),
+        *_layer_lines(report),
+    ]
+    lines += _findings(report)
+    lines += ["", *wrapped(", ".join(done), "  ")]
+    for remark in report.remarks:
+        lines += wrapped("· " + remark, "  ")
+    if last := _conclusion(report):
+        lines += ["", *wrapped(last, "")]
+    return "\n".join(_coloured(lines) if colour else lines)
+
+
+def _coloured(lines: list[str]) -> list[str]:
+    """Colour the glyph at the start of a line, and all of the first line."""
+    painted = []
+    for number_, line in enumerate(lines):
+        for verdict, code in _ANSI.items():
+            if line.startswith(verdict.glyph + " "):
+                end = len(line) if number_ == 0 else 1
+                line = f"\x1b[{code}m{line[:end]}\x1b[0m{line[end:]}"  # noqa: PLW2901 - repainted
+        painted.append(line)
+    return painted
+
+
+# ------------------------------------------------------------------ the exception
+def _ratio(analytic: complex, numeric: complex) -> str:
+    if numeric == 0 or not np.isfinite(analytic) or not np.isfinite(numeric):
+        return ""
+    return f"analytic = {number(analytic / numeric, 4)} x numeric"
+
+
+def _how_far(comparison: Comparison, place: tuple[int, int]) -> str:
+    error = float(comparison.error[place])
+    allowed = float(comparison.allowed[place])
+    if not math.isfinite(error):
+        return f"{number(error)}: one side is not a finite number"
+    times = f", {number(error / allowed, 2)} times that" if allowed > 0 else ""
+    return f"{number(error, 3)}; allowed {number(allowed, 2)}{times}"
+
+
+def _entry_lines(comparison: Comparison, place: tuple[int, int]) -> list[list[str]]:
+    analytic = complex(comparison.analytic[place])
+    numeric = complex(comparison.numeric[place])
+    bar = brief(float(comparison.numeric_error[place]))
+    step = brief(float(comparison.step[place]))
+    left, right = pair(analytic, numeric)
+    rows = [
+        ["worst entry", middle(comparison.label(*place), 120)],
+        ["analytic", left],
+        ["numeric", f"{right} ± {bar} ({comparison.method}, step {step})"],
+        ["difference", _how_far(comparison, place)],
+    ]
+    if ratio := _ratio(analytic, numeric):
+        rows[3][1] += f"; {ratio}"
+    return rows
+
+
+def failure_text(report: Report) -> str:
+    """Tell why a gradient is wrong in at most ten lines, for an exception.
+
+    Parameters
+    ----------
+    report
+        A report whose verdict is `Verdict.DISAGREES`.
+
+    Returns
+    -------
+    str
+        How much is wrong, the worst entry with both values, the error bar and what
+        was allowed, the likely cause and the next step.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+    >>> print(failure_text(report).splitlines()[1])
+      worst entry   x[0]
+    """
+    rows: list[list[str]] = []
+    order = by_severity(report.comparisons)
+    if order and order[0].verdict == Verdict.DISAGREES:
+        worst = order[0]
+        wrong = worst.counts[Verdict.DISAGREES]
+        name = middle(report.block_name(worst), 60)
+        count = f"{wrong:,} of {plural(sum(worst.counts), 'entry')} of {name}"
+        rows.append(["how much", f"{count}; {_blocks_in_words(report)}"])
+        place = worst_entry(worst)
+        if place is not None:
+            rows = [*_entry_lines(worst, place), *rows]
+    last = _conclusion(report)
+    cause = next((f for f in report.findings if f.severity == "error"), None)
+    cause = cause or next(iter(report.findings), None)
+    if cause is not None:
+        place_name = f" in {middle(cause.where, 80)}" if cause.where else ""
+        rows.append(["likely cause", f"{cause.kind}{place_name}"])
+        if cause.evidence and not last:
+            rows.append(["evidence", one_line(cause.evidence)])
+        if cause.advice:
+            rows.append(["next step", one_line(cause.advice)])
+    if report.remarks:
+        rows.append(["remark", one_line(" ".join(report.remarks), 300)])
+    lines = [headline(report), *(f"  {line}" for line in tabulate(rows))]
+    return "\n".join([*lines[:9], last] if last else lines[:10])

@@ -1,0 +1,90 @@
+"""Which entry and which block is the worst: what every view begins with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.presentation.tiles import LARGE, digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from gradlab.comparison.comparison import Comparison
+
+__all__ = ["by_severity", "log_error", "worst_entry", "worst_relative"]
+
+
+def worst_entry(comparison: Comparison) -> tuple[int, int] | None:
+    """Find the worst entry of a block; the first of ``comparison.ranking(1)``.
+
+    Ordered by verdict, then by excess, then by error. Of a block with more than a
+    million entries, which is read only once, by verdict and then by relative error.
+
+    Returns
+    -------
+    tuple of int, or None
+        Row and column; None for an empty block.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+    >>> worst_entry(report["x"])
+    (0, 0)
+    """
+    if comparison.verdicts.size == 0:
+        return None
+    if comparison.verdicts.size > LARGE:
+        return digest(comparison).worst
+    excess = np.where(
+        comparison.verdicts == comparison.verdicts.max(), comparison.excess, -1.0
+    )
+    error = np.nan_to_num(comparison.error, nan=np.inf, posinf=np.inf)
+    error = np.where(excess == excess.max(), error, -1.0)
+    flat = int(error.argmax())
+    return flat // comparison.shape[1], flat % comparison.shape[1]
+
+
+def worst_relative(comparison: Comparison) -> float:
+    """Return ``comparison.max_rel_error``; of a large block, that of its tiles.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+    >>> round(worst_relative(report["x"]), 3)
+    0.333
+    """
+    if comparison.verdicts.size > LARGE:
+        return digest(comparison).relative
+    return comparison.max_rel_error
+
+
+def by_severity(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """Order blocks worst first: by verdict, then by relative error; else as given.
+
+    Examples
+    --------
+    >>> by_severity([])
+    []
+    """
+
+    def key(comparison: Comparison) -> tuple[int, float]:
+        worst = worst_relative(comparison)
+        return (-int(comparison.verdict), -np.inf if np.isnan(worst) else -worst)
+
+    return sorted(comparisons, key=key)
+
+
+def log_error(error: NDArray[Any]) -> NDArray[np.float64]:
+    """Decimal logarithm of an error: -inf where exact, inf and nan kept.
+
+    Examples
+    --------
+    >>> log_error(np.array([0.0, 1e-3, np.inf, np.nan]))
+    array([-inf,  -3.,  inf,  nan])
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log10(np.asarray(error, dtype=np.float64))

@@ -1,0 +1,1 @@
+"""Live views: the page of a report with a kernel behind it."""

@@ -1,0 +1,173 @@
+"""The step-size sweep with a kernel behind it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import traitlets
+
+from gradlab.presentation.packing_adaptive import pack_adaptive
+from gradlab.presentation.packing_results import LIVE_BYTES, pack_inner, pack_sweep
+from gradlab.presentation.widgets.host import LiveView
+from gradlab.presentation.widgets.precision import (
+    PRECISIONS,
+    in_precision,
+    precision_of,
+)
+from gradlab.presentation.widgets.recompute import check_again
+
+if TYPE_CHECKING:
+    from gradlab.presentation.widgets.host import Answer
+    from gradlab.report import Report
+    from gradlab.sweeps import Sweep
+
+__all__ = ["EpsilonSweep"]
+
+_METHODS = ("forward", "central", "adaptive", "complex-step")
+
+
+class EpsilonSweep(LiveView):
+    """Drag the step, see every input's error there; open its Jacobian at that step.
+
+    Parameters
+    ----------
+    sweep
+        What `gradlab.sweep` returned.
+    report
+        The report that was swept, with its subject at hand; then other methods and
+        float32 are one click away, and a click on a name opens that Jacobian at the
+        cursor's step.
+
+    Attributes
+    ----------
+    h
+        Step at the cursor: one of the measured ones.
+    method
+        Numeric method that is drawn.
+    dtype
+        Precision of the inputs; "float32" or "float64".
+    picked
+        Name of the input that is singled out.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+    >>> widget = gl.EpsilonSweep(report.sweep())
+    >>> widget.kind, widget.dtype
+    ('sweep', 'float64')
+    """
+
+    can_recompute = traitlets.Bool(default_value=False).tag(sync=True)
+    dtype = traitlets.Unicode("float64").tag(sync=True)
+
+    def __init__(
+        self, sweep: Sweep, report: Report | None = None, **values: Any
+    ) -> None:
+        dtype = precision_of(sweep)
+        self._reports = {dtype: report}
+        self._sweeps = {dtype: sweep}
+        self._adaptive: dict[str, list[Report]] = {}
+        self._alive = report is not None and report.live is not None
+        page = self._show(dtype)
+        first = {"method": page["method"], "dtype": dtype} | values
+        super().__init__(kind="sweep", page=page, can_recompute=self._alive, **first)
+        self._answers |= {
+            "block": self._answer_matrix,
+            "jacobian": self._answer_jacobian,
+            "method": self._answer_method,
+            "dtype": self._answer_dtype,
+        }
+
+    def _show(self, dtype: str) -> dict[str, Any]:
+        """Return what the page says about the sweep in one precision."""
+        sweep = self._sweeps[dtype]
+        packed = pack_sweep(sweep, budget=LIVE_BYTES)
+        state, self._planes = packed.state, packed.blobs
+        have = sweep.methods
+        if dtype in self._adaptive:
+            pack_adaptive(state, self._planes, sweep, self._adaptive[dtype])
+            have = (*have, "adaptive")
+        missing = [m for m in _METHODS if m not in have] if self._alive else []
+        # only float32 and float64 are offered beside the sweep's own
+        dtypes = [dtype, *self._sweeps, *PRECISIONS] if self._alive else [dtype]
+        return state | {
+            "more": missing,
+            "dtype": dtype,
+            "dtypes": sorted(set(dtypes)),
+        }
+
+    @property
+    def sweep(self) -> Sweep:
+        """The sweep that is shown, in the precision that is shown."""
+        return self._sweeps[self.dtype]
+
+    @property
+    def _report(self) -> Report:
+        report = self._reports[self.dtype]
+        if report is None:
+            msg = "this sweep was made without a report: gl.check first"
+            raise ValueError(msg)
+        return report
+
+    def _answer_matrix(self, message: dict[str, Any]) -> Answer:
+        return {}, self._planes[message["key"]]
+
+    def _answer_method(self, message: dict[str, Any]) -> Answer:
+        """Measure one method more."""
+        name = str(message["method"])
+        if name == "adaptive":
+            self._adaptive[self.dtype] = [
+                check_again(self._report, block.variable.name, name, coverage=coverage)
+                for block in self.sweep.blocks
+                for coverage in [_coverage(block)]
+            ]
+        else:
+            methods = (*self.sweep.methods, name)
+            self._sweeps[self.dtype] = _sweep(self._report, self.sweep, methods)
+        self._turn(self.dtype, name)
+        return {}, {}
+
+    def _answer_dtype(self, message: dict[str, Any]) -> Answer:
+        """Measure the same in another precision, or go back to what was measured."""
+        dtype = str(message["dtype"])
+        if dtype not in self._sweeps:
+            cast = in_precision(self._report, dtype)
+            self._sweeps[dtype] = _sweep(cast, None, self.sweep.methods)
+            self._reports[dtype] = cast
+        have = self._sweeps[dtype].methods
+        self._turn(dtype, self.method if self.method in have else have[0])
+        return {}, {}
+
+    def _turn(self, dtype: str, method: str) -> None:
+        page = self._show(dtype)
+        with self.hold_sync():
+            self.dtype, self.method, self.page = dtype, method, page
+
+    def _answer_jacobian(self, message: dict[str, Any]) -> Answer:
+        """Check one input at the step of the cursor, for the page to draw."""
+        step = message["h"]
+        found = check_again(
+            self._report,
+            message["input"],
+            message["method"],
+            None if step is None else float(step),
+        )
+        state, planes = pack_inner(found, head=False)
+        return {"page": state}, planes
+
+    def __repr__(self) -> str:
+        return repr(self.sweep)
+
+
+def _sweep(report: Report, like: Sweep | None, methods: tuple[str, ...]) -> Sweep:
+    """Sweep through the front door, which stands above this module."""
+    front_door = importlib.import_module("gradlab").sweep
+    steps = None if like is None else like.steps  # each precision has its own ladder
+    fresh: Sweep = front_door(report, steps=steps, methods=methods, progress=False)
+    return fresh
+
+
+def _coverage(block: Any) -> str:
+    """Look at all of an input if the sweep did."""
+    return "full" if block.columns.size >= block.variable.coordinates else "sample"

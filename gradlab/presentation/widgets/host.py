@@ -1,0 +1,95 @@
+"""What the live views share: one lock, answers to the page, errors as sentences.
+
+JupyterLab serves widget messages on a thread of their own, even while a cell is
+running. So everything here happens under one lock, with the floating-point error
+handling and the gradient mode of the thread that made the widget, and an exception
+becomes a sentence in the page: nobody reads the log of a server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import numpy as np
+import traitlets
+
+from gradlab.presentation.figures import DRAWING
+from gradlab.presentation.html import script_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["Answer", "LiveView"]
+
+# Words for the page, and planes of bytes by name.
+Answer = tuple[dict[str, Any], "Mapping[str, bytes]"]
+
+
+class LiveView(anywidget.AnyWidget):
+    """The page with a kernel behind it; `kind` says which view it shows."""
+
+    # the text, not the path: anywidget would watch the file, and never let go of us
+    _esm = script_path().read_text(encoding="utf-8")
+    kind = traitlets.Unicode().tag(sync=True)
+    page = traitlets.Dict().tag(sync=True)
+    picked = traitlets.Unicode("").tag(sync=True)
+    method = traitlets.Unicode("").tag(sync=True)
+    h = traitlets.Float(0.0).tag(sync=True)
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        self._errors = np.geterr()
+        self._answers: dict[str, Callable[[dict[str, Any]], Answer]] = {}
+        self.on_msg(self._on_message)
+
+    def _on_message(
+        self, _: object, message: dict[str, Any], __: list[memoryview]
+    ) -> None:
+        """Answer a question of the page; late ones are dropped there by number."""
+        answer = self._answers.get(message.get("type", ""))
+        if answer is None:
+            return
+        planes: Mapping[str, bytes] = {}
+        try:
+            with self._undisturbed():
+                words, planes = answer(message)
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            words = {"error": _sentence(error)}
+        self.send(
+            {**words, "id": message["id"], "names": list(planes)}, list(planes.values())
+        )
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """Add the page that needs no kernel, where a site is made from notebooks.
+
+        GRADLAB_PAGES asks for it (`make notebooks` does); a notebook that is saved
+        with its outputs would hold every report twice.
+        """
+        bundle = super()._repr_mimebundle_(**options)
+        if bundle is None or not os.environ.get("GRADLAB_PAGES"):
+            return bundle
+        data, metadata = bundle
+        # what is shown: an audit of layers, a sweep, a report
+        things = (getattr(self, name, None) for name in ("audit", "sweep", "report"))
+        thing = next((each for each in things if each is not None), None)
+        if thing is not None:
+            data = {**data, "text/html": thing._repr_mimebundle_()["text/html"]}
+        return data, metadata
+
+    @contextlib.contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Compute as the thread would that made the widget, and one at a time."""
+        torch = sys.modules.get("torch")
+        mode = torch.enable_grad() if torch else contextlib.nullcontext()
+        with DRAWING, np.errstate(**self._errors), mode:
+            yield
+
+
+def _sentence(error: Exception) -> str:
+    """First line of what went wrong, for a line in the page."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else 'no reason given'}"

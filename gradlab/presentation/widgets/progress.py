@@ -1,0 +1,170 @@
+"""A progress bar for notebooks that leaves nothing behind.
+
+Plain HTML through a display handle, not a widget: a widget in a saved notebook turns
+into "model not found" when the notebook is opened again, and printing from other
+threads lands in the wrong cell. The front end's Stop button ends a check early; the
+report then says that it is partial.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from gradlab.errors import InputError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["NotebookProgress", "in_notebook", "progress_bar"]
+
+_EVERY = 0.1  # seconds between updates: fast enough to look alive, cheap to send
+_PATIENCE = 1.0  # seconds before a bar that nobody asked for appears
+
+
+def in_notebook() -> bool:
+    """Tell whether there is a notebook to draw in.
+
+    Examples
+    --------
+    >>> in_notebook()
+    False
+    """
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def progress_bar(progress: Any) -> tuple[Any, bool]:
+    """Read the argument ``progress=`` of a check or a sweep.
+
+    Parameters
+    ----------
+    progress
+        True for a bar; False for none; an object with tqdm's ``update``; None for a bar
+        in a notebook, once a second has passed.
+
+    Returns
+    -------
+    bar, mine
+        The bar or None, and whether whoever asked has to close it.
+
+    Raises
+    ------
+    InputError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> progress_bar(None)
+    (None, False)
+    """
+    if progress is False or (progress is None and not in_notebook()):
+        return None, False
+    if progress is None:
+        return NotebookProgress(patience=_PATIENCE), True
+    if progress is True:
+        if in_notebook():  # a tqdm widget would not survive being saved
+            return NotebookProgress(), True
+        from tqdm.auto import tqdm
+
+        return tqdm(unit=" evaluations", leave=False), True
+    if not hasattr(progress, "update"):
+        msg = (
+            f"progress must be True, or have tqdm's update(n), got "
+            f"{type(progress).__name__}"
+        )
+        raise InputError(msg)
+    return progress, False
+
+
+class NotebookProgress:
+    """Shows how far a check is; has tqdm's ``update``, ``reset`` and ``close``.
+
+    Parameters
+    ----------
+    total
+        Evaluations expected; None while that is unknown.
+    words
+        What is going on.
+    patience
+        Seconds before it appears.
+
+    Examples
+    --------
+    >>> bar = NotebookProgress(total=10)
+    >>> bar.update(4)
+    >>> bar.n, bar.total
+    (4, 10)
+    """
+
+    def __init__(
+        self,
+        total: int | None = None,
+        words: str = "evaluating, Stop ends it early",
+        *,
+        patience: float = 0.0,
+    ) -> None:
+        self.total = total
+        self.n = 0
+        self._words = words
+        self._handle: Any = None
+        self._began = time.monotonic()
+        self._last = self._began + patience
+
+    def update(self, n: float = 1) -> None:
+        """Count `n` evaluations; draws ten times a second at most."""
+        self.n += int(n)
+        now = time.monotonic()
+        if now - self._last >= _EVERY:
+            self._last = now
+            self._draw()
+
+    def reset(self, total: int | None = None) -> None:
+        """Begin again, with another total."""
+        self.total, self.n = total, 0
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._handle is not None:
+            self._show("")
+            self._handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def markup(self) -> str:
+        """Return the bar as HTML."""
+        seconds = time.monotonic() - self._began
+        known = f' value="{self.n}" max="{self.total}"' if self.total else ""
+        of = f" of {self.total:,}" if self.total else ""
+        words = html.escape(f"{self.n:,}{of} · {seconds:.0f} s · {self._words}")
+        return (
+            '<div style="font:13px var(--jp-ui-font-family,sans-serif)">'
+            f'<progress{known} aria-label="progress of the check" '
+            f'style="width:220px;vertical-align:middle"></progress> {words}</div>'
+        )
+
+    def _draw(self) -> None:
+        if in_notebook():
+            self._show(self.markup())
+
+    def _show(self, markup: str) -> None:
+        # by name: only a notebook has it, and it carries no types
+        shown: Any = importlib.import_module("IPython.display")
+        content = shown.HTML(markup)
+        if self._handle is None:
+            self._handle = shown.display(content, display_id=True)
+        else:
+            self._handle.update(content)

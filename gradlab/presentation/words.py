@@ -1,0 +1,157 @@
+"""Small words: numbers, errors, counts and columns as people write them."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "brief",
+    "middle",
+    "number",
+    "one_line",
+    "pair",
+    "plural",
+    "shape_in_words",
+    "tabulate",
+    "wrapped",
+]
+
+WIDTH = 88  # columns of a line of prose
+
+
+def number(value: Any, digits: int = 6) -> str:
+    """Write a number for people: few digits, no negative zero, complex as ``a+bj``.
+
+    Examples
+    --------
+    >>> number(-0.0), number(1 / 3, 3), number(2 + 1j), number(float("nan"))
+    ('0', '0.333', '2+1j', 'nan')
+    """
+    value = complex(value)
+    real = f"{value.real + 0.0:.{digits}g}"
+    if value.imag == 0:
+        return real
+    return f"{real}{value.imag:+.{digits}g}j"
+
+
+def pair(analytic: Any, numeric: Any, least: int = 6) -> tuple[str, str]:
+    """Write two numbers with as many digits as it takes to see them differ.
+
+    Examples
+    --------
+    >>> pair(1.0, 2.0), pair(1.0, 1.00000002)
+    (('1', '2'), ('1', '1.00000002'))
+    """
+    digits = least
+    while digits < 17 and analytic != numeric:
+        if number(analytic, digits) != number(numeric, digits):
+            break
+        digits += 1
+    if digits > least:
+        digits = min(digits + 1, 17)
+    return number(analytic, digits), number(numeric, digits)
+
+
+def brief(value: float) -> str:
+    """Write an error: two digits and an exponent, 0 as ``0``.
+
+    Examples
+    --------
+    >>> brief(1 / 3), brief(0.0), brief(float("inf"))
+    ('3.3e-01', '0', 'inf')
+    """
+    return "0" if value == 0 else f"{value:.1e}"
+
+
+def one_line(text: object, width: int = 400) -> str:
+    r"""Put any text on one line, cut at `width` characters, control codes removed.
+
+    Examples
+    --------
+    >>> one_line("two\nlines")
+    'two lines'
+    """
+    flat = " ".join(str(text).split())
+    flat = "".join(c if c.isprintable() else "?" for c in flat)  # no stray ANSI codes
+    return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+def middle(text: object, width: int) -> str:
+    """Put a name on one line; a long one loses its middle, since both ends tell.
+
+    Examples
+    --------
+    >>> middle("encoder.layers.11.attention.weight[3, 2]", 24)
+    'encoder.lay…weight[3, 2]'
+    """
+    flat = one_line(text, 10_000)
+    if len(flat) <= width:
+        return flat
+    tail = width // 2
+    return f"{flat[: width - tail - 1]}…{flat[len(flat) - tail :]}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Count something in words.
+
+    Examples
+    --------
+    >>> plural(1, "block"), plural(1728, "entry")
+    ('1 block', '1,728 entries')
+    """
+    if count != 1:
+        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{count:,} {noun}"
+
+
+def shape_in_words(shape: Sequence[int]) -> str:
+    """Write a shape as people do.
+
+    Examples
+    --------
+    >>> shape_in_words((12, 6)), shape_in_words(())
+    ('12 x 6', 'scalar')
+    """
+    return " x ".join(map(str, shape)) if len(shape) else "scalar"
+
+
+def tabulate(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Align cells in columns, two spaces apart; columns in `right` to the right.
+
+    Examples
+    --------
+    >>> tabulate([["a", "10"], ["bcd", "7"]], right=[1])
+    ['a    10', 'bcd   7']
+    """
+    if not rows:
+        return []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def wrapped(text: str, indent: str) -> list[str]:
+    """Break a text into lines of 88 columns, all indented alike.
+
+    Examples
+    --------
+    >>> wrapped("some words", "  ")
+    ['  some words']
+    """
+    return textwrap.wrap(
+        one_line(text, 2000),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,167 @@
+"""Second derivatives as products: H v from what the user has, or from autograd.
+
+Shared by `gradlab.taylor_test` and `gradlab.check_hessian`. Everything is in real
+coordinates (see `gradlab.subject.subject`), inputs one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.errors import InputError, SubjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Subject, Variable
+
+__all__ = ["hessian_product", "split_flat"]
+
+
+def split_flat(
+    flat: NDArray[np.float64], inputs: Sequence[Variable]
+) -> list[NDArray[np.float64]]:
+    """Cut real coordinates of all inputs together into those of each."""
+    ends = np.cumsum([variable.coordinates for variable in inputs])
+    return list(np.split(flat, ends[:-1]))
+
+
+def hessian_product(
+    subject: Subject,
+    cotangent: NDArray[np.float64],
+    *,
+    hvp: Callable[..., Any] | None,
+    hess: Callable[..., Any] | None,
+) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """Return ``v -> H v``, where H is the Hessian of ``cotangent . f``.
+
+    Parameters
+    ----------
+    subject
+        At its point.
+    cotangent
+        Weights of the output rows, shape (rows,).
+    hvp
+        ``hvp(*inputs, *directions)`` returns H times the directions, one array for
+        each input that is differentiated (one array alone for one input).
+    hess
+        ``hess(*inputs)`` returns the Hessian of a function of one array, as a matrix
+        (n, n) or of shape ``x.shape + x.shape``.
+
+    Raises
+    ------
+    InputError
+        If both are given, or none where autograd cannot help.
+    """
+    if hvp is not None and hess is not None:
+        raise InputError("pass one of hvp= and hess=, got both")
+    for name, value in (("hvp", hvp), ("hess", hess)):
+        if value is not None and not callable(value):
+            raise InputError(f"{name}= must be a function, got {type(value).__name__}")
+    if hvp is None and hess is None:
+        return _autograd_product(subject, cotangent)
+    if any(variable.is_complex for variable in subject.inputs):
+        raise InputError("hvp= and hess= go with real inputs; these are complex")
+    if len(cotangent) != 1:
+        msg = (
+            f"hvp= and hess= go with a scalar function, this one has {len(cotangent)} "
+            f"outputs; reduce them, or pass one of them"
+        )
+        raise InputError(msg)
+    given = _given_hvp(subject, hvp) if hvp is not None else _given_hess(subject, hess)
+    weight = float(cotangent[0])
+    return lambda flat: weight * given(flat)
+
+
+def _autograd_product(
+    subject: Any, cotangent: NDArray[np.float64]
+) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    if not hasattr(subject, "program"):
+        msg = (
+            "second derivatives of a NumPy function need hvp= (Hessian times vector) "
+            "or hess= (the matrix); torch functions bring their own"
+        )
+        raise InputError(msg)
+    from gradlab.differentiation.autodiff import second_order
+
+    twin = second_order(subject, cotangent=cotangent)
+    twin.row()
+    analytic = twin.analytic
+    if analytic is None:  # never: torch brings its own
+        raise InputError("the gradient has no analytic side")
+
+    def product(flat: NDArray[np.float64]) -> NDArray[np.float64]:
+        pulled = analytic.pull(flat[None, :])
+        raised = [problem for problem in pulled.problems if problem.kind == "raised"]
+        if raised:
+            raise SubjectError(f"the backward of the backward: {raised[0].detail}")
+        return np.concatenate([values[0] for values in pulled.values])
+
+    return product
+
+
+def _given_hvp(
+    subject: Any, hvp: Callable[..., Any]
+) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    inputs: Sequence[Variable] = subject.inputs
+
+    def product(flat: NDArray[np.float64]) -> NDArray[np.float64]:
+        directions = [
+            part.reshape(variable.shape)
+            for part, variable in zip(split_flat(flat, inputs), inputs, strict=True)
+        ]
+        result = hvp(*_arguments(subject), *directions)
+        if hasattr(result, "keys") and not hasattr(result, "dtype"):
+            result = [result[variable.name] for variable in inputs]
+        several = isinstance(result, tuple | list) and len(inputs) > 1
+        parts = list(result) if several else [result]
+        shapes = [np.shape(part) for part in parts]
+        wanted = [variable.shape for variable in inputs]
+        if shapes != wanted:
+            msg = (
+                f"hvp= returned {_shapes(shapes)}; expected the shapes of the inputs, "
+                f"{_shapes(wanted)}"
+            )
+            raise InputError(msg)
+        return np.concatenate([np.asarray(p, dtype=np.float64).ravel() for p in parts])
+
+    return product
+
+
+def _given_hess(
+    subject: Any, hess: Callable[..., Any] | None
+) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    size = sum(variable.size for variable in subject.inputs)
+    if len(subject.inputs) != 1 or hess is None:
+        names = ", ".join(variable.name for variable in subject.inputs)
+        msg = (
+            f"hess= goes with one input, there are several ({names}); choose one with "
+            f"wrt=, or pass hvp=(*inputs, *directions)"
+        )
+        raise InputError(msg)
+    matrix = np.asarray(hess(*_arguments(subject)), dtype=np.float64)
+    shape = subject.inputs[0].shape
+    if matrix.shape not in {(size, size), (*shape, *shape)}:
+        msg = (
+            f"hess= returned shape {matrix.shape}, expected {(size, size)} or "
+            f"{(*shape, *shape)}"
+        )
+        raise InputError(msg)
+    matrix = matrix.reshape(size, size)
+    return lambda flat: np.asarray(matrix @ flat)
+
+
+def _arguments(subject: Any) -> tuple[Any, ...]:
+    if subject.reset is not None:
+        subject.reset()
+    if getattr(subject, "live", False):
+        return ()
+    return tuple(subject.fresh_arguments())
+
+
+def _shapes(shapes: Sequence[Sequence[int]]) -> str:
+    return ", ".join(str(tuple(shape)) for shape in shapes)

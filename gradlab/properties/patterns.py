@@ -1,0 +1,365 @@
+"""Declared sparsity against the Jacobian itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.building import Sides, build_subject
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.evaluation import (
+    BudgetExhausted,
+    Meter,
+    parse_budget,
+)
+from gradlab.differentiation.method import Auto
+from gradlab.errors import BudgetError, InputError
+from gradlab.localisation.conditions import first_evaluation
+from gradlab.pipeline.measuring import look_closer, numeric_side
+from gradlab.subject.state_guard import StateGuard
+from gradlab.subject.subject import block_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Subject, Variable
+
+__all__ = ["Entry", "SparsityCheck", "check_sparsity"]
+
+_DUST = 1e-10  # of the largest entry of a block: less is round-off of f
+_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the Jacobian that is not as declared.
+
+    Parameters
+    ----------
+    output, input
+        Names.
+    output_index, input_index
+        Positions in the user's arrays.
+    label
+        Both together, such as ``out[1] / x[3]``.
+    numeric, error
+        Value by differences and its error bar.
+    """
+
+    output: str
+    input: str
+    output_index: tuple[int, ...]
+    input_index: tuple[int, ...]
+    label: str
+    numeric: float
+    error: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class SparsityCheck:
+    """Result of `gradlab.check_sparsity`.
+
+    Parameters
+    ----------
+    uncovered
+        Entries that are not zero and not declared, largest first: the declaration is
+        wrong, and compressed differences or a sparse solver would be wrong with it.
+    unknown
+        Undeclared entries that could not be told from zero nor held to be zero.
+    idle
+        Number of declared entries that are zero at this point, by block. Harmless
+        unless it is a whole block.
+    declared, entries
+        Number of entries declared, and of all entries judged.
+    evaluations
+        How often the function was evaluated.
+
+    Examples
+    --------
+    >>> found = gl.check_sparsity(
+    ...     lambda x: np.diff(x) ** 2, np.arange(4.0), pattern=np.eye(3, 4)
+    ... )
+    >>> [entry.label for entry in found.uncovered]
+    ['out[0] / x[1]', 'out[1] / x[2]', 'out[2] / x[3]']
+    """
+
+    uncovered: tuple[Entry, ...]
+    unknown: tuple[Entry, ...]
+    idle: dict[str, int]
+    declared: int
+    entries: int
+    evaluations: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """DISAGREES if an undeclared entry is not zero."""
+        if self.uncovered:
+            return Verdict.DISAGREES
+        return Verdict.UNDECIDED if self.unknown else Verdict.AGREES
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing wrong was found."""
+        return not self.uncovered
+
+    @property
+    def reading(self) -> str:
+        """What was found, in sentences."""
+        told = []
+        if self.uncovered:
+            shown = ", ".join(e.label for e in self.uncovered[:_SHOWN])
+            more = len(self.uncovered) - _SHOWN
+            told.append(
+                f"{len(self.uncovered)} entries are not zero and not declared: {shown}"
+                + (f" and {more} more." if more > 0 else ".")
+            )
+        elif self.unknown:
+            told.append(
+                f"{len(self.unknown)} undeclared entries cannot be told from zero, "
+                f"such as {self.unknown[0].label}."
+            )
+        else:
+            told.append(
+                f"No entry outside of the {self.declared} declared ones, of "
+                f"{self.entries}, differs from zero at this point."
+            )
+        told += [
+            f"{count} declared entries of {name} are zero here."
+            for name, count in self.idle.items()
+            if count
+        ]
+        return " ".join(told)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per uncovered entry, largest first."""
+        from gradlab.presentation.small_tables import rows_table
+
+        columns = [field.name for field in dataclasses.fields(Entry)]
+        rows = [{name: getattr(e, name) for name in columns} for e in self.uncovered]
+        return rows_table(rows, columns)
+
+    def __repr__(self) -> str:
+        from gradlab.presentation.small_text import told
+
+        foot = f"{self.evaluations} evaluations"
+        return told(self.verdict, self.reading, foot=foot)
+
+
+def check_sparsity(
+    fn: Callable[..., Any],
+    *inputs: Any,
+    pattern: Any,
+    params: Any = None,
+    loss: Callable[..., Any] | None = None,
+    wrt: Sequence[str] | str | None = None,
+    names: Sequence[str] | Mapping[str, str] | None = None,
+    budget: float | str | None = None,
+) -> SparsityCheck:
+    """Compare a declared sparsity pattern with where the Jacobian is not zero.
+
+    No gradient is needed: the Jacobian is made by differences, two evaluations for each
+    coordinate, and what stands outside of the pattern is looked at again with care. It
+    speaks for this point only; an entry that is zero here may differ elsewhere.
+
+    Parameters
+    ----------
+    fn, *inputs, params, loss, wrt, names
+        As in `gradlab.check`.
+    pattern
+        Where the Jacobian may differ from zero: an array, outputs x inputs or of shape
+        output + input, whose entries that are not 0 are declared; a SciPy sparse
+        matrix; or a pair ``(rows, columns)`` of index sequences as OpenMDAO has them.
+        For several inputs a dict by input name, for several outputs by ``(output,
+        input)``. Blocks that are not named are not judged; 0 declares a zero block.
+    budget
+        Bound on the evaluations (5000) or the time ("30s").
+
+    Returns
+    -------
+    SparsityCheck
+        ``verdict``, ``reading``, ``uncovered``, ``idle``, ``table``.
+
+    Raises
+    ------
+    InputError, SubjectError
+        As `gradlab.check`, and if `pattern` does not fit the Jacobian.
+    BudgetError
+        If `budget` ends first.
+
+    Examples
+    --------
+    >>> gl.check_sparsity(np.cumsum, np.ones(3), pattern=np.tril(np.ones((3, 3)))).ok
+    True
+    """
+    sides = Sides(params=params, loss=loss, wrt=wrt, names=names, need_analytic=False)
+    roots = tuple(root for root in (*inputs, params, fn, loss) if root is not None)
+    meter = Meter(parse_budget(budget))
+    try:
+        with StateGuard(*roots):
+            subject = build_subject(fn, inputs, sides)
+            base, _ = first_evaluation(subject, roots, meter)
+            if any(variable.is_complex for variable in subject.inputs):
+                raise InputError(
+                    "patterns are of real inputs; pass real and imag apart"
+                )
+            return _compared(subject, _read(pattern, subject), base, meter)
+    except BudgetExhausted as cause:
+        msg = f"the budget ended before the pattern was compared ({cause})"
+        raise BudgetError(msg) from cause
+
+
+Blocks = dict[tuple[int, int], "NDArray[np.bool_]"]  # by output and input
+
+
+def _read(pattern: Any, subject: Subject) -> Blocks:
+    """Read the declaration into one boolean matrix for each block."""
+    outputs, inputs = subject.outputs, subject.inputs
+    if not isinstance(pattern, Mapping):
+        if len(outputs) * len(inputs) != 1:
+            known = ", ".join(repr((o.name, i.name)) for o in outputs for i in inputs)
+            msg = f"there are several blocks; pass pattern= as a dict by {known}"
+            raise InputError(msg)
+        return {(0, 0): _matrix(pattern, outputs[0], inputs[0])}
+    blocks: Blocks = {}
+    places = {
+        (o.name, i.name): (k, n)
+        for k, o in enumerate(outputs)
+        for n, i in enumerate(inputs)
+    }
+    for key, declared in pattern.items():
+        if isinstance(key, tuple):
+            chosen = [key] if key in places else []
+        else:
+            chosen = [place for place in places if place[1] == key]
+        if not chosen or (len(chosen) > 1 and not np.isscalar(declared)):
+            known = ", ".join(map(repr, places))
+            raise InputError(f"pattern names {key!r}; the blocks are {known}")
+        for place in chosen:
+            k, n = places[place]
+            blocks[k, n] = _matrix(declared, outputs[k], inputs[n])
+    return blocks
+
+
+def _matrix(declared: Any, output: Variable, variable: Variable) -> NDArray[np.bool_]:
+    size = (output.size, variable.size)
+    if hasattr(declared, "to_dense"):  # a torch tensor
+        declared = declared.detach().to_dense().cpu().numpy()
+    if np.isscalar(declared):
+        return np.full(size, bool(declared))
+    if hasattr(declared, "todense") and hasattr(declared, "nonzero"):
+        found = declared.nonzero()
+        if tuple(declared.shape) != size:
+            raise _misfit(tuple(declared.shape), output, variable)
+        declared = found
+    if isinstance(declared, tuple) and len(declared) == 2:
+        rows, columns = (np.asarray(part) for part in declared)
+        flat = rows.ndim == columns.ndim == 1 and rows.dtype.kind in "iu"
+        if flat and rows.shape == columns.shape and columns.dtype.kind in "iu":
+            if (rows >= size[0]).any() or (columns >= size[1]).any():
+                msg = (
+                    f"pattern has an index beyond the Jacobian of {output.name} with "
+                    f"respect to {variable.name}, which is {size[0]} x {size[1]}"
+                )
+                raise InputError(msg)
+            matrix = np.zeros(size, dtype=bool)
+            matrix[rows, columns] = True
+            return matrix
+    array = np.asarray(declared)
+    if array.shape not in {size, (*output.shape, *variable.shape)}:
+        raise _misfit(array.shape, output, variable)
+    return np.asarray(array.reshape(size) != 0)
+
+
+def _misfit(shape: tuple[int, ...], output: Variable, variable: Variable) -> InputError:
+    return InputError(
+        f"pattern for {output.name} and {variable.name} has shape {shape}, expected "
+        f"{(output.size, variable.size)} or {(*output.shape, *variable.shape)}"
+    )
+
+
+def _compared(
+    subject: Subject, blocks: Blocks, base: NDArray[np.float64], meter: Meter
+) -> SparsityCheck:
+    slices = block_slices(subject.outputs)
+    uncovered: list[Entry] = []
+    unknown: list[Entry] = []
+    idle: dict[str, int] = {}
+    for which in sorted({n for _, n in blocks}):
+        every = np.arange(subject.inputs[which].coordinates)
+        found = numeric_side(subject, which, every, base, Auto(), meter)
+        value, error = found.value.copy(), found.error.copy()
+        outside = np.zeros(value.shape, dtype=bool)
+        for (k, n), declared in blocks.items():
+            if n == which:
+                outside[slices[k]] = ~declared
+        suspects = np.flatnonzero((outside & _stands_out(value, error)).any(axis=0))
+        if suspects.size:  # a ladder of steps, before anything is said
+            again = look_closer(subject, which, suspects, base, meter)
+            surer = np.isfinite(again.error)
+            value[:, suspects] = np.where(surer, again.value, value[:, suspects])
+            error[:, suspects] = np.where(surer, again.error, error[:, suspects])
+        wrong = outside & _stands_out(value, error)
+        with np.errstate(all="ignore"):
+            lost = outside & ~np.isfinite(value + error)
+        uncovered += _entries(subject, which, wrong & ~lost, value, error)
+        unknown += _entries(subject, which, lost, value, error)
+        for (k, n), declared in blocks.items():
+            if n == which:
+                part = slices[k]
+                zero = declared & ~_stands_out(value[part], error[part])
+                pair = f"{subject.outputs[k].name} / {subject.inputs[n].name}"
+                idle[pair] = int(zero.sum())
+    uncovered.sort(key=lambda entry: -abs(entry.numeric))
+    return SparsityCheck(
+        tuple(uncovered),
+        tuple(unknown),
+        idle,
+        sum(int(declared.sum()) for declared in blocks.values()),
+        sum(declared.size for declared in blocks.values()),
+        meter.evaluations,
+    )
+
+
+def _stands_out(
+    value: NDArray[np.float64], error: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Entries that are not zero by more than their bars and the dust of the block."""
+    with np.errstate(all="ignore"):
+        size = np.abs(value)
+        top = size.max(initial=0.0, where=np.isfinite(size))
+        return np.asarray(size > np.maximum(SAFETY * error, _DUST * top))
+
+
+def _entries(
+    subject: Subject,
+    which: int,
+    mask: NDArray[np.bool_],
+    value: NDArray[np.float64],
+    error: NDArray[np.float64],
+) -> list[Entry]:
+    found = []
+    variable = subject.inputs[which]
+    for output, part in zip(
+        subject.outputs, block_slices(subject.outputs), strict=True
+    ):
+        for row, column in np.argwhere(mask[part]).tolist():
+            found.append(
+                Entry(
+                    output.name,
+                    variable.name,
+                    output.index(row),
+                    variable.index(column),
+                    f"{output.label(row)} / {variable.label(column)}",
+                    float(value[part][row, column]),
+                    float(error[part][row, column]),
+                )
+            )
+    return found

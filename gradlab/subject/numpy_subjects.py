@@ -1,0 +1,318 @@
+"""Subjects on NumPy arrays, and on arrays of any library that converts from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.subject.numpy_in_place import StandIns, follows, is_fine
+from gradlab.subject.numpy_values import (
+    Outputs,
+    Working,
+    coordinates_of,
+    gather,
+    output_converter,
+    scatter,
+    working_copy,
+)
+from gradlab.subject.subject import Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Analytic, Coordinates
+    from gradlab.subject.tree import Tree
+
+__all__ = ["ArraySubject"]
+
+_WIDER = {"float16": "float64", "float32": "float64", "complex64": "complex128"}
+
+
+class ArraySubject:
+    """A function of arrays, frozen at a point. Implements `subject.Subject`.
+
+    Parameters
+    ----------
+    call
+        Evaluates the user's function: takes its positional arguments, returns its
+        outputs (the caches and gradients it may also return already dropped).
+    tree
+        The positional arguments, taken apart. For parameters that are perturbed in
+        place, the tree of ``params``; then `call` takes no argument.
+    which
+        Positions of the differentiable leaves among ``tree.leaves``.
+    names
+        One name for each of them.
+    live
+        Whether to perturb the user's own arrays, because the function reads them
+        where they are.
+    kind, output_name
+        Words for people.
+    """
+
+    batchable = False
+
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        tree: Tree,
+        which: Sequence[int],
+        names: Sequence[str],
+        *,
+        live: bool = False,
+        kind: str = "NumPy function",
+        output_name: str = "out",
+    ) -> None:
+        self.kind = kind
+        self.analytic: Analytic | None = None
+        # makes an analytic side for a twin of other precision; None: it has none
+        self.side: Callable[[ArraySubject], Analytic] | None = None
+        self.reset: Callable[[], None] | None = None
+        self.rewrites_inputs = False
+        # what the user passed; parameters in place are looked for in there
+        self.roots: tuple[object, ...] = ()
+        self.stand_ins: StandIns | None = None
+        self.tree = tree
+        self.which = tuple(which)
+        self.live = live
+        self._call = call
+        self._output_name = output_name
+        self._working = [
+            working_copy(tree.leaves[p].value, live=live) for p in self.which
+        ]
+        self._values: list[Any] = [leaf.value for leaf in tree.leaves]
+        for position, working in zip(self.which, self._working, strict=True):
+            self._values[position] = working.value()
+        self._presented = [
+            (position, working)
+            for position, working in zip(self.which, self._working, strict=True)
+            if working.present is not None
+        ]
+        self._arguments = () if live else tree.rebuild(self._values)
+        self._rebuild = bool(self._presented)
+        self.inputs = tuple(
+            Variable(name, w.array.shape, w.array.dtype.name)
+            for name, w in zip(names, self._working, strict=True)
+        )
+        self.reader = Outputs(output_name)
+        self._present_output: Callable[[NDArray[Any]], Any] | None = None
+
+    # ---------------------------------------------------------------- Subject
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The outputs, known once `row` has been called."""
+        return self.reader.variables
+
+    @property
+    def epsilon(self) -> float:
+        """Coarsest round-off among the inputs and outputs."""
+        kinds = [np.dtype(v.dtype) for v in self.inputs] + list(self.reader.dtypes)
+        return max((float(np.finfo(k).eps) for k in kinds), default=2.3e-16)
+
+    def point(self, which: int) -> NDArray[np.float64]:
+        """Real coordinates of input `which` at the point."""
+        return gather(self._working[which].pristine)
+
+    def coordinates(self, which: int) -> Coordinates:
+        """View on the coordinates of input `which`."""
+        return coordinates_of(self._working[which].array)
+
+    def place(self, which: int, values: NDArray[np.float64] | None) -> None:
+        """Overwrite all coordinates of an input; None puts the point back."""
+        working = self._working[which]
+        if values is None:
+            working.array[...] = working.pristine
+        else:
+            scatter(working.array, values)
+
+    def displace(self, which: int, start: int, moves: NDArray[np.float64]) -> None:
+        """Write ``point + moves`` from coordinate `start` of an input on."""
+        working = self._working[which]
+        here, there = working.pristine, working.array
+        part = slice(start, start + len(moves))
+        plain = here.dtype.kind == "f" and here.flags.c_contiguous
+        if plain and there.flags.c_contiguous:
+            target = there.reshape(-1)[part]
+            np.add(here.reshape(-1)[part], moves, out=target, casting="same_kind")
+            return
+        values = gather(there)
+        values[part] = gather(here)[part] + moves
+        scatter(there, values)
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Positional arguments as the function sees them now."""
+        if not self._rebuild:
+            return self._arguments
+        for position, working in self._presented:
+            self._values[position] = working.value()
+        return self.tree.rebuild(self._values)
+
+    def fresh_arguments(self) -> tuple[Any, ...]:
+        """Positional arguments at the point, in memory of their own.
+
+        The analytic side is called with these, so that it may scribble on them.
+        """
+        if self.live:
+            return ()
+        values = [leaf.value for leaf in self.tree.leaves]
+        for position, working in zip(self.which, self._working, strict=True):
+            copy = working.pristine.copy(order="K")
+            values[position] = (
+                copy if working.present is None else working.present(copy)
+            )
+        return self.tree.rebuild(values)
+
+    def row(self) -> NDArray[np.float64]:
+        """Evaluate at what the coordinates hold now."""
+        if self.reset is not None:
+            self.reset()
+        result = self._call(*self.arguments())
+        if not self.reader.variables:
+            self._present_output = output_converter(result)
+        row = self.reader.row(result)
+        if self.rewrites_inputs:
+            self.put_back()
+        return row
+
+    def present_output(self, cotangent: Any) -> Any:
+        """Turn a NumPy cotangent into an array of the library of the outputs."""
+        if self._present_output is None:
+            return cotangent
+        return self._present_output(np.asarray(cotangent))
+
+    def put_back(self) -> None:
+        """Write the point into all inputs again."""
+        for working in self._working:
+            working.array[...] = working.pristine
+
+    @property
+    def mutated(self) -> tuple[str, ...]:
+        """Names of inputs that no longer hold the point, bit for bit."""
+        return tuple(
+            variable.name
+            for variable, working in zip(self.inputs, self._working, strict=True)
+            if not _same_bits(working)
+        )
+
+    def rows(
+        self,
+        which: int,  # noqa: ARG002 - of the protocol
+        positions: NDArray[np.intp],  # noqa: ARG002
+        displacements: NDArray[np.float64],  # noqa: ARG002
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Not available: NumPy functions are evaluated one point at a time."""
+        msg = "NumPy subjects are not batchable"
+        raise RuntimeError(msg)
+
+    # ---------------------------------------------------------------- variants
+    def made_complex(self, which: int) -> ArraySubject:
+        """Return the same function with one of its inputs complex."""
+        position = self.which[which]
+        leaf = self.tree.leaves[position]
+        complex_leaf = type(leaf)(leaf.name, np.asarray(leaf.value) + 0j)
+        leaves = list(self.tree.leaves)
+        leaves[position] = complex_leaf
+        twin = ArraySubject(
+            self._call,
+            type(self.tree)(tuple(leaves), self.tree.template),
+            self.which,
+            [variable.name for variable in self.inputs],
+            kind=self.kind,
+            output_name=self._output_name,
+        )
+        twin.reset, twin.rewrites_inputs = self.reset, self.rewrites_inputs
+        return twin
+
+    def cast(self, dtypes: Mapping[str, str]) -> ArraySubject | None:
+        """Return the same function on copies of other types, or None if it refuses.
+
+        Parameters
+        ----------
+        dtypes
+            Wanted type by present type: ``{"float32": "float64"}``. All floating
+            leaves are cast, those that are not differentiated included.
+        """
+        if self.live:
+            return None  # the function reads the user's own arrays, whatever we cast
+        return self._on(self._cast_tree(dtypes), self._call)
+
+    def _cast_tree(self, dtypes: Mapping[str, str]) -> Tree:
+        leaves = [_cast_leaf(leaf.value, dtypes) for leaf in self.tree.leaves]
+        return type(self.tree)(
+            tuple(
+                type(leaf)(leaf.name, value)
+                for leaf, value in zip(self.tree.leaves, leaves, strict=True)
+            ),
+            self.tree.template,
+        )
+
+    def _on(
+        self, tree: Tree, call: Callable[..., Any], stand_ins: StandIns | None = None
+    ) -> ArraySubject:
+        """Return the same function on other arrays, with its analytic side."""
+        twin = ArraySubject(
+            call,
+            tree,
+            self.which,
+            [variable.name for variable in self.inputs],
+            live=self.live,
+            kind=self.kind,
+            output_name=self._output_name,
+        )
+        twin.reset, twin.rewrites_inputs = self.reset, self.rewrites_inputs
+        twin.stand_ins = stand_ins
+        if self.side is not None:
+            twin.side, twin.analytic = self.side, self.side(twin)
+        return twin
+
+    def within(self, call: Callable[[], Any]) -> Any:
+        """Call something of the user's that reads the parameters where they are."""
+        if self.stand_ins is None:
+            return call()
+        with self.stand_ins.standing():
+            return call()
+
+    def in_double(self) -> ArraySubject | None:
+        """Return the same function on float64 copies, or None if it cannot run so.
+
+        Copies of parameters that are read in place stand where these are found for the
+        time of each evaluation. The twin must follow every input as the function does,
+        and resolve what float64 resolves; else something inside is not float64.
+        """
+        tree = self._cast_tree(_WIDER)
+        stand_ins, call = None, self._call
+        if self.live:
+            pairs = zip(self.tree.leaves, tree.leaves, strict=True)
+            cast = [(old.value, new.value) for old, new in pairs]
+            cast = [(old, new) for old, new in cast if old is not new]
+            stand_ins = StandIns.of(
+                [old for old, _ in cast], [new for _, new in cast], self.roots
+            )
+            if stand_ins is None:
+                return None
+            call = stand_ins.around(self._call)
+        twin = self._on(tree, call, stand_ins)
+        try:
+            with np.errstate(all="ignore"):
+                twin.row()
+                wide = twin.epsilon < 1e-15
+                usable = (
+                    wide and is_fine(twin) and (not self.live or follows(self, twin))
+                )
+                twin.row()  # caches that a gradient reads hold the point again
+        except Exception:  # noqa: BLE001 - whatever the user's code raises: no reference
+            return None
+        return twin if usable else None
+
+
+def _same_bits(working: Working) -> bool:
+    return working.array.tobytes() == working.pristine.tobytes()
+
+
+def _cast_leaf(value: Any, dtypes: Mapping[str, str]) -> Any:
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.name in dtypes:
+        return value.astype(dtypes[value.dtype.name])
+    return value

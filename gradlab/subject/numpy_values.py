@@ -1,0 +1,325 @@
+"""Between the user's values and real coordinates: arrays in, flat rows out."""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.errors import InputTypeError, SubjectError
+from gradlab.subject.subject import Variable
+from gradlab.subject.tree import leaves_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Coordinates
+
+__all__ = [
+    "Outputs",
+    "Working",
+    "as_numpy",
+    "coordinates_of",
+    "gather",
+    "is_differentiable",
+    "is_number",
+    "output_converter",
+    "scatter",
+    "working_copy",
+]
+
+
+def is_number(value: object) -> bool:
+    """Whether `value` is a real or complex Python or NumPy scalar, and no bool."""
+    return isinstance(value, numbers.Complex | np.inexact | np.integer) and not (
+        isinstance(value, bool | np.bool_)
+    )
+
+
+def _dtype_kind(value: object) -> str:
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return ""
+    if isinstance(dtype, np.dtype):
+        return "f" if dtype.name == "bfloat16" else dtype.kind
+    name = str(dtype)
+    return "c" if "complex" in name else "f" if "float" in name else "i"
+
+
+def is_differentiable(value: object) -> bool:
+    """Whether `value` is an array of floating-point or complex numbers."""
+    return hasattr(value, "shape") and _dtype_kind(value) in {"f", "c"}
+
+
+def as_numpy(value: Any, what: str) -> NDArray[Any]:
+    """View or copy an array of any library as a NumPy array.
+
+    Raises
+    ------
+    InputTypeError
+        If it cannot be read; the message names `what`.
+    """
+    if hasattr(value, "detach"):  # a tensor: off its graph and its device
+        value = value.detach().cpu()
+        value = value.to_dense() if getattr(value, "is_sparse", False) else value
+        value = value.resolve_conj().resolve_neg()
+        if str(value.dtype) == "torch.bfloat16":
+            value = value.float()
+        return np.asarray(value.numpy())
+    if hasattr(value, "toarray"):  # scipy's sparse matrices
+        value = value.toarray()
+    elif hasattr(value, "get") and hasattr(value, "__cuda_array_interface__"):
+        value = value.get()
+    try:
+        array = np.asarray(value)
+    except Exception as cause:
+        msg = f"{what} is a {type(value).__name__}, which is not an array"
+        raise InputTypeError(msg) from cause
+    if array.dtype == object:
+        msg = (
+            f"{what} is {_describe(value)}, which is not an array of numbers; return "
+            f"NumPy arrays, tensors or numbers"
+        )
+        raise InputTypeError(msg)
+    return array
+
+
+def _describe(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+# ------------------------------------------------------------------ inputs
+@dataclasses.dataclass(slots=True, eq=False)
+class Working:
+    """One differentiable input where it is perturbed, and how the user's code sees it.
+
+    Parameters
+    ----------
+    array
+        The array that is written to: a private copy, or the user's own (`live`).
+    present
+        What the function is called with: the array itself, or a conversion of it.
+    """
+
+    array: NDArray[Any]
+    present: Callable[[NDArray[Any]], Any] | None
+    pristine: NDArray[Any]
+
+    def value(self) -> Any:
+        """Return what the function is called with."""
+        return self.array if self.present is None else self.present(self.array)
+
+
+def working_copy(value: Any, *, live: bool = False) -> Working:
+    """Prepare one input for perturbation.
+
+    NumPy arrays keep their memory order; numbers and arrays of other libraries are
+    held as NumPy arrays and converted back for every call.
+    """
+    present: Callable[[NDArray[Any]], Any] | None = None
+    if isinstance(value, np.ndarray):
+        array = value if live else np.array(value, order="K", copy=True, subok=True)
+    elif isinstance(value, np.generic):
+        array, present = np.array(value), _as_scalar
+    elif is_number(value):
+        kind = complex if isinstance(value, complex) else float
+        array, present = np.array(value, dtype=kind), _as_python
+    elif isinstance(value, list | tuple):
+        array = np.array(value, dtype=np.result_type(np.asarray(value), np.float64))
+    else:
+        array, present = np.array(as_numpy(value, "an input")), _converter(value)
+    return Working(array, present, array.copy(order="K"))
+
+
+def _as_scalar(array: NDArray[Any]) -> Any:
+    return array[()]
+
+
+def _as_python(array: NDArray[Any]) -> Any:
+    return array.item()
+
+
+def _converter(value: Any) -> Callable[[NDArray[Any]], Any]:
+    """Conversion from NumPy to the library of `value`."""
+    import array_api_compat
+
+    try:
+        library = array_api_compat.array_namespace(value)
+    except TypeError as cause:
+        msg = (
+            f"an input is a {type(value).__name__}, which follows no array standard; "
+            f"pass NumPy arrays, torch tensors or arrays of an array-API library"
+        )
+        raise InputTypeError(msg) from cause
+    device = array_api_compat.device(value)
+    # a copy each time: the library may keep what it is given, and we perturb in place
+    return lambda array: library.asarray(array.copy(), device=device)
+
+
+def output_converter(result: Any) -> Callable[[NDArray[Any]], Any] | None:
+    """Conversion of cotangents to the library of the outputs; None for NumPy's own."""
+    for leaf in leaves_of(result, ""):
+        if is_differentiable(leaf.value):
+            native = isinstance(leaf.value, np.ndarray | np.generic)
+            return None if native else _converter(leaf.value)
+    return None
+
+
+class _Interleaved:
+    """Real coordinates of a complex array: re, im, re, im, ... in row-major order."""
+
+    __slots__ = ("_imag", "_real", "_size")
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._real, self._imag, self._size = (
+            array.real.flat,
+            array.imag.flat,
+            array.size,
+        )
+
+    def __len__(self) -> int:
+        return 2 * self._size
+
+    def __getitem__(self, position: int) -> float:
+        entry, part = divmod(position, 2)
+        return float((self._imag if part else self._real)[entry])
+
+    def __setitem__(self, position: int, value: float) -> None:
+        entry, part = divmod(position, 2)
+        (self._imag if part else self._real)[entry] = value
+
+
+def coordinates_of(array: NDArray[Any]) -> Coordinates:
+    """Flat, writable view on the real coordinates of an array, whatever its strides."""
+    if np.iscomplexobj(array):
+        return _Interleaved(array)
+    if array.flags.c_contiguous:
+        return array.reshape(-1)
+    return array.flat
+
+
+def gather(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Copy the real coordinates of an array, in row-major order."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if np.iscomplexobj(flat):
+        return np.stack([flat.real, flat.imag], axis=1).reshape(-1).astype(np.float64)
+    return flat.astype(np.float64)
+
+
+def scatter(array: NDArray[Any], values: NDArray[np.float64]) -> None:
+    """Write real coordinates into an array, in place."""
+    if np.iscomplexobj(array):
+        array[...] = (values[0::2] + 1j * values[1::2]).reshape(array.shape)
+    else:
+        array[...] = values.reshape(array.shape)
+
+
+# ------------------------------------------------------------------ outputs
+class Outputs:
+    """Reads results: finds the outputs once, then turns each result into a row."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.variables: tuple[Variable, ...] = ()
+        self.shapes: tuple[tuple[int, ...], ...] = ()  # unsplit, as the user sees them
+        self.dtypes: tuple[np.dtype[Any], ...] = ()
+        self.single = True  # not in a container
+        self._kept: tuple[int, ...] = ()  # leaves that are differentiable
+        self._known = False
+
+    def learn(self, result: Any) -> None:
+        """Find out what the outputs are, from a first result."""
+        leaves = leaves_of(result, self._name)
+        self.single = len(leaves) == 1 and leaves[0].value is result
+        names, arrays, kept = [], [], []
+        for position, leaf in enumerate(leaves):
+            if leaf.value is None or isinstance(leaf.value, str | bool):
+                continue
+            array = as_numpy(leaf.value, f"output {leaf.name!r}")
+            if array.dtype.kind in "fc" or array.dtype.name == "bfloat16":
+                names.append(leaf.name)
+                arrays.append(array)
+                kept.append(position)
+        if not kept:
+            found = ", ".join(f"{leaf.name}: {_summary(leaf.value)}" for leaf in leaves)
+            msg = (
+                f"the function returned nothing of floating point "
+                f"({found or 'nothing'}); a derivative needs at least one real or "
+                "complex output"
+            )
+            raise SubjectError(msg)
+        self._kept, self._known = tuple(kept), True
+        self.shapes = tuple(array.shape for array in arrays)
+        self.dtypes = tuple(array.dtype for array in arrays)
+        self.variables = tuple(
+            variable
+            for name, array in zip(names, arrays, strict=True)
+            for variable in _split(name, array)
+        )
+
+    def row(self, result: Any) -> NDArray[np.float64]:
+        """Flatten a result into fresh memory, one number per real output row."""
+        if not self._known:
+            self.learn(result)
+        if self.single:
+            if isinstance(result, float) and self.shapes[0] == ():
+                return np.array([result])
+            return self._flat(result, 0)
+        leaves = leaves_of(result, self._name)
+        if self._kept[-1] >= len(leaves):
+            msg = (
+                f"the function returned {len(leaves)} outputs at a perturbed point, "
+                f"and more before; its outputs must not depend on the values of the "
+                "inputs"
+            )
+            raise SubjectError(msg)
+        parts = [self._flat(leaves[p].value, i) for i, p in enumerate(self._kept)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _flat(self, value: Any, which: int) -> NDArray[np.float64]:
+        array = value if type(value) is np.ndarray else as_numpy(value, "an output")
+        if array.shape != self.shapes[which]:
+            msg = (
+                f"output {which} has shape {array.shape} at a perturbed point and "
+                f"{self.shapes[which]} at the point itself; shapes must not depend on "
+                f"the values of the inputs"
+            )
+            raise SubjectError(msg)
+        if self.dtypes[which].kind == "c":
+            flat = array.reshape(-1)
+            return np.concatenate([flat.real, flat.imag]).astype(np.float64)
+        # astype always copies: the result may alias an input that is about to change
+        return array.reshape(-1).astype(np.float64)
+
+    def cotangents(self, row: NDArray[np.float64]) -> list[NDArray[Any]]:
+        """Shape one real cotangent row as the user's outputs, complex ones joined."""
+        parts, start = [], 0
+        for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
+            size = int(np.prod(shape))
+            real = row[start : start + size]
+            start += size
+            if dtype.kind == "c":
+                real = real + 1j * row[start : start + size]
+                start += size
+            parts.append(np.array(real.reshape(shape), dtype=dtype))
+        return parts
+
+
+def _summary(value: object) -> str:
+    shape = getattr(value, "shape", None)
+    dtype = getattr(value, "dtype", None)
+    kind = type(value).__name__
+    return kind if shape is None else f"{kind} of {dtype} {tuple(shape)}"
+
+
+def _split(name: str, array: NDArray[Any]) -> list[Variable]:
+    if array.dtype.kind == "c":
+        real = array.real.dtype.name
+        return [
+            Variable(f"{name}.{part}", array.shape, real) for part in ("real", "imag")
+        ]
+    return [Variable(name, array.shape, array.dtype.name)]

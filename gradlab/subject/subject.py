@@ -1,0 +1,186 @@
+"""The shape of everything that can be differentiated.
+
+A subject is a function frozen at a point: named inputs, named outputs, one way to
+evaluate it nearby, and (usually) the analytic side that is under suspicion. Every
+number passes through *real coordinates*: a real array has one per entry, in row-major
+order; a complex entry has two neighbours, its real and its imaginary part. A complex
+output is observed as two real outputs, ``out.real`` and ``out.imag``. This makes every
+Jacobian a real matrix, and the gradient of a real output with respect to a complex
+input ``d/d Re + i d/d Im``, which is the convention of torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from gradlab import labels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Analytic", "Coordinates", "Problem", "Pullback", "Subject", "Variable"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Variable:
+    """One named array of a subject: an input to perturb or an output to observe."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "float64"  # NumPy's word for it; also "bfloat16"
+    support: NDArray[np.intp] | None = None  # stored positions, if the array is sparse
+
+    @property
+    def size(self) -> int:
+        """Number of entries that exist: all, or the stored ones of a sparse array."""
+        return math.prod(self.shape) if self.support is None else len(self.support)
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether every entry has two real coordinates."""
+        return self.dtype.startswith("complex")
+
+    @property
+    def coordinates(self) -> int:
+        """Number of real coordinates."""
+        return self.size * (2 if self.is_complex else 1)
+
+    def index(self, entry: int) -> tuple[int, ...]:
+        """Position of an entry in the user's array."""
+        flat = entry if self.support is None else int(self.support[entry])
+        return labels.unravel(flat, self.shape)
+
+    def label(self, entry: int) -> str:
+        """Name of an entry, such as ``W1[3, 2]``."""
+        flat = entry if self.support is None else int(self.support[entry])
+        return labels.entry_label(self.name, flat, self.shape)
+
+
+class Coordinates(Protocol):
+    """Flat, writable view on the real coordinates of one input, where it lives."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, position: int, /) -> Any: ...
+    def __setitem__(self, position: int, value: float, /) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with what the analytic side returned, short of its values.
+
+    Such slips are findings, not crashes: the entries concerned become nan (``none``
+    becomes 0, as every framework treats it) and the report says why.
+    """
+
+    kind: Literal["wrong_shape", "dtype", "none", "missing", "raised", "extra"]
+    where: str  # name of the input
+    detail: str  # one sentence: what came, what was expected
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Pullback:
+    """What the analytic side makes of some cotangents."""
+
+    values: tuple[NDArray[np.float64], ...]  # per input: (cotangents, coordinates)
+    problems: tuple[Problem, ...] = ()
+
+
+class Analytic(Protocol):
+    """The analytic side of a subject: maps cotangents to gradients."""
+
+    @property
+    def description(self) -> str:
+        """Where the numbers come from, for people: "autograd, reverse mode"."""
+
+    @property
+    def takes_cotangents(self) -> bool:
+        """Whether any cotangent can be fed; False for gradients already contracted."""
+
+    def pull(self, cotangents: NDArray[np.float64]) -> Pullback:
+        """Vector-Jacobian products.
+
+        Parameters
+        ----------
+        cotangents
+            Real, of shape (count, rows): one number for each real output row.
+        """
+
+
+class Subject(Protocol):
+    """A function at a point. See the module docstring for real coordinates."""
+
+    @property
+    def kind(self) -> str:
+        """What it is, for people: "NumPy function", "torch module MLP"."""
+
+    @property
+    def inputs(self) -> tuple[Variable, ...]:
+        """The inputs with respect to which derivatives are taken."""
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The outputs, complex ones split; known once `row` has been called."""
+
+    @property
+    def analytic(self) -> Analytic | None:
+        """The side under suspicion, or None where only numbers are wanted."""
+
+    @property
+    def epsilon(self) -> float:
+        """Unit round-off of the arithmetic in which `row` evaluates."""
+
+    @property
+    def batchable(self) -> bool:
+        """Whether `rows` evaluates many perturbed points in one call."""
+
+    def point(self, which: int) -> NDArray[np.float64]:
+        """Real coordinates of input `which` at the point; a copy."""
+
+    def row(self) -> NDArray[np.float64]:
+        """Evaluate at what the coordinates hold now: one number per real output row.
+
+        The result is fresh memory. Exceptions of the user's function propagate.
+        """
+
+    def coordinates(self, which: int) -> Coordinates:
+        """View on the coordinates of input `which`, for perturbing one at a time."""
+
+    def place(self, which: int, values: NDArray[np.float64] | None) -> None:
+        """Overwrite all coordinates of an input; None puts the point back."""
+
+    def rows(
+        self,
+        which: int,
+        positions: NDArray[np.intp],
+        displacements: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Evaluate with one coordinate displaced at a time, all in one batch.
+
+        Returns
+        -------
+        values
+            Shape (count, rows).
+        taken
+            The displacements really made, ``(x + d) - x``; shape (count,).
+        """
+
+    def in_double(self) -> Subject | None:
+        """Return the same function on float64 copies, for a reference, or None."""
+
+
+def output_rows(outputs: Sequence[Variable]) -> int:
+    """Count the real rows of the Jacobian: entries of all outputs together."""
+    return sum(output.size for output in outputs)
+
+
+def block_slices(outputs: Sequence[Variable]) -> list[slice]:
+    """Rows that belong to each output, in order."""
+    ends = np.cumsum([0, *(output.size for output in outputs)])
+    return [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]

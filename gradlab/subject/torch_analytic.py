@@ -1,0 +1,342 @@
+"""The analytic side of torch subjects: what autograd answers to cotangents.
+
+Slips of a backward are findings, not crashes: an exception or a gradient of the wrong
+shape makes the entries of that input nan, and a `Problem` says what came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.errors import SubjectError
+from gradlab.subject.subject import Problem, Pullback
+from gradlab.subject.torch_backward import Backward
+from gradlab.subject.torch_cotangents import has_own_code
+from gradlab.subject.torch_double import narrowing_watched
+from gradlab.subject.torch_outputs import to_row
+from gradlab.subject.torch_precision import is_single, lost_digits
+from gradlab.subject.torch_values import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.torch_values import Cell
+
+__all__ = ["ReverseMode"]
+
+_WIDE = ("float64", "complex128")
+
+# Batched and single backward passes may round differently; beyond this many units of
+# round-off of the largest entry they are taken to be different computations.
+_SLACK = 256
+_LARGE = 1 << 24  # bytes of inputs up to which one more backward pass is nothing
+
+
+class ReverseMode:
+    """Vector-Jacobian products by ``torch.autograd.grad``.
+
+    One forward pass per call; all cotangents go backwards in batches where every
+    backward on the way allows it, else one at a time. A backward is linear in its
+    cotangent: a random combination of all, sent backwards alone, has to give the same
+    combination of the answers. Where it does not, nothing is taken for granted: a
+    backward that answers twice differently to the same cotangent (because it changes
+    what it saved) gets a fresh forward pass for each, as it would in training.
+
+    Attributes
+    ----------
+    linear
+        Whether such a combination came out right, with one cotangent for every output
+        row; None before that was tried.
+    stateful
+        Whether a second backward gave another answer.
+    """
+
+    takes_cotangents = True
+    description = "autograd, reverse mode"
+
+    def __init__(self, subject: TorchSubject) -> None:
+        self._subject = subject
+        self._batched = True
+        self._lost: list[Problem] | None = None
+        self._alone: list[NDArray[np.float64]] | None = None
+        self.linear: bool | None = None
+        self.stateful = False
+        self.own_code: bool | None = None  # whether a custom Function is in the graph
+
+    def on(self, subject: TorchSubject) -> ReverseMode:
+        """Return the same mode of autograd for another subject."""
+        return ReverseMode(subject)
+
+    def pull(self, cotangents: NDArray[np.float64]) -> Pullback:
+        """Vector-Jacobian products; see `gradlab.subject.subject.Analytic`."""
+        cells = self._subject.cells
+        seeds = np.atleast_2d(np.asarray(cotangents, dtype=np.float64))
+        try:
+            values, problems = self._pull(seeds, range(len(cells)))
+        except Exception as error:
+            if "use_reentrant=True" in str(error):
+                msg = (
+                    "the function uses re-entrant checkpointing, which cannot be asked "
+                    "for the gradient of chosen inputs; pass use_reentrant=False"
+                )
+                raise SubjectError(msg) from error
+            return self._one_by_one(seeds, error)
+        named = {problem.where for problem in problems}
+        problems += [slip for slip in self._lost_digits() if slip.where not in named]
+        return Pullback(tuple(values), tuple(problems))
+
+    def _lost_digits(self) -> list[Problem]:
+        """Find inputs whose gradient is single precision in disguise; once.
+
+        Not for large inputs, where one more backward pass is felt, and not where the
+        function itself computes in less than float64: then that is all there is.
+        """
+        if self._lost is not None:
+            return self._lost
+        self._lost = []
+        subject = self._subject
+        size = sum(cell.values.nbytes for cell in subject.cells)
+        fine = subject.epsilon <= np.finfo(np.float64).eps
+        if not fine or size > _LARGE or self.stateful:
+            return self._lost
+        if self._alone is not None:  # a random cotangent was sent back already
+            fresh = zip(subject.inputs, self._alone, strict=True)
+            if not any(v.dtype in _WIDE and is_single(part) for v, part in fresh):
+                return self._lost
+        everything = range(len(subject.cells))
+        rows = sum(variable.size for variable in subject.outputs)
+
+        def pull(cotangent: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+            return self._forward(everything).looped(cotangent, keep=False)
+
+        try:
+            lost = lost_digits(pull, subject.inputs, rows)
+            if lost:
+                with narrowing_watched() as narrowed:
+                    single = is_single(subject.row())
+                self._lost = [] if narrowed or single else lost
+        except Exception:  # noqa: BLE001, S110 - a matter of values: it has been told
+            pass
+        return self._lost
+
+    def _one_by_one(self, seeds: NDArray[np.float64], first: Exception) -> Pullback:
+        """Find out which inputs are to blame for an exception."""
+        values: list[NDArray[np.float64]] = []
+        problems: list[Problem] = []
+        for which, cell in enumerate(self._subject.cells):
+            error = first
+            if len(self._subject.cells) > 1:
+                try:
+                    alone, found = self._pull(seeds, [which])
+                except Exception as inner:  # noqa: BLE001 - as above
+                    error = inner
+                else:
+                    values += alone
+                    problems += found
+                    continue
+            shape = (len(seeds), cell.variable.coordinates)
+            values.append(np.full(shape, np.nan))
+            problems.append(_problem(cell, error))
+        if not problems:  # each alone is fine, together they raise
+            problems = [_problem(cell, first) for cell in self._subject.cells[:1]]
+        return Pullback(tuple(values), tuple(problems))
+
+    def _forward(self, chosen: Sequence[int]) -> Backward:
+        """Evaluate with a graph; the leaves asked for are its ends."""
+        subject = self._subject
+        if subject.needs_grad is None:
+            subject.row()  # finds out whether inputs are written to: no leaves then
+        values, leaves = subject.with_leaves(chosen)
+        tensors = subject.evaluate(values, grad=True)
+        if self.own_code is None:
+            self.own_code = has_own_code(tensors)
+        if len(chosen) == len(subject.cells):
+            subject.forward_value = to_row(tensors)
+        cells = [subject.cells[which] for which in chosen]
+        return Backward(list(tensors), leaves, cells)
+
+    def _pull(
+        self, seeds: NDArray[np.float64], chosen: Sequence[int]
+    ) -> tuple[list[NDArray[np.float64]], list[Problem]]:
+        backward = self._forward(chosen)
+        cells = backward.cells
+        if not any(tensor.requires_grad for tensor in backward.outputs):
+            detail = (
+                "no output requires grad: the graph was cut by detach, .data, "
+                "no_grad or a trip through NumPy"
+            )
+            zeros = [np.zeros((len(seeds), c.variable.coordinates)) for c in cells]
+            return zeros, [Problem("none", c.variable.name, detail) for c in cells]
+        blocks = self._blocks(backward, seeds, chosen)
+        if not len(seeds):
+            return blocks, []  # nothing was asked, so nothing is missing
+        about = [_about(*pair) for pair in zip(cells, backward.dtypes, strict=True)]
+        return blocks, [problem for problem in about if problem is not None]
+
+    def _blocks(
+        self, backward: Backward, seeds: NDArray[np.float64], chosen: Sequence[int]
+    ) -> list[NDArray[np.float64]]:
+        """All cotangents through one graph, or through one graph each."""
+        whole = self.linear is None and self._whole(seeds, chosen)
+        if len(seeds) < 2:
+            blocks = backward.looped(seeds, keep=bool(whole))
+            if whole:
+                self._combines(backward, seeds, blocks, whole=True)
+            return blocks
+        if self._batched:
+            found = self._batches(backward, seeds)
+            self._batched = found is not None
+            if found is not None:
+                if self._combines(backward, seeds, found, whole=whole):
+                    return found
+                backward = self._forward(chosen)  # its state may be another by now
+        return self._with_care(backward, seeds, chosen, whole=whole)
+
+    def _with_care(
+        self,
+        backward: Backward,
+        seeds: NDArray[np.float64],
+        chosen: Sequence[int],
+        *,
+        whole: bool,
+    ) -> list[NDArray[np.float64]]:
+        """All cotangents through a backward that is not known to be a linear map."""
+        first = backward.looped(seeds[:1])
+        blocks = None
+        if self._batched:
+            blocks = self._checked_batches(backward, seeds, first)
+            self._batched = blocks is not None
+        if blocks is None:
+            rest = backward.looped(seeds[1:])
+            blocks = [np.concatenate(pair) for pair in zip(first, rest, strict=True)]
+            if self._combines(backward, seeds, blocks, whole=whole):
+                return blocks
+        if _close(first, backward.looped(seeds[:1]), backward):
+            return blocks
+        self.stateful = True  # it changes what it saved: a new graph for each cotangent
+        rows = [self._forward(chosen).looped(seed[None], keep=False) for seed in seeds]
+        return [np.concatenate(column) for column in zip(*rows, strict=True)]
+
+    def _whole(self, seeds: NDArray[np.float64], chosen: Sequence[int]) -> bool:
+        """Whether these are the unit cotangents of all rows, of a small subject."""
+        cells = self._subject.cells
+        return (
+            len(chosen) == len(cells)
+            and seeds.shape[0] == seeds.shape[1]
+            and sum(cell.values.nbytes for cell in cells) <= _LARGE
+            and np.count_nonzero(seeds) == len(seeds)
+            and bool((seeds.diagonal() == 1).all())
+        )
+
+    def _combines(
+        self,
+        backward: Backward,
+        seeds: NDArray[np.float64],
+        blocks: list[NDArray[np.float64]],
+        *,
+        whole: bool,
+    ) -> bool:
+        """Whether a combination of cotangents gives that combination of the answers."""
+        weights = np.random.default_rng(len(seeds)).uniform(0.5, 1.5, (1, len(seeds)))
+        weights *= -1.0 if len(seeds) == 1 else 1.0  # and of the other sign
+        weights[:, 1::2] *= -1.0
+        alone = backward.looped(weights @ seeds)
+        told = True
+        with np.errstate(all="ignore"):
+            for leaf, one, block in zip(backward.leaves, alone, blocks, strict=True):
+                size = np.abs(weights) @ np.abs(block)
+                slack = _SLACK * _round_off(leaf) * np.max(size, initial=0.0)
+                # a nan anywhere is larger than any slack
+                told &= bool((np.abs(one - weights @ block) <= slack).all())
+        if whole:
+            self.linear = told
+            self._alone = alone if told else None
+        return told
+
+    def _batches(
+        self, backward: Backward, seeds: NDArray[np.float64]
+    ) -> list[NDArray[np.float64]] | None:
+        """All cotangents in as few passes as memory allows; None if not possible."""
+        width = sum(c.variable.coordinates for c in backward.cells) + seeds.shape[1]
+        size = max(1, self._subject.chunk_bytes // max(8 * width, 1))
+        parts = []
+        for start in range(0, len(seeds), size):
+            part = backward.batched(seeds[start : start + size])
+            if part is None:
+                return None
+            parts.append(part)
+        if len(parts) == 1:
+            return parts[0]
+        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+    def _checked_batches(
+        self,
+        backward: Backward,
+        seeds: NDArray[np.float64],
+        first: list[NDArray[np.float64]],
+    ) -> list[NDArray[np.float64]] | None:
+        """Batched blocks if they can be had and the first and last row are right."""
+        blocks = self._batches(backward, seeds)
+        if blocks is None or not _close(first, [b[:1] for b in blocks], backward):
+            return None
+        last = backward.looped(seeds[-1:])
+        return blocks if _close(last, [b[-1:] for b in blocks], backward) else None
+
+
+def _round_off(leaf: Any) -> float:
+    import torch
+
+    return float(torch.finfo(leaf.dtype).eps)
+
+
+def _close(
+    first: list[NDArray[np.float64]],
+    second: list[NDArray[np.float64]],
+    backward: Backward,
+) -> bool:
+    """Equal up to another order of summation, input by input."""
+    for a, b, leaf in zip(first, second, backward.leaves, strict=True):
+        finite = np.isfinite(a)
+        if a.shape != b.shape or not np.array_equal(
+            a[~finite], b[~finite], equal_nan=True
+        ):
+            return False
+        scale = float(np.max(np.abs(a[finite]), initial=0.0))
+        slack = _SLACK * _round_off(leaf) * scale
+        if not np.all(np.abs(a[finite] - b[finite]) <= slack):
+            return False
+    return True
+
+
+def _about(cell: Cell, dtypes: set[Any]) -> Problem | None:
+    """Problem of a gradient that came, or did not, short of its values."""
+    name = cell.variable.name
+    if not dtypes and cell.variable.size:
+        detail = (
+            f"autograd has no gradient for {name}: no path leads from the outputs "
+            f"to it, or a backward returned None"
+        )
+        return Problem("none", name, detail)
+    wrong = [dtype for dtype in dtypes if dtype != cell.values.dtype]
+    if wrong:
+        detail = (
+            f"the gradient of {name} has dtype {dtype_name(wrong[0])}, "
+            f"expected {cell.variable.dtype}"
+        )
+        return Problem("dtype", name, detail)
+    return None
+
+
+def _problem(cell: Cell, error: Exception) -> Problem:
+    """Problem for an exception of backward."""
+    text = " ".join(str(error).split())
+    where = cell.variable.name
+    if "invalid gradient" in text and "shape" in text:
+        detail = f"{where} has shape {cell.variable.shape}; torch says: {text:.300}"
+        return Problem("wrong_shape", where, detail)
+    return Problem("raised", where, f"{type(error).__name__}: {text:.300}")

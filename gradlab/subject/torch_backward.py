@@ -1,0 +1,112 @@
+"""One graph of autograd, and what it answers to cotangents."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.subject.torch_engine import run_backward
+from gradlab.subject.torch_outputs import cotangent_tensors
+from gradlab.subject.torch_values import real_numbers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.subject.torch_values import Cell
+
+__all__ = ["Backward"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Backward:
+    """One graph: the outputs it starts from and the leaves it ends in.
+
+    Attributes
+    ----------
+    dtypes
+        Of the gradients that came, leaf by leaf.
+    """
+
+    outputs: list[Any]
+    leaves: list[Any]
+    cells: list[Cell]
+    dtypes: list[set[Any]] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtypes", [set() for _ in self.cells])
+
+    def _grad(
+        self, seeds: NDArray[np.float64], *, keep: bool, batched: bool = False
+    ) -> tuple[Any, ...]:
+        pairs = [
+            (tensor, cotangent)
+            for tensor, cotangent in zip(
+                self.outputs, cotangent_tensors(seeds, self.outputs), strict=True
+            )
+            if tensor.requires_grad
+        ]
+        gradients = run_backward(
+            [tensor for tensor, _ in pairs],
+            [cotangent for _, cotangent in pairs],
+            self.leaves,
+            keep=keep,
+            batched=batched,
+        )
+        for dtypes, gradient in zip(self.dtypes, gradients, strict=True):
+            if gradient is not None:
+                dtypes.add(gradient.dtype)
+        return gradients
+
+    def looped(
+        self, seeds: NDArray[np.float64], *, keep: bool = True
+    ) -> list[NDArray[np.float64]]:
+        """One backward pass for each cotangent."""
+        if len(seeds) == 1:  # one loss, perhaps of a large model: no second copy
+            left = list(reversed(self._grad(seeds[0], keep=keep)))
+            return [self._only_row(cell, left.pop()) for cell in self.cells]
+        shapes = [(len(seeds), cell.variable.coordinates) for cell in self.cells]
+        blocks = [np.zeros(shape) for shape in shapes]
+        for row, seed in enumerate(seeds):
+            gradients = self._grad(seed, keep=keep)
+            for block, cell, gradient in zip(
+                blocks, self.cells, gradients, strict=True
+            ):
+                if gradient is not None:
+                    block[row] = _coordinates(cell, gradient)
+        return blocks
+
+    def _only_row(self, cell: Cell, gradient: Any) -> NDArray[np.float64]:
+        """Copy one gradient, which nobody else holds, so that it can go at once."""
+        if gradient is None:
+            return np.zeros((1, cell.variable.coordinates))
+        return _coordinates(cell, gradient)[None]
+
+    def batched(self, seeds: NDArray[np.float64]) -> list[NDArray[np.float64]] | None:
+        """All cotangents in one pass; None where some backward does not allow it."""
+        if any(cell.pattern for cell in self.cells):
+            return None  # torch has no batches of sparse gradients
+        try:
+            gradients = self._grad(seeds, keep=True, batched=True)
+            return [
+                np.zeros((len(seeds), cell.variable.coordinates))
+                if gradient is None
+                else _coordinates(cell, gradient).reshape(len(seeds), -1)
+                for cell, gradient in zip(self.cells, gradients, strict=True)
+            ]
+        except Exception:  # noqa: BLE001 - vmap raises many types; the loop will tell
+            return None
+
+
+def _coordinates(cell: Cell, gradient: Any) -> NDArray[np.float64]:
+    """Real coordinates of one gradient, or of a stack of them."""
+    import torch
+
+    if cell.pattern is not None:
+        return real_numbers(cell.pattern.gather(gradient))
+    if gradient.layout is not torch.strided:
+        gradient = gradient.to_dense()  # embedding(sparse=True) and the like
+    if cell.values.dtype.is_complex and not gradient.dtype.is_complex:
+        gradient = gradient.to(cell.values.dtype)
+    return real_numbers(gradient)

@@ -1,0 +1,278 @@
+"""Backward tried with gradients as training sends them, but matrices never do.
+
+A Jacobian is read out with neat cotangents: contiguous, one for every output. In
+training ``y.sum()`` sends one number expanded over all entries, a transposition sends
+its strides, and an output that is not used sends nothing. A backward written by hand
+that looks at memory instead of entries, or forgets about None, is right by the matrix
+and wrong there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gradlab.subject.torch_subjects import TorchSubject
+
+__all__ = ["Trial", "cotangent_trials", "has_own_code", "moves_unseen"]
+
+_SLACK = 256  # units of round-off that another order of summation may cost
+_MOST_NODES = 10_000
+_MOST_OUTPUTS = 8  # tried one by one
+_LARGE = 1 << 26  # bytes of inputs above which further backward passes are felt
+_MOVE = 1e-3  # relative displacement that shows whether an output moves
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trial:
+    """One way of sending a gradient that changed the answer.
+
+    Parameters
+    ----------
+    way
+        "strided" (entries far apart in memory), "expanded" (one number for all
+        entries) or "alone" (nothing for the other outputs).
+    output
+        The output that got the gradient.
+    where
+        Name of the input whose gradient differs; "" if the backward raised.
+    detail
+        What the backward raised; else the largest relative difference, in words.
+    raised
+        Which of the two.
+    """
+
+    way: Literal["strided", "expanded", "alone"]
+    output: str
+    where: str
+    detail: str
+    raised: bool
+
+
+def cotangent_trials(subject: TorchSubject, seed: int) -> tuple[Trial, ...]:
+    """Send the same gradients in other ways, and compare what comes back.
+
+    Meant for graphs that contain code of the user's (`has_own_code`): torch's own
+    operations do not look at memory. One forward pass, a few backward ones.
+
+    Parameters
+    ----------
+    subject
+        Evaluated before.
+    seed
+        Of the cotangent.
+    """
+    if sum(cell.values.nbytes for cell in subject.cells) > _LARGE:
+        return ()
+    try:
+        values, leaves = subject.with_leaves(range(len(subject.cells)))
+        outputs = [t for t in subject.evaluate(values, grad=True) if t.requires_grad]
+        return _Trials(subject, leaves, outputs, seed).run()
+    except Exception:  # noqa: BLE001 - whatever the user's code raises has been told
+        return ()
+
+
+class _Trials:
+    def __init__(
+        self, subject: TorchSubject, leaves: list[Any], outputs: list[Any], seed: int
+    ) -> None:
+        import torch
+
+        generator = torch.Generator("cpu").manual_seed(seed)
+        self._subject, self._leaves, self._outputs = subject, leaves, outputs
+        self._weights = [
+            torch.randn(
+                t.shape, generator=generator, dtype=torch.float64, device="cpu"
+            ).to(device=t.device, dtype=t.dtype)
+            for t in outputs
+        ]
+
+    def run(self) -> tuple[Trial, ...]:
+        found: list[Trial] = []
+        plain = self._backward(self._weights)
+        if not self._same(plain, self._backward(self._weights)):
+            return ()  # no two answers are alike: told elsewhere
+        for k, weight in enumerate(self._weights[:_MOST_OUTPUTS]):
+            zeros = [w * 0 for w in self._weights]
+            alone = self._backward(_put(zeros, k, weight))
+            ways: list[tuple[Any, Any, Any]] = []
+            if weight.numel() > 1:
+                one = weight.new_ones(())
+                neat = self._backward(_put(zeros, k, weight * 0 + 1))
+                sparse = _put(zeros, k, _strided(weight))
+                ways += [
+                    ("strided", alone, sparse),
+                    ("expanded", neat, _put(zeros, k, one.expand(weight.shape))),
+                ]
+            if len(self._outputs) > 1:
+                nothing: list[Any] = [None] * len(zeros)
+                ways.append(("alone", alone, _put(nothing, k, weight)))
+            for way, expected, sent in ways:
+                trial = self._try(way, k, expected, sent)
+                if trial is not None:
+                    found.append(trial)
+        return tuple(found)
+
+    def _try(
+        self, way: Any, k: int, expected: list[Any], sent: list[Any]
+    ) -> Trial | None:
+        names = [v.name for v in self._subject.outputs]
+        output = names[k] if len(names) == len(self._outputs) else "the output"
+        try:
+            came = self._backward(sent)
+        except Exception as error:  # noqa: BLE001 - the finding itself
+            text = " ".join(str(error).split())
+            return Trial(way, output, "", f"{type(error).__name__}: {text:.200}", True)
+        for cell, one, two in zip(self._subject.cells, expected, came, strict=True):
+            apart = _apart(one, two)
+            if apart > 0:
+                words = f"relative difference {apart:.2g}"
+                return Trial(way, output, cell.variable.name, words, False)
+        return None
+
+    def _backward(self, cotangents: Sequence[Any]) -> list[Any]:
+        import torch
+
+        with torch.enable_grad():
+            start = sum(
+                _delivery()(output, cotangent)
+                for output, cotangent in zip(self._outputs, cotangents, strict=True)
+                if cotangent is not None
+            )
+            return list(
+                torch.autograd.grad(
+                    start,
+                    self._leaves,
+                    retain_graph=True,
+                    allow_unused=True,
+                )
+            )
+
+    def _same(self, one: list[Any], two: list[Any]) -> bool:
+        return all(_apart(a, b) == 0 for a, b in zip(one, two, strict=True))
+
+
+def _put(items: list[Any], k: int, item: Any) -> list[Any]:
+    return [item if i == k else other for i, other in enumerate(items)]
+
+
+def _strided(weight: Any) -> Any:
+    """Copy to a tensor of reversed order of axes, with gaps between entries."""
+    room = weight.new_zeros((*reversed(weight.shape), 2))
+    view = room[..., 0].permute(*reversed(range(weight.dim())))
+    return view.copy_(weight)
+
+
+def _delivery() -> Callable[[Any, Any], Any]:
+    """Return what sends a cotangent into a graph as it lies in memory."""
+    import torch
+
+    class Deliver(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, output: Any, cotangent: Any) -> Any:
+            ctx.cotangent = cotangent
+            return output.new_zeros((), dtype=output.real.dtype)
+
+        @staticmethod
+        def backward(ctx: Any, _: Any) -> Any:
+            kept = ctx.cotangent
+            # a backward that writes to its gradient must not spoil the next trial;
+            # what is expanded has no memory of its own, and stays as it is
+            dense = kept.is_contiguous()
+            return (kept.clone() if dense else kept), None
+
+    return Deliver.apply
+
+
+def _apart(one: Any, two: Any) -> float:
+    """Relative difference of two gradients beyond round-off; 0 if there is none."""
+    import torch
+
+    if one is None and two is None:
+        return 0.0
+    if one is None or two is None:
+        present = two if one is None else one
+        return float(bool(present.any()))
+    one, two = (
+        g.to_dense() if g.layout is not torch.strided else g for g in (one, two)
+    )
+    if one.shape != two.shape:
+        return 1.0
+    size = float(one.abs().max()) if one.numel() else 0.0
+    apart = float((one - two).abs().max()) if one.numel() else 0.0
+    if apart <= _SLACK * torch.finfo(one.dtype).eps * size:
+        return 0.0
+    return apart / max(size, 1e-300) if apart == apart else 0.0  # noqa: PLR0124 - nan
+
+
+def has_own_code(outputs: Sequence[Any]) -> bool:
+    """Whether a custom ``autograd.Function``, in Python or C++, is in a graph.
+
+    Parameters
+    ----------
+    outputs
+        Tensors at the end of the graph.
+    """
+    import torch
+
+    own: Any = torch.autograd.function.BackwardCFunction
+    waiting = [output.grad_fn for output in outputs]
+    seen: set[Any] = set()
+    while waiting and len(seen) < _MOST_NODES:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if "CppNode" in node.name():
+            return True
+        if isinstance(node, own):
+            home = getattr(type(node), "_forward_cls", type(node)).__module__
+            if not home.startswith("torch."):
+                return True
+        waiting += [parent for parent, _ in node.next_functions]
+    return False
+
+
+def moves_unseen(subject: TorchSubject) -> dict[str, float]:
+    """Find outputs left out, for they have no gradient, although they move.
+
+    Returns
+    -------
+    dict
+        By name: the relative change when all inputs move by a thousandth of their
+        size. Two evaluations.
+    """
+    import torch
+
+    kept, subject.kept = subject.kept, None
+    generator = torch.Generator("cpu").manual_seed(0)
+    values = []
+    for cell in subject.cells:
+        still = cell.tensor().detach().clone()
+        noise = torch.rand(
+            still.shape, generator=generator, dtype=torch.float64, device="cpu"
+        )
+        size = float(still.abs().max()) if still.numel() else 0.0
+        shift = (_MOVE * (size or 1.0) * (noise + 0.5)).to(still.device, still.dtype)
+        values.append((still, still + shift))
+    try:
+        seen = []
+        for side in (0, 1):
+            if subject.reset is not None:
+                subject.reset()
+            with torch.no_grad():
+                seen.append(subject.observed([pair[side] for pair in values]))
+    except Exception:  # noqa: BLE001 - a function that fails beside the point
+        return {}
+    finally:
+        subject.kept = kept
+    names = seen[0].names
+    return {
+        names[k]: change
+        for k in range(len(names))
+        if kept is not None and k not in kept
+        if (change := _apart(seen[0].tensors[k], seen[1].tensors[k])) > 0
+    }

@@ -1,0 +1,184 @@
+"""Operations of torch whose gradient is not the derivative, on purpose.
+
+They are documented, many a model needs them, and none is a mistake: what they change
+cannot be compared with differences, and is said to be left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gradlab.subject.torch_subjects import TorchSubject
+
+__all__ = ["Purpose", "ctc_alone", "padded_row", "purposes", "spectral"]
+
+_MOST = 100_000  # nodes of a graph that are walked
+_SPECTRAL = {
+    "torch.nn.utils.parametrizations._SpectralNorm",
+    "torch.nn.utils.spectral_norm.SpectralNorm",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Purpose:
+    """An input whose gradient is something else on purpose.
+
+    Parameters
+    ----------
+    which
+        Position of the input.
+    words
+        What does it, as a sentence.
+    row
+        The only row of it that is concerned, and whose gradient is zero; None for all
+        of it.
+    """
+
+    which: int
+    words: str
+    row: int | None = None
+
+
+def purposes(subject: TorchSubject, *, graph: bool = True) -> tuple[Purpose, ...]:
+    """Find the inputs of a subject that torch treats otherwise on purpose.
+
+    Parameters
+    ----------
+    subject
+        Evaluated before.
+    graph
+        Whether to look into the graph of one more forward pass as well, and not only
+        at the layers of a module; worth it where something disagrees.
+    """
+    if not graph:
+        return _once(_of_modules(subject))
+    try:
+        values, leaves = subject.with_leaves(range(len(subject.cells)))
+        outputs = subject.evaluate(values, grad=True)
+    except Exception:  # noqa: BLE001 - whatever the user's code raises has been told
+        return ()
+    place = {id(leaf): which for which, leaf in enumerate(leaves)}
+    found = list(_of_modules(subject))
+    for node in _nodes(outputs):
+        name = node.name()
+        if name == "EmbeddingBackward0":
+            found += _of_embedding(node, place)
+        if name.startswith("CtcLossBackward") and ctc_alone(node):
+            words = (
+                "ctc_loss takes its input for normalised log-probabilities, and its "
+                "gradient is right only together with the log_softmax before it"
+            )
+            found += [Purpose(which, words) for which in _below(node, place)]
+    return _once(found)
+
+
+def _once(found: Iterable[Purpose]) -> tuple[Purpose, ...]:
+    seen: dict[tuple[int, int | None], Purpose] = {}
+    for purpose in found:
+        seen.setdefault((purpose.which, purpose.row), purpose)
+    return tuple(seen.values())
+
+
+def _nodes(outputs: Sequence[Any]) -> Iterable[Any]:
+    waiting = [output.grad_fn for output in outputs]
+    seen: set[Any] = set()
+    while waiting and len(seen) < _MOST:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        waiting += [parent for parent, _ in node.next_functions]
+
+
+def _below(node: Any, place: dict[int, int]) -> list[int]:
+    """Positions of the inputs that get their gradient through a node."""
+
+    class _Start:
+        grad_fn = node
+
+    variables = [getattr(part, "variable", None) for part in _nodes([_Start])]
+    return sorted({place[id(v)] for v in variables if id(v) in place})
+
+
+def _of_embedding(node: Any, place: dict[int, int]) -> Iterable[Purpose]:
+    parent = node.next_functions[0][0]
+    which = place.get(id(getattr(parent, "variable", None)))
+    if which is None:
+        return
+    if node._saved_scale_grad_by_freq:  # noqa: SLF001 - how nodes tell their options
+        words = (
+            "scale_grad_by_freq divides the gradient of a row by how often it is used"
+        )
+        yield Purpose(which, words)
+    row = node._saved_padding_idx  # noqa: SLF001 - as above
+    rows = node._saved_weight_sym_argsize_0  # noqa: SLF001 - as above
+    row = row - 2**64 if row >= 2**63 else row
+    if 0 <= row < rows:
+        yield Purpose(which, f"padding_idx keeps row {row} from learning", row)
+
+
+def _of_modules(subject: TorchSubject) -> Iterable[Purpose]:
+    from torch import nn
+
+    module = getattr(subject.program, "module", None)
+    if module is None:
+        return
+    place = {cell.variable.name: k for k, cell in enumerate(subject.cells)}
+    for prefix, part in module.named_modules():
+        start = f"{prefix}." if prefix else ""
+        own: list[tuple[str, str]] = []
+        if isinstance(part, (nn.Embedding, nn.EmbeddingBag)):
+            words = "max_norm overwrites rows of the weight at every call"
+            own += [("weight", words)] if part.max_norm is not None else []
+            words = "scale_grad_by_freq divides the gradient of a row by its frequency"
+            own += [("weight", words)] if part.scale_grad_by_freq else []
+        if spectral(part):
+            words = (
+                "in training mode spectral norm takes its singular vectors for "
+                "constants; call eval() to check it"
+            )
+            own += [
+                (name, words)
+                for name, _ in part.named_parameters()
+                if name.endswith(("weight_orig", ".original", "original0"))
+            ]
+        for name, words in own:
+            if start + name in place:
+                yield Purpose(place[start + name], words)
+
+
+def spectral(layer: Any) -> bool:
+    """Whether a layer has a spectral norm that is in training mode."""
+    parts = list(layer._forward_pre_hooks.values())  # noqa: SLF001 - no public list
+    for made in getattr(layer, "parametrizations", {}).values():
+        parts += list(made)
+    names = {f"{type(part).__module__}.{type(part).__name__}" for part in parts}
+    return bool(layer.training and names & _SPECTRAL)
+
+
+def ctc_alone(node: Any) -> bool:
+    """Whether a CTC loss in a graph is not fed by a log_softmax."""
+    for parent, _ in node.next_functions:
+        while parent is not None and parent.name().startswith(
+            ("Transpose", "Permute", "View", "Unsafe", "Slice", "Clone", "Copy", "T0")
+        ):
+            parent = parent.next_functions[0][0]  # noqa: PLW2901 - down the line
+        if parent is not None and not parent.name().startswith("LogSoftmax"):
+            return True
+    return False
+
+
+def padded_row(layer: Any) -> int | None:
+    """Row of an embedding that never learns; None for any other layer."""
+    from torch import nn
+
+    if not isinstance(layer, nn.Embedding) or layer.padding_idx is None:
+        return None
+    if type(layer).forward is not nn.Embedding.forward:
+        return None  # somebody else's; it may use all rows
+    return int(layer.padding_idx) % int(layer.num_embeddings)

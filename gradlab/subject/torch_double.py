@@ -1,0 +1,173 @@
+"""The same torch subject in float64, as a reference for lower precision."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from gradlab.subject.torch_values import (
+    Cell,
+    is_differentiable,
+    make_cell,
+    private_copy,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from gradlab.subject.torch_programs import Program
+    from gradlab.subject.torch_subjects import TorchSubject
+
+__all__ = ["in_double", "narrowing_watched"]
+
+
+def in_double(subject: TorchSubject) -> TorchSubject | None:
+    """Return `subject` on float64 copies, or None; see `TorchSubject.in_double`.
+
+    Tried in this order: on cast copies of all tensors; with float64 as the default
+    dtype as well, for functions that create their own buffers; on a deep copy of the
+    module, for tensors kept as plain attributes. Each attempt is evaluated once while
+    every torch function is watched: one that casts float64 to less disqualifies it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> subject = torch_subject(torch.sin, (torch.zeros(2),))
+    >>> subject.epsilon > 1e-8, in_double(subject).epsilon < 1e-15
+    (True, True)
+    >>> in_double(torch_subject(lambda x: x.float().sin(), (torch.zeros(2),))) is None
+    True
+    """
+    import torch
+
+    subject.row()
+    if subject.epsilon <= torch.finfo(torch.float64).eps:
+        return None
+    cells = [_widened(cell) for cell in subject.cells]
+    for copied in (False, True):
+        program = subject.program.widened(cells, copied=copied)
+        if program is None:
+            continue
+        for default in (False, True):
+            tried = _DoubleDefault(program) if default else program
+            double = type(subject)(tried, cells, loss=subject.loss, root=subject.root)
+            double.reset, double.kept = subject.reset, subject.kept
+            double.chunk_bytes = subject.chunk_bytes
+            transfer = getattr(subject.analytic, "on", None)
+            double.analytic = None if transfer is None else transfer(double)
+            if _runs_in_double(double):
+                return double
+    return None
+
+
+def _widened(cell: Cell) -> Cell:
+    import torch
+
+    dtype = torch.complex128 if cell.values.dtype.is_complex else torch.float64
+    if cell.pattern is None:
+        wide = make_cell(cell.variable.name, cell.source, dtype=dtype)
+        if not wide.aliased and wide.values.stride() != cell.values.stride():
+            # .to() forgets gaps between entries; the layout is part of the subject
+            strided = torch.empty_strided(
+                cell.values.shape,
+                cell.values.stride(),
+                dtype=dtype,
+                device=cell.values.device,
+            )
+            wide.values = strided.copy_(wide.source)
+    else:
+        source = cell.source.to(dtype)
+        tensor = cell.pattern.build(source)
+        wide = make_cell(cell.variable.name, tensor)
+        wide.values = private_copy(source)
+    wide.hooks = cell.hooks
+    return wide
+
+
+def _runs_in_double(double: TorchSubject) -> bool:
+    """Whether it evaluates in float64 from end to end."""
+    import torch
+
+    try:
+        with narrowing_watched() as narrowed:
+            double.row()
+    except Exception:  # noqa: BLE001 - it cannot run: that is the answer
+        return False
+    wide = double.epsilon <= torch.finfo(torch.float64).eps
+    return wide and not narrowed
+
+
+@contextlib.contextmanager
+def narrowing_watched() -> Iterator[list[str]]:
+    """Collect the torch functions that turn float64 into something coarser.
+
+    At the level of Python's calls: that is where a user's casts stand. (A dispatch
+    mode would see a little more, and load torch's compiler, which takes seconds.)
+
+    Examples
+    --------
+    >>> import torch
+    >>> with narrowing_watched() as narrowed:
+    ...     y = torch.ones(2, dtype=torch.float64).float().double()
+    >>> narrowed
+    ['float']
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    narrowed: list[str] = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            result = func(*args, **(kwargs or {}))
+            name = getattr(func, "__name__", "")
+            if name.startswith("new_") or name.endswith("_like"):
+                return result  # takes a shape, no values
+            came = [*args, *(kwargs or {}).values()]
+            # writing into a tensor, x[i] = y, returns nothing: look at the target
+            left = args[:1] if result is None else [result]
+            if any(map(_is_wide, came)) and any(map(_is_narrow, left)):
+                narrowed.append(name)
+            return result
+
+    def _is_wide(value: object) -> bool:
+        wide = (torch.float64, torch.complex128)
+        return isinstance(value, torch.Tensor) and value.dtype in wide
+
+    def _is_narrow(value: object) -> bool:
+        return is_differentiable(value) and not _is_wide(value)
+
+    with Watch():
+        yield narrowed
+
+
+class _DoubleDefault:
+    """A program that runs with float64 as torch's default dtype."""
+
+    changes_defaults = True  # of the whole process: no two threads at a time
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.kind = program.kind
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        return self._program.buffers
+
+    def call(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
+    ) -> object:
+        import torch
+
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            return self._program.call(values, buffers)
+        finally:
+            torch.set_default_dtype(before)
+
+    def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:
+        return self._program.widened(cells, copied=copied)

@@ -1,0 +1,142 @@
+"""Torch's backward engine, entered where nothing else is loaded on the way.
+
+``torch.autograd.grad`` compares the shapes of cotangents with its symbolic shapes and
+loads them, sympy included, as soon as it is given any: a quarter of a second, in which
+a small check is over several times. Cotangents that are known to fit go to the engine
+directly, in the way that function does it itself. Where a version of torch has no such
+door, that function is called.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["run_backward"]
+
+
+def run_backward(
+    outputs: Sequence[Any],
+    cotangents: Sequence[Any],
+    leaves: Sequence[Any],
+    *,
+    keep: bool,
+    batched: bool = False,
+) -> tuple[Any, ...]:
+    """Gradients of some leaves, None for those that no path leads to.
+
+    Parameters
+    ----------
+    outputs
+        Tensors that require grad.
+    cotangents
+        One for each output: same shape, dtype and device; with a leading axis, the
+        same for all, where `batched`.
+    leaves
+        What to differentiate by.
+    keep
+        Whether the graph may be run through again.
+    batched
+        Whether many cotangents go backwards together, by vmap.
+
+    Raises
+    ------
+    Exception
+        Whatever a backward raises; batched, whatever vmap does not allow.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.ones(2, requires_grad=True, device="cpu")
+    >>> run_backward([3 * x], [torch.eye(2)], [x], keep=False, batched=True)[0]
+    tensor([[3., 0.],
+            [0., 3.]])
+    """
+    doors = _doors()
+    if doors is None:
+        return _publicly(outputs, cotangents, leaves, keep=keep, batched=batched)
+    engine, vmap = doors
+    ends = tuple(outputs)
+    found: tuple[Any, ...]
+
+    def pull(seeds: tuple[Any, ...]) -> Any:
+        return engine(
+            ends,
+            seeds,
+            keep,
+            False,
+            tuple(leaves),
+            allow_unreachable=True,
+            accumulate_grad=False,
+        )
+
+    if not batched:
+        found = pull(tuple(cotangents))
+        return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # slow batching rules announce themselves
+        found = vmap(pull, 0, 0, allow_none_pass_through=True)(tuple(cotangents))
+    return found
+
+
+@functools.cache
+def _doors() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """Find the engine and the vmap that ``torch.autograd.grad`` uses; once."""
+    try:
+        from torch._vmap_internals import _vmap
+        from torch.autograd.graph import _engine_run_backward
+    except ImportError:
+        return None
+    import torch
+
+    x = torch.ones(2, requires_grad=True, device="cpu")
+    try:  # their arguments are nobody's promise either
+        with torch.enable_grad():
+            y = 2 * x
+        seeds = (torch.ones(3, 2, device="cpu"),)
+        (found,) = _vmap(
+            lambda rows: _engine_run_backward(
+                (y,),
+                rows,
+                False,
+                False,
+                (x,),
+                allow_unreachable=True,
+                accumulate_grad=False,
+            ),
+            0,
+            0,
+            allow_none_pass_through=True,
+        )(seeds)
+        fits = found.shape == (3, 2) and bool((found == 2).all())
+    except Exception:  # noqa: BLE001 - another version of torch: anything may come
+        return None
+    return (_engine_run_backward, _vmap) if fits else None
+
+
+def _publicly(
+    outputs: Sequence[Any],
+    cotangents: Sequence[Any],
+    leaves: Sequence[Any],
+    *,
+    keep: bool,
+    batched: bool,
+) -> tuple[Any, ...]:
+    import torch
+
+    with warnings.catch_warnings():
+        if batched:
+            warnings.simplefilter("ignore")  # as above
+        found: tuple[Any, ...] = torch.autograd.grad(
+            list(outputs),
+            list(leaves),
+            list(cotangents),
+            retain_graph=keep,
+            allow_unused=True,
+            is_grads_batched=batched,
+        )
+    return found

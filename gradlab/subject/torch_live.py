@@ -1,0 +1,71 @@
+"""Tensors that a function reads where they are: ``params=net``.
+
+The perturbation goes through a NumPy view that shares the tensor's memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab.errors import InputError, SubjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["gradients_in_place", "live_array"]
+
+
+def live_array(tensor: Any) -> NDArray[Any]:
+    """View a tensor's own memory as a NumPy array.
+
+    Raises
+    ------
+    InputError
+        If NumPy cannot share its memory (another device, a type NumPy lacks).
+    """
+    try:
+        return tensor.detach().numpy()  # type: ignore[no-any-return]
+    except (RuntimeError, TypeError) as cause:
+        msg = (
+            f"params= holds a tensor of {tensor.dtype} on {tensor.device}, whose "
+            f"memory NumPy cannot share; pass the module: gl.check(module, x)"
+        )
+        raise InputError(msg) from cause
+
+
+def gradients_in_place(
+    fn: Callable[[], Any], tensors: Sequence[Any], names: Sequence[str]
+) -> dict[str, Any]:
+    """Differentiate a loss with respect to tensors it reads by itself.
+
+    `.grad` plays no part; ``requires_grad`` is switched on for the call only.
+    """
+    import torch
+
+    kept = [(t, t.requires_grad) for t in tensors if t.is_leaf]
+    wanted = [t for t in tensors if t.is_floating_point() or t.is_complex()]
+    try:
+        for tensor in wanted:
+            if tensor.is_leaf:
+                tensor.requires_grad_(True)
+        with torch.enable_grad():
+            result = fn()
+        loss = result[0] if isinstance(result, tuple | list) else result
+        if isinstance(result, tuple | list) and hasattr(result[1], "keys"):
+            return dict(result[1])
+        if not isinstance(loss, torch.Tensor):
+            msg = (
+                f"with tensors in params=, the function must return a scalar tensor, "
+                f"got {type(loss).__name__}"
+            )
+            raise SubjectError(msg)
+        if not loss.requires_grad:
+            return dict.fromkeys(names)
+        found = torch.autograd.grad(loss.sum(), wanted, allow_unused=True)
+        by_tensor = {id(t): g for t, g in zip(wanted, found, strict=True)}
+        return {n: by_tensor.get(id(t)) for n, t in zip(names, tensors, strict=True)}
+    finally:
+        for tensor, flag in kept:
+            tensor.requires_grad_(flag)

@@ -1,0 +1,335 @@
+"""What is called when a torch subject is evaluated: a function or a module.
+
+A program takes one tensor for each input and returns the user's result. Everything
+else it needs (constants, frozen parameters, buffers) is its own private copy, put back
+whenever a call has changed it, so that calls do not depend on each other.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gradlab.errors import InputError, InputTypeError
+from gradlab.subject.torch_swap import Swap
+from gradlab.subject.torch_values import (
+    Cell,
+    is_differentiable,
+    is_torch,
+    looks_like_module,
+    make_cell,
+)
+from gradlab.subject.tree import argument_names, flatten, rename
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gradlab.subject.tree import Tree
+
+__all__ = ["Constants", "FunctionProgram", "ModuleProgram", "Program", "prepare"]
+
+
+class Program(Protocol):
+    """A callable on one tensor per input."""
+
+    @property
+    def kind(self) -> str:
+        """What it is, for people."""
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """Private buffers of a module; empty for a function."""
+
+    def call(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
+    ) -> object:
+        """Return the user's result; `buffers` replaces the private ones."""
+
+    def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:
+        """Return the same program in float64; `copied` asks for a deep copy first."""
+
+
+class Constants:
+    """Private tensors that calls may change, and that are put back when they did."""
+
+    def __init__(self, sources: Mapping[Any, Any]) -> None:
+        self._sources = dict(sources)
+        self.tensors = {key: self._fresh(key) for key in self._sources}
+        self._versions = {key: t._version for key, t in self.tensors.items()}  # noqa: SLF001 - torch's only mark of a change
+
+    def _fresh(self, key: Any) -> Any:
+        return self._sources[key].detach().clone()
+
+    def put_back(self) -> None:
+        """Copy the source again for every tensor that was written to."""
+        for key, version in self._versions.items():  # most subjects have none
+            if self.tensors[key]._version != version:  # noqa: SLF001 - see above
+                self.tensors[key] = self._fresh(key)
+                self._versions[key] = self.tensors[key]._version  # noqa: SLF001 - see above
+
+    def cast(self, dtype_of: Callable[[Any], Any]) -> Constants:
+        """Return constants of other dtypes."""
+        return Constants({k: _cast(t, dtype_of) for k, t in self._sources.items()})
+
+
+def double_dtype(tensor: Any) -> Any:
+    """Dtype of `tensor` at double precision; other than floating ones are kept."""
+    import torch
+
+    if tensor.dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if tensor.dtype.is_floating_point else tensor.dtype
+
+
+def _cast(tensor: Any, dtype_of: Callable[[Any], Any]) -> Any:
+    return tensor.detach().to(dtype_of(tensor))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Arguments:
+    """The user's arguments, with places for the inputs."""
+
+    tree: Tree
+    places: tuple[int, ...]  # where among the leaves each input belongs
+    constants: Constants  # tensors that are no inputs, by leaf
+    plain: bool = False  # every argument is an input by itself: nothing to rebuild
+
+    def filled(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Arguments of a call."""
+        if self.plain:
+            return tuple(values)
+        leaves = [leaf.value for leaf in self.tree.leaves]
+        for place, tensor in self.constants.tensors.items():
+            leaves[place] = tensor
+        for place, value in zip(self.places, values, strict=True):
+            leaves[place] = value
+        return self.tree.rebuild(leaves)
+
+    def widened(self) -> Arguments:
+        """Return the same with constants at double precision."""
+        return dataclasses.replace(self, constants=self.constants.cast(double_dtype))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class FunctionProgram:
+    """A function of tensors."""
+
+    fn: Callable[..., Any]
+    arguments: Arguments
+
+    @property
+    def kind(self) -> str:
+        """What it is, for people."""
+        import torch
+
+        owner = getattr(self.fn, "__self__", None)
+        if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
+            return f"autograd.Function {owner.__name__}"
+        return f"torch function {getattr(self.fn, '__name__', type(self.fn).__name__)}"
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """A function has none."""
+        return {}
+
+    def call(
+        self,
+        values: Sequence[Any],
+        buffers: Mapping[str, Any] | None = None,  # noqa: ARG002 - modules have some
+    ) -> object:
+        """Return the user's result."""
+        try:
+            return self.fn(*self.arguments.filled(values))
+        finally:
+            self.arguments.constants.put_back()
+
+    def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:  # noqa: ARG002 - modules need them
+        """Return the same program in float64; there is nothing to deep-copy."""
+        if copied:
+            return None
+        return dataclasses.replace(self, arguments=self.arguments.widened())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ModuleProgram:
+    """A module, called on private parameters and buffers."""
+
+    module: Any
+    keys: tuple[str, ...]  # parameters that are inputs; they come first
+    arguments: Arguments
+    held: Constants  # private buffers
+    frozen: dict[str, Any] = dataclasses.field(default_factory=dict)
+    swap: Swap = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        names = (*self.keys, *self.held.tensors, *self.frozen)
+        object.__setattr__(self, "swap", Swap(self.module, names))
+
+    @property
+    def kind(self) -> str:
+        """What it is, for people."""
+        return f"torch module {type(self.module).__name__}"
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """Private buffers by name."""
+        return self.held.tensors
+
+    def call(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
+    ) -> object:
+        """Return what forward returns; the module's own state is not touched."""
+        split = len(self.keys)
+        state = {
+            **self.frozen,
+            **(self.held.tensors if buffers is None else buffers),
+            **dict(zip(self.keys, values[:split], strict=True)),
+        }
+        arguments = self.arguments.filled(values[split:])
+        try:
+            return self.swap.call(state, arguments)
+        finally:
+            self.held.put_back()
+            self.arguments.constants.put_back()
+
+    def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:  # noqa: ARG002 - the protocol
+        """Return the same module on float64 parameters and buffers.
+
+        With `copied`, tensors that hang on the module as plain attributes are cast as
+        well, which takes a deep copy.
+        """
+        module = self.module
+        if copied:
+            try:
+                module = copy.deepcopy(module).double()
+            except Exception:  # noqa: BLE001 - whatever a user's __deepcopy__ raises
+                return None
+            for part in module.modules():
+                for name, value in list(vars(part).items()):
+                    if is_differentiable(value):
+                        object.__setattr__(part, name, _cast(value, double_dtype))
+        frozen = {
+            name: _cast(parameter, double_dtype)
+            for name, parameter in self.module.named_parameters()
+            if name not in self.keys
+        }
+        return ModuleProgram(
+            module,
+            self.keys,
+            self.arguments.widened(),
+            self.held.cast(double_dtype),
+            frozen,
+        )
+
+
+def prepare(
+    fn: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    *,
+    wrt: str | Sequence[str] | None = None,
+    names: Sequence[str] | Mapping[str, str] | None = None,
+) -> tuple[Program, list[Cell]]:
+    """Choose the inputs of a torch function or module and copy them.
+
+    Parameters
+    ----------
+    fn
+        Function or module.
+    arguments
+        Its positional arguments, nested as the user likes.
+    wrt, names
+        As for `gradlab.subject.torch_subjects.torch_subject`.
+
+    Raises
+    ------
+    InputError
+        If there is no differentiable input, or `wrt` or `names` do not fit.
+    """
+    tree = flatten(arguments, argument_names(fn, len(arguments)))
+    found = [(p, leaf) for p, leaf in enumerate(tree.leaves)]
+    tensors = {p: leaf for p, leaf in found if is_differentiable(leaf.value)}
+    parameters = {}
+    if looks_like_module(fn):
+        _check_module(fn)
+        named = fn.named_parameters()  # type: ignore[attr-defined] # a module
+        parameters = {key: value for key, value in named if is_differentiable(value)}
+    # a candidate is a parameter (by key) or an argument (by place among the leaves)
+    candidates: list[tuple[str | int, str, Any]] = [
+        (key, key, value) for key, value in parameters.items()
+    ]
+    candidates += [(place, leaf.name, leaf.value) for place, leaf in tensors.items()]
+    chosen = _choose(candidates, wrt, names, fn)
+    keys = tuple(where for where, _, _ in chosen if isinstance(where, str))
+    places = tuple(where for where, _, _ in chosen if isinstance(where, int))
+    constants = Constants(
+        {
+            place: leaf.value
+            for place, leaf in found
+            if is_torch(leaf.value) and place not in places
+        }
+    )
+    plain = places == tuple(range(len(arguments))) and all(map(is_torch, arguments))
+    filled = Arguments(tree, places, constants, plain)
+    cells = [make_cell(name, value) for _, name, value in chosen]
+    if looks_like_module(fn):
+        held = Constants(dict(fn.named_buffers()))  # type: ignore[attr-defined] # a module
+        return ModuleProgram(fn, keys, filled, held), cells
+    return FunctionProgram(fn, filled), cells
+
+
+def _check_module(module: Any) -> None:
+    """Refuse modules that cannot be called on other parameters."""
+    import torch
+
+    if isinstance(module, torch.jit.ScriptModule):
+        msg = (
+            f"{type(module).__name__} is a scripted module, whose parameters cannot be "
+            f"exchanged; pass the eager module it was made from"
+        )
+        raise InputTypeError(msg)
+    for name, parameter in module.named_parameters():
+        if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
+            msg = (
+                f"parameter {name!r} of {type(module).__name__} has no shape yet; "
+                f"call the lazy module once on an input before checking it"
+            )
+            raise InputError(msg)
+
+
+def _choose(
+    candidates: list[tuple[str | int, str, Any]],
+    wrt: str | Sequence[str] | None,
+    names: Sequence[str] | Mapping[str, str] | None,
+    fn: object,
+) -> list[tuple[str | int, str, Any]]:
+    """Apply the rule of requires_grad, ``names=`` and ``wrt=``, in this order."""
+    if not candidates:
+        label = getattr(fn, "__name__", type(fn).__name__)
+        msg = (
+            f"{label} has no differentiable input: none of its arguments (or "
+            f"parameters) is a floating or complex tensor; cast one, for example "
+            f"by x.double()"
+        )
+        raise InputError(msg)
+    chosen = [one for one in candidates if one[2].requires_grad] or candidates
+    renamed = rename([name for _, name, _ in chosen], names)
+    chosen = [
+        (where, name, value)
+        for (where, _, value), name in zip(chosen, renamed, strict=True)
+    ]
+    if wrt is None:
+        return chosen
+    wanted = [wrt] if isinstance(wrt, str) else list(wrt)
+    new_names = {where: name for where, name, _ in chosen}
+    offered = [
+        (where, new_names.get(where, n), value) for where, n, value in candidates
+    ]
+    unknown = [name for name in wanted if name not in {n for _, n, _ in offered}]
+    if unknown or not wanted:
+        msg = (
+            f"wrt= asks for {unknown or wanted}, but the differentiable inputs are "
+            f"{[name for _, name, _ in offered]}"
+        )
+        raise InputError(msg)
+    return [one for one in offered if one[1] in wanted]

@@ -1,0 +1,395 @@
+"""Torch functions and modules as subjects.
+
+The user's tensors, parameters and buffers are never written to: private copies with
+the same layout are perturbed, and a module is called with them in place of its own
+parameters, as ``torch.func.functional_call`` would do it. Memory: one copy of every
+input (of every checked parameter, for a module); the analytic side works on that same
+copy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from gradlab.errors import InputError, InputTypeError, SubjectError
+from gradlab.subject.torch_analytic import ReverseMode
+from gradlab.subject.torch_batches import Batches
+from gradlab.subject.torch_devices import batch_bytes
+from gradlab.subject.torch_double import in_double
+from gradlab.subject.torch_forward import ForwardMode
+from gradlab.subject.torch_outputs import observe, scalar_loss, to_row, variables_of
+from gradlab.subject.torch_programs import prepare
+from gradlab.subject.torch_walk import displace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Analytic, Coordinates, Variable
+    from gradlab.subject.torch_outputs import Observed
+    from gradlab.subject.torch_programs import Program
+    from gradlab.subject.torch_values import Cell
+
+__all__ = ["TorchSubject", "torch_subject"]
+
+# With more bytes of inputs than this, the first evaluation is not done a second time
+# to see whether the function computes the same under no_grad.
+_LARGE = 1 << 28
+
+
+def torch_subject(
+    fn: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    *,
+    wrt: str | Sequence[str] | None = None,
+    names: Sequence[str] | Mapping[str, str] | None = None,
+    loss: Callable[[Any], Any] | None = None,
+    mode: Literal["reverse", "forward"] = "reverse",
+    analytic: Analytic | None = None,
+) -> TorchSubject:
+    """Freeze a torch function or module at a point.
+
+    Parameters
+    ----------
+    fn
+        Function of tensors, or ``nn.Module``. Of a module every trainable parameter is
+        an input, and every floating argument of forward that requires grad. Of a
+        function the tensors that require grad are, or all floating and complex ones
+        where none does.
+    arguments
+        Positional arguments; tensors anywhere in nested dicts, tuples and lists.
+    wrt
+        Names of the inputs to restrict to; None takes all.
+    names
+        Other names for the inputs: one for each, or a mapping from old to new.
+    loss
+        Maps the result to one real number, which is then the only output, ``loss``.
+    mode
+        Which mode of autograd is under suspicion.
+    analytic
+        A hand-written analytic side in place of autograd.
+
+    Raises
+    ------
+    InputError
+        If no input is differentiable, or a name does not exist or is there twice.
+    InputTypeError
+        If `fn` or `loss` cannot be called, or the layout of a tensor has no entries.
+
+    Examples
+    --------
+    >>> import torch
+    >>> subject = torch_subject(torch.sin, (torch.zeros(2),), names=["x"])
+    >>> subject.row()
+    array([0., 0.])
+    >>> subject.analytic.pull(np.eye(2)).values[0]
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    given: tuple[tuple[str, object], ...] = (("fn", fn), ("loss", loss))
+    for word, value in given:
+        if value is not None and not callable(value):
+            msg = f"{word} must be callable, got {type(value).__name__} {value!r:.60}"
+            raise InputTypeError(msg)
+    modes: tuple[str, ...] = ("reverse", "forward")
+    if mode not in modes:
+        msg = f"mode must be 'reverse' or 'forward', got {mode!r}"
+        raise InputError(msg)
+    _refuse_inference_mode()
+    program, cells = prepare(fn, arguments, wrt=wrt, names=names)
+    root = "out" if loss is None else "loss"
+    subject = TorchSubject(program, cells, loss=loss, root=root)
+    if analytic is not None:
+        subject.analytic = analytic
+    elif mode == "forward":
+        subject.analytic = ForwardMode(subject)
+    return subject
+
+
+class TorchSubject:
+    """A torch program at a point; see `gradlab.subject.subject.Subject`.
+
+    Attributes
+    ----------
+    cells
+        Private storage of the inputs.
+    analytic
+        Reverse-mode autograd unless replaced.
+    aliased
+        Names of inputs whose entries overlap in the user's memory (expanded tensors).
+    shared
+        Pairs of names of inputs that overlap in memory with each other.
+    mutated
+        Names of inputs that the function was seen to write to.
+    dependent
+        Inputs that were computed from others: ``"y from x"``; set by the builder.
+    reset
+        Called before every evaluation, to put the random state back; None does nothing.
+    chunk_bytes
+        Bound on the perturbed copies made for one batch; see `torch_devices`.
+    forward_value
+        Output row seen by the analytic side's last forward pass; None before.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        cells: Sequence[Cell],
+        *,
+        loss: Callable[[Any], Any] | None = None,
+        root: str = "out",
+    ) -> None:
+        self.program = program
+        self.cells = tuple(cells)
+        self.loss = loss
+        self.root = root
+        self.kind = program.kind
+        self.inputs: tuple[Variable, ...] = tuple(c.variable for c in self.cells)
+        self.aliased = tuple(c.variable.name for c in self.cells if c.aliased)
+        self.shared = _shared(self.cells)
+        self.mutated: tuple[str, ...] = ()
+        self.dependent: tuple[str, ...] = ()
+        self.reset: Callable[[], None] | None = None
+        self.chunk_bytes = batch_bytes([cell.values for cell in self.cells])
+        self.forward_value: NDArray[np.float64] | None = None
+        self.analytic: Analytic | None = ReverseMode(self)
+        self.needs_grad: bool | None = None  # unknown before the first evaluation
+        self.kept: tuple[int, ...] | None = None  # outputs that require grad; all
+        self._signature: list[tuple[str, tuple[int, ...], Any]] | None = None
+        self._outputs: tuple[Variable, ...] | None = None
+        self._batches = Batches(self)
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The outputs, complex ones split; evaluates once if nothing was before."""
+        if self._outputs is None:
+            self.row()
+        return self._outputs or ()
+
+    @property
+    def epsilon(self) -> float:
+        """Unit round-off of the coarsest dtype among inputs and outputs."""
+        import torch
+
+        dtypes = [cell.values.dtype for cell in self.cells]
+        dtypes += [dtype for _, _, dtype in self._signature or ()]
+        return max(float(torch.finfo(dtype).eps) for dtype in dtypes)
+
+    @property
+    def batchable(self) -> bool:
+        """Whether some input's perturbations are cheaper in batches; tries it once."""
+        return self._batches.worthwhile()
+
+    def point(self, which: int) -> NDArray[np.float64]:
+        """Real coordinates of input `which` at the point; a copy."""
+        return self.cells[which].point()
+
+    def coordinates(self, which: int) -> Coordinates:
+        """Flat writable view on the private copy of input `which`."""
+        return self.cells[which].coordinates()
+
+    def place(self, which: int, values: NDArray[np.float64] | None) -> None:
+        """Overwrite all coordinates of an input; None puts the point back."""
+        self.cells[which].place(values)
+
+    def displace(self, which: int, start: int, moves: NDArray[np.float64]) -> None:
+        """Write ``point + moves`` from coordinate `start` of an input on."""
+        displace(self.cells[which], start, moves)
+
+    def row(self) -> NDArray[np.float64]:
+        """Evaluate at what the coordinates hold; one number per real output row."""
+        if self.needs_grad is None:
+            return self._first_row()
+        return to_row(self.evaluate(self._values(self.needs_grad), self.needs_grad))
+
+    def rows(
+        self,
+        which: int,
+        positions: NDArray[np.intp],
+        displacements: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Evaluate with one coordinate displaced at a time.
+
+        In batches where a trial has shown that to be possible, equal to single
+        evaluations up to round-off, and faster; else one at a time. Rows where the
+        user's function raised are nan.
+        """
+        return self._batches.rows(which, positions, displacements)
+
+    def sets(
+        self, which: int, displacements: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Evaluate with many coordinates displaced together, shape (count, rows)."""
+        return self._batches.sets(which, displacements)
+
+    def batch_size(self, which: int) -> int:
+        """Return how many evaluations one batch of input `which` holds; 1 in a loop."""
+        return self._batches.size(which)
+
+    def in_double(self) -> TorchSubject | None:
+        """Return the same program on float64 copies, with autograd beside it.
+
+        None where it cannot run in float64, casts to less on the way, or everything
+        is in float64 already. Memory: eight bytes for every entry of every parameter,
+        buffer and argument.
+        """
+        return in_double(self)
+
+    def with_leaves(self, chosen: Sequence[int]) -> tuple[list[Any], list[Any]]:
+        """Values to evaluate at, and the leaves among them that require grad."""
+        values = [cell.tensor() for cell in self.cells]
+        leaves = []
+        for which in chosen:
+            leaf = self.cells[which].leaf()
+            leaves.append(leaf)
+            # a function that writes to its input cannot be given a leaf
+            written = self.cells[which].variable.name in self.mutated
+            values[which] = leaf.clone() if written else leaf
+        return values, leaves
+
+    def evaluate(self, values: Sequence[Any], grad: bool) -> tuple[Any, ...]:  # noqa: FBT001 - the mode, as torch.set_grad_enabled takes it
+        """Call the program; return its differentiable outputs.
+
+        Raises
+        ------
+        SubjectError
+            If the outputs have other names, shapes or dtypes than before.
+        """
+        import torch
+
+        if self.reset is not None:
+            self.reset()
+        versions = [cell.values._version for cell in self.cells]  # noqa: SLF001 - torch's only mark of a change
+        try:
+            with torch.set_grad_enabled(grad):
+                observed = self.observed(values)
+        finally:
+            self.undo_writes(versions)
+        signature = observed.signature()
+        if self._signature is None:
+            self._signature = signature
+            self._outputs = variables_of(observed)
+        elif signature != self._signature:
+            msg = (
+                f"the outputs changed from one evaluation to the next: first "
+                f"{_told(self._signature)}, then {_told(signature)}; a function can "
+                f"only be differentiated where its outputs keep their shape"
+            )
+            raise SubjectError(msg)
+        return observed.tensors
+
+    def observed(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
+    ) -> Observed:
+        """Call the program, apply the loss, pick the outputs; nothing else."""
+        result = self.program.call(values, buffers)
+        if self.loss is not None:
+            result = scalar_loss(self.loss(result))
+        found = observe(result, self.root)
+        return found if self.kept is None else found.only(self.kept)
+
+    def _values(self, grad: bool) -> list[Any]:  # noqa: FBT001 - as above
+        if grad:
+            return self.with_leaves(range(len(self.cells)))[0]
+        if not self.mutated:
+            return [cell.tensor() for cell in self.cells]
+        return [
+            cell.tensor().clone()
+            if cell.variable.name in self.mutated
+            else cell.tensor()
+            for cell in self.cells
+        ]
+
+    def _first_row(self) -> NDArray[np.float64]:
+        """Find out whether the function needs grad mode to compute what it computes.
+
+        Gradient penalties differentiate inside and raise under no_grad; others take
+        another branch there. What the user differentiates is what grad mode computes.
+        """
+        try:
+            plain = to_row(self.evaluate(self._values(grad=False), grad=False))
+        except SubjectError:
+            raise
+        except Exception:  # noqa: BLE001 - anything may come from the user's function
+            plain = None
+        size = sum(cell.values.nbytes for cell in self.cells)
+        if plain is not None and size > _LARGE:
+            self.needs_grad = False
+            return plain
+        try:
+            tensors = self.evaluate(self._values(grad=True), grad=True)
+        except Exception:
+            if plain is None:
+                raise
+            self.needs_grad = False  # it cannot be differentiated, as will be said
+            return plain
+        full = to_row(tensors)
+        told = [k for k, tensor in enumerate(tensors) if tensor.requires_grad]
+        if told and len(told) < len(tensors):
+            self._keep(told)
+            return self._first_row()
+        differs = plain is None or not np.array_equal(plain, full, equal_nan=True)
+        self.needs_grad = differs
+        return full
+
+    def _keep(self, told: Sequence[int]) -> None:
+        """Leave out outputs that say themselves that they have no gradient.
+
+        Beside others that have one, that is a statement of the function (saved
+        statistics, indices as numbers); where no output requires grad it is a mistake.
+        """
+        names = [name for name, _, _ in self._signature or ()]
+        left = [name for k, name in enumerate(names) if k not in told]
+        self.kind += f" (not looked at, without requires_grad: {', '.join(left)})"
+        self.kept = tuple(told)
+        self._signature = self._outputs = None
+
+    def undo_writes(self, versions: Sequence[int]) -> None:
+        """Put inputs back that the function wrote to, and remember their names."""
+        for cell, version in zip(self.cells, versions, strict=True):
+            if cell.values._version != version:  # noqa: SLF001 - as in `evaluate`
+                cell.place(None)
+                if cell.variable.name not in self.mutated:
+                    self.mutated = (*self.mutated, cell.variable.name)
+
+
+def _refuse_inference_mode() -> None:
+    import torch
+
+    if torch.is_inference_mode_enabled():
+        msg = (
+            "torch.inference_mode() is on, where autograd does not exist; check the "
+            "gradient outside of it (torch.no_grad() would do no harm)"
+        )
+        raise InputError(msg)
+
+
+def _told(signature: list[tuple[str, tuple[int, ...], Any]]) -> str:
+    return ", ".join(f"{name} {tuple(s)} {dtype}" for name, s, dtype in signature)
+
+
+def _shared(cells: Sequence[Cell]) -> tuple[tuple[str, str], ...]:
+    """Pairs of inputs that have addresses in common in the user's memory."""
+    spans = []
+    for cell in cells:
+        source = cell.source
+        if source.numel():
+            last = sum(
+                stride * (size - 1)
+                for stride, size in zip(source.stride(), source.shape, strict=True)
+            )
+            start = source.data_ptr()
+            stop = start + (last + 1) * source.element_size()
+            spans.append((start, stop, str(source.device), cell.variable.name))
+    spans.sort()
+    pairs = []
+    for i, (_, stop, device, name) in enumerate(spans):
+        for start, _, other_device, other in spans[i + 1 :]:
+            if start >= stop:
+                break
+            if device == other_device:
+                pairs.append((name, other))
+    return tuple(pairs)

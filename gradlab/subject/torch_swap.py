@@ -1,0 +1,86 @@
+"""Calling a module on other parameters and buffers, and leaving it as it was.
+
+This does what ``torch.func.functional_call`` does, with the places looked up once: a
+check calls one module thousands of times, and finding a parameter by its qualified
+name costs more than many a layer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from gradlab.subject.torch_deliberate import padded_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Swap"]
+
+
+class Swap:
+    """The places in a module where given parameters and buffers stand.
+
+    A tensor that stands in several places (tied weights) is exchanged in all of them.
+    To an embedding its padding row is a constant: its gradient treats it so, hence it
+    keeps the row of the module's own weight, whatever else the weight is.
+    """
+
+    def __init__(self, module: Any, names: Iterable[str]) -> None:
+        import torch
+
+        wanted = set(names)
+        members = dict(module.named_parameters()) | dict(module.named_buffers())
+        name_of = {id(members[name]): name for name in wanted}
+        self._module = module
+        self._places: list[tuple[dict[str, Any], str, str]] = []
+        self._padded: dict[int, int] = {}  # place: row that is a constant
+        for part in module.modules():
+            for table in (part._parameters, part._buffers):  # noqa: SLF001 - what functional_call writes to as well
+                for own_name, tensor in table.items():
+                    if id(tensor) in name_of:
+                        place = (table, own_name, name_of[id(tensor)])
+                        row = padded_row(part) if own_name == "weight" else None
+                        if row is not None:
+                            self._padded[len(self._places)] = row
+                        self._places.append(place)
+        uses = Counter(name for _, _, name in self._places)
+        self._tied = {name for name, count in uses.items() if count > 1}
+        # recurrent modules keep a second list of their weights, rebuilt when called
+        self._recurrent = [
+            part for part in module.modules() if isinstance(part, torch.nn.RNNBase)
+        ]
+
+    def call(self, state: Mapping[str, Any], arguments: tuple[Any, ...]) -> object:
+        """Return ``module(*arguments)`` with `state` in place of its own tensors."""
+        saved = [table[own_name] for table, own_name, _ in self._places]
+        flat = [dict(vars(part)) for part in self._recurrent]
+        try:
+            for table, own_name, name in self._places:
+                table[own_name] = state[name]
+            for place, row in self._padded.items():
+                table, own_name, name = self._places[place]
+                table[own_name] = _with_row(
+                    state[name], saved[place], row, alone=name not in self._tied
+                )
+            return self._module(*arguments)
+        finally:
+            for (table, own_name, _), tensor in zip(self._places, saved, strict=True):
+                table[own_name] = tensor
+            for part, before in zip(self._recurrent, flat, strict=True):
+                for name in ("_flat_weights", "_flat_weight_refs"):
+                    if name in before:
+                        vars(part)[name] = before[name]
+
+
+def _with_row(tensor: Any, own: Any, row: int, *, alone: bool) -> Any:
+    """Give a stand-in for a weight the one row that the module's own weight has."""
+    import torch
+
+    own = own.detach()[row].to(tensor.dtype)
+    batched = torch._C._functorch.is_batchedtensor(tensor)  # noqa: SLF001 - no public test
+    if alone and not (batched or tensor.requires_grad):
+        tensor.data[row] = own  # data: this is no write of the user's
+        return tensor
+    mask = torch.arange(tensor.shape[0], device=tensor.device) == row
+    return torch.where(mask[:, None], own, tensor)

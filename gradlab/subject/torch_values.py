@@ -1,0 +1,400 @@
+"""Private copies of tensors, and flat views on their real coordinates.
+
+Nothing here writes to a tensor of the user's. What gets perturbed is a copy with the
+same layout: strides are kept, because kernels (and custom functions) may take another
+path for a non-contiguous tensor. A tensor whose entries overlap in memory, such as an
+expanded one, cannot be perturbed entry by entry; its copy is spread out and the cell
+remembers it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab import labels
+from gradlab.errors import InputTypeError
+from gradlab.subject.subject import Variable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Coordinates
+
+__all__ = [
+    "Cell",
+    "dtype_name",
+    "is_differentiable",
+    "is_torch",
+    "looks_like_module",
+    "make_cell",
+    "private_copy",
+    "real_numbers",
+]
+
+# A strided copy of one column of a huge matrix would cost as much as the matrix; from
+# this many bytes of gaps on, the layout is given up.
+_MAX_GAP_BYTES = 1 << 26
+
+
+def is_torch(value: object) -> bool:
+    """Whether `value` is a tensor; never imports torch.
+
+    Examples
+    --------
+    >>> is_torch(np.ones(3))
+    False
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def looks_like_module(fn: object) -> bool:
+    """Whether `fn` is an ``nn.Module``; never imports torch.
+
+    Examples
+    --------
+    >>> looks_like_module(np.sin)
+    False
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(fn, torch.nn.Module)
+
+
+def is_differentiable(value: object) -> bool:
+    """Whether `value` is a floating or complex tensor.
+
+    Examples
+    --------
+    >>> is_differentiable(1.5)
+    False
+    """
+    if not is_torch(value):
+        return False
+    dtype = value.dtype  # type: ignore[attr-defined] # a tensor
+    return bool(dtype.is_floating_point or dtype.is_complex)
+
+
+def dtype_name(dtype: Any) -> str:
+    """Word for a torch dtype, as `Variable` has it: "float32", "bfloat16".
+
+    Examples
+    --------
+    >>> import torch
+    >>> dtype_name(torch.bfloat16)
+    'bfloat16'
+    """
+    return str(dtype).removeprefix("torch.")
+
+
+def real_numbers(tensor: Any) -> NDArray[np.float64]:
+    """Real coordinates of a dense tensor: flat, float64, fresh memory.
+
+    Examples
+    --------
+    >>> import torch
+    >>> real_numbers(torch.tensor([1 + 2j, 3 - 1j]))
+    array([ 1.,  2.,  3., -1.])
+    """
+    import torch
+
+    dense = tensor.detach()
+    if dense.is_conj() or dense.is_neg():  # lazy, and NumPy cannot see them
+        dense = dense.resolve_conj().resolve_neg()
+    if dense.dtype.is_complex:
+        dense = torch.view_as_real(dense)
+    fresh = dense.dtype is not torch.float64 or dense.device.type != "cpu"
+    if fresh:
+        dense = dense.to("cpu", torch.float64)
+    array: NDArray[np.float64] = dense.numpy()
+    return (array if fresh else np.array(array, order="C")).reshape(-1)
+
+
+def overlaps(tensor: Any) -> bool:
+    """Whether two entries of a dense tensor may lie at one address.
+
+    Examples
+    --------
+    >>> import torch
+    >>> overlaps(torch.ones(1).expand(3)), overlaps(torch.ones(4)[::2])
+    (True, False)
+    """
+    reach = 0  # furthest address reached by the dimensions seen so far
+    pairs = zip(tensor.stride(), tensor.shape, strict=True)
+    for stride, size in sorted(pair for pair in pairs if pair[1] > 1):
+        if stride <= reach:
+            return bool(tensor.numel() > 0)
+        reach += stride * (size - 1)
+    return False
+
+
+def private_copy(tensor: Any) -> Any:
+    """Detached copy of a dense tensor with the strides of the original.
+
+    Overlapping entries are spread out (the copy is contiguous then), and so are gaps
+    of more than 64 MiB.
+
+    Examples
+    --------
+    >>> import torch
+    >>> private_copy(torch.zeros(4, 6)[:, ::2]).stride()
+    (6, 2)
+    """
+    import torch
+
+    source = tensor.detach()
+    span = 1 + sum(
+        stride * max(size - 1, 0)
+        for stride, size in zip(source.stride(), source.shape, strict=True)
+    )
+    gap = (span - source.numel()) * source.element_size()
+    with torch.no_grad():
+        if source.numel() == 0 or overlaps(source) or gap > _MAX_GAP_BYTES:
+            # copy_ also resolves lazy conjugation, which clone would keep
+            shape = source.shape
+            copy = torch.empty(shape, dtype=source.dtype, device=source.device)
+        else:
+            copy = torch.empty_strided(
+                source.shape, source.stride(), dtype=source.dtype, device=source.device
+            )
+        return copy.copy_(source)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Pattern:
+    """Where the stored values of a sparse tensor stand."""
+
+    layout: Any
+    indices: tuple[Any, ...]  # one tensor (COO) or compressed and plain indices
+    shape: tuple[int, ...]
+    support: NDArray[np.intp]  # flat positions in the dense array, in order of storage
+
+    def build(self, values: Any) -> Any:
+        """Sparse tensor around other values; no copy."""
+        import torch
+
+        if self.layout is torch.sparse_coo:
+            return torch.sparse_coo_tensor(
+                self.indices[0],
+                values,
+                self.shape,
+                device=values.device,
+                is_coalesced=True,
+                check_invariants=False,
+            )
+        compressed: Any = torch.sparse_compressed_tensor  # its stub is wrong
+        return compressed(
+            *self.indices,
+            values,
+            self.shape,
+            layout=self.layout,
+            device=values.device,
+            check_invariants=False,
+        )
+
+    def gather(self, gradient: Any) -> Any:
+        """Entries of a gradient, dense or sparse, at the stored positions."""
+        import torch
+
+        dense = gradient if gradient.layout is torch.strided else gradient.to_dense()
+        where = torch.as_tensor(self.support, device=dense.device)
+        return dense.reshape(-1)[where]
+
+
+def _coo_support(indices: Any, shape: tuple[int, ...], inner: int) -> NDArray[np.intp]:
+    """Flat positions of COO entries; `inner` entries hang on each index."""
+    flat = np.zeros(indices.shape[1], dtype=np.intp)
+    for row, size in zip(indices.cpu().numpy(), shape, strict=False):
+        flat = flat * size + row
+    return np.asarray(flat[:, None] * inner + np.arange(inner), dtype=np.intp).ravel()
+
+
+def sparse_pattern(tensor: Any, name: str) -> tuple[Pattern, Any]:
+    """Pattern and stored values (detached) of a sparse tensor, coalesced first."""
+    import torch
+
+    shape = tuple(tensor.shape)
+    if tensor.layout is torch.sparse_coo:
+        coalesced = tensor.detach().coalesce()
+        indices, values = coalesced.indices(), coalesced.values()
+        inner = int(np.prod(values.shape[1:], dtype=np.intp))
+        support = _coo_support(indices, shape, inner)
+        return Pattern(tensor.layout, (indices,), shape, support), values
+    plain = tensor.detach()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        indices = (plain.crow_indices(), plain.col_indices())
+    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        indices = (plain.ccol_indices(), plain.row_indices())
+    else:
+        msg = (
+            f"input {name!r} has the layout {tensor.layout}, which has no entries to "
+            f"perturb; pass a dense, COO, CSR, CSC, BSR or BSC tensor"
+        )
+        raise InputTypeError(msg)
+    values = plain.values()
+    if len(shape) != 2:
+        msg = (
+            f"input {name!r} is a {tensor.layout} tensor of shape {shape}; only "
+            f"matrices are supported in this layout, so pass x.to_sparse_coo()"
+        )
+        raise InputTypeError(msg)
+    # number the stored values, and see where torch itself puts each number
+    count = values.numel()
+    kind = {"dtype": torch.float64, "device": values.device}
+    numbers = torch.arange(1, count + 1, **kind).reshape(values.shape)
+    pattern = Pattern(tensor.layout, indices, shape, np.empty(0, dtype=np.intp))
+    numbered = pattern.build(numbers).to_sparse_coo().coalesce().cpu()
+    flat = _coo_support(numbered.indices(), shape, 1)
+    order = numbered.values().numpy().astype(np.intp)
+    support = np.empty(count, dtype=np.intp)
+    stored = order > 0  # blocks may be padded by explicit zeros
+    support[order[stored] - 1] = flat[stored]
+    return Pattern(tensor.layout, indices, shape, support), values
+
+
+class _NumpyFlat:
+    """Coordinates of a CPU tensor, through NumPy: ten times faster than indexing it."""
+
+    __slots__ = ("_flat", "_length")
+
+    def __init__(self, real: Any) -> None:
+        array = real.numpy()
+        self._flat = array.flat  # writes through, contiguous or not
+        self._length = array.size
+
+    def __len__(self) -> int:
+        return int(self._length)
+
+    def __getitem__(self, position: int, /) -> float:
+        return float(self._flat[position])
+
+    def __setitem__(self, position: int, value: float, /) -> None:
+        self._flat[position] = value
+
+
+class _TensorFlat:
+    """Coordinates of a tensor that NumPy cannot see: bfloat16, or on a device."""
+
+    __slots__ = ("_real",)
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __len__(self) -> int:
+        return int(self._real.numel())
+
+    def _index(self, position: int) -> tuple[int, ...]:
+        return labels.unravel(int(position) % len(self), self._real.shape)
+
+    def __getitem__(self, position: int, /) -> float:
+        return float(self._real[self._index(position)])
+
+    def __setitem__(self, position: int, value: float, /) -> None:
+        self._real[self._index(position)] = float(value)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Cell:
+    """One input: where the user keeps it, and the private copy that is perturbed."""
+
+    variable: Variable
+    source: Any  # the user's stored values, detached; read, never written
+    values: Any  # private stored values, dense
+    pattern: Pattern | None = None
+    hooks: tuple[Any, ...] = ()  # the user's tensor hooks: they are part of backward
+    aliased: bool = False
+
+    def real(self) -> Any:
+        """View on the real coordinates; no copy."""
+        import torch
+
+        plain = (
+            self.values.detach()
+        )  # the user's function may have made it require grad
+        return torch.view_as_real(plain) if plain.dtype.is_complex else plain
+
+    def tensor(self) -> Any:
+        """Give what the user's function is called with."""
+        if self.pattern is None:
+            return self.values
+        return self.pattern.build(self.values.detach())
+
+    def leaf(self) -> Any:
+        """Leaf that requires grad and shares the private memory."""
+        plain = self.values.detach()
+        if self.pattern is not None:
+            plain = self.pattern.build(plain)
+        leaf = plain.requires_grad_()
+        for hook in self.hooks:
+            leaf.register_hook(hook)
+        return leaf
+
+    def coordinates(self) -> Coordinates:
+        """Flat writable view; see `gradlab.subject.subject.Coordinates`."""
+        import torch
+
+        real = self.real()
+        seen_by_numpy = (torch.float64, torch.float32, torch.float16)
+        if real.device.type == "cpu" and real.dtype in seen_by_numpy:
+            return _NumpyFlat(real)
+        return _TensorFlat(real)
+
+    def point(self) -> NDArray[np.float64]:
+        """Real coordinates of the user's tensor."""
+        return real_numbers(self.source)
+
+    def place(self, values: NDArray[np.float64] | None) -> None:
+        """Overwrite the private copy, by the user's values where `values` is None."""
+        import torch
+
+        with torch.no_grad():
+            if values is None:
+                self.values.detach().copy_(self.source)
+            else:
+                real = self.real()
+                plain = np.asarray(values, dtype=np.float64).reshape(real.shape)
+                real.copy_(torch.tensor(plain, device="cpu"))
+
+
+def make_cell(name: str, tensor: Any, *, dtype: Any = None) -> Cell:
+    """Private cell for one tensor of the user's.
+
+    Parameters
+    ----------
+    name
+        Name of the input.
+    tensor
+        Floating or complex, in any layout but nested and MKL-DNN.
+    dtype
+        Cast to this dtype; None keeps the tensor's own.
+
+    Raises
+    ------
+    InputTypeError
+        If the layout has no entries to perturb.
+
+    Examples
+    --------
+    >>> import torch
+    >>> make_cell("x", torch.eye(2).to_sparse()).variable.support
+    array([0, 3])
+    """
+    import torch
+
+    pattern = None
+    source = tensor.detach()
+    if getattr(source, "is_nested", False):
+        msg = f"input {name!r} is a nested tensor; pass a padded or a list of tensors"
+        raise InputTypeError(msg)
+    if source.layout is not torch.strided:
+        pattern, source = sparse_pattern(tensor, name)
+    if dtype is not None and source.dtype is not dtype:
+        source = source.to(dtype)
+    shape, support = tuple(tensor.shape), pattern.support if pattern else None
+    aliased = overlaps(source)
+    variable = Variable(name, shape, dtype_name(source.dtype), support)
+    hooks = tuple((tensor._backward_hooks or {}).values())  # noqa: SLF001 - no public way
+    return Cell(variable, source, private_copy(source), pattern, hooks, aliased)

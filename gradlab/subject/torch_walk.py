@@ -1,0 +1,51 @@
+"""Large inputs displaced in place, a piece at a time, without a second copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.subject.torch_values import Cell
+
+__all__ = ["displace"]
+
+
+def displace(cell: Cell, start: int, moves: NDArray[np.float64]) -> None:
+    """Write ``point + moves`` from one coordinate of a cell on, nothing else.
+
+    Parameters
+    ----------
+    cell
+        Its private copy is written to.
+    start
+        First real coordinate.
+    moves
+        Displacements, shape (count,).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gradlab.subject.torch_values import make_cell
+    >>> cell = make_cell("x", torch.zeros(4))
+    >>> displace(cell, 1, np.array([0.5, 0.25]))
+    >>> cell.values
+    tensor([0.0000, 0.5000, 0.2500, 0.0000])
+    """
+    import torch
+
+    with torch.no_grad():
+        real, origin = cell.real(), cell.source.detach()
+        if origin.dtype.is_complex:
+            origin = torch.view_as_real(origin)
+        there = torch.from_numpy(moves).to(real.device)
+        part = slice(start, start + len(moves))
+        if real.is_contiguous() and origin.is_contiguous():
+            torch.add(origin.view(-1)[part], there, out=real.view(-1)[part])
+            return
+        index = np.unravel_index(np.arange(part.start, part.stop), tuple(real.shape))
+        where = tuple(torch.from_numpy(axis).to(real.device) for axis in index)
+        real[where] = (origin[where].double() + there).to(real.dtype)

@@ -1,0 +1,370 @@
+"""Evaluating a ladder of steps.
+
+Answers the question: is it my gradient, or is it the finite difference?
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.building import Sides, build_subject
+from gradlab.comparison.swept import Curves, Swept
+from gradlab.comparison.tolerance import Tolerance
+from gradlab.differentiation.evaluation import (
+    BudgetExhausted,
+    Meter,
+    base_row,
+    parse_budget,
+)
+from gradlab.differentiation.ladder_reading import ORDERS
+from gradlab.differentiation.method import Auto
+from gradlab.errors import BudgetError, InputError, InputTypeError
+from gradlab.localisation.conditions import first_evaluation
+from gradlab.pipeline.blocks import Plan
+from gradlab.pipeline.checking import run_full
+from gradlab.pipeline.climbing import Climb, default_steps, steps_columns
+from gradlab.presentation.widgets.progress import progress_bar
+from gradlab.report import Report
+from gradlab.subject.state_guard import StateGuard
+from gradlab.sweeps import Sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.pipeline.blocks import Outcome
+    from gradlab.subject.subject import Subject
+
+__all__ = ["sweep"]
+
+_SLOW = 1e-3  # seconds; a first evaluation above this is measured again
+_KEPT = 2_000_000  # numbers in all matrices together: 16 MB, and as much for bars
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    """What to sweep, whether it came as a function or as a report."""
+
+    fn: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    sides: Sides
+    tolerance: Tolerance
+    coverage: str
+    seed: int
+    report: Report | None
+
+
+def sweep(
+    fn: Callable[..., Any] | Report,
+    *inputs: Any,
+    steps: Sequence[float] | NDArray[np.float64] | None = None,
+    methods: Sequence[str] | str = ("central",),
+    params: Any = None,
+    grad: Callable[..., Any] | Mapping[str, Any] | Any = None,
+    jac: Callable[..., Any] | None = None,
+    backward: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
+    loss: Callable[..., Any] | None = None,
+    wrt: Sequence[str] | str | None = None,
+    names: Sequence[str] | Mapping[str, str] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    coverage: str = "auto",
+    budget: float | str | None = None,
+    seed: int = 0,
+    progress: Any = None,
+) -> Sweep:
+    """Evaluate a ladder of steps, and read what the errors say.
+
+    The analytic side is computed once. A right gradient gives a V: truncation to the
+    right, rounding to the left. A wrong one gives a plateau that no step explains.
+
+    Parameters
+    ----------
+    fn
+        What `gradlab.check` takes, or a `Report`, whose subject and options are used.
+    *inputs
+        Positional arguments of `fn`; none for a report.
+    steps
+        Absolute steps, in the units of the inputs. Default: three per decade from 1e-14
+        to 1 in float64 (1e-6 in float32), moved along where the inputs are not of the
+        order of one; `Sweep.remarks` says so.
+    methods
+        Of "central", "forward", "backward", "complex-step", "five-point". The first one
+        is read.
+    params, grad, jac, backward, vjp, loss, wrt, names, rtol, atol, seed, progress
+        As in `gradlab.check`.
+    coverage
+        "full", "sample", or "auto": everything while that takes a few seconds, else a
+        sample of every input; from a report, the worst entries are always in it.
+    budget
+        Bound on evaluations (5000) or time ("30s"); an interrupted ladder has gaps,
+        and says so.
+
+    Returns
+    -------
+    Sweep
+        Errors by input, method and step; best step, slopes, verdicts, readings.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If an argument cannot be used, or the report has no subject at hand.
+    BudgetError
+        If `budget` ends before the first step.
+
+    Examples
+    --------
+    >>> sweep = gl.sweep(
+    ...     lambda x: np.exp(x).sum(), np.ones(2), grad=lambda x: 2 * np.exp(x)
+    ... )
+    >>> print(sweep.reading["x"].split(":")[1].strip())
+    the analytic side is wrong by a factor (analytic = 2.000 x numeric), off by 0.5 ...
+    """
+    sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
+    chosen = _valid_methods(methods)
+    ladder = None if steps is None else _valid_steps(steps)
+    if coverage not in {"auto", "full", "sample"}:
+        msg = (
+            f'coverage of a sweep must be "auto", "full" or "sample", got {coverage!r}'
+        )
+        raise InputError(msg)
+    if isinstance(fn, Report):
+        job = _from_report(fn, inputs, sides, coverage)
+    else:
+        tolerance = Tolerance(rtol, atol)
+        job = _Job(fn, inputs, sides, tolerance, coverage, _seed(seed), None)
+    bar, mine = progress_bar(progress)
+    meter = Meter(parse_budget(budget), bar)
+    given = (getattr(job.sides, f.name) for f in dataclasses.fields(Sides))
+    roots = tuple(r for r in (*job.inputs, job.fn, *given) if _is_root(r))
+    try:
+        with StateGuard(*roots, copy_parameters=None):
+            return _sweep(job, ladder, chosen, meter, roots)
+    except BudgetExhausted as cause:
+        msg = (
+            f"the budget ended before the first step of the sweep ({cause}); allow "
+            f'more, or sweep less with wrt= or coverage="sample"'
+        )
+        raise BudgetError(msg) from cause
+    finally:
+        if mine:
+            bar.close()
+
+
+def _is_root(value: object) -> bool:
+    return value is not None and not isinstance(value, str | bool)
+
+
+# ------------------------------------------------------------------ arguments
+def _seed(seed: int) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        msg = f"seed must be an integer >= 0, got {seed!r}"
+        raise InputError(msg)
+    return int(seed)
+
+
+def _valid_methods(methods: Sequence[str] | str) -> tuple[str, ...]:
+    names = (methods,) if isinstance(methods, str) else tuple(methods)
+    names = tuple(str(name).replace("_", "-") for name in names)
+    unknown = [name for name in names if name not in ORDERS]
+    if unknown or not names:
+        known = ", ".join(map(repr, ORDERS))
+        what = repr(unknown[0]) if unknown else "none"
+        msg = f"methods of a sweep must be some of {known}, got {what}"
+        raise InputError(msg)
+    return tuple(dict.fromkeys(names))
+
+
+def _valid_steps(steps: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+    try:
+        ladder = np.unique(np.asarray(steps, dtype=np.float64).ravel())
+    except (TypeError, ValueError):
+        msg = f"steps must be positive numbers, got {steps!r}"
+        raise InputTypeError(msg) from None
+    if ladder.size == 0 or not (np.isfinite(ladder).all() and (ladder > 0).all()):
+        bad = [h for h in np.atleast_1d(ladder) if not (math.isfinite(h) and h > 0)]
+        what = f"{bad[0]!r}" if bad else "none at all"
+        msg = (
+            f"steps must be positive and finite (in the units of the inputs, such as "
+            f"np.logspace(-12, 0, 37)), got {what}"
+        )
+        raise InputError(msg)
+    return ladder
+
+
+def _from_report(
+    report: Report, inputs: tuple[Any, ...], sides: Sides, coverage: str
+) -> _Job:
+    if report.live is None:
+        msg = (
+            "this report has no subject at hand (it was loaded from a file): call "
+            "gl.sweep(function, input, ...) instead"
+        )
+        raise InputError(msg)
+    extra = [
+        f.name
+        for f in dataclasses.fields(Sides)
+        if f.name != "wrt" and getattr(sides, f.name) != f.default
+    ]
+    if inputs or extra:
+        what = extra[0] + "=" if extra else "inputs"
+        msg = f"a report brings its own inputs and gradient along; leave out {what}"
+        raise InputError(msg)
+    arguments = report.live.arguments
+    own: Sides = arguments["sides"]
+    if sides.wrt is not None:
+        own = dataclasses.replace(own, wrt=sides.wrt)
+    plan: Plan = arguments["plan"]
+    return _Job(
+        arguments["fn"],
+        tuple(arguments["inputs"]),
+        own,
+        plan.tolerance,
+        coverage,
+        plan.seed,
+        report,
+    )
+
+
+# ------------------------------------------------------------------ the work
+def _sweep(
+    job: _Job,
+    ladder: NDArray[np.float64] | None,
+    methods: tuple[str, ...],
+    meter: Meter,
+    roots: tuple[object, ...],
+) -> Sweep:
+    began = time.perf_counter()
+    subject = build_subject(job.fn, job.inputs, job.sides)
+    if subject.analytic is None:
+        msg = "there is nothing to compare with: no analytic side"
+        raise InputError(msg)
+    base, notes = first_evaluation(subject, roots, meter)
+    each = _seconds_each(subject, meter, began)
+    steps, remark = default_steps(subject) if ladder is None else (ladder, "")
+    columns, remarks = steps_columns(
+        subject,
+        steps.size,
+        methods,
+        coverage=job.coverage,
+        seconds_each=each,
+        seed=job.seed,
+        report=job.report,
+    )
+    remarks += _conditions(notes)
+    if remark:
+        remarks.append(remark)
+    plan = Plan(Auto(), job.tolerance, "full", job.seed)
+    outcome = run_full(subject, plan, meter, base, columns)
+    remarks += outcome.remarks
+    remarks += [f"{problem.where}: {problem.detail}" for problem in outcome.problems]
+    blocks = _swept(subject, outcome, base)
+    numbers = steps.size * len(methods) * sum(block.analytic.size for block in blocks)
+    climb = Climb(subject, base, meter, steps, keep=numbers <= _KEPT)
+    try:
+        for method in methods:
+            for block in blocks:
+                climb.climb(method, block)
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        why = "interrupted" if isinstance(stop, KeyboardInterrupt) else "budget spent"
+        remarks.append(f"{why}: the curves have gaps")
+        for method in methods:
+            for block in blocks:
+                key = (method, block.variable.name)
+                climb.curves.setdefault(key, Curves.blank(steps.size))
+    return Sweep(
+        blocks=blocks,
+        steps=steps,
+        methods=methods,
+        curves=climb.curves,
+        matrices=climb.matrices,
+        matrix_bars=climb.bars,
+        evaluations=meter.evaluations,
+        seconds=time.perf_counter() - began,
+        remarks=tuple(remarks),
+        report=job.report,
+    )
+
+
+def _seconds_each(subject: Subject, meter: Meter, began: float) -> float:
+    """Measure an evaluation; a slow first one may only have warmed up."""
+    each = (time.perf_counter() - began) / max(meter.evaluations, 1)
+    if each < _SLOW:
+        return each
+    began = time.perf_counter()
+    base_row(subject, meter)
+    return min(each, time.perf_counter() - began)
+
+
+def _swept(
+    subject: Subject, outcome: Outcome, base: NDArray[np.float64]
+) -> tuple[Swept, ...]:
+    """Keep of a check what a sweep needs: values, bars and verdicts."""
+    return tuple(
+        Swept(
+            variable=subject.inputs[found.which],
+            columns=found.positions,
+            analytic=found.analytic,
+            reference=found.side.value,
+            reference_error=found.side.error,
+            verdicts=found.verdicts,
+            kinds=found.kinds,
+            left=found.left,
+            right=found.right,
+            epsilon=subject.epsilon,
+            rounding=_rounding(subject, base, found.side.value),
+            resolution=_resolution(subject, base, found.scales),
+            dtype=_dtype(subject),
+            outputs=tuple(subject.outputs),
+        )
+        for found in outcome.blocks
+        # an input of which nothing was looked at is left out; an empty one is not
+        if found.positions.size or not subject.inputs[found.which].coordinates
+    )
+
+
+def _rounding(
+    subject: Subject, base: NDArray[np.float64], value: NDArray[np.float64]
+) -> float:
+    """Estimate the rounding error of a quotient: relative, times the step."""
+    size, slope = (
+        float(np.max(np.abs(a[np.isfinite(a)]), initial=0.0)) for a in (base, value)
+    )
+    return subject.epsilon * size / slope if slope > 0 and size > 0 else float("nan")
+
+
+def _conditions(notes: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Say what was done to make the function repeatable."""
+    words = {
+        "random": "random numbers are frozen to one draw",
+        "state": "hidden state is rewound before every evaluation",
+        "mutated": "inputs that the function writes to are put back",
+    }
+    return [
+        f"{sentence} ({', '.join(notes[kind])})"
+        for kind, sentence in words.items()
+        if kind in notes
+    ]
+
+
+def _resolution(
+    subject: Subject, base: NDArray[np.float64], scales: NDArray[np.float64]
+) -> float:
+    """Estimate the noise of a central difference at its best step, eps^(1/3) wide."""
+    size = float(np.max(np.abs(base[np.isfinite(base)]), initial=0.0))
+    scale = float(np.median(scales)) if scales.size else 1.0
+    return float(subject.epsilon ** (2 / 3) * size / scale)
+
+
+def _dtype(subject: Subject) -> str:
+    """Name of the coarsest arithmetic, for people."""
+    names = [variable.dtype for variable in (*subject.inputs, *subject.outputs)]
+    coarse = {"bfloat16": 0, "float16": 1, "complex32": 1, "float32": 2, "complex64": 2}
+    return min(names, key=lambda name: coarse.get(name, 9), default="float64")

@@ -1,0 +1,230 @@
+"""What ``FILE.py:NAME`` on the command line stands for.
+
+`NAME` may be, in order of how much it leaves to the command line:
+
+- a mapping with the arguments of `gradlab.check`:
+  ``{"fn": loss, "inputs": (x, w), "jac": jac}``; every other key is an option;
+- a tuple or list ``(fn, *inputs)``, when there are no options;
+- a function that needs no arguments and returns one of these, or a `gradlab.Report`;
+- a `gradlab.Report`, already made when the file was run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import inspect
+import pathlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gradlab.errors import InputError, SubjectError
+
+if TYPE_CHECKING:
+    import types
+
+    from gradlab.report import Report
+
+__all__ = ["load_target", "report_of"]
+
+_FORMS = (
+    "a gradlab.Report, a dict like {'fn': f, 'inputs': (x,)}, a tuple (fn, *inputs), "
+    "or a function without arguments that returns one of them"
+)
+
+
+def load_target(target: str) -> Any:
+    """Run a file and take one name out of it.
+
+    Parameters
+    ----------
+    target
+        ``FILE.py:NAME``; a dotted `NAME` reads attributes ("case.report"). As with
+        ``python FILE.py``, the file's folder comes first on ``sys.path``; its
+        ``if __name__ == "__main__":`` part does not run.
+
+    Raises
+    ------
+    InputError
+        If there is no such file or name.
+    SubjectError
+        If the file fails to run.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "case_in_a_docstring.py")
+    ...     _ = file.write_text("case = {'fn': abs, 'inputs': (2.0,)}")
+    ...     load_target(f"{file}:case")
+    {'fn': <built-in function abs>, 'inputs': (2.0,)}
+    """
+    # From the right: on Windows the path itself may hold a colon.
+    file, separator, name = target.rpartition(":")
+    if not (separator and file and name) or pathlib.Path(target).exists():
+        raise InputError(
+            f"say which name to check, as in {target.rstrip(':')}:case; got {target!r}"
+        )
+    path = pathlib.Path(file)
+    if not path.is_file():
+        raise InputError(f"there is no file {file!r} (from {pathlib.Path.cwd()})")
+    module = _run(path)
+    value: Any = module
+    for part in name.split("."):
+        if not hasattr(value, part):
+            raise InputError(f"{file} has no {name!r}; it has {_offers(module)}")
+        value = getattr(value, part)
+    return value
+
+
+def _run(path: pathlib.Path) -> types.ModuleType:
+    """Import a file under its own name, its folder first on the path."""
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is no Python file: its name should end in .py")
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses and pickling (process pools) look a module up by name; a module that
+    # is loaded already keeps its place, so that `numpy.py` breaks nothing but itself.
+    sys.modules.setdefault(name, module)
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        told = _described(error, str(path.resolve()))
+        raise SubjectError(f"{path} failed to run: {told}") from error
+    return module
+
+
+def report_of(value: Any, options: Mapping[str, Any]) -> Report:
+    """Turn what stands behind a name into a report, checking if need be.
+
+    Parameters
+    ----------
+    value
+        One of the forms above.
+    options
+        Options of `gradlab.check` that override those of `value`.
+
+    Raises
+    ------
+    InputError
+        If `value` has none of the forms, or is a finished report and `options` would
+        have no effect on it.
+    SubjectError
+        If the function behind `value` fails.
+
+    Examples
+    --------
+    >>> case = {
+    ...     "fn": np.sin,
+    ...     "inputs": (np.ones(2),),
+    ...     "jac": lambda x: np.diag(np.cos(x)),
+    ... }
+    >>> report_of(case, {"seed": 1}).verdict
+    <Verdict.AGREES: 0>
+    """
+    from gradlab.checks import check
+    from gradlab.report import Report
+
+    if callable(value) and not isinstance(value, Report):
+        value = _called(value)
+    if isinstance(value, Report):
+        given = [name for name in options if name != "progress"]
+        if given:
+            raise InputError(
+                f"the target is a finished report, so {', '.join(given)} would change "
+                "nothing; return the arguments of gradlab.check instead"
+            )
+        return value
+    fn, inputs, own = _arguments(value)
+    known = list(inspect.signature(check).parameters)[2:]  # fn and *inputs left out
+    for name in own:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, 1)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            raise InputError(
+                f"the target has an option {name!r}, which gl.check has not; {meant}"
+                f"it takes {', '.join(known)}"
+            )
+    return check(fn, *inputs, **{**own, **options})
+
+
+def _called(function: Callable[..., Any]) -> Any:
+    """Return what a function without arguments returns."""
+    try:
+        needed = [
+            parameter.name
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        ]
+    except (TypeError, ValueError):  # a builtin without a signature: try it
+        needed = []
+    name = getattr(function, "__name__", repr(function))
+    if needed:
+        raise InputError(
+            f"{name}({', '.join(needed)}) needs arguments, and the command line has "
+            f"none to give; name {_FORMS}"
+        )
+    try:
+        return function()
+    except (Exception, SystemExit) as error:
+        file = getattr(getattr(function, "__code__", None), "co_filename", "")
+        raise SubjectError(f"{name}() failed: {_described(error, file)}") from error
+
+
+def _arguments(
+    value: Any,
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Split a specification into function, inputs and options."""
+    if isinstance(value, Mapping):
+        own = dict(value)
+        fn = own.pop("fn", None)
+        inputs = own.pop("inputs", ())
+        if not isinstance(inputs, tuple | list):
+            raise InputError(
+                "'inputs' should be a tuple with one entry per input, "
+                f"as in (x,), got {type(inputs).__name__}"
+            )
+    elif isinstance(value, tuple | list) and value:
+        fn, *inputs = value
+        own = {}
+    else:
+        raise InputError(f"the target is {type(value).__name__}; name {_FORMS}")
+    if not callable(fn):
+        raise InputError(
+            f"'fn' should be the function to check, got {type(fn).__name__}; "
+            f"name {_FORMS}"
+        )
+    return fn, tuple(inputs), own
+
+
+def _offers(module: types.ModuleType) -> str:
+    """Names in a module that could be meant: its own, not what it imported."""
+    names = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and not inspect.ismodule(value)
+        and getattr(value, "__module__", module.__name__) == module.__name__
+    ]
+    return ", ".join(sorted(names)) or "no names of its own"
+
+
+def _described(error: BaseException, file: str) -> str:
+    """Describe an exception in one line, with the line of the user's file it left."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f"{type(error).__name__}: {error.msg} (line {error.lineno})"
+    text = " ".join(str(error).split())
+    line, traceback = None, error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == file:
+            line = traceback.tb_lineno  # the deepest that is the user's own
+        traceback = traceback.tb_next
+    where = "" if line is None else f" (line {line})"
+    kind = type(error).__name__
+    return f"{kind}: {text}{where}" if text else f"{kind}{where}"

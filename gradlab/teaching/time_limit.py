@@ -1,0 +1,161 @@
+"""A time limit for code that may loop for ever, without another process.
+
+The code runs in a thread of its own, and the caller waits for it. When the time is up,
+an exception is raised in that thread: Python delivers it before the next bytecode, so
+that ``while True`` ends, even when the loop catches ``Exception``. Whatever happens to
+the thread, nothing of it reaches the caller: an interruption that comes a moment too
+late hits a thread that has ended. A single call into C that does not come back
+(``time.sleep(1e9)``, a product of two huge matrices) cannot be ended this way; the
+caller stops waiting for it, and only the end of the process ends it.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import threading
+import time
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["call_within"]
+
+_Result = TypeVar("_Result")
+_BUSY = 3.0  # by how much a busy machine may stretch the time on the wall
+_AGAIN = 0.1  # seconds between two calls to stop: a bare `except:` swallows one
+_PATIENCE = 20  # calls to stop before the thread is left to itself
+
+
+class _Overtime(SystemExit):
+    """Raised in the thread whose time is up.
+
+    A SystemExit, because threads end on it without a word: it may arrive when the code
+    is done and only `threading` itself is left to be interrupted.
+    """
+
+
+class _Errand(Generic[_Result]):
+    """Code under way in a thread of its own, and what became of it."""
+
+    def __init__(self, work: Callable[[], _Result]) -> None:
+        self._work = work
+        self._done = threading.Event()
+        self._result: list[_Result] = []
+        self._error: BaseException | None = None
+        self._clock: int | None = None
+        # NumPy's floating-point errors live in the context; torch's gradient mode is
+        # the thread's, and new threads have it switched on, as a cell has.
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._run,))
+        self._thread.daemon = True
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            if hasattr(time, "pthread_getcpuclockid"):  # not on Windows and macOS
+                self._clock = time.pthread_getcpuclockid(threading.get_ident())
+            self._result.append(self._work())
+        except BaseException as error:  # noqa: BLE001 - handed on to the caller
+            self._error = error
+        finally:
+            self._done.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at most so long, and say whether it is done."""
+        # a thread that an interruption ended before it could say so is done as well
+        end = time.monotonic() + seconds
+        while not self._done.wait(min(_AGAIN, max(0.0, end - time.monotonic()))):
+            if time.monotonic() >= end or not self._thread.is_alive():
+                break
+        return self._done.is_set() or not self._thread.is_alive()
+
+    def finish(self, seconds: float) -> bool:
+        """Wait for so many seconds of computing, and say whether it is done.
+
+        What other programs take of the processor does not count, up to a factor.
+        """
+        left = seconds
+        end = time.monotonic() + _BUSY * seconds
+        while not self.wait(left):
+            left = min(seconds - self._computed(), end - time.monotonic())
+            if left <= 0:
+                return False
+        return True
+
+    def _computed(self) -> float:
+        """Return how long it has computed; for ever, if that cannot be known."""
+        if self._clock is None:
+            return float("inf")
+        try:
+            return time.clock_gettime(self._clock)
+        except OSError:  # the thread has just ended
+            return 0.0
+
+    def stop(self) -> bool:
+        """Call it to order until it ends; False if it does not listen."""
+        interrupt = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        for _ in range(_PATIENCE):
+            if self.wait(0.0):
+                return True
+            interrupt(
+                ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(_Overtime)
+            )
+            if self.wait(_AGAIN):
+                return True
+        return False
+
+    def outcome(self) -> _Result:
+        """Return what it returned, or raise what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+
+def call_within(seconds: float, work: Callable[[], _Result]) -> _Result:
+    """Call a function, and give up on it after so many seconds.
+
+    Parameters
+    ----------
+    seconds
+        How long it may compute. On the wall it may take three times as long, for the
+        sake of busy machines, where the system tells the time of a thread.
+    work
+        What to call. It runs in a thread of its own, with the caller's context
+        variables (NumPy's treatment of floating-point errors among them).
+
+    Returns
+    -------
+    object
+        What `work` returned.
+
+    Raises
+    ------
+    TimeoutError
+        If it ran longer. Whatever else `work` raises comes through, and a
+        KeyboardInterrupt of the caller ends `work` too.
+
+    Notes
+    -----
+    Needs CPython (`PyThreadState_SetAsyncExc` of its C interface). A call into C that
+    does not return is not ended; the caller stops waiting for it after two seconds.
+
+    Examples
+    --------
+    >>> call_within(1.0, lambda: 6 * 7)
+    42
+    """
+    errand = _Errand(work)
+    try:
+        in_time = errand.finish(seconds)
+    except BaseException:
+        errand.stop()
+        raise
+    if in_time:
+        return errand.outcome()
+    ended = errand.stop()
+    msg = f"still running after {seconds:g} s: is there a loop that never ends?"
+    if not ended:
+        msg += " It does not listen, and goes on in the background until Python ends."
+    raise TimeoutError(msg)
