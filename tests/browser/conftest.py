@@ -1,0 +1,110 @@
+"""One browser and one server for all browser tests; a fresh tab for each."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+for folder in (HERE, HERE.parent / "presentation" / "page"):
+    sys.path.insert(0, str(folder))  # driver.py and builders.py
+
+import builders  # noqa: E402
+import driver  # noqa: E402
+
+from gradlab.presentation import html  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Give a headless Chromium; its absence is a failure, not a skip."""
+    with driver.browser() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory):
+    """Start JupyterLab once."""
+    with driver.jupyter(tmp_path_factory.mktemp("lab")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def served_notebook(tmp_path_factory):
+    """Start Notebook 7 once."""
+    with driver.jupyter(tmp_path_factory.mktemp("notebook"), "notebook") as server:
+        yield server
+
+
+@pytest.fixture
+def show(chromium, tmp_path):
+    """Open a report as a file, with the network blocked; check the console after."""
+    opened = []
+
+    def _show(report, **options):
+        if isinstance(report, str):
+            report = getattr(builders, report)(np.random.default_rng(7))
+        path = tmp_path / "page.html"
+        html.page(report, path)
+        manager = driver.tab(chromium, offline=True, **options)
+        page = manager.__enter__()
+        opened.append((manager, page))
+        page.goto(path.as_uri())
+        return page
+
+    yield _show
+    problems = [problem for _, page in opened for problem in page.problems]
+    for manager, _ in opened:
+        manager.__exit__(None, None, None)
+    assert problems == []
+
+
+def _notebook(page, server, request):
+    """Run cells in a fresh notebook; no error in a cell or in the console."""
+
+    def go(*cells, run=True):
+        name = f"{request.node.name.replace('[', '-').replace(']', '')}.ipynb"
+        driver.write_notebook(server["root"] / name, cells)
+        driver.open_notebook(page, server, name)
+        if run:
+            assert driver.run_all(page) == []
+        return page
+
+    yield go
+    # Notebook 7.6 itself trips over a plug-in without settings when it starts
+    foreign = ("favicon", "reading 'schema'")
+    assert [p for p in page.problems if not any(f in p for f in foreign)] == []
+
+
+@pytest.fixture(scope="session")
+def desk(chromium, served):
+    """Open one JupyterLab for many notebooks, one after another: it loads slowly."""
+    with driver.tab(chromium) as page:
+        yield page
+
+
+@pytest.fixture
+def lab(desk, served, request):
+    """Run cells in JupyterLab."""
+    desk.problems.clear()
+    try:
+        yield from _notebook(desk, served, request)
+    finally:
+        desk.evaluate(driver.CLOSE)
+
+
+@pytest.fixture
+def fresh_lab(chromium, served, request):
+    """Run cells in a JupyterLab of its own, which may be loaded again."""
+    with driver.tab(chromium) as page:
+        yield from _notebook(page, served, request)
+
+
+@pytest.fixture
+def notebook7(chromium, served_notebook, request):
+    """Run cells in Notebook 7."""
+    with driver.tab(chromium) as page:
+        yield from _notebook(page, served_notebook, request)

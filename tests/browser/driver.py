@@ -1,0 +1,250 @@
+"""Drive a real browser: plain pages, and notebooks under JupyterLab or Notebook 7."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_notebook
+from playwright.sync_api import sync_playwright
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PREAMBLE = """
+import builders, numpy as np, gradlab as gl
+rng = np.random.default_rng(7)
+"""
+MINUS = "\N{MINUS SIGN}"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+IDLE = """() => {
+  const widget = window.jupyterapp?.shell.currentWidget;
+  return widget?.sessionContext?.session?.kernel?.status === 'idle';
+}"""
+ALL_RAN = """() => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')]
+  .every(prompt => /\\[\\d+\\]/.test(prompt.textContent))"""
+OPEN = """name => {
+  window.jupyterapp.commands.execute('docmanager:open', {path: name});
+}"""
+OPENED = "name => window.jupyterapp.shell.currentWidget?.context?.path === name"
+# Disposed of, not closed: closing asks whether to save.
+CLOSE = """async () => {
+  for (const widget of [...(window.jupyterapp?.shell.widgets('main') ?? [])]) {
+    await widget.sessionContext?.shutdown();
+    widget.dispose();
+  }
+}"""
+EVALUATE = """async code => {
+  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  const future = kernel.requestExecute(
+    {code: '', silent: true, user_expressions: {value: code}});
+  const answer = (await future.done).content.user_expressions.value;
+  return answer.data ? answer.data['text/plain'] : answer.evalue;
+}"""
+
+
+def executable():
+    """Return the browser to use; None lets playwright take its own."""
+    named = os.environ.get("GRADLAB_CHROMIUM")
+    return named or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@contextlib.contextmanager
+def browser():
+    """Start a headless Chromium; an error, not a skip, where there is none."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=executable(),
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
+        )
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+@contextlib.contextmanager
+def tab(chromium, *, width=1300, height=1000, dark=False, offline=False, **options):
+    """Open a tab that remembers the errors of its console."""
+    context = chromium.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        **options,
+    )
+    page = context.new_page()
+    page.problems = []
+    page.requests_made = []
+    page.on("console", lambda m: m.type == "error" and page.problems.append(m.text))
+    page.on("pageerror", lambda error: page.problems.append(f"uncaught: {error}"))
+    page.on("request", lambda request: page.requests_made.append(request.url))
+    if offline:
+        local = ("file:", "data:", "about:", "blob:")
+        context.route(
+            lambda url: not url.startswith(local), lambda route: route.abort()
+        )
+    try:
+        yield page
+    finally:
+        context.close()
+
+
+def _free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def _settings(home):
+    """No news pop-up, and cells that are scrolled away stay in the page."""
+    folder = home / "settings" / "@jupyterlab"
+    for name, content in {
+        "apputils-extension/notification": {
+            "fetchNews": "false",
+            "checkForUpdates": False,
+        },
+        "notebook-extension/tracker": {"windowingMode": "none"},
+    }.items():
+        path = folder / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def kernel_environment():
+    """Let kernels import this checkout and the hand-made reports."""
+    paths = [str(ROOT), str(ROOT / "tests" / "presentation" / "page")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+@contextlib.contextmanager
+def jupyter(root, app="lab"):
+    """Serve notebooks from `root`, apart from the user's own settings."""
+    port, token = _free_port(), secrets.token_hex(8)
+    home = pathlib.Path(tempfile.mkdtemp(prefix="gradlab-jupyter-"))
+    _settings(home)
+    environment = kernel_environment() | {
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "IPYTHONDIR": str(home / "ipython"),
+    }
+    command = [
+        *(sys.executable, "-m", "jupyter", app),
+        *("--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"),
+        f"--ServerApp.root_dir={root}",
+        f"--IdentityProvider.token={token}",
+        "--ServerApp.port_retries=0",
+        "--LabApp.expose_app_in_browser=True",
+        "--JupyterNotebookApp.expose_app_in_browser=True",
+        f"--LabApp.user_settings_dir={home}/settings",
+        f"--LabApp.workspaces_dir={home}/workspaces",
+    ]
+    log = home / "server.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=root,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        base = f"http://127.0.0.1:{port}"
+        try:
+            _wait_for_server(f"{base}/api?token={token}", process, log)
+            yield {"base": base, "token": token, "root": pathlib.Path(root), "app": app}
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)  # our own process group only
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def _wait_for_server(url, process, log):
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=2) as answer:
+                answer.read()
+            return
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                text = log.read_text(encoding="utf-8")[-3000:]
+                raise RuntimeError(f"the server did not start:\n{text}") from None
+            time.sleep(0.1)
+
+
+def write_notebook(path, cells):
+    """Write code cells as a notebook, each preceded by the usual imports."""
+    book = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(book, path)
+    return path
+
+
+def open_notebook(page, server, name):
+    """Show a notebook and wait for its kernel; a Lab that is open stays open."""
+    if server["app"] == "lab" and page.url.startswith(f"{server['base']}/lab"):
+        page.evaluate(OPEN, name)
+        page.wait_for_function(OPENED, arg=name, timeout=60_000)
+    else:
+        place = "lab/tree" if server["app"] == "lab" else "notebooks"
+        query = f"token={server['token']}"
+        query += "&reset" if server["app"] == "lab" else ""
+        address = f"{server['base']}/{place}/{name}?{query}"
+        page.goto(address, wait_until="domcontentloaded")
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+    page.wait_for_function(IDLE, timeout=60_000)
+
+
+def run_all(page):
+    """Run every cell and return what went wrong in them."""
+    # not awaited: a command that opens a dialogue would never come back
+    page.evaluate(
+        "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
+    )
+    page.wait_for_function(ALL_RAN, timeout=120_000)
+    page.wait_for_function(IDLE, timeout=60_000)
+    return page.eval_on_selector_all(
+        "[data-mime-type='application/vnd.jupyter.stderr'], "
+        "[data-mime-type='application/vnd.jupyter.error']",
+        "nodes => nodes.map(node => node.textContent.slice(0, 1500))",
+    )
+
+
+def ask_kernel(page, expression):
+    """Evaluate an expression in the notebook's kernel; returns its repr."""
+    return page.evaluate(EVALUATE, expression)
+
+
+def wait_for_kernel(page, expression, expected, seconds=10):
+    """Wait until an expression in the kernel has the expected repr."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = ask_kernel(page, expression)
+        if value == expected:
+            return
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{expression} is {value}, expected {expected}")
+        page.wait_for_timeout(80)
+
+
+def cell_centre(page, panel, row, column, rows, columns):
+    """Where to click for one cell of a heat map, in pixels of its canvas."""
+    box = page.locator(panel).bounding_box()
+    return {
+        "x": box["width"] * (column + 0.5) / columns,
+        "y": box["height"] * (row + 0.5) / rows,
+    }

@@ -1,0 +1,164 @@
+"""Good behaviour: progress and the Stop button, no leaks, the same in Notebook 7."""
+
+from __future__ import annotations
+
+import builders
+import driver
+import numpy as np
+import pytest
+from driver import PREAMBLE
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+ERROR = ".gl canvas[role=application]"
+SLIDER = ".gl .scale input[type=range]"
+SLOW = f"""{PREAMBLE}
+import time
+def slow(x):
+    time.sleep(0.004)
+    return (x**2).sum()
+report = gl.check(slow, np.ones(900), grad=lambda x: 2 * x)
+report
+"""
+RUN = "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
+STOP = "() => { window.jupyterapp.commands.execute('notebook:interrupt-kernel'); }"
+
+
+def test_a_running_check_shows_progress_and_can_be_stopped(lab):
+    """The bar moves; Stop ends it: a partial report that says so, and no bar left."""
+    page = lab(SLOW, run=False)
+
+    page.evaluate(RUN)
+    bar = page.locator(".jp-OutputArea progress")
+    bar.wait_for(timeout=20_000)
+    first = float(bar.get_attribute("value") or 0)
+    page.wait_for_function(
+        f"+document.querySelector('.jp-OutputArea progress').value > {first} + 20"
+    )
+    page.evaluate(STOP)
+    page.wait_for_selector(".gl h3", timeout=20_000)
+
+    assert page.inner_text(".gl h3").startswith("Undecided")
+    assert "not everything was looked at" in page.inner_text(".gl h3")
+    assert page.locator(".jp-OutputArea progress").count() == 0
+    driver.wait_for_kernel(page, "report.partial", "True")
+    assert 0 < int(driver.ask_kernel(page, "report['x'].shape[1]")) < 900
+
+
+def _counted(page):
+    """Count DOM nodes and listeners that are alive after a collection of garbage."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    counters = session.send("Memory.getDOMCounters")
+    session.detach()
+    return counters["nodes"], counters["jsEventListeners"]
+
+
+def _settled(page):
+    """Count when the notebook has finished opening: twice the same, apart in time."""
+    counted = _counted(page)
+    for _ in range(20):
+        page.wait_for_timeout(500)
+        last, counted = counted, _counted(page)
+        if counted == last:
+            break
+    return counted
+
+
+def test_two_hundred_updates_leak_nothing_in_the_page(chromium, tmp_path):
+    """Blocks, tolerances and entries chosen 200 times: no node, no listener more."""
+    path = tmp_path / "page.html"
+    builders.zoo(np.random.default_rng(7)).to_html(path)
+    use = """([from, to]) => {
+      const rows = [...document.querySelectorAll('.gl .brow[role=option]')];
+      const slider = document.querySelector('.gl .scale input');
+      const map = document.querySelector('.gl canvas[role=application]');
+      for (let i = from; i < to; i++) {
+        rows[i % rows.length].click();
+        slider.value = -14 + (i % 14);
+        slider.dispatchEvent(new Event('input'));
+        map.dispatchEvent(new KeyboardEvent('keydown', {key: 'n'}));
+      }
+    }"""
+    with driver.tab(chromium, offline=True) as page:
+        page.goto(path.as_uri())
+        page.evaluate(use, [0, 20])
+        page.wait_for_timeout(400)
+        before = _counted(page)
+
+        page.evaluate(use, [20, 220])
+        page.wait_for_timeout(400)
+        after = _counted(page)
+
+        assert page.problems == []
+    print(f"nodes and listeners before {before}, after 200 updates {after}")
+    assert after[0] <= before[0] + 60
+    assert after[1] <= before[1] + 5
+
+
+def test_two_hundred_changes_from_python_leak_nothing(lab):
+    """A trait set 200 times: one widget, one view, and no figure is held."""
+    page = lab(
+        PREAMBLE + "import gc, sys\nw = builders.zoo(rng).explore()\n"
+        "names = [b['key'] for b in w.page['blocks']]\nw",
+        "from ipywidgets.widgets.widget import _instances\nbefore = len(_instances)",
+    )
+    page.wait_for_selector(".gl .status")
+    before = _settled(page)
+
+    driver.ask_kernel(
+        page,
+        "[(w.set_trait('param', names[i % 7]), w.set_trait('tol', 10.0 ** -(i % 9)))"
+        " for i in range(200)] and None",
+    )
+    page.wait_for_timeout(1500)
+
+    assert driver.ask_kernel(page, "len(_instances) - before") == "0"
+    held = "sum(type(x).__name__ == 'Figure' for x in gc.get_objects())"
+    assert driver.ask_kernel(page, held) == "0"
+    assert page.locator(".gl").count() == 1
+    after = _counted(page)
+    print(f"nodes and listeners before {before}, after 200 updates {after}")
+    # what the notebook itself keeps of 200 messages is a few hundred nodes at most
+    assert after[0] <= before[0] + 1500
+    assert after[1] <= before[1] + 60
+
+
+def test_notebook_7_drags_clicks_and_asks(notebook7):
+    """The live page in Notebook 7: tolerance, entry, layer and step reach Python."""
+    page = notebook7(
+        PREAMBLE + "w = builders.zoo(rng).explore(); w",
+        "v = gl.LayerBlame(builders.audit(6)); v",
+        "s = gl.EpsilonSweep(builders.sweep(rng)); s",
+    )
+    slider = page.locator(SLIDER).first
+    slider.scroll_into_view_if_needed()
+    slider.focus()
+    for _ in range(4):
+        page.keyboard.press("PageUp")
+    driver.wait_for_kernel(page, "(w.tol or 0) > 2e-6", "True")
+
+    page.locator(".gl .brow[data-key='norm.gamma']").click()
+    page.locator(ERROR).first.scroll_into_view_if_needed()
+    at = driver.cell_centre(page, f"{ERROR} >> nth=0", 7, 4, 24, 16)
+    page.locator(ERROR).first.click(position=at)
+    driver.wait_for_kernel(page, "w.param, w.selected", "('norm.gamma', [7, 4])")
+
+    page.locator(".gl .lrow", has_text="stem").first.click()
+    driver.wait_for_kernel(page, "v.picked", "'stem'")
+    page.locator(".gl .cursor").focus()
+    page.keyboard.press("Home")
+    driver.wait_for_kernel(page, "s.h", "1e-14")
+
+
+def test_notebook_7_shows_the_report_and_opens_it_again(notebook7):
+    """Run, save, reload: the page of the report is interactive without a kernel."""
+    page = notebook7(PREAMBLE + "builders.zoo(rng)")
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    page.wait_for_timeout(800)
+
+    page.reload(wait_until="domcontentloaded")
+    page.wait_for_selector(".gl .status", timeout=60_000)
+    page.locator(".gl .brow[data-key='norm.gamma']").click()
+
+    assert "norm.gamma" in page.inner_text(".gl .status")

@@ -1,0 +1,128 @@
+"""The bug hunt in JupyterLab and Notebook 7, played with mouse and keyboard."""
+
+from __future__ import annotations
+
+import driver
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+START = "from gradlab.presentation.widgets.hunt import BugHunt"
+BROKEN = """
+def linear_backward(dout, x, W, b):
+    return dout @ W.T, x.T @ dout, dout
+"""
+FIXED = BROKEN.replace(", dout\n", ", dout.sum(axis=0)\n")
+GAME = f"{START}\nw = BugHunt(level=2, student='<img src=x onerror=boom()>')\nw"
+
+
+def press(page, words):
+    """Press a button of the game by its words."""
+    page.locator(".gl.hunt .bar button", has_text=words).click()
+
+
+def wait_for(page, words):
+    """Wait until the status line says so."""
+    page.wait_for_function(
+        "words => document.querySelector('.gl.hunt .said').innerText.includes(words)",
+        arg=words,
+        timeout=20_000,
+    )
+
+
+def test_check_shows_a_row_for_each_gradient(lab):
+    """The wrong gradient is named with its reason, the right ones with their error."""
+    page = lab(BROKEN, GAME)
+    press(page, "check")
+    wait_for(page, "1 of 3 wrong: db.")
+
+    rows = page.locator(".gl.hunt .hrow")
+    assert [rows.nth(i).locator(".g").inner_text() for i in range(3)] == list("✓✓✗")
+    assert "has shape (5, 3), expected (3,)" in rows.nth(2).inner_text()
+
+
+def test_fixed_code_is_found_by_name_and_rewarded(lab):
+    """A hint, a wrong try and the fix: points fall, the moral appears, next opens."""
+    page = lab(BROKEN, GAME)
+    press(page, "check")
+    wait_for(page, "1 of 3 wrong")
+    press(page, "hint")
+    page.wait_for_selector(".gl.hunt .hints li")
+    driver.ask_kernel(page, f"exec({FIXED!r}, globals())")
+    press(page, "check")
+    wait_for(page, "Solved: 75 points.")
+
+    assert page.locator(".gl.hunt .score b").inner_text() == "75"
+    assert "broadcasts" in page.inner_text(".gl.hunt .finding.ok")
+    press(page, "next bug")
+    page.wait_for_function(
+        "document.querySelector('.gl.hunt h3').innerText.includes('Bug 3')"
+    )
+    driver.wait_for_kernel(page, "w.log()['solved'].tolist()", "[False, False, True]")
+
+
+def test_code_that_raises_or_never_ends_is_an_answer(lab):
+    """An exception and an endless loop become sentences; the game goes on."""
+    page = lab(
+        "def linear_backward(*_):\n    return 1 / 0",
+        GAME.replace("2,", "2, seconds=1,"),
+    )
+    press(page, "check")
+    page.wait_for_selector(".gl.hunt .hrow")
+    assert "ZeroDivisionError" in page.inner_text(".gl.hunt .hrow")
+
+    endless = "def linear_backward(*_):\n    while True:\n        pass"
+    driver.ask_kernel(page, f"exec({endless!r}, globals())")
+    press(page, "check")
+    page.wait_for_function(
+        "document.querySelector('.gl.hunt .hrow').innerText.includes('never ends')",
+        timeout=15_000,
+    )
+    driver.wait_for_kernel(page, "1 + 1", "2")
+
+
+def test_a_name_is_shown_as_text(lab):
+    """A student called <img onerror=...> is shown, and nothing of it runs."""
+    page = lab(GAME)
+
+    assert "<img src=x" in page.inner_text(".gl.hunt header")
+    assert page.locator(".gl.hunt img").count() == 0
+
+
+def test_a_cell_calls_what_the_buttons_call(lab):
+    """hunt.check() in a cell answers there, and in the window."""
+    page = lab(GAME, FIXED, "w.check()")
+    wait_for(page, "Solved: 100 points.")
+
+    assert "✓ db" in page.inner_text(".jp-OutputArea-output pre >> nth=-1")
+
+
+@pytest.mark.parametrize("app", ["lab", "notebook7"])
+def test_typing_never_deletes_the_cell(app, request):
+    """Every element of the game takes the focus, and "d d" there deletes nothing."""
+    page = request.getfixturevalue(app)(GAME)
+    cells = page.locator(".jp-Notebook .jp-Cell").count()
+    focusable = page.locator(".gl.hunt :is(button:enabled, summary, [tabindex])")
+
+    assert focusable.count() >= 14
+    for i in range(focusable.count()):
+        focusable.nth(i).focus()
+        page.keyboard.press("d")
+        page.keyboard.press("d")
+        page.keyboard.press("b")
+    page.wait_for_timeout(300)
+    assert page.locator(".jp-Notebook .jp-Cell").count() == cells
+
+
+def test_the_keyboard_plays(lab):
+    """Enter on the focused button checks; the next level is reached without a mouse."""
+    page = lab(FIXED, GAME)
+    page.locator(".gl.hunt button.main").focus()
+    page.keyboard.press("Enter")
+    wait_for(page, "Solved: 100 points.")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+
+    page.wait_for_function(
+        "document.querySelector('.gl.hunt h3').innerText.includes('Bug 3')"
+    )

@@ -1,0 +1,297 @@
+"""Reports and widgets in JupyterLab, clicked and dragged in a real browser."""
+
+from __future__ import annotations
+
+import driver
+import pytest
+from driver import PREAMBLE
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+ERROR = ".gl canvas[role=application]"
+NETWORK = f"""{PREAMBLE}
+X, y = rng.standard_normal((5, 4)), rng.integers(0, 3, 5)
+def loss_and_grads(params):
+    hidden = np.maximum(0, X @ params["W1"] + params["b1"])
+    scores = hidden @ params["W2"] + params["b2"]
+    q = np.exp(scores - scores.max(axis=1, keepdims=True))
+    q /= q.sum(axis=1, keepdims=True)
+    loss = -np.log(q[np.arange(5), y]).mean()
+    d = q.copy(); d[np.arange(5), y] -= 1; d /= 5
+    dh = d @ params["W2"].T; dh[hidden <= 0] = 0
+    grads = {{"W1": 2 * X.T @ dh, "b1": dh.sum(0)}}
+    return loss, grads | {{"W2": hidden.T @ d, "b2": d.sum(0)}}
+params = {{"W1": rng.standard_normal((4, 10)), "b1": 0.1 * rng.standard_normal(10),
+          "W2": rng.standard_normal((10, 3)), "b2": 0.1 * rng.standard_normal(3)}}
+report = gl.check(loss_and_grads, params)
+"""
+
+
+def status(page):
+    """Read the line above the panels."""
+    return page.inner_text(".gl .status")
+
+
+def click_cell(page, row, column, rows, columns):
+    """Click the middle of a cell of the error panel."""
+    page.locator(ERROR).scroll_into_view_if_needed()
+    at = driver.cell_centre(page, ERROR, row, column, rows, columns)
+    page.locator(ERROR).click(position=at)
+
+
+def test_report_of_a_real_check_is_the_page(lab):
+    """The last line `report` of a cell shows the interactive page with the culprit."""
+    page = lab(NETWORK + "report")
+
+    assert "W1" in page.inner_text(".gl h3")
+    assert "W1" in status(page)
+    click_cell(page, 1, 2, 4, 10)
+    assert "W1[1, 2]" in page.inner_text(".gl .entry")
+    # JupyterLab styles definition lists of its own accord: ours stay one line each
+    heights = page.eval_on_selector_all(
+        ".gl .entry dt",
+        "terms => terms.map(term => term.getBoundingClientRect().height)",
+    )
+    assert max(heights) < 24
+
+
+def test_report_needs_no_kernel(lab):
+    """After the kernel is gone, blocks and entries can still be chosen."""
+    page = lab(PREAMBLE + "builders.zoo(rng)")
+    page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()"
+    )
+    page.wait_for_timeout(300)
+
+    page.locator(".gl .brow[data-key='fc1.weight']").click()
+    page.get_by_text("worst", exact=True).click()
+
+    assert "fc1.weight[5" in page.inner_text(".gl .entry")
+
+
+def test_click_reaches_python(lab):
+    """Choosing a block and an entry sets the traits `param` and `selected`."""
+    page = lab(PREAMBLE + "w = builders.zoo(rng).explore(); w")
+
+    page.locator(".gl .brow[data-key='norm.gamma']").click()
+    driver.wait_for_kernel(page, "w.param", "'norm.gamma'")
+    click_cell(page, 7, 4, 24, 16)
+
+    driver.wait_for_kernel(page, "w.selected", "[7, 4]")
+    assert "norm.gamma[4]" in page.inner_text(".gl .entry")
+
+
+def test_tolerance_reaches_python(lab):
+    """Dragging the tolerance sets the trait `tol`."""
+    page = lab(PREAMBLE + "w = builders.zoo(rng).explore(); w")
+    slider = page.locator(".gl .scale input[type=range]")
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    middle = box["y"] + 6
+
+    page.mouse.move(box["x"] + box["width"] * 0.56, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.8, middle, steps=6)
+    page.mouse.up()
+
+    driver.wait_for_kernel(page, "1e-3 < (w.tol or 0) < 1e0", "True")
+
+
+def test_python_reaches_the_picture(lab):
+    """Setting `param`, `tol` and `selected` in Python changes the page."""
+    page = lab(PREAMBLE + "w = builders.zoo(rng).explore(); w")
+    before = page.locator(ERROR).screenshot()
+
+    driver.ask_kernel(page, "w.set_trait('param', 'fc1.weight')")
+    page.wait_for_function(
+        "document.querySelector('.gl .status').innerText.includes('fc1.weight')"
+    )
+    driver.ask_kernel(page, "w.set_trait('selected', [3, 31])")
+    page.wait_for_function(
+        "document.querySelector('.gl .entry').innerText.includes('J[3, 31]')"
+    )
+    driver.ask_kernel(page, "w.set_trait('tol', 100.0)")
+    page.wait_for_function(
+        "document.querySelector('.gl .status').innerText.includes('all 1,728')"
+    )
+
+    assert page.locator(ERROR).screenshot() != before
+
+
+def test_recompute_here_updates_block_and_report(lab):
+    """Another step changes the numeric side of that block, in page and Python."""
+    page = lab(NETWORK + "w = report.explore(); w")
+    page.locator(".gl .brow[data-key=W2]").click()
+    driver.wait_for_kernel(page, "w.param", "'W2'")
+
+    row = ".gl .brow[data-key=W2] .worst"
+    before = page.inner_text(row)
+    page.select_option(".gl select", "central")
+    page.locator(".gl input[type=text]").fill("1e-3")
+    page.get_by_text("recompute here").click()
+
+    driver.wait_for_kernel(page, "float(w.comparison.step.max().round(9))", "0.001", 20)
+    page.wait_for_function(
+        "document.querySelector('.gl').innerText.includes('central: ')"
+    )
+    assert page.inner_text(row) != before
+
+
+def test_a_wrong_step_is_told_in_the_page(lab):
+    """An impossible step is refused with a sentence, not with a stack trace."""
+    page = lab(NETWORK + "w = report.explore(); w")
+
+    page.select_option(".gl select", "adaptive")
+    page.locator(".gl input[type=text]").fill("1e-3")
+    page.get_by_text("recompute here").click()
+
+    page.wait_for_selector(".gl .message")
+    page.wait_for_function(
+        "document.querySelector('.gl .message').innerText.includes('own steps')"
+    )
+
+
+def test_a_pinned_entry_shows_its_own_sweep(lab):
+    """Clicking a cell draws that entry's error against the step."""
+    page = lab(NETWORK + "w = report.explore(); w")
+
+    click_cell(page, 2, 2, 4, 10)
+
+    page.wait_for_selector(".gl .entryplot svg path", state="attached")
+    assert "W1[2, 2]" in page.inner_text(".gl .entryplot")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "canvas[role=application]",
+        "input[type=range]",
+        "button:visible >> nth=0",
+        ".brow >> nth=2",
+    ],
+)
+def test_typing_never_deletes_the_cell(lab, part):
+    """d d, b and x typed on any control leave the notebook's cells alone."""
+    page = lab(PREAMBLE + "builders.zoo(rng)", "1 + 1")
+    cells = page.locator(".jp-CodeCell").count()
+    page.locator(".jp-InputPrompt").first.click()  # command mode, where keys are orders
+
+    # one order at a time: a cell deleted and another inserted would look like none
+    for keys in ("dd", "b", "x"):
+        page.locator(f".gl {part}").first.focus()
+        for key in keys:
+            page.keyboard.press(key)
+        page.wait_for_timeout(250)
+        assert page.locator(".jp-CodeCell").count() == cells
+
+
+def test_typing_never_deletes_the_cell_in_notebook_7(notebook7):
+    """The same in Notebook 7, whose shortcuts listen earlier."""
+    page = notebook7(PREAMBLE + "builders.zoo(rng)", "1 + 1")
+    cells = page.locator(".jp-CodeCell").count()
+
+    for part in ("canvas[role=application]", "input[type=range]", ".brow >> nth=2"):
+        page.locator(f".gl {part}").first.focus()
+        for key in "dd":
+            page.keyboard.press(key)
+        page.wait_for_timeout(250)
+        assert page.locator(".jp-CodeCell").count() == cells
+
+
+def test_zooming_into_a_large_block_fetches_true_values(lab):
+    """Zoomed in, an entry that no tile showed has its own value, from the kernel."""
+    page = lab(
+        PREAMBLE + "report = builders.large(rng, 1100, (613, 271))\n"
+        "w = report.explore(); w"
+    )
+    assert "J[613, 271]" in page.inner_text(".gl .entry")
+    page.locator(ERROR).focus()
+    for _ in range(14):
+        page.keyboard.press("+")
+    page.wait_for_timeout(800)
+
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+
+    assert "J[614, 272]" in page.inner_text(".gl .entry")
+    value = float(driver.ask_kernel(page, "float(report['W'].analytic[614, 272])"))
+    text = page.inner_text(".gl .entry").replace(driver.MINUS, "-")
+    shown = float(text.split("analytic\n")[1].split()[0])
+    assert shown == pytest.approx(value, rel=1e-5)
+
+
+def test_a_name_opens_its_jacobian_at_the_step(lab):
+    """A chip of a live sweep opens the panels of that input, checked at that step."""
+    page = lab(NETWORK + "w = report.sweep().explore(); w")
+
+    page.locator(".gl .chip", has_text="W2").click()
+
+    page.wait_for_selector(ERROR, timeout=20_000)
+    assert "W2" in status(page)
+
+
+def test_names_are_text_in_live_views_too(lab):
+    """Hostile names in a widget run nothing."""
+    page = lab(PREAMBLE + "w = builders.hostile(rng).explore(); w")
+    page.wait_for_selector(".gl .entry")
+    page.wait_for_timeout(300)
+
+    assert page.evaluate("window.pwned") is None
+    assert "<img src=x" in page.inner_text(".gl h3")
+
+
+def test_two_views_of_one_widget_follow_each_other(lab):
+    """A choice in one view is shown in the other."""
+    page = lab(PREAMBLE + "w = builders.zoo(rng).explore(); w", "w")
+
+    page.locator(".gl >> nth=0").locator(".brow[data-key='fc1.weight']").click()
+
+    second = page.locator(".gl >> nth=1").locator(".status")
+    second.get_by_text("fc1.weight").wait_for(timeout=10_000)
+
+
+def test_dragging_the_step_reaches_python(lab):
+    """Drag the cursor of a sweep: the trait `h` follows, the heat map changes."""
+    page = lab(
+        PREAMBLE + "w = gl.EpsilonSweep(builders.sweep(rng), picked='fc2.weight'); w"
+    )
+    page.locator(".gl .chip", has_text="fc2.weight").click()
+    page.get_by_text("relative error of every entry").wait_for()
+    cursor = page.locator(".gl .cursor rect >> nth=1")
+    cursor.scroll_into_view_if_needed()
+    before = page.locator(".gl figure canvas[role=img]").screenshot()
+    box = cursor.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 160, y, steps=8)
+    page.mouse.up()
+
+    driver.wait_for_kernel(page, "0 < w.h < 1e-6", "True")
+    assert page.locator(".gl figure canvas[role=img]").screenshot() != before
+    driver.wait_for_kernel(page, "w.picked", "'fc2.weight'")
+
+
+def test_layers_open_by_click(lab):
+    """Clicking a layer opens it and sets the trait `picked`."""
+    page = lab(PREAMBLE + "w = gl.LayerBlame(builders.audit(6)); w")
+    assert "wrong here" in page.inner_text(".gl .lrow[aria-selected=true]")
+
+    page.locator(".gl .lrow", has_text="stem").click()
+
+    driver.wait_for_kernel(page, "w.picked", "'stem'")
+    assert "agrees with finite differences" in page.inner_text(".gl .ldetail")
+
+
+def test_reopened_notebook_is_interactive(fresh_lab):
+    """Saved and opened again (trusted, kernel not run), the page works."""
+    page = fresh_lab(PREAMBLE + "builders.zoo(rng)")
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    page.wait_for_timeout(800)
+
+    page.reload(wait_until="domcontentloaded")
+    page.wait_for_selector(".gl .status", timeout=60_000)
+    page.locator(".gl .brow[data-key='norm.gamma']").click()
+
+    assert "norm.gamma" in status(page)

@@ -1,0 +1,75 @@
+"""A lesson as a student meets it: run in JupyterLab, a line moved, an answer given."""
+
+from __future__ import annotations
+
+import shutil
+
+import driver
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+# Of the cells themselves, not of the page: JupyterLab draws only those in sight.
+ALL_RAN = """() => window.jupyterapp.shell.currentWidget.content.widgets
+  .filter(cell => cell.model.type === 'code')
+  .every(cell => cell.model.executionCount)"""
+TROUBLE = """() => window.jupyterapp.shell.currentWidget.content.widgets
+  .filter(cell => cell.model.type === 'code')
+  .flatMap(cell => cell.model.outputs.toJSON())
+  .filter(out => out.output_type === 'error' || out.name === 'stderr')"""
+
+
+@pytest.fixture
+def lesson(chromium, served):
+    """Open one lesson and run all of it; nothing may go wrong."""
+    tabs = []
+
+    def _lesson(start):
+        (path,) = (driver.ROOT / "tutorials").glob(f"{start}_*.ipynb")
+        shutil.copy(path, served["root"] / path.name)
+        manager = driver.tab(chromium)
+        page = manager.__enter__()
+        tabs.append((manager, page))
+        driver.open_notebook(page, served, path.name)
+        page.evaluate(
+            "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
+        )
+        page.wait_for_function(ALL_RAN, timeout=120_000)
+        page.wait_for_function(driver.IDLE, timeout=60_000)
+        assert page.evaluate(TROUBLE) == []
+        return page
+
+    yield _lesson
+    problems = [problem for _, page in tabs for problem in page.problems]
+    for manager, _ in tabs:
+        manager.__exit__(None, None, None)
+    assert problems == []
+
+
+def test_the_best_step_is_found_by_moving_the_line(lesson):
+    """In lesson 2 the cursor of the sweep moves by keyboard and the error is read."""
+    page = lesson("02")
+    page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.content.scrollToItem(8, 'start')"
+    )
+    cursor = page.locator(".gl .cursor").first  # found again where it is redrawn
+    cursor.wait_for(timeout=20_000)
+    before = cursor.get_attribute("aria-valuetext")
+
+    cursor.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(300)
+
+    after = cursor.get_attribute("aria-valuetext")
+    assert after != before
+
+
+def test_an_answer_is_judged(lesson):
+    """The cell of an exercise says what is off, and is right at the second try."""
+    page = lesson("08")
+    ask = "__import__('gradlab.teaching.lessons', fromlist=['x']).check_answer"
+
+    wrong = driver.ask_kernel(page, f"{ask}('8.1', ['fc3.weight'])")
+    right = driver.ask_kernel(page, f"{ask}('8.1', ['fc4.weight'])")
+
+    assert "✗ 8.1" in wrong
+    assert "✓ 8.1  right." in right

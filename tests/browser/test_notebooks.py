@@ -1,0 +1,30 @@
+"""The instruments as a reader meets them: opened in JupyterLab and run."""
+
+from __future__ import annotations
+
+import shutil
+
+import driver
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+NOTEBOOKS = sorted((driver.ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs_and_shows_its_pages(chromium, served, path):
+    """No cell fails, nothing is written to stderr, every page comes alive."""
+    shutil.copy(path, served["root"] / path.name)
+    with driver.tab(chromium) as page:
+        driver.open_notebook(page, served, path.name)
+        assert driver.run_all(page) == []
+        page.wait_for_selector(".gl :is(.status, .cursor, .lrow)", timeout=20_000)
+
+        empty = page.locator("[data-gl]:not([data-on])").count()
+        assert empty == 0
+        # JupyterLab indents the lists of HTML outputs: ours stand flush
+        lists = page.eval_on_selector_all(
+            ".gl ul", "nodes => nodes.map(node => getComputedStyle(node).paddingLeft)"
+        )
+        assert set(lists) <= {"0px"}
+        assert page.problems == []

@@ -1,0 +1,222 @@
+"""Pages of sweeps and layer audits as files: no kernel, no network."""
+
+from __future__ import annotations
+
+import builders
+import driver
+import numpy as np
+import pytest
+
+from gradlab.presentation import html
+from gradlab.presentation.packing_results import pack_layers, pack_sweep
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def show(chromium, tmp_path):
+    """Open a packed result as a file, with the network blocked."""
+    managers, pages = [], []
+
+    def _show(packed, **options):
+        path = tmp_path / "page.html"
+        path.write_text(html.document(html.island(packed, ""), "t"), encoding="utf-8")
+        manager = driver.tab(chromium, offline=True, **options)
+        page = manager.__enter__()
+        managers.append(manager)
+        pages.append(page)
+        page.goto(path.as_uri())
+        return page
+
+    yield _show
+    problems = [problem for page in pages for problem in page.problems]
+    for manager in managers:
+        manager.__exit__(None, None, None)
+    assert problems == []
+
+
+@pytest.fixture
+def sweep():
+    """A sweep with two wrong inputs, two doubtful ones and a right one."""
+    return builders.sweep(np.random.default_rng(7))
+
+
+def cursor(page):
+    """Return the step at the cursor, as its label says it."""
+    text = page.get_attribute(".gl .cursor", "aria-valuetext")
+    return float(text.replace(driver.MINUS, "-"))
+
+
+def test_every_curve_is_drawn_and_the_worst_is_read(show, sweep):
+    """One line per input; the first wrong one is singled out with its reading."""
+    page = show(pack_sweep(sweep))
+
+    assert page.locator(".gl .curve").count() == len(sweep.inputs)
+    assert "plateau at 1" in page.inner_text(".gl .finding")
+
+
+def test_keys_move_the_cursor_along_measured_steps(show, sweep):
+    """Arrows go one rung, Home and End to the ends; the chips follow."""
+    page = show(pack_sweep(sweep))
+    page.locator(".gl .cursor").focus()
+    before = cursor(page)
+
+    page.keyboard.press("ArrowRight")
+    assert cursor(page) == pytest.approx(before * 10**0.5, rel=0.1)
+    page.keyboard.press("Home")
+    assert cursor(page) == pytest.approx(1e-14)
+    text = page.inner_text(".gl .chip >> nth=4").replace(driver.MINUS, "-")
+    expected = sweep.errors["forward", "fc2.weight"][0]
+    assert float(text.split()[-1]) == pytest.approx(expected, rel=0.1)
+
+
+def test_method_buttons_change_the_curves(show, sweep):
+    """Another method draws other lines."""
+    page = show(pack_sweep(sweep))
+    before = page.get_attribute(".gl .curve >> nth=0 >> path >> nth=1", "d")
+
+    page.get_by_role("button", name="central").click()
+
+    after = page.get_attribute(".gl .curve >> nth=0 >> path >> nth=1", "d")
+    assert after != before
+    button = page.get_by_role("button", name="central")
+    assert button.get_attribute("aria-pressed") == "true"
+
+
+def test_heat_map_turns_from_truncation_to_clean_to_noise(show, sweep):
+    """The error matrix of a right input: loud at 1, quiet in the valley, loud at 0."""
+    page = show(pack_sweep(sweep))
+    page.locator(".gl .chip", has_text="fc2.weight").click()
+    page.locator(".gl .cursor").focus()
+    loud = """() => {
+      const map = document.querySelector('.gl figure canvas');
+      const data = map.getContext('2d').getImageData(0, 0, map.width, map.height).data;
+      let n = 0;
+      for (let i = 0; i < data.length; i += 4) n += data[i] > data[i + 2] + 60;
+      return n / (data.length / 4);
+    }"""
+    page.keyboard.press("End")
+    truncated = page.evaluate(loud)
+    while cursor(page) > 3e-8:
+        page.keyboard.press("ArrowLeft")
+    clean = page.evaluate(loud)
+    page.keyboard.press("Home")
+    noisy = page.evaluate(loud)
+
+    assert truncated > 0.8
+    assert clean < 0.05
+    assert noisy > 0.8
+
+
+def test_hostile_names_stay_text(show, sweep):
+    """Names and readings full of markup run nothing, in sweeps and in layers."""
+    name = '<img src=x onerror="window.pwned=1">'
+    swap = {"fc1.weight": name}
+    sweep.inputs = tuple(swap.get(n, n) for n in sweep.inputs)
+    for field in ("verdicts", "reading", "analytic", "shapes"):
+        values = getattr(sweep, field)
+        setattr(sweep, field, {swap.get(k, k): v for k, v in values.items()})
+    for field in ("errors", "matrices"):
+        values = getattr(sweep, field)
+        setattr(sweep, field, {(m, swap.get(k, k)): v for (m, k), v in values.items()})
+    page = show(pack_sweep(sweep))
+    page.wait_for_timeout(200)
+
+    assert page.evaluate("window.pwned") is None
+    assert name in page.inner_text(".gl")
+
+
+@pytest.mark.parametrize("width", [480, 1400])
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_sticks_out(show, sweep, width, dark):
+    """Sweeps and layers fit every width, in both themes."""
+    for packed in (pack_sweep(sweep), pack_layers(builders.audit(40))):
+        page = show(packed, width=width, dark=dark)
+        page.wait_for_timeout(150)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_two_hundred_layers_fold(show):
+    """Runs of right layers are one line; the wrong layer is in view, and opened."""
+    page = show(pack_layers(builders.audit(100)), height=700)
+
+    assert page.locator(".gl .lrow").count() < 20
+    opened = page.locator(".gl .lrow[aria-selected=true]")
+    assert "blocks.1.act" in opened.inner_text()
+    assert opened.is_visible()
+    page.locator(".gl .fold").click()
+    assert page.locator(".gl .lrow").count() > 190
+
+
+def test_layers_are_walked_by_keyboard(show):
+    """Arrow keys go from layer to layer and open each."""
+    page = show(pack_layers(builders.audit(4)))
+    page.locator(".gl .lrow[aria-selected=true]").focus()
+
+    page.keyboard.press("ArrowUp")
+
+    assert "blocks.1.fc" in page.inner_text(".gl .lrow[aria-selected=true]")
+    assert page.locator(".gl .ldetail").count() == 1
+
+
+def test_all_controls_carry_the_keyboard_guard(show, sweep):
+    """Everything that takes the focus keeps its keys from the notebook."""
+    for packed in (pack_sweep(sweep), pack_layers(builders.audit(40))):
+        page = show(packed)
+        bare = page.evaluate(
+            """() => [...document.querySelectorAll('.gl *')]
+              .filter(node => node.tabIndex >= 0
+                && node.getAttribute('data-lm-suppress-shortcuts') !== 'true')
+              .map(node => node.outerHTML.slice(0, 80))"""
+        )
+        assert bare == []
+
+
+def test_long_names_fit_beside_the_plot(show, sweep):
+    """At 700 pixels the labels of long names end inside of the picture."""
+    swap = {n: builders.LONG.format(i) for i, n in enumerate(sweep.inputs)}
+    sweep.inputs = tuple(swap.values())
+    for field in ("verdicts", "reading", "analytic", "shapes"):
+        values = getattr(sweep, field)
+        setattr(sweep, field, {swap[k]: v for k, v in values.items()})
+    for field in ("errors", "matrices"):
+        values = getattr(sweep, field)
+        setattr(sweep, field, {(m, swap[k]): v for (m, k), v in values.items()})
+    page = show(pack_sweep(sweep), width=700)
+
+    ends = page.eval_on_selector_all(
+        ".gl svg[role=group] text",
+        "all => all.map(t => t.getBoundingClientRect().right)",
+    )
+    labels = page.eval_on_selector_all(
+        ".gl svg[role=group] text",
+        "all => all.map(t => t.lastChild.textContent).filter(t => /[✓✗!] …/.test(t))",
+    )
+    assert max(ends) <= 700
+    assert len(labels) == len(set(labels)) == len(sweep.inputs)
+
+
+def test_lanes_of_a_branch(show):
+    """Block 2 is fed by its layer and by the block before: both lanes reach it."""
+    page = show(pack_layers(builders.audit(3)))
+
+    reached = page.eval_on_selector_all(
+        ".gl .lrow[role] .rail",
+        """rails => rails.map(rail => {
+          const x = rail.querySelector('circle').getAttribute('cx');
+          return [...rail.querySelectorAll('path')]
+            .map(path => path.getAttribute('d'))
+            .filter(d => d.includes('C') || d === `M${x} -1V13.5`).length;
+        })""",
+    )
+    names = page.locator(".gl .lrow[role] .name").all_inner_texts()
+
+    assert names[:4] == ["stem", "blocks.0.fc", "blocks.0.act", "blocks.1.fc"]
+    assert reached[:4] == [0, 1, 2, 1]
+    # from the culprit up, a wrong gradient colours the lanes; below it none does
+    spoiled = page.eval_on_selector_all(
+        ".gl .lrow[role]",
+        "rows => rows.map(row => row.querySelectorAll('.spoiled').length > 0)",
+    )
+    assert names[4] == "blocks.1.act"
+    assert spoiled == [False, *4 * [True], *(len(spoiled) - 5) * [False]]

@@ -1,0 +1,116 @@
+"""The rule of the verdict, on numbers made by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradlab.comparison.comparison import relative_error
+from gradlab.comparison.judge import Side, judge, sensitivity, stillness, unresolved
+from gradlab.comparison.tolerance import Tolerance
+from gradlab.comparison.verdict import Verdict
+from gradlab.errors import InputError
+
+INF, NAN = np.inf, np.nan
+
+
+def verdict_of(analytic, numeric, error, **options):
+    """Verdict of one entry in a row whose other entry is 1."""
+    side = Side(np.array([[numeric, 1.0]]), np.array([[error, 1e-12]]))
+    settings = {
+        "tolerance": Tolerance(), "epsilon": 2.2e-16, "scales": np.ones(2),
+        "matters": np.ones((1, 1)), **options,
+    }  # fmt: skip
+    return Verdict(
+        int(judge(np.array([[analytic, 1.0]]), side, **settings).verdicts[0, 0])
+    )
+
+
+@pytest.mark.parametrize(
+    ("analytic", "numeric", "error", "expected"),
+    [
+        (2.0, 2.0, 1e-11, Verdict.AGREES),
+        (2.0, 2.0 + 1e-6, 1e-11, Verdict.AGREES),  # within rtol
+        (2.0, 2.0 + 1e-5, 1e-11, Verdict.DISAGREES),
+        (2.0, 2.0 + 1e-5, 1e-5, Verdict.AGREES),  # within the error bar
+        (2.0, 1.0, 10.0, Verdict.UNDECIDED),  # nothing can be told
+        (2.0, 2.0, 10.0, Verdict.UNDECIDED),  # luck is not agreement
+        (1e-7, -1e-7, 1e-12, Verdict.DISAGREES),  # small entries count
+        (1e-13, 3e-13, 1e-12, Verdict.AGREES),  # nothing beside an entry of 1
+        (NAN, NAN, NAN, Verdict.UNDECIDED),
+        (NAN, 1.0, 1e-12, Verdict.DISAGREES),
+        (1.0, NAN, NAN, Verdict.DISAGREES),
+        (INF, INF, NAN, Verdict.UNDECIDED),
+        (INF, -INF, NAN, Verdict.DISAGREES),
+        (INF, 1.0, 1e-12, Verdict.DISAGREES),
+        (0.0, 0.0, 0.0, Verdict.AGREES),
+    ],
+)
+def test_rule(analytic, numeric, error, expected):
+    """DESIGN section 4, one line for each of its clauses."""
+    assert verdict_of(analytic, numeric, error) == expected
+
+
+def test_number_of_entries_never_matters(rng):
+    """One wrong entry among a million is as wrong as one among two."""
+    numeric = rng.normal(size=(1, 1_000_000))
+    analytic = numeric.copy()
+    analytic[0, 321] *= 1.001
+    side = Side(numeric, np.full(numeric.shape, 1e-11))
+
+    verdicts = judge(
+        analytic, side, tolerance=Tolerance(), epsilon=2.2e-16,
+        scales=np.ones(numeric.shape[1]), matters=np.ones((1, 1)),
+    ).verdicts  # fmt: skip
+
+    assert np.flatnonzero(verdicts).tolist() == [321]
+
+
+def test_scale_of_the_loss_never_matters():
+    """The same case times 1e-12 or 1e12 has the same verdicts."""
+    for factor in (1e-12, 1.0, 1e12):
+        one = {"matters": np.full((1, 1), factor), "still": 1e-8 * factor}
+        side = Side(factor * np.array([[1.0, 2.0]]), factor * np.full((1, 2), 1e-11))
+        found = judge(
+            factor * np.array([[1.0, 2.001]]), side, tolerance=Tolerance(),
+            epsilon=2.2e-16, scales=np.ones(2), **one,
+        )  # fmt: skip
+        assert found.verdicts.tolist() == [[0, 2]]
+
+
+def test_user_tolerance_is_kept():
+    """rtol and atol of the user replace the defaults."""
+    assert verdict_of(2.0, 2.1, 1e-12, tolerance=Tolerance(rtol=0.1)) == 0
+    assert verdict_of(2.0, 2.1, 1e-12, tolerance=Tolerance(atol=0.2)) == 0
+    assert verdict_of(2.0, 2.1, 1e-12, tolerance=Tolerance(atol=0.01)) == 2
+
+
+def test_sensitivity_counts_only_what_stands_out():
+    """An entry within its error bar does not set the scale of others."""
+    side = Side(np.array([[5.0, 1.0]]), np.array([[2.0, 1e-9]]))
+    assert sensitivity(side, np.array([1.0, 3.0])).tolist() == [[3.0]]
+
+
+def test_unresolved_measures_a_block_by_itself():
+    """A block of influence 1e-9 with a bar as large is looked at again."""
+    side = Side(np.array([[1e-9, 0.0]]), np.full((1, 2), 1e-9))
+    assert unresolved(side, np.zeros((1, 2)), np.ones(2), 1e-12).all()
+
+
+@pytest.mark.parametrize(("f", "expected"), [(3e12, 1e-8), (1.0, 1e-8), (1e-6, 1e-14)])
+def test_a_constant_excuses_nothing(f, expected):
+    """What counts as no movement never grows with f."""
+    assert stillness(np.array([f])) == pytest.approx(expected)
+
+
+def test_relative_error_is_that_of_cs231n():
+    """Doubled is 1/3, flipped is 1, equal is 0, zero against zero is 0."""
+    analytic, numeric = np.array([2.0, -1.0, 3.0, 0.0]), np.array([1.0, 1.0, 3.0, 0.0])
+    assert relative_error(analytic, numeric) == pytest.approx([1 / 3, 1, 0, 0])
+
+
+@pytest.mark.parametrize("value", [-1e-9, NAN, "1e-6"])
+def test_tolerance_refuses(value):
+    """A tolerance is a number >= 0."""
+    with pytest.raises((InputError, TypeError)):
+        Tolerance(rtol=value)

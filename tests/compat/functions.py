@@ -1,0 +1,120 @@
+"""Torch functions with one mistake each, and tensors to try them on."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+
+def random(*shape, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=dtype, generator=generator).requires_grad_()
+
+
+class WrongSigmoid(torch.autograd.Function):
+    """The slip of the course: 1 + output for 1 - output."""
+
+    @staticmethod
+    def forward(ctx, x):
+        out = torch.sigmoid(x)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        (out,) = ctx.saved_tensors
+        return grad * out * (1 + out)
+
+
+class Tripled(torch.autograd.Function):
+    """Ignores the incoming gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.sum()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return torch.ones(3, dtype=torch.float64)
+
+
+class Restless(torch.autograd.Function):
+    """Backward with random numbers in it."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (2 + 1e-8 * torch.rand(()).item())
+
+
+class NoneHater(torch.autograd.Function):
+    """Backward that raises if an output's gradient is undefined."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, first, second):
+        if first is None or second is None:
+            raise RuntimeError("no gradient")
+        return 2 * first + 3 * second
+
+
+class Unconjugated(torch.autograd.Function):
+    """z**2 with the conjugate forgotten."""
+
+    @staticmethod
+    def forward(ctx, z):
+        ctx.save_for_backward(z)
+        return z * z
+
+    @staticmethod
+    def backward(ctx, grad):
+        (z,) = ctx.saved_tensors
+        return grad * 2 * z
+
+
+class WrongTangent(torch.autograd.Function):
+    """Right backward, wrong forward mode."""
+
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return tangent * 3
+
+
+class WrongSecond(torch.autograd.Function):
+    """x**3 whose backward forgets that it depends on x."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * (3 * x**2).detach()
+
+
+def sparse(layout):
+    dense = torch.tensor([[0.0, 2, 0, 1], [0, 0, 0, 0], [3, 0, 4, 0], [0, 5, 0, 6]])
+    options = {"blocksize": (2, 2)} if "bs" in str(layout) else {}
+    return dense.double().to_sparse(layout=layout, **options).requires_grad_()

@@ -1,0 +1,274 @@
+"""Conditions that are no wrong formula are told as notes and warnings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+
+def severities(report):
+    """Kinds of all findings with their severity."""
+    return {str(finding.kind): finding.severity for finding in report.findings}
+
+
+def test_kink_is_a_note(rng):
+    """A sub-gradient at a kink is right, and both slopes are told."""
+    x = np.array([0.0, 1.0, -2.0])
+
+    report = gl.check(lambda x: np.abs(x).sum(), x, grad=np.sign)
+
+    assert report.ok
+    assert severities(report) == {"nondifferentiable": "note"}
+    assert "slope -1" in report.findings[0].evidence
+    assert "x[0]" in report.findings[0].evidence
+
+
+def test_wrong_at_a_kink_is_an_error():
+    """A slope outside the two sides is wrong, kink or not."""
+    x = np.array([0.0, 1.0])
+
+    report = gl.check(
+        lambda x: np.abs(x).sum(), x, grad=lambda x: np.sign(x) + np.array([1.5, 0])
+    )
+
+    assert not report.ok
+    assert severities(report)["nondifferentiable"] == "warning"
+
+
+def test_shared_memory_of_arrays(rng):
+    """Two inputs that are one array are told; the gradient of each is still right."""
+    x = rng.normal(size=3)
+
+    report = gl.check(lambda a, b: (a * b).sum(), x, x, grad=lambda a, b: (b, a))
+
+    assert report.ok
+    assert severities(report)["aliasing"] == "warning"
+
+
+def test_disjoint_views_share_nothing(rng):
+    """Even and odd entries of one array do not overlap."""
+    x = rng.normal(size=6)
+
+    report = gl.check(
+        lambda a, b: (a * b).sum(), x[::2], x[1::2], grad=lambda a, b: (b, a)
+    )
+
+    assert report.findings == ()
+
+
+def test_frozen_draw_is_a_note():
+    """A function that draws its dropout mask itself is checked with one draw."""
+    random = np.random.RandomState(0)
+
+    def forward(x):
+        mask = random.rand(4) > 0.5
+        return mask * x, mask
+
+    report = gl.check(forward, np.ones(4), backward=lambda up, mask: up * mask)
+
+    assert report.ok
+    assert set(severities(report).values()) <= {"note"}
+
+
+def test_nan_in_the_gradient(rng):
+    """0/0 in the backward is called not finite, and its entry is named."""
+    x = np.array([1.0, 0.0, 2.0])
+
+    def grad(x):
+        with np.errstate(all="ignore"):
+            return 2 * x * (x / x)
+
+    report = gl.check(lambda x: (x**2).sum(), x, grad=grad)
+
+    assert not report.ok
+    assert report.diagnosis == "nonfinite"
+    assert "x[1]" in report.findings[0].evidence
+
+
+def test_overruled_step():
+    """A step that is too long is blamed, not the gradient."""
+    x = np.linspace(0.5, 1.5, 4)
+
+    report = gl.check(
+        lambda x: np.sin(20 * x).sum(),
+        x,
+        grad=lambda x: 20 * np.cos(20 * x),
+        method=gl.Central(step=1e-2),
+    )
+
+    assert report.ok
+    assert severities(report)["step_size"] == "warning"
+
+
+def test_single_precision_is_a_note(rng):
+    """A right float32 gradient gets a note on its arithmetic and nothing else."""
+    x = rng.normal(size=4).astype(np.float32)
+
+    report = gl.check(lambda x: np.tanh(x).sum(), x, grad=lambda x: 1 - np.tanh(x) ** 2)
+
+    assert report.ok
+    assert severities(report) == {"low_precision": "note"}
+
+
+def test_derivative_of_zero_is_not_called_imprecise(rng):
+    """What a mean takes away has derivative 0: its round-off is no sign of float32."""
+    x, shift = rng.normal(size=(5, 3)), np.zeros(3)
+
+    def centred(shift):
+        moved = x + shift
+        return np.sin(moved - moved.mean(axis=0)) + 1.0
+
+    report = gl.check(centred, shift, jac=lambda shift: np.zeros((15, 3)))
+
+    assert report.ok
+    assert severities(report) == {}
+
+
+def test_single_precision_inside_double_is_told(rng):
+    """A cast to float32 on the way is found in the noise of the differences."""
+    x = rng.normal(size=4)
+
+    def cast(x):
+        return float(np.tanh(x.astype(np.float32)).sum(dtype=np.float64))
+
+    report = gl.check(cast, x, grad=lambda x: 1 - np.tanh(x) ** 2)
+
+    assert report.ok
+    assert severities(report)["low_precision"] in {"note", "warning"}
+
+
+def test_bias_before_a_norm_is_not_called_imprecise(rng):
+    """A derivative of zero, all cancellation, says nothing about precision."""
+    X = rng.normal(size=(6, 4))
+
+    def loss(b):
+        z = X + b
+        return (((z - z.mean(0)) / z.std(0)) ** 3).sum()
+
+    report = gl.check(loss, rng.normal(size=4), grad=lambda b: np.zeros(4))
+
+    assert report.ok
+    assert report.findings == ()
+
+
+def test_tie_is_a_kink_and_no_noise():
+    """At a tie of max, one of the entries may take it all; only the kink is told."""
+    report = gl.check(
+        lambda x: x.max(),
+        np.array([1.0, 1.0, 0.0]),
+        grad=lambda x: np.array([1.0, 0.0, 0.0]),
+    )
+
+    assert report.ok
+    assert severities(report) == {"nondifferentiable": "note"}
+
+
+def test_nan_at_the_point_leads():
+    """Where the function itself is nan, that is said first, not "unknown"."""
+    with np.errstate(invalid="ignore"):
+        report = gl.check(
+            lambda x: np.log(x).sum(), np.array([1.0, -1.0]), grad=lambda x: 1 / x
+        )
+
+    assert report.diagnosis == "nonfinite"
+
+
+def test_gradient_that_draws_is_not_called_a_formula(rng):
+    """A gradient that differs from call to call is random, whatever its values."""
+    draw = np.random.default_rng
+
+    report = gl.check(
+        lambda x: (x**2).sum(),
+        rng.normal(size=5),
+        grad=lambda x: 2 * x + 0.01 * draw().normal(size=5),
+    )
+
+    assert report.diagnosis == "nondeterministic"
+
+
+def test_staircase_is_no_accumulation():
+    """A constant gradient of a staircase is straight through, asked twice or not."""
+    report = gl.check(
+        lambda x: np.round(x).sum(), np.array([0.2, 1.3]), grad=np.ones_like
+    )
+
+    assert report.diagnosis == "surrogate"
+
+
+def test_rivals_stand_behind_their_place(rng):
+    """Several readings of one wrong place: the first leads, the others are rivals."""
+    x, w = rng.normal(size=(4, 3)), rng.normal(size=3)
+
+    def grad(x, w):
+        return 2 * np.tanh(x * w) * w, 3 * (np.tanh(x * w) * x).sum(0)
+
+    report = gl.check(lambda x, w: (np.tanh(x * w) ** 2).sum(), x, w, grad=grad)
+
+    places = [finding.where for finding in report.findings]
+    leads = [finding.where for finding in report.findings if not finding.rival]
+    assert not report.ok
+    assert sorted(leads) == ["w", "x"]
+    assert places == sorted(places, key=leads.index)
+
+
+class TestTorch:
+    """Conditions only torch subjects can meet."""
+
+    torch = pytest.importorskip("torch")
+
+    def test_expanded(self):
+        """Entries that share one number are told."""
+        x = self.torch.ones(1, dtype=self.torch.float64).expand(4)
+
+        report = gl.check(lambda x: (x**2).sum(), x)
+
+        assert report.ok
+        assert severities(report)["aliasing"] == "warning"
+
+    def test_mutation(self):
+        """A function that writes to its input is told, by the input's name."""
+        x = self.torch.ones(3, dtype=self.torch.float64)
+
+        report = gl.check(lambda x: x.mul_(2).sum(), x)
+
+        named = {(f.where, str(f.kind)) for f in report.findings}
+        assert ("x", "mutates_input") in named
+
+    def test_hidden_upstream(self):
+        """A loss whose backward ignores what comes in is wrong though it agrees."""
+        torch = self.torch
+
+        class Loss(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return (x**2).sum()
+
+            @staticmethod
+            def backward(ctx, upstream):
+                return 2 * ctx.saved_tensors[0]
+
+        report = gl.check(Loss.apply, torch.arange(3.0, dtype=torch.float64))
+
+        assert not report.ok
+        assert report.diagnosis == "ignores_upstream"
+
+    def test_noisy_backward(self):
+        """A backward that draws its own mask is called not repeatable."""
+        torch = self.torch
+
+        class Noisy(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return 2 * x
+
+            @staticmethod
+            def backward(ctx, upstream):
+                return 2 * upstream * (1 + 0.1 * torch.rand(1, dtype=torch.float64))
+
+        report = gl.check(Noisy.apply, torch.ones(3, dtype=torch.float64))
+
+        assert report.diagnosis == "nondeterministic"
+        assert not report.ok

@@ -1,0 +1,58 @@
+"""Paths that leave torch are found by holding what left it fixed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("fn", "named"),
+    [
+        (lambda x: x / x.norm().item(), "item"),
+        (lambda x: x * float(x.sum()), "__float__"),
+        (lambda x: x + torch.from_numpy(np.sin(x.detach().numpy())), "numpy"),
+    ],
+)
+def test_exit_is_named(fn, named, dtype, rng):
+    """A number that left torch is a constant to autograd: detached, and by what."""
+    x = torch.tensor(rng.normal(size=4), dtype=dtype, requires_grad=True)
+
+    report = gl.check(fn, x)
+
+    assert report.diagnosis == "detached"
+    assert named in report.findings[0].evidence
+
+
+def test_branch_is_not_accused(rng):
+    """An item() that only chooses a branch changes no slope and is not blamed."""
+    x = torch.tensor(rng.normal(size=4), requires_grad=True)
+    call = lambda x: (x**2).sum() if x.sum().item() > 0 else (x**3).sum()
+
+    report = gl.check(call, x)
+
+    assert report.findings == ()
+
+
+def test_other_slip_beside_an_exit(rng):
+    """What is wrong for another reason is not put on a harmless item()."""
+    x = torch.tensor(rng.normal(size=4), requires_grad=True)
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 1.0 * x
+
+        @staticmethod
+        def backward(ctx, up):
+            return 3 * up
+
+    def call(x):
+        return torch.sin(Doubled.apply(x)) * (1.0 if x.sum().item() > 0 else 2.0)
+
+    assert gl.check(call, x).diagnosis == "scale"

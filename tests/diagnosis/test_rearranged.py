@@ -1,0 +1,94 @@
+"""Right numbers at wrong places: copies, shifts, factors along the other axis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from tests.diagnosis.measure import run, seeded
+from tests.diagnosis.pieces import Program, linear
+
+
+def told_first(program):
+    """Kind of the first finding."""
+    return run(program).diagnosis
+
+
+def with_slip(rng, slip):
+    """Program of a linear layer whose gradient of W is changed by `slip` in place."""
+    right = linear(rng, "")
+    backward = right.options["backward"]
+
+    def wrong(up, cache):
+        dx, dW, db = backward(up, cache)
+        slip(dW)
+        return dx, dW, db
+
+    return Program(right.fn, right.inputs, {"backward": wrong})
+
+
+def test_copied_row():
+    """A row that holds the gradient of another row is a wrong index, not a factor."""
+
+    def slip(dW):
+        dW[1] = dW[0]
+
+    assert told_first(with_slip(seeded(5, "row"), slip)) == "wrong_index"
+
+
+def test_factor_along_columns(rng):
+    """``A * s`` for ``s[:, None] * A``: the slopes stand along the other axis."""
+    A, x = rng.normal(size=(4, 4)), rng.normal(size=4)
+    slope = lambda x: 1 - np.tanh(A @ x) ** 2
+
+    wrong = Program(lambda x: np.tanh(A @ x), (x,), {"jac": lambda x: A * slope(x)})
+    right = {"jac": lambda x: slope(x)[:, None] * A}
+
+    assert told_first(wrong) == "wrong_axis"
+    assert run(Program(wrong.fn, (x,), right)).ok
+
+
+def test_mask_of_maximum_is_no_index(rng):
+    """A maximum picks by value: its slip is a mask; a lookup's is an index."""
+    x, rows = rng.normal(size=(4, 5)), np.arange(4)
+
+    maximum = Program(
+        lambda x: (x.max(1), x),
+        (x,),
+        {"backward": lambda up, x: up[:, None] * (x == x.min(1, keepdims=True))},
+    )
+
+    def back(up, _):
+        g = np.zeros((4, 5))
+        g[rows, 2] = up
+        return g
+
+    lookup = Program(lambda x: (x[rows, 1], None), (x,), {"backward": back})
+
+    assert told_first(maximum) == "wrong_mask"
+    assert told_first(lookup) == "wrong_index"
+
+
+@pytest.mark.parametrize("factor", [-1.0, 4.0])
+def test_factor_on_couplings_only(factor, rng):
+    """The term through a mean with a wrong sign, or summed, is told apart from 1/N."""
+    x = rng.normal(size=4)
+
+    def jac(x):
+        return 3 * np.eye(4) - factor * np.ones((4, 4)) / 4
+
+    report = gl.check(lambda x: 3 * x - x.mean(), x, jac=jac)
+
+    assert report.diagnosis == ("sign" if factor < 0 else "missing_reduction")
+
+
+def test_two_readings_of_a_constant(rng):
+    """One number too much everywhere may be a term too many or one that is missing."""
+    report = gl.check(
+        lambda x: (x**2).sum(), rng.normal(size=5), grad=lambda x: 2 * x + 0.3
+    )
+
+    kinds = {str(finding.kind) for finding in report.findings}
+    assert kinds >= {"missing_term", "extra_term"}
+    assert "0.3" in report.findings[0].evidence

@@ -1,0 +1,103 @@
+"""Where and what in words: places, ratios, advice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+
+def evidence_of(mask, rng, shape=(8, 6)):
+    """First sentence about a quadratic whose gradient is tripled where `mask` says."""
+    x = rng.normal(size=shape)
+    wrong = np.zeros(shape, bool)
+    wrong[mask] = True
+    report = gl.check(
+        lambda W: (W**2).sum(), x, grad=lambda W: 2 * W * np.where(wrong, 3.7, 1)
+    )
+    return report.findings[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [
+        (np.s_[[3, 7]], "only in rows 3 and 7 of W"),
+        (np.s_[:, ::2], "only in every second column from 0 of W"),
+        (np.s_[-1], "only in the last row (7) of W"),
+        (np.s_[2:5], "only in rows 2 to 4 of W"),
+        (np.s_[4, 2], "in W[4, 2] alone"),
+        (np.s_[:], "in all 48 entries"),
+        (([1, 5], [2, 0]), "only in W[1, 2] and W[5, 0]"),
+        (np.s_[[0, 7], :], "only in rows 0 and 7 of W"),
+    ],
+)
+def test_place(mask, words, rng):
+    """Rows, strides, ends, ranges and single entries are called by their name."""
+    assert words in evidence_of(mask, rng)
+
+
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [
+        (np.triu(np.ones((6, 6)), 1), "above the diagonal of W"),
+        (np.eye(6), "on the diagonal of W"),
+        (np.pad(np.zeros((4, 4)), 1, constant_values=1), "on the border of W"),
+    ],
+)
+def test_pattern(mask, words, rng):
+    """Triangles, diagonals and borders of a matrix have names."""
+    assert words in evidence_of(mask.astype(bool), rng, (6, 6))
+
+
+def test_channel_of_images(rng):
+    """Axes of images and of kernels are called samples, channels and kernel rows."""
+    x, w = rng.normal(size=(2, 3, 4, 5)), rng.normal(size=(6, 3, 3, 3))
+
+    def loss(x, w):
+        return (x**2).sum() + (w**2).sum()
+
+    def grad(x, w):
+        dx, dw = 2 * x, 2 * w
+        dx[:, 1] *= 3.7
+        dw[:, :, 0] *= 3.7
+        return dx, dw
+
+    report = gl.check(loss, x, w, grad=grad)
+
+    told = {finding.where: finding.evidence for finding in report.findings[::-1]}
+    assert "the first kernel row (0) of w" in told["w"]
+    assert "only in channel 1 of x" in told["x"]
+
+
+def test_ratio_is_told(rng):
+    """The measured factor stands in the sentence."""
+    assert "3.7" in evidence_of(np.s_[:], rng)
+
+
+@pytest.mark.parametrize("diagnose", [True, False])
+def test_unknown_without_explanation(diagnose, rng):
+    """Without diagnosis the honest answer is "unknown", with the worst entry."""
+    x = rng.normal(size=5)
+
+    report = gl.check(
+        lambda x: (x**2).sum(), x, grad=lambda x: 4 * x, diagnose=diagnose
+    )
+
+    assert report.diagnosis == ("scale" if diagnose else "unknown")
+    assert not report.ok
+
+
+def test_budget_bounds_diagnosis(rng):
+    """Diagnosis spends no more than a few hundred evaluations on a small network."""
+    x, w = rng.normal(size=(5, 4)), rng.normal(size=(4, 4))
+
+    def loss(w, b):
+        h = np.tanh(x @ w + b)
+        return (h**2).sum(), (x.T @ h, h.sum(0))
+
+    plain = gl.check(loss, w, np.ones(4), diagnose=False)
+    full = gl.check(loss, w, np.ones(4))
+
+    assert not full.ok
+    assert full.evaluations - plain.evaluations < 250

@@ -1,0 +1,83 @@
+"""The measured round-off of the analytic side covers the true one, and little more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradlab.differentiation.analytic_noise import analytic_noise
+from gradlab.subject.torch_subjects import torch_subject
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(2026)
+
+
+def batch_norm_model():
+    """A bias in front of a batch normalisation has the gradient zero."""
+    module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6))
+    return torch_subject(module, (torch.randn(8, 4),), loss=lambda y: (y**3).mean())
+
+
+def matrix_chain():
+    """Sums of products, of all sizes."""
+    arguments = (torch.randn(5, 8), torch.randn(8, 3))
+    return torch_subject(lambda x, w: torch.tanh(x @ w).sum(), arguments)
+
+
+@pytest.mark.parametrize("make", [batch_norm_model, matrix_chain])
+def test_noise_has_the_size_of_the_true_error(make):
+    """Against float64 gradients: within a factor of ten for nearly all entries."""
+    subject = make()
+    subject.row()
+    one = np.ones((1, 1))
+    rough = subject.analytic.pull(one).values
+    exact = subject.in_double().analytic.pull(one).values
+    noise = analytic_noise(subject, one)
+
+    error = np.concatenate(
+        [np.abs(a - b)[0] for a, b in zip(rough, exact, strict=True)]
+    )
+    bar = np.concatenate([block[0] for block in noise])
+    assert np.mean(error <= 10 * bar) >= 0.98
+    assert np.median(bar) <= 100 * max(np.median(error), 1e-9)
+
+
+def test_noise_of_float64_is_far_below_any_tolerance():
+    """In double precision there is next to nothing to forgive."""
+    x = torch.randn(6, dtype=torch.float64)
+    subject = torch_subject(lambda x: torch.sin(x).sum(), (x,))
+
+    (noise,) = analytic_noise(subject, np.ones((1, 1)))
+    assert noise.max() < 1e-15
+
+
+def test_point_is_put_back_after_an_exception():
+    """A function that fails in the middle leaves the subject at its point."""
+    calls = 0
+
+    def fails_later(x):
+        nonlocal calls
+        calls += 1
+        if calls > 5:
+            raise KeyboardInterrupt
+        return torch.sin(x)
+
+    subject = torch_subject(fails_later, (torch.randn(3),))
+    before = subject.row()
+    with pytest.raises(KeyboardInterrupt):
+        analytic_noise(subject, np.eye(3))
+    calls = 0
+
+    assert np.array_equal(subject.row(), before)
+
+
+def test_subjects_without_an_analytic_side_have_no_noise():
+    """There is nothing that could be noisy."""
+    subject = torch_subject(torch.sin, (torch.randn(3),))
+    subject.analytic = None
+
+    assert not analytic_noise(subject, np.eye(3))[0].any()

@@ -1,0 +1,119 @@
+"""Second derivatives: the gradient as a subject of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradlab.differentiation.autodiff import second_order
+from gradlab.errors import SubjectError
+from gradlab.subject.torch_subjects import torch_subject
+
+torch = pytest.importorskip("torch")
+
+DOUBLE = torch.float64
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(2026)
+
+
+def randn(*shape, dtype=DOUBLE, **options):
+    """Normal numbers in float64."""
+    return torch.randn(shape, dtype=dtype, **options)
+
+
+def eye_of(subject):
+    """One cotangent for each output row."""
+    return np.eye(len(subject.row()))
+
+
+# ------------------------------------------------------------ second order
+
+
+def test_second_order_of_a_quadratic_form_is_its_matrix():
+    """The gradient of x.A.x/2 is linear; its Jacobian is the symmetric part."""
+    A = randn(4, 4)
+    subject = torch_subject(lambda x: x @ A @ x / 2, (randn(4),))
+    second = second_order(subject, seed=3)
+    (block,) = second.analytic.pull(eye_of(second)).values
+
+    seed = np.random.default_rng(3).normal()
+    symmetric = (A + A.t()).numpy() / 2
+    assert block == pytest.approx(seed * symmetric)
+    assert [variable.name for variable in second.outputs] == ["grad.x"]
+
+
+def test_second_order_has_mixed_blocks():
+    """Gradients by several inputs depend on each other's values."""
+    subject = torch_subject(lambda x, w: (x * w).sum(), (randn(2), randn(2)))
+    second = second_order(subject)
+    wrt_x, wrt_w = second.analytic.pull(eye_of(second)).values
+
+    seed = np.random.default_rng(0).normal(size=1)[0]
+    zero, one = np.zeros((2, 2)), seed * np.eye(2)
+    assert wrt_x == pytest.approx(np.vstack([zero, one]))
+    assert wrt_w == pytest.approx(np.vstack([one, zero]))
+
+
+class WrongSecond(torch.autograd.Function):
+    """x^3 whose backward is right and not differentiable as it should be."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """What is computed."""
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, upstream):
+        """What autograd is told."""
+        (x,) = ctx.saved_tensors
+        return upstream * 3 * x.detach() * x  # half of the second derivative is lost
+
+
+def test_second_order_sees_what_first_order_cannot():
+    """The first derivative is right; the second, by differences, is not."""
+    x = torch.tensor([1.5], dtype=DOUBLE)
+    subject = torch_subject(WrongSecond.apply, (x,))
+    assert subject.analytic.pull(np.ones((1, 1))).values[0] == pytest.approx(6.75)
+    second = second_order(subject)
+    values, taken = second.rows(0, np.array([0, 0]), np.array([1e-6, -1e-6]))
+    numeric = (values[0] - values[1]) / (taken[0] - taken[1])
+    (analytic,) = second.analytic.pull(np.ones((1, 1))).values
+
+    assert analytic[0] == pytest.approx(numeric / 2, rel=1e-6)
+
+
+def test_second_order_of_a_module_with_buffers():
+    """Batch normalisation in training mode, twice differentiated."""
+    module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    subject = torch_subject(module.double(), (randn(4, 2),))
+    second = second_order(subject)
+    blocks = second.analytic.pull(eye_of(second)).values
+
+    for which, block in enumerate(blocks):
+        count = block.shape[1]
+        positions = np.arange(count)
+        up, right = second.rows(which, positions, np.full(count, 1e-6))
+        down, left = second.rows(which, positions, np.full(count, -1e-6))
+        numeric = ((up - down) / (right - left)[:, None]).T
+        assert block == pytest.approx(numeric, abs=1e-6)
+
+
+def test_second_order_of_float32_has_a_float64_reference():
+    """The gradient itself is evaluated in float64."""
+    subject = torch_subject(lambda x: (x**3).sum(), (torch.randn(3),))
+    double = second_order(subject).in_double()
+    x = subject.point(0)
+
+    seed = np.random.default_rng(0).normal()
+    assert double.row() == pytest.approx(3 * seed * x**2, rel=1e-14)
+
+
+def test_second_order_refuses_sparse_inputs():
+    """One sentence, before any work."""
+    subject = torch_subject(lambda s: s.to_dense(), (torch.eye(2).to_sparse(),))
+    with pytest.raises(SubjectError, match="sparse input 's'"):
+        second_order(subject)

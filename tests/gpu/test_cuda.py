@@ -1,0 +1,159 @@
+"""Subjects on a GPU stay there, and are judged as on the host."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+torch = pytest.importorskip("torch")
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not torch.cuda.is_available(),
+        reason="no CUDA device here: what runs on a GPU was not tried",
+    ),
+]
+
+
+class Slip(torch.autograd.Function):
+    """Square, with a derivative five percent too large."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2.1 * ctx.saved_tensors[0] * g
+
+
+class Slipping(torch.nn.Module):
+    """The same as a layer."""
+
+    def forward(self, x):
+        return Slip.apply(x)
+
+
+def network(*middle, dtype=torch.float64):
+    """Build a network and its input, both on the GPU."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 5), *middle, torch.nn.Linear(5, 2))
+    return net.to("cuda", dtype), torch.randn(6, 4).to("cuda", dtype)
+
+
+def squares(out):
+    """Reduce to a loss, and insist on the device."""
+    assert out.is_cuda
+    return (out**2).sum()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_elementwise_function(dtype):
+    """The function sees tensors of the GPU only, in every precision."""
+    seen = set()
+
+    def f(x):
+        seen.add(x.device.type)
+        return torch.sin(x)
+
+    x = torch.linspace(0.1, 1, 50, device="cuda").to(dtype)
+    report = gl.check(f, x)
+    assert report.verdict == gl.Verdict.AGREES
+    assert seen == {"cuda"}
+
+
+@pytest.mark.parametrize("coverage", ["full", "sample", "probe"])
+def test_module_that_is_right_and_one_that_is_wrong(coverage):
+    """Right agrees, wrong is blamed on its layer; parameters stay where they are."""
+    right, x = network(torch.nn.Tanh())
+    assert gl.check(right, x, loss=squares, coverage=coverage).ok
+    wrong, x = network(Slipping())
+    before = [p.clone() for p in wrong.parameters()]
+    report = gl.check(wrong, x, loss=squares, coverage=coverage)
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert report.culprit == "1"
+    assert all(
+        p.is_cuda and torch.equal(p, q)
+        for p, q in zip(wrong.parameters(), before, strict=True)
+    )
+
+
+def test_numbers_are_those_of_the_host():
+    """The same function on both devices, to the accuracy of differences."""
+    x = torch.linspace(0.1, 1, 20, dtype=torch.float64)
+    W = torch.linspace(-1, 1, 400, dtype=torch.float64).reshape(20, 20)
+    host = gl.numeric_jacobian(lambda x: torch.tanh(W @ x), x)
+    W_there = W.cuda()
+    there = gl.numeric_jacobian(lambda x: torch.tanh(W_there @ x), x.cuda())
+    assert np.allclose(host.value, there.value, rtol=1e-8, atol=1e-10)
+
+
+def test_random_state_of_the_gpu_is_put_back():
+    """Dropout draws the same mask at every evaluation, and the user's state stays."""
+    net, x = network(torch.nn.Dropout(0.3))
+    state = torch.cuda.get_rng_state_all()
+    assert gl.check(net, x, loss=squares).ok
+    after = torch.cuda.get_rng_state_all()
+    assert all(torch.equal(a, b) for a, b in zip(state, after, strict=True))
+
+
+def test_sparse_and_complex_tensors():
+    """Stored entries and complex ones are perturbed on the GPU."""
+    sparse = torch.eye(4, dtype=torch.float64, device="cuda").to_sparse()
+    assert gl.check(lambda s: (s.to_dense() ** 2).sum(), sparse).ok
+    z = torch.randn(5, dtype=torch.complex128, device="cuda")
+    assert gl.check(lambda z: z * z, z).ok
+
+
+def test_blame_and_locate_find_the_layer():
+    """The audit and the search run where the module is."""
+    net, x = network(Slipping())
+    assert gl.blame(net, x, loss=squares).culprits == ("1",)
+    assert len(gl.locate(net, x, loss=squares).table) > 0
+
+
+def test_second_order_and_forward_mode():
+    """The backward of the backward, and dual numbers."""
+    x = torch.linspace(0.1, 1, 8, dtype=torch.float64, device="cuda")
+    assert gl.check(lambda x: (x**3).sum(), x, order=2).ok
+    forward = gl.analytic_jacobian(torch.sin, x, mode="forward")
+    assert np.allclose(np.diag(forward.value), np.cos(x.cpu().numpy()))
+
+
+def test_gpu_as_the_default_device():
+    """Tensors that gradlab makes for itself do not follow torch's default."""
+    x = torch.linspace(0.1, 1, 8, dtype=torch.float64)
+    with torch.device("cuda"):
+        assert gl.check(torch.sin, x).ok
+        assert gl.check(torch.sin, x.cuda()).ok
+        net, y = network(torch.nn.Tanh())
+        assert gl.check(net, y, loss=squares, coverage="probe").ok
+
+
+def test_memory_that_others_hold_makes_batches_smaller():
+    """With little room left the check still ends, in smaller batches."""
+    free, _ = torch.cuda.mem_get_info()
+    hold = torch.empty(max(0, free - (300 << 20)), dtype=torch.uint8, device="cuda")
+    try:
+        x = torch.linspace(0, 1, 2000, dtype=torch.float64, device="cuda")
+        report = gl.check(lambda x: torch.sin(x).cumsum(0)[::50], x, coverage="full")
+        assert report.ok
+    finally:
+        del hold
+        torch.cuda.empty_cache()
+
+
+def test_gradient_check_is_faster_than_one_by_one():
+    """Batches are worth it on a GPU: 2000 evaluations in less than two seconds."""
+    x = torch.linspace(0, 1, 1000, dtype=torch.float64, device="cuda")
+    W = torch.randn(1000, 8, dtype=torch.float64, device="cuda") / 30
+    gl.check(lambda x: torch.tanh(x @ W), x)
+    start = time.perf_counter()
+    assert gl.check(lambda x: torch.tanh(x @ W), x).ok
+    assert time.perf_counter() - start < 2

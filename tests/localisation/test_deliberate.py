@@ -1,0 +1,121 @@
+"""Gradients that torch changes on purpose are no errors, in a check and in an audit."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+import gradlab as gl  # noqa: E402
+
+IDS = torch.tensor([[0, 2, 4], [1, 1, 0]])
+
+
+class Tied(nn.Module):
+    """An embedding with a padding row whose weight is the output layer's as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.emb = nn.Embedding(6, 4, padding_idx=0)
+        self.out = nn.Linear(4, 6, bias=False)
+        self.out.weight = self.emb.weight
+
+    def forward(self, ids):
+        """Return logits."""
+        return self.out(torch.tanh(self.emb(ids)))
+
+
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("coverage", ["full", "probe"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Embedding(5, 3, padding_idx=0),
+        lambda: nn.Sequential(nn.Embedding(5, 3, padding_idx=-5), nn.Linear(3, 2)),
+        Tied,
+    ],
+)
+def test_padding_row_is_a_constant(make, coverage, double):
+    """A padding row that gets no gradient is right, and the others are compared."""
+    torch.manual_seed(0)
+    model = make()
+    model = model.double() if double else model
+    report = gl.check(model, IDS, loss=lambda o: o.pow(3).mean(), coverage=coverage)
+
+    assert report.verdict == gl.Verdict.AGREES
+    told = {f.kind: f.severity for f in report.findings}
+    assert told["surrogate"] == "note"
+
+
+def test_tied_padding_row_that_is_wrong_is_seen():
+    """The output layer's part of a padding row is compared: doubled, it is wrong."""
+    torch.manual_seed(0)
+    model = Tied().double()
+    model.emb.weight.register_hook(
+        lambda g: torch.cat([2 * g[:1], g[1:]])  # only the padding row
+    )
+    report = gl.check(model, IDS)
+
+    assert "emb.weight" in report.culprits or not report.ok
+
+
+def test_functional_padding_is_told_too():
+    """F.embedding(..., padding_idx=0) in a function of one's own."""
+    weight = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    report = gl.check(lambda w: F.embedding(IDS, w, padding_idx=0), weight)
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert [(f.kind, f.severity) for f in report.findings] == [("surrogate", "note")]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Embedding(5, 3, scale_grad_by_freq=True),
+        lambda: nn.Embedding(5, 3, max_norm=0.5),
+        lambda: nn.Sequential(
+            nn.Embedding(5, 3),
+            nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4)),
+        ),
+    ],
+)
+@pytest.mark.parametrize("coverage", ["full", "probe"])
+def test_what_cannot_be_compared_is_undecided(make, coverage):
+    """An option of torch that changes a gradient is a warning with its name."""
+    torch.manual_seed(0)
+    model = make().double()
+    report = gl.check(model, IDS, coverage=coverage)
+
+    assert report.ok
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert "surrogate" in {f.kind for f in report.findings if f.severity == "warning"}
+    assert gl.blame(model, IDS).ok
+
+
+def test_ctc_loss_on_its_own():
+    """Its gradient belongs to log_softmax and loss together; alone it is undecided."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), nn.LogSoftmax(-1)).double()
+    x = torch.randn(6, 2, 4, dtype=torch.float64)
+
+    def loss(logs):
+        goal, lengths = torch.tensor([[1, 2, 3], [2, 4, 1]]), torch.tensor([3, 2])
+        return F.ctc_loss(logs, goal, torch.tensor([6, 6]), lengths)
+
+    assert gl.blame(model, x, loss=loss).ok
+    assert gl.check(model, x, loss=loss).verdict == gl.Verdict.AGREES
+    logs = model(x).detach().requires_grad_()
+    alone = gl.check(loss, logs)
+    assert alone.ok
+    assert alone.verdict == gl.Verdict.UNDECIDED
+
+
+def test_reentrant_checkpoint_is_refused_with_the_remedy():
+    """It cannot be asked for chosen gradients; the message says what to pass."""
+    from torch.utils.checkpoint import checkpoint
+
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(gl.GradlabError, match="use_reentrant=False"):
+        gl.check(lambda x: checkpoint(torch.sin, x, use_reentrant=True), x)

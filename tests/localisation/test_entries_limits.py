@@ -1,0 +1,126 @@
+"""Budgets of gl.locate, what it leaves untouched, and what it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradlab.building import Sides, build_subject
+from gradlab.errors import BudgetError, InputError
+from gradlab.locating import locate
+from tests.localisation import dense_networks as nets
+
+
+def located(params, loss_and_grads, grads, **options):
+    return locate(
+        lambda: loss_and_grads(params)[0], params=params, grad=grads, **options
+    )
+
+
+def places(found):
+    return {(entry.input, entry.index) for entry in found.entries}
+
+
+class TestBudget:
+    def subject(self, rng):
+        x = rng.normal(size=(50, 100))
+        wrong = np.cos(x)
+        wrong[17, 42] *= 1.01
+        return x, wrong
+
+    @pytest.mark.parametrize("budget", [1, 3, 10, 30])
+    def test_budget_is_kept_and_what_is_open_is_said(self, budget, rng):
+        """The search stops in time, is not complete, and names where it was."""
+        x, wrong = self.subject(rng)
+        found = locate(lambda x: np.sin(x).sum(), x, grad=wrong, budget=budget)
+
+        assert found.evaluations <= budget
+        assert found.budget_left == budget - found.evaluations
+        assert not found.complete
+        assert found.suspects or found.entries
+
+    def test_budget_that_suffices_leaves_the_rest(self, rng):
+        """What was not needed is handed back."""
+        x, wrong = self.subject(rng)
+        found = locate(lambda x: np.sin(x).sum(), x, grad=wrong, budget=5000)
+
+        assert found.complete
+        assert found.budget_left == 5000 - found.evaluations
+
+    @pytest.mark.parametrize("budget", [0, -1, "soon"])
+    def test_impossible_budgets_are_refused(self, budget):
+        """Before any work, with a sentence."""
+        with pytest.raises(BudgetError, match="budget must be"):
+            locate(lambda x: x.sum(), np.ones(3), grad=np.ones_like, budget=budget)
+
+    @pytest.mark.parametrize("limit", [0, -3, 1.5, True])
+    def test_impossible_limits_are_refused(self, limit):
+        """Before any work, with a sentence."""
+        with pytest.raises(InputError, match="limit must be"):
+            locate(lambda x: x.sum(), np.ones(3), grad=np.ones_like, limit=limit)
+
+    def test_limit_bounds_what_is_named(self, rng):
+        """More wrong entries than the limit: that many, and not complete."""
+        params, loss_and_grads = nets.network(rng, nets.SMALL)
+        grads = loss_and_grads(params)[1]
+        spoilt = nets.spoil(rng, grads, "10 %", 6)
+        found = located(params, loss_and_grads, grads, limit=2)
+
+        assert len(places(found)) == 2
+        assert places(found) < spoilt
+        assert not found.complete
+
+
+class TestNoSideEffects:
+    @pytest.mark.parametrize("stop", [1, 2, 6, 20, 40])
+    def test_interrupt_leaves_parameters_bitwise_the_same(self, stop, rng):
+        """Ctrl-C at any evaluation: parameters in place are put back."""
+        params, loss_and_grads = nets.network(rng, nets.SMALL)
+        grads = loss_and_grads(params)[1]
+        grads["W1"][3, 4] *= 1.5
+        before = {name: p.tobytes() for name, p in params.items()}
+        calls = []
+
+        def loss():
+            calls.append(1)
+            if len(calls) == stop:
+                raise KeyboardInterrupt
+            return loss_and_grads(params)[0]
+
+        try:
+            found = locate(loss, params=params, grad=grads)
+        except KeyboardInterrupt:
+            found = None
+
+        assert found is None or not found.complete
+        assert {name: p.tobytes() for name, p in params.items()} == before
+
+    def test_gradients_given_are_not_written_to(self, rng):
+        """Corrections during the search happen on copies."""
+        params, loss_and_grads = nets.network(rng, nets.SMALL)
+        grads = loss_and_grads(params)[1]
+        grads["W1"][3, 4] *= 1.5
+        before = {name: g.tobytes() for name, g in grads.items()}
+        located(params, loss_and_grads, grads)
+
+        assert {name: g.tobytes() for name, g in grads.items()} == before
+
+
+def test_repr_says_what_was_found(rng):
+    """One line for each entry, with both values."""
+    x = rng.normal(size=30)
+    wrong = np.cos(x)
+    wrong[7] = 2.5
+    text = repr(locate(lambda x: np.sin(x).sum(), x, grad=wrong))
+
+    assert text.startswith("Located: 1 wrong entry, ")
+    assert "x[7]: analytic 2.5, numeric " in text
+
+
+def test_subject_without_analytic_side_is_refused():
+    """Nothing to locate without a gradient."""
+    from gradlab.localisation.entries import locate_entries
+
+    subject = build_subject(np.sin, [np.ones(3)], Sides(need_analytic=False))
+    with pytest.raises(InputError, match="no gradient to check"):
+        locate_entries(subject)

@@ -1,0 +1,131 @@
+"""One layer of an audited model, looked at by itself where the model called it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+import gradlab as gl  # noqa: E402
+from gradlab.pipeline.local_reports import local_report  # noqa: E402
+from tests.localisation.networks import Swish  # noqa: E402
+
+
+class Net(nn.Module):
+    """A shared activation, called once with a keyword, and dropout before it."""
+
+    def __init__(self, slip="twice"):
+        super().__init__()
+        self.fc = nn.Linear(3, 4)
+        self.drop = nn.Dropout(0.5)
+        self.act = Swish(slip)
+        self.gate = Gate()
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x):
+        """Return the activation twice over, gated."""
+        h = self.act(self.drop(self.fc(x)))
+        return self.head(self.gate(self.act(h), scale=h.sigmoid()))
+
+
+class Gate(nn.Module):
+    """Multiplies by a keyword argument."""
+
+    def forward(self, x, *, scale):
+        """Return the product."""
+        return x * scale
+
+
+@pytest.fixture
+def audit():
+    """Of a network whose activation doubles its gradient."""
+    torch.manual_seed(0)
+    x = torch.randn(5, 3, dtype=torch.float64)
+    return gl.blame(Net().double(), x, loss=lambda out: out.pow(2).mean())
+
+
+def test_local_jacobian_is_that_of_the_layer(audit):
+    """Of x sigmoid(x) it is diagonal, s + x s (1 - s), at the inputs it really saw."""
+    report = local_report(audit, "act")
+
+    frame = report["x"]
+    live = report.live.arguments["inputs"][0].detach()
+    gate = torch.sigmoid(live)
+    slope = (gate + live * gate * (1 - gate)).numpy().ravel()
+    np.testing.assert_allclose(frame.numeric, np.diag(slope), atol=1e-8)
+    np.testing.assert_allclose(frame.analytic, 2 * np.diag(slope), atol=1e-12)
+    assert report.diagnosis == "scale"
+
+
+def test_dropout_is_frozen_to_its_draw(audit):
+    """The second call of the activation gets what the first made of the dropped."""
+    first = local_report(audit, "act", call=0).live.arguments["inputs"][0]
+    second = local_report(audit, "act", call=1).live.arguments["inputs"][0]
+
+    assert (first == 0).any()
+    torch.testing.assert_close(second, first * torch.sigmoid(first))
+    dropped = local_report(audit, "drop")
+    kept = (first != 0).double().ravel().numpy()
+    np.testing.assert_allclose(dropped["input"].numeric, np.diag(2 * kept), atol=1e-8)
+
+
+def test_keywords_and_parameters_keep_their_names(audit):
+    """A keyword is an input by its name; a layer's parameters are its own."""
+    assert set(local_report(audit, "gate").power) == {"x", "scale"}
+    assert set(local_report(audit, "fc").power) == {"weight", "bias"}
+    assert local_report(audit, "gate").ok
+
+
+def test_functions_loss_and_root(audit):
+    """Custom Functions, the loss and the whole model are rows like any other."""
+    function = local_report(audit, "act:SwishFunction")
+    assert function.verdict == gl.Verdict.DISAGREES
+    assert local_report(audit, "loss").verdict == gl.Verdict.AGREES
+    assert "fc.weight" in local_report(audit, "Net").power
+
+
+def test_large_layers_are_weighted_with_the_real_cotangent():
+    """A layer of 90,000 weights is one row: the gradient the model really has."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(300, 300), nn.Tanh()).double()
+    x = torch.randn(4, 300, dtype=torch.float64)
+    audit = gl.blame(model, x, loss=lambda out: out.pow(2).mean())
+    report = local_report(audit, "1")
+    assert report.coverage == "full"
+    report = local_report(audit, "0")
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert any("arrived" in remark for remark in report.remarks)
+    model.zero_grad()
+    model(x).pow(2).mean().backward()
+    block = report["weight"]
+    if block.columns is not None:
+        expected = model[0].weight.grad.numpy().ravel()[block.columns]
+        np.testing.assert_allclose(block.analytic[0], expected, rtol=1e-10)
+
+
+def test_nothing_is_changed(audit):
+    """Parameters, random state and mode are afterwards what they were."""
+    model = audit.live.module
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    state = torch.get_rng_state()
+
+    local_report(audit, "drop")
+
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_what_cannot_be_looked_at_says_why(audit, tmp_path):
+    """An unknown layer, and an audit from a file, are refused with a sentence."""
+    with pytest.raises(gl.GradlabError, match="no layer 'nope'"):
+        local_report(audit, "nope")
+    x = torch.randn(5, 3, dtype=torch.float64)
+    report = gl.check(Net().double(), x)
+    report.save(tmp_path / "report.npz")
+    loaded = gl.load(tmp_path / "report.npz")
+    with pytest.raises(gl.GradlabError, match="loaded from a file"):
+        local_report(loaded.layers, "act")

@@ -1,0 +1,161 @@
+"""Conditions that the matrices do not show: modes, memory, None, lost outputs."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+import gradlab as gl  # noqa: E402
+
+
+class Square(torch.autograd.Function):
+    """x * x with a backward that a test makes odd."""
+
+    @staticmethod
+    def forward(ctx, x, way):
+        """Save the input."""
+        ctx.save_for_backward(x)
+        ctx.way = way
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        """Multiply; some ways look at memory instead of entries."""
+        (x,) = ctx.saved_tensors
+        if ctx.way == "view":
+            g = g.view(-1).view(x.shape)
+        if ctx.way == "memory":
+            g = torch.as_strided(g, x.shape, x.stride())
+        if ctx.way == "in place":
+            return g.mul_(2 * x), None
+        return 2 * x * g, None
+
+
+class Pair(torch.autograd.Function):
+    """(x * x, 3 * x), with a backward that may forget that None can come."""
+
+    @staticmethod
+    def forward(ctx, x, way):
+        """Promise to handle None."""
+        ctx.save_for_backward(x)
+        ctx.way = way
+        ctx.set_materialize_grads(False)
+        return x * x, 3 * x
+
+    @staticmethod
+    def backward(ctx, one, two):
+        """Add both parts."""
+        (x,) = ctx.saved_tensors
+        if ctx.way == "raises":
+            return 2 * x * one + 3 * two, None
+        if ctx.way == "gives up" and (one is None or two is None):
+            return None, None
+        total = torch.zeros_like(x)
+        if one is not None:
+            total = total + 2 * x * one
+        if two is not None:
+            total = total + 3 * two
+        return total, None
+
+
+@pytest.fixture
+def x():
+    """A small matrix."""
+    torch.manual_seed(0)
+    return torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+
+
+def _errors(report):
+    return [(f.kind, f.where) for f in report.findings if f.severity == "error"]
+
+
+@pytest.mark.parametrize("way", ["view", "memory"])
+def test_backward_that_looks_at_memory(x, way):
+    """Right for contiguous gradients; wrong for what .sum() and .T send."""
+    report = gl.check(lambda x: Square.apply(x, way), x)
+
+    assert report["x"].verdict == gl.Verdict.AGREES
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert _errors(report)[0] == ("aliasing", "x")
+    assert report.culprits == ("x",)
+
+
+def test_right_backward_is_not_accused(x):
+    """One that indexes entries is right however they lie."""
+    report = gl.check(lambda x: Square.apply(x, "right"), x)
+
+    assert report.ok
+    assert report.findings == ()
+
+
+def test_backward_that_writes_to_an_expanded_gradient(x):
+    """Writing to the gradient fails where one number stands for all entries."""
+    report = gl.check(lambda x: Square.apply(x, "in place"), x)
+
+    assert _errors(report)[0] == ("aliasing", "x")
+
+
+@pytest.mark.parametrize(
+    ("way", "kind"), [("raises", "unknown"), ("gives up", "missing_term")]
+)
+def test_undefined_gradient_of_another_output(x, way, kind):
+    """With a loss of one output only, the other's gradient is None."""
+    report = gl.check(lambda x: Pair.apply(x, way), x)
+
+    assert not report.ok
+    assert (kind, "x") in _errors(report)
+
+
+def test_undefined_gradients_that_are_handled(x):
+    """A backward that asks for None is right."""
+    report = gl.check(lambda x: Pair.apply(x, "right"), x)
+
+    assert report.ok
+
+
+def test_layers_left_in_training_mode():
+    """A batch norm and a dropout still training in a module in eval mode are named."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)).double()
+    x = torch.randn(6, 3, dtype=torch.float64)
+    model.eval()
+    quiet = gl.check(model, x)
+    model[1].train()
+    model[2].train()
+    report = gl.check(model, x)
+
+    assert quiet.findings == ()
+    warned = {(f.kind, f.where) for f in report.findings if f.severity == "warning"}
+    assert warned == {("stateful", "1"), ("nondeterministic", "2")}
+    assert report.ok
+
+
+def test_batch_norm_in_training_is_a_note():
+    """Where all of it trains, that is meant, and worth a note."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).double()
+    report = gl.check(model, torch.randn(6, 3, dtype=torch.float64))
+
+    assert report.ok
+    assert ("stateful", "note", "1") in {
+        (f.kind, f.severity, f.where) for f in report.findings
+    }
+
+
+def test_detached_output_that_moves_is_told(x):
+    """Beside an output with a gradient, one without it is a warning if it moves."""
+    report = gl.check(lambda x: (x.sin(), {"norm": x.detach().pow(2).sum()}), x)
+
+    (finding,) = report.findings
+    assert (finding.kind, finding.severity) == ("detached", "warning")
+    assert finding.where == "out.1.norm"
+    assert report.ok
+
+
+def test_constant_output_is_not_told(x):
+    """An output that does not move with the inputs lacks nothing."""
+    report = gl.check(lambda x: (x.sin(), torch.ones(2, dtype=torch.float64)), x)
+
+    assert report.findings == ()

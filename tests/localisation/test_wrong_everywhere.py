@@ -1,0 +1,25 @@
+"""A layer that spoils every parameter costs a little more than a right one."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+import gradlab as gl  # noqa: E402
+from tests.localisation.networks import Swish  # noqa: E402
+
+
+@pytest.mark.parametrize("slip", ["twice", "extra term", "flipped", "slip of 0.1 %"])
+def test_wrong_everywhere_is_not_measured_twice_over(slip):
+    """The first pass, a few closer looks for each tensor, and the audit's own calls."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 40), nn.Linear(40, 10), Swish(slip)).double()
+    x = torch.randn(5, 10, dtype=torch.float64)
+    count = sum(p.numel() for p in model.parameters())
+    report = gl.check(model, x, loss=lambda out: out.pow(2).mean())
+
+    assert report.culprit == "2"
+    assert all(c.verdict == gl.Verdict.DISAGREES for c in report.comparisons)
+    assert report.evaluations <= 2 * (2 * count + 1)

@@ -1,0 +1,124 @@
+"""Sweeps of the step: what is drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import gradlab as gl
+
+EPS = 2.2e-16
+
+
+def exp_sum(x):
+    """A smooth function of which everything is known."""
+    return np.exp(x).sum()
+
+
+@pytest.fixture(scope="module")
+def doubled():
+    """The tutorial's network: the gradient of W1 is doubled, the others are right."""
+    rng = np.random.default_rng(1)
+    X, Y = rng.normal(size=(5, 4)), rng.normal(size=(5, 3))
+    params = {
+        "W1": rng.normal(size=(4, 10)),
+        "b1": rng.normal(size=10),
+        "W2": rng.normal(size=(10, 3)),
+        "b2": rng.normal(size=3),
+    }
+
+    def loss_and_grads(p):
+        h = np.tanh(X @ p["W1"] + p["b1"])
+        d = (h @ p["W2"] + p["b2"] - Y) / 5
+        dh = d @ p["W2"].T * (1 - h * h)
+        grads = {"W1": 2 * X.T @ dh, "b1": dh.sum(0), "W2": h.T @ d, "b2": d.sum(0)}
+        return 2.5 * (d * d).sum(), grads
+
+    return gl.sweep(loss_and_grads, params)
+
+
+class TestDisplay:
+    """Text, figure and page of a sweep."""
+
+    def test_text(self, doubled):
+        """Verdict first, then a sentence per input, worst first."""
+        lines = repr(doubled).splitlines()
+
+        assert lines[0] == "✗ W1 disagrees at every step"
+        assert lines[1].split()[:2] == ["✗", "W1"]
+        assert "43 steps from 1.0e-14 to 1.0e+00" in repr(doubled)
+
+    def test_axes(self, doubled):
+        """Logarithmic on both sides, labelled."""
+        ax = doubled.plot().ax_
+
+        assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+        assert "step" in ax.get_xlabel()
+        assert "relative error" in ax.get_ylabel()
+
+    def test_lines_carry_the_data(self, doubled):
+        """One line per input, coloured and drawn by its verdict."""
+        lines = doubled.plot().lines_
+        wrong, right = lines["central", "W1"], lines["central", "b1"]
+
+        assert np.array_equal(wrong.get_ydata(), doubled.errors["central", "W1"])
+        assert wrong.get_linewidth() > right.get_linewidth()
+        assert wrong.get_color() != right.get_color()
+
+    def test_title_and_labels_name_the_culprit(self, doubled):
+        """Words, glyph and colour, in that order."""
+        display = doubled.plot()
+        words = [label.get_text() for label in display.labels_]
+
+        assert display.figure_.get_suptitle() == "✗ W1 disagrees at every step"
+        assert "plateau at 0.33" in display.ax_.get_title(loc="left")
+        assert "✗ W1" in words
+        assert "✓ b2" in words
+
+    def test_labels_do_not_overlap(self):
+        """Ten curves that end together: ten labels apart."""
+        names = [f"p{i}" for i in range(10)]
+        f = lambda *xs: sum(np.exp(x).sum() for x in xs)
+        vjp = lambda c, *xs: tuple(c * np.exp(x) for x in xs)
+        sweep = gl.sweep(f, *[np.ones(1)] * 10, vjp=vjp, names=names)
+        display = sweep.plot()
+        heights = sorted(label.xyann[1] for label in display.labels_)
+
+        assert np.diff(heights).min() > 0.04
+        assert heights[-1] < 1
+
+    def test_best_step_and_theory_are_drawn(self, doubled):
+        """A line at the best step, and the two theory lines."""
+        display = doubled.plot()
+
+        assert 1e-7 < display.best_.get_xdata()[0] < 1e-3
+        assert len(display.theory_) == 2
+
+    def test_own_axes(self, doubled):
+        """With ax= nothing else is made."""
+        ax = Figure().add_subplot()
+
+        assert doubled.plot(ax).ax_ is ax
+
+    def test_several_methods_are_told_apart(self):
+        """A legend names the methods by their dashes."""
+        sweep = gl.sweep(
+            exp_sum, np.ones(2), grad=np.exp, methods=("central", "forward")
+        )
+        legend = sweep.plot().ax_.get_legend()
+
+        assert [t.get_text() for t in legend.get_texts()] == ["central", "forward"]
+
+    def test_everything_equal_can_be_drawn(self):
+        """A curve of zeros has no logarithm and is drawn all the same."""
+        sweep = gl.sweep(lambda x: 0 * x.sum(), np.ones(2), grad=np.zeros_like)
+
+        assert "image/png" in sweep.plot()._repr_mimebundle_()[0]
+
+    def test_bundle(self, doubled):
+        """At the end of a cell: page, picture and text."""
+        bundle = doubled._repr_mimebundle_()
+        data = bundle[0] if isinstance(bundle, tuple) else bundle
+
+        assert {"text/html", "image/png", "text/plain"} <= set(data)

@@ -1,0 +1,300 @@
+"""Texts for the terminal and for exceptions."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.presentation.text import (
+    audit_text,
+    failure_text,
+    headline,
+    report_text,
+)
+from gradlab.presentation.words import brief, number, one_line, pair, tabulate
+
+
+class TestReportText:
+    """The text of a whole report."""
+
+    def test_verdict_stands_first(self, tutorial):
+        """The first line carries glyph, word and the name of the culprit."""
+        first = report_text(tutorial).splitlines()[0]
+
+        assert first.startswith("✗ disagrees: W1 is wrong")
+        assert "1 of 4 blocks disagrees" in first
+
+    def test_worst_block_is_the_first_row(self, tutorial):
+        """W1 leads the table, with its relative error of a third."""
+        lines = report_text(tutorial).splitlines()
+        head = next(i for i, line in enumerate(lines) if "worst entry" in line)
+
+        assert lines[head + 1].split()[:2] == ["✗", "W1"]
+        assert "3.3e-01" in lines[head + 1]
+
+    def test_finding_gives_evidence_and_advice(self, tutorial):
+        """What is wrong comes with its measurement and a next step."""
+        text = report_text(tutorial)
+
+        assert "analytic = 2.000 x numeric" in text
+        assert "-> Look for a factor" in text
+
+    def test_what_was_done_is_told(self, tutorial):
+        """Coverage, evaluations, seconds and seed are all there."""
+        last = report_text(tutorial).splitlines()[-1]
+
+        assert "full coverage" in last
+        assert "41 evaluations" in last
+        assert "0.012 s" in last
+        assert "seed 0" in last
+
+    def test_remarks_are_never_silent(self, tutorial):
+        """Every remark of the report stands in the text."""
+        report = dataclasses.replace(tutorial, remarks=("3 columns were escalated.",))
+
+        assert "· 3 columns were escalated." in report_text(report)
+
+    def test_many_blocks_are_summed_up(self, report_of, compare):
+        """Of sixty right blocks twelve are shown and the others counted."""
+        report = report_of(*(compare(f"w{i}", [[1.0]], [[1.0]]) for i in range(60)))
+        text = report_text(report)
+
+        assert text.startswith("✓ agrees: all 60 blocks agree")
+        assert "... 48 more agree" in text
+        assert len(text.splitlines()) < 25
+
+    def test_two_right_blocks_are_both(self, report_of, compare):
+        """Nobody says "all two"."""
+        report = report_of(*(compare(f"w{i}", [[1.0]], [[1.0]]) for i in range(2)))
+
+        assert headline(report) == "✓ agrees: both blocks agree"
+
+    def test_rival_explanations_are_named_in_one_line(self, tutorial):
+        """The likeliest cause is told; the others of the same input are only named."""
+        first = tutorial.findings[0]
+        rival = dataclasses.replace(
+            first, kind=BugKind.ACCUMULATED_GRAD, evidence="a sum of 2 passes."
+        )
+        text = report_text(dataclasses.replace(tutorial, findings=(first, rival)))
+
+        assert "less likely: accumulated_grad" in text
+        assert "a sum of 2 passes" not in text
+
+    def test_long_names_keep_their_ends(self, report_of, compare):
+        """Of a qualified name both ends tell; the index is never cut off."""
+        name = "encoder." + 30 * "layers." + "attention.weight"
+        text = report_text(report_of(compare(name, [[2.0]], [[1.0]], shape=(1, 1))))
+
+        assert "…" in text
+        assert "weight[0, 0]" in text
+
+    def test_wrong_shape_does_not_accuse_the_values(self, tutorial, report_of, compare):
+        """An error that no block shows: the first line says that the values agree."""
+        right = compare("w", [[1.0]], [[1.0]])
+        report = report_of(right, findings=tutorial.findings, culprits=("w",))
+
+        assert "w is wrong (not its values: the only block agrees)" in headline(report)
+
+    def test_no_escape_codes_unless_asked(self, tutorial):
+        """Plain by default; with colour the first line is painted."""
+        assert "\x1b" not in report_text(tutorial)
+        assert report_text(tutorial, colour=True).startswith("\x1b[31;1m✗")
+
+    def test_names_cannot_smuggle_control_codes(self, report_of, compare):
+        """A parameter called by an escape sequence is shown without it."""
+        text = report_text(report_of(compare("\x1b[2Jevil\n", [[1.0]], [[2.0]])))
+
+        assert "\x1b" not in text
+
+    def test_interrupted_report_says_so(self, report_of, compare):
+        """A partial report is undecided at best, and the first line says why."""
+        first = headline(report_of(compare("w", [[1.0]], [[1.0]]), partial=True))
+
+        assert first.startswith("! undecided")
+        assert "cut short" in first
+
+    def test_nan_on_both_sides_is_undecided(self, report_of, compare):
+        """A block of nan against nan is shown with both values and its verdict."""
+        text = report_text(report_of(compare("w", [[np.nan]], [[np.nan]])))
+
+        assert "! undecided: the only block is undecided" in text
+
+    def test_empty_block_has_no_worst_entry(self, report_of, compare):
+        """A parameter without entries agrees and is called empty."""
+        block = compare("w", np.zeros((1, 0)), np.zeros((1, 0)), shape=(0, 3))
+
+        assert "empty" in report_text(report_of(block))
+
+
+class TestFailureText:
+    """The message of an exception."""
+
+    def test_at_most_ten_lines(self, tutorial):
+        """Whatever the report holds, the exception is read at a glance."""
+        report = dataclasses.replace(tutorial, remarks=("one\n" * 9, "two\n" * 9))
+
+        assert len(failure_text(report).splitlines()) <= 10
+
+    def test_tells_the_whole_story(self, report_of, compare):
+        """Entry, both values, error bar, allowance, cause and next step are there."""
+        block = compare("W", [[1.0, -1.5]], [[1.0, -0.75]], bar=2e-11)
+        text = failure_text(report_of(block))
+
+        assert "W[1]" in text
+        assert "-1.5\n" in text
+        assert "-0.75 ± 2.0e-11" in text
+        assert "0.75; allowed 1.5e-06" in text
+        assert "analytic = 2 x numeric" in text
+        assert "1 of 2 entries of W" in text
+        assert "scale in W" in text
+        assert "next step" in text
+
+    def test_error_outside_the_blocks(self, tutorial, report_of, compare):
+        """A finding that no block shows is still told, without an entry."""
+        right = compare("w", [[1.0]], [[1.0]])
+        report = report_of(right, findings=tutorial.findings, culprits=("act",))
+        text = failure_text(report)
+
+        assert "act is wrong" in text
+        assert "worst entry" not in text
+        assert "likely cause" in text
+
+    def test_nan_on_one_side(self, report_of, compare):
+        """A nan is named as such instead of a quotient with it."""
+        text = failure_text(report_of(compare("w", [[np.nan]], [[1.0]])))
+
+        assert "not a finite number" in text
+        assert "x numeric;" not in text
+
+
+class TestWords:
+    """Numbers and columns as people write them."""
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (-0.0, "0"),
+            (0.1, "0.1"),
+            (1e-30, "1e-30"),
+            (np.inf, "inf"),
+            (3 - 2j, "3-2j"),
+        ],
+    )
+    def test_number(self, value, expected):
+        """Numbers are written in as few characters as they need."""
+        assert number(value) == expected
+
+    def test_pair_shows_the_difference(self):
+        """Two different numbers never look alike."""
+        left, right = pair(0.123456789, 0.123456788)
+
+        assert left != right
+
+    def test_pair_of_equals_is_short(self):
+        """Equal numbers get the usual six digits."""
+        assert pair(1 / 3, 1 / 3) == ("0.333333", "0.333333")
+
+    def test_brief_zero(self):
+        """No error at all is 0, not 0.0e+00."""
+        assert brief(0.0) == "0"
+
+    def test_one_line_cuts(self):
+        """A long text ends in an ellipsis and keeps to its width."""
+        assert one_line("x" * 50, 10) == "x" * 9 + "…"
+
+    def test_tabulate_nothing(self):
+        """A table without rows has no lines."""
+        assert tabulate([]) == []
+
+
+def _layer(name, state, **changes):
+    values = {
+        "type": "Linear",
+        "call": 0,
+        "error": 1e-10,
+        "bar": 1e-11,
+        "piece": "weight",
+        "reason": "",
+        "file": "/home/me/model.py",
+        "line": 41,
+        "depth": 0,
+    }
+    return SimpleNamespace(name=name, state=state, **values | changes)
+
+
+class TestAuditText:
+    """The text of a layer audit."""
+
+    def test_root_culprit_with_class_and_line(self):
+        """The first line names the layer, its class, file and line."""
+        rows = [_layer(f"blocks.{i}", "right") for i in range(9)]
+        rows += [_layer("act", "wrong", type="Swish", error=1e-3)]
+        audit = SimpleNamespace(
+            rows=rows,
+            culprits=("act",),
+            contaminated=("a", "b"),
+            findings=(),
+            evaluations=12,
+            seconds=0.5,
+            steps=3.0,
+        )
+        lines = audit_text(audit).splitlines()
+
+        assert lines[0].startswith("✗ act (Swish, model.py:41) is wrong itself")
+        assert "2 gradients upstream are only contaminated" in lines[0]
+        assert "9 layers right" in lines[1]
+        assert "wrong itself" in lines[2]
+        assert "3.0 training steps" in lines[-1]
+
+    def test_all_right(self):
+        """Nothing wrong is said in words."""
+        audit = SimpleNamespace(
+            rows=[_layer("fc", "right"), _layer("drop", "unchecked", error=np.nan)],
+            culprits=(),
+            contaminated=(),
+            findings=(),
+            evaluations=1,
+            seconds=0.1,
+            steps=1.0,
+        )
+        text = audit_text(audit)
+
+        assert text.startswith("✓ every layer that was checked is right by itself")
+        assert "(1 could not be checked)" in text
+
+    def test_contaminated_gradients_are_not_accused(self, report_of, compare):
+        """With a guilty layer, the parameters upstream are not called wrong."""
+        audit = SimpleNamespace(
+            rows=[_layer("act", "wrong", type="Swish", error=1e-3)],
+            culprits=("act",),
+            contaminated=("w", "b"),
+        )
+        report = report_of(
+            compare("w", [[2.0]], [[1.0]]),
+            compare("b", [[2.0]], [[1.0]]),
+            culprits=("act", "w", "b"),
+            layers=audit,
+        )
+        text = report_text(report)
+
+        assert text.splitlines()[0].startswith("✗ disagrees: act is wrong (2 of 2")
+        assert "✗ act (Swish, model.py:41) is wrong itself" in text
+        assert "... 2 findings on contaminated gradients" in text
+
+    def test_contaminated_rows_are_few(self, report_of, compare):
+        """Behind a guilty layer four contaminated rows do; the rest are counted."""
+        audit = SimpleNamespace(
+            rows=[_layer("5", "wrong", type="Swish", error=1e-3)],
+            culprits=("5",),
+            contaminated=tuple(f"w{i}" for i in range(9)),
+        )
+        blocks = [compare(f"w{i}", [[2.0]], [[1.0]]) for i in range(9)]
+        names = ("5", *audit.contaminated)
+        text = report_text(report_of(*blocks, culprits=names, layers=audit))
+
+        assert text.startswith("✗ disagrees: layer 5 is wrong")
+        assert "... 5 more disagree" in text

@@ -1,0 +1,1 @@
+"""Programs under test that several test modules share."""

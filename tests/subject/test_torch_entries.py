@@ -1,0 +1,141 @@
+"""Displaced entries of a weight, without copies: the same values, or none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.subject.torch_entries import OtherUseError, one_entry, suitable
+from gradlab.subject.torch_subjects import torch_subject
+
+torch = pytest.importorskip("torch")
+
+F = torch.nn.functional
+
+ROWS, COLUMNS = 5, 7
+
+
+def randn(*shape):
+    """Normal numbers in float64."""
+    return torch.randn(shape, dtype=torch.float64)
+
+
+USES = {
+    "linear": lambda w, x: F.linear(x, w),
+    "linear by name": lambda w, x: F.linear(input=x, weight=w),
+    "product from the right": lambda w, x: x[..., :ROWS] @ w,
+    "one row": lambda w, x: x[0, :ROWS] @ w,
+    "matmul": lambda w, x: torch.matmul(x[..., :ROWS], w),
+    "transposed": lambda w, x: x @ w.T,
+    "transposed twice": lambda w, x: x[..., :ROWS] @ w.t().t(),
+    "from the left": lambda w, x: w @ x.T,
+    "both sides": lambda w, x: torch.tanh(x @ w.T) @ w,
+    "its shape": lambda w, x: x @ w.mT / w.shape[0] + w.size(1),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_values_are_those_of_a_displaced_copy(use):
+    """What a perturbed copy gives, to rounding, for every kind of product."""
+    torch.manual_seed(0)
+    w, x, step = randn(ROWS, COLUMNS), randn(3, COLUMNS), 0.3
+    copy = w.clone()
+    copy[3, 4] += step
+    place = torch.tensor(3), torch.tensor(4)
+
+    found = one_entry(
+        w, *place, torch.tensor(step, dtype=torch.float64), lambda: use(w, x)
+    )
+
+    assert found.numpy() == pytest.approx(use(copy, x).numpy(), abs=1e-14)
+
+
+OTHER = {
+    "a sum": lambda w, x: (x @ w.T).sum() + w.sum(),
+    "a view": lambda w, x: x @ w.view(ROWS, COLUMNS).T,
+    "a detour": lambda w, x: torch.from_numpy(w.detach().numpy() ** 2) + x.sum(),
+    "in a list": lambda w, x: torch.stack([w, w]).sum() * x.sum(),
+    "with itself": lambda w, x: (w @ w.T).sum() + x.sum(),
+    "a row": lambda w, x: x @ w[0],
+}
+
+
+@pytest.mark.parametrize("use", OTHER.values(), ids=OTHER)
+def test_other_uses_are_refused(use):
+    """Nothing that looks at the weight goes unseen."""
+    w, x = randn(ROWS, COLUMNS), randn(3, COLUMNS)
+    place = torch.tensor(0), torch.tensor(0)
+
+    with pytest.raises(OtherUseError):
+        one_entry(w, *place, torch.tensor(0.1), lambda: use(w, x))
+
+
+def test_what_fits():
+    """Large real matrices in float64; copies of anything else cost nothing."""
+    assert suitable(randn(16, 16))
+    assert not suitable(randn(4, 4))
+    assert not suitable(randn(16, 16).float())
+    assert not suitable(randn(16, 4, 4))
+
+
+def _loss(penalty):
+    def loss(x, w):
+        return torch.tanh(F.linear(x, w)).sum() + penalty(w)
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    "penalty",
+    [lambda _: 0.0, lambda w: 0.1 * (w**2).sum(), lambda w: torch.relu(w[3, 5])],
+    ids=["none", "of all", "of one entry"],
+)
+def test_batches_are_loops(penalty):
+    """Rows of the subject are those of single evaluations, whatever else is in it."""
+    torch.manual_seed(1)
+    subject = torch_subject(_loss(penalty), (randn(4, 16), randn(24, 16)))
+    subject.row()
+    positions = np.arange(24 * 16)
+    steps = np.full(len(positions), 1e-3)
+    values, taken = subject.rows(1, positions, steps)
+    point = subject.point(1)
+    expected = np.empty_like(values)
+    for k in positions:
+        moved = point.copy()
+        moved[k] += steps[k]
+        subject.place(1, moved)
+        expected[k] = subject.row()
+    subject.place(1, None)
+
+    assert values == pytest.approx(expected, rel=1e-13)
+    assert (taken == (point + steps) - point).all()
+
+
+class Slipped(torch.autograd.Function):
+    """A product whose backward is off in one entry of the weight."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        """What is computed."""
+        ctx.save_for_backward(x, w)
+        return F.linear(x, w)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        """What autograd is told."""
+        x, w = ctx.saved_tensors
+        dw = upstream.T @ x
+        dw[7, 3] *= 1.001
+        return upstream @ w, dw
+
+
+def test_one_wrong_entry_is_found():
+    """A thousandth in one of 384 entries, by whichever plan."""
+    torch.manual_seed(2)
+    x, w = randn(4, 16).requires_grad_(), randn(24, 16).requires_grad_()
+
+    report = gl.check(lambda x, w: torch.tanh(Slipped.apply(x, w)).sum(), x, w)
+
+    assert report.culprits == ("w",)
+    assert report["w"].ranking(1) == [(0, 7 * 16 + 3)]

@@ -1,0 +1,333 @@
+"""Evaluating torch subjects: rows, batches, grad mode, and what is left untouched."""
+
+from __future__ import annotations
+
+import pickle
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from gradlab.subject.torch_batches import Plan
+from gradlab.subject.torch_subjects import torch_subject
+
+torch = pytest.importorskip("torch")
+
+F = torch.nn.functional
+DOUBLE = torch.float64
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(2026)
+
+
+def randn(*shape, dtype=DOUBLE, **options):
+    """Normal numbers in float64."""
+    return torch.randn(shape, dtype=dtype, **options)
+
+
+def central(subject, which, step=1e-6):
+    """Jacobian block by central differences, through the subject's own interface."""
+    count = subject.inputs[which].coordinates
+    if not count:
+        return np.zeros((len(subject.row()), 0))
+    positions = np.arange(count)
+    up, right = subject.rows(which, positions, np.full(count, step))
+    down, left = subject.rows(which, positions, np.full(count, -step))
+    return ((up - down) / (right - left)[:, None]).T
+
+
+def assert_analytic_equals_differences(subject, tolerance=1e-7):
+    """Autograd on one side, differences on the other."""
+    rows = len(subject.row())
+    pullback = subject.analytic.pull(np.eye(rows))
+    assert pullback.problems == ()
+    for which, block in enumerate(pullback.values):
+        numeric = central(subject, which)
+        assert block == pytest.approx(numeric, abs=tolerance, rel=tolerance)
+
+
+def test_row_is_fresh_memory():
+    """Rows handed out earlier do not change when coordinates do."""
+    subject = torch_subject(lambda x: x, (torch.ones(2, dtype=DOUBLE),))
+    before = subject.row()
+    subject.coordinates(0)[0] = 7.0
+
+    assert before.tolist() == [1, 1]
+    assert subject.row().tolist() == [7, 1]
+
+
+def test_place_overwrites_and_puts_back():
+    """`place(None)` brings back the point, bit by bit."""
+    x = randn(3, 2).t()
+    subject = torch_subject(torch.sin, (x,))
+    at_point = subject.row()
+    subject.place(0, np.arange(6.0))
+    assert subject.row() == pytest.approx(np.sin(np.arange(6.0)), rel=1e-15)
+    subject.place(0, None)
+
+    assert np.array_equal(subject.row(), at_point)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_displacements_taken_are_those_of_the_dtype(dtype):
+    """`taken` is what rounding left of the displacement, exactly."""
+    x = torch.tensor([1.0, 100.0], dtype=dtype)
+    subject = torch_subject(lambda x: x * 1, (x,))
+    values, taken = subject.rows(0, np.array([0, 1]), np.array([0.3, 0.3]))
+
+    moved = (x.double() + 0.3).to(dtype).double() - x.double()
+    assert taken.tolist() == moved.tolist()
+    assert (np.diag(values) - x.double().numpy()).tolist() == moved.tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_epsilon_is_that_of_the_coarsest_dtype(dtype):
+    """An output in lower precision counts as well."""
+    subject = torch_subject(lambda x: x.to(dtype), (randn(2),))
+    subject.row()
+
+    assert subject.epsilon == torch.finfo(dtype).eps
+
+
+def always_batched(subject):
+    """Skip the trial: which side wins it is a matter of the machine's mood."""
+    for which in range(len(subject.inputs)):
+        subject._batches._plans[which] = Plan(batched=True)
+    assert subject.batchable
+
+
+def test_batches_and_single_evaluations_agree():
+    """`rows` gives what moving one coordinate at a time gives."""
+    subject = torch_subject(
+        lambda x, w: torch.tanh(x @ w), (randn(4, 30), randn(30, 3))
+    )
+    always_batched(subject)
+    positions = np.arange(0, 120, 7)
+    steps = np.linspace(1e-3, 2e-3, len(positions))
+    values, taken = subject.rows(0, positions, steps)
+
+    coordinates = subject.coordinates(0)
+    for row, position in enumerate(positions):
+        old = coordinates[position]
+        coordinates[position] = old + steps[row]
+        assert taken[row] == coordinates[position] - old
+        assert values[row] == pytest.approx(subject.row(), abs=1e-14)
+        coordinates[position] = old
+
+
+def test_batches_are_cut_into_chunks():
+    """A chunk of a few copies gives the same as one large batch."""
+    subject = torch_subject(torch.sigmoid, (randn(20, 10),))
+    always_batched(subject)
+    positions, steps = np.arange(200), np.full(200, 1e-3)
+    whole, _ = subject.rows(0, positions, steps)
+    subject.chunk_bytes = 7 * 200 * 8
+
+    chunked, _ = subject.rows(0, positions, steps)
+    assert chunked == pytest.approx(whole, abs=1e-15)
+
+
+class NumpyExp(torch.autograd.Function):
+    """Cannot be batched: its forward goes through NumPy."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """What is computed."""
+        y = torch.from_numpy(np.exp(x.detach().numpy()))
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, upstream):
+        """What autograd is told."""
+        return upstream * ctx.saved_tensors[0]
+
+
+def branching(x):
+    """Looks at values to decide, which batches cannot."""
+    return x * 2 if x.sum() > 0 else x * 3
+
+
+def in_place(x):
+    """Writes into a tensor that is not in the batch."""
+    y = torch.zeros(6, dtype=DOUBLE)
+    y[:] = x.reshape(-1)
+    return y
+
+
+@pytest.mark.parametrize("fn", [NumpyExp.apply, branching, in_place])
+def test_functions_that_cannot_be_batched_are_looped(fn):
+    """The fall-back is silent and right."""
+    subject = torch_subject(fn, (randn(2, 3),))
+
+    assert not subject.batchable
+    assert_analytic_equals_differences(subject)
+
+
+def test_small_smooth_functions_pass_the_trial():
+    """Two hundred sigmoids at once take less time than two hundred times one."""
+    subjects = [torch_subject(torch.sigmoid, (randn(20, 10),)) for _ in range(9)]
+
+    assert any(subject.batchable for subject in subjects)
+
+
+def test_rows_outside_the_domain_are_nan():
+    """One matrix that cannot be factorised does not spoil its batch."""
+    x = torch.eye(3, dtype=DOUBLE)
+    subject = torch_subject(torch.linalg.cholesky, (x,))
+    always_batched(subject)
+    values, _ = subject.rows(0, np.array([0, 4]), np.array([-2.0, 1.0]))
+
+    assert np.isnan(values[0]).all()
+    assert values[1, 4] == pytest.approx(np.sqrt(2))
+    assert np.array_equal(subject.row(), np.eye(3).reshape(-1))
+
+
+def test_functions_that_compute_otherwise_in_batches_are_looped():
+    """A batched value that is off by more than round-off disqualifies batches."""
+
+    def f(x):
+        inside = torch._C._functorch.is_batchedtensor(x)
+        return torch.sin(x) * (1 + 1e-14 if inside else 1)
+
+    subject = torch_subject(f, (randn(40, 10),))
+
+    assert not subject.batchable
+
+
+def test_functions_that_differentiate_inside_run_in_grad_mode():
+    """A gradient penalty is evaluated with grad mode on, and differentiated."""
+
+    def penalty(x):
+        inner = (x**3).sum()
+        (slope,) = torch.autograd.grad(inner, x, create_graph=True)
+        return (slope**2).sum()
+
+    x = randn(3, requires_grad=True)
+    subject = torch_subject(penalty, (x,))
+
+    assert subject.row() == pytest.approx(float((9 * x.detach() ** 4).sum()))
+    (gradient,) = subject.analytic.pull(np.ones((1, 1))).values
+    assert gradient[0] == pytest.approx((36 * x**3).detach().numpy())
+
+
+def test_functions_that_branch_on_grad_mode_are_taken_as_in_training():
+    """What the user differentiates is what grad mode computes."""
+    subject = torch_subject(lambda x: x * (2 if x.requires_grad else 5), (randn(2),))
+
+    assert subject.row() == pytest.approx(2 * subject.point(0))
+
+
+def test_reset_is_called_before_every_evaluation():
+    """Random functions become functions once their state is put back."""
+    x = torch.ones(50, dtype=DOUBLE)
+    subject = torch_subject(lambda x: F.dropout(x, 0.5), (x,))
+    subject.reset = lambda: torch.manual_seed(7)
+
+    assert np.array_equal(subject.row(), subject.row())
+    assert_analytic_equals_differences(subject)
+    assert np.array_equal(subject.analytic._subject.forward_value, subject.row())
+
+
+def test_inputs_written_to_are_put_back_and_remembered():
+    """A function that mutates its input is evaluated on copies from then on."""
+
+    def f(x):
+        x.mul_(2)
+        return torch.sin(x)
+
+    x = randn(3)
+    subject = torch_subject(f, (x,))
+
+    assert subject.row() == pytest.approx(np.sin(2 * x.numpy()))
+    assert subject.row() == pytest.approx(np.sin(2 * x.numpy()))
+    assert subject.mutated == ("x",)
+    assert_analytic_equals_differences(subject)
+
+
+def test_constants_written_to_are_put_back():
+    """A counter passed as an argument does not make evaluations depend on order."""
+
+    def f(x, calls):
+        calls += 1
+        return x * calls
+
+    calls = torch.zeros(1, dtype=torch.int64)
+    subject = torch_subject(f, (randn(2), calls))
+
+    assert np.array_equal(subject.row(), subject.row())
+    assert calls.item() == 0
+
+
+class Boom(KeyboardInterrupt):
+    """Raised in the middle of things."""
+
+
+@hypothesis.given(st.integers(1, 12), st.sampled_from([ValueError, Boom]))
+def test_user_tensors_are_untouched_whatever_happens(call, kind):
+    """Values, version counters, grad and flags survive an exception at any call."""
+    calls = 0
+
+    def f(x, w):
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise kind
+        x.add_(1)
+        return x @ w
+
+    x, w = randn(2, 3).t(), randn(2, 3, requires_grad=True)
+    w.grad = torch.ones_like(w)
+    originals = (x.clone(), w.detach().clone())
+    versions = (x._version, w._version)
+    try:
+        subject = torch_subject(f, (x, w), wrt=["x", "w"])
+        subject.row()
+        subject.rows(0, np.arange(6), np.full(6, 1e-3))
+        subject.rows(1, np.arange(6), np.full(6, 1e-3))
+        subject.analytic.pull(np.eye(9))
+    except (ValueError, RuntimeError, Boom):
+        pass  # RuntimeError: where the first call was cut short, x is still a leaf
+
+    assert torch.equal(x, originals[0])
+    assert torch.equal(w, originals[1])
+    assert (x._version, w._version) == versions
+    assert torch.equal(w.grad, torch.ones_like(w))
+    assert not x.requires_grad
+    assert w.requires_grad
+
+
+def test_module_is_untouched_by_an_exception_inside():
+    """Parameters are the user's own objects again after a failure."""
+    module = torch.nn.Linear(2, 2)
+    parameters = list(module.parameters())
+    subject = torch_subject(module, (torch.ones(1, 3),))
+    with pytest.raises(RuntimeError, match="shapes"):
+        subject.row()
+
+    assert all(a is b for a, b in zip(parameters, module.parameters(), strict=True))
+    assert all(parameter.grad is None for parameter in parameters)
+
+
+def test_hooks_on_tensors_take_part_and_stay():
+    """A hook that doubles the gradient doubles the analytic side."""
+    x = randn(2, requires_grad=True)
+    x.register_hook(lambda gradient: 2 * gradient)
+    subject = torch_subject(lambda x: x.sum(), (x,))
+
+    assert subject.analytic.pull(np.ones((1, 1))).values[0].tolist() == [[2, 2]]
+    assert len(x._backward_hooks) == 1
+
+
+def test_subjects_can_be_pickled():
+    """Executors send subjects to other processes."""
+    subject = torch_subject(torch.sigmoid, (randn(3),))
+    row = subject.row()
+    twin = pickle.loads(pickle.dumps(subject))
+    twin.coordinates(0)[0] = 0.0
+
+    assert twin.row()[0] == 0.5
+    assert np.array_equal(subject.row(), row)

@@ -1,0 +1,264 @@
+"""Bad input gets one clear sentence; a wrong gradient never crashes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.errors import (
+    BudgetError,
+    ComplexStepError,
+    InputError,
+    InputTypeError,
+    SubjectError,
+)
+
+X = np.arange(1.0, 4.0)
+
+
+def square(x):
+    """Sum of squares."""
+    return (x**2).sum()
+
+
+def double(x):
+    """Gradient of `square`."""
+    return 2 * x
+
+
+def yields(x):
+    """Yield what it should return."""
+    yield (x**2).sum()
+
+
+async def waits(x):
+    """Return it to whoever awaits."""
+    return (x**2).sum()
+
+
+def _pair(loss, gradients):
+    return lambda _: (loss, gradients)
+
+
+REFUSED = {
+    "not a function": (lambda: gl.check(3, X), InputTypeError, "got int"),
+    "generator": (
+        lambda: gl.check(yields, X, grad=double),
+        InputTypeError,
+        "generator function (it has yield), which returns no value; write return",
+    ),
+    "generator of a Jacobian": (
+        lambda: gl.check(square, X, jac=yields),
+        InputTypeError,
+        "jac is a generator function",
+    ),
+    "async": (
+        lambda: gl.numeric_jacobian(waits, X),
+        InputTypeError,
+        "asyncio.run(waits(*a))",
+    ),
+    "other shapes": (
+        lambda: gl.check(
+            lambda x: x[:2] if x[0] == 1 else x, X, jac=lambda x: np.eye(2, 3)
+        ),
+        SubjectError,
+        "shapes must not depend on the values",
+    ),
+    "two sides": (
+        lambda: gl.check(square, X, grad=double, jac=double),
+        InputError,
+        "got grad= and jac=",
+    ),
+    "side not callable": (
+        lambda: gl.check(square, X, jac=3),
+        InputTypeError,
+        "jac= must be a function, got int",
+    ),
+    "no side": (lambda: gl.check(square, X), SubjectError, "(loss, gradients)"),
+    "missing key": (
+        lambda: gl.check(_pair(1.0, {"b": X}), {"a": X, "b": X}),
+        InputError,
+        "no entry for 'a' (they have 'b')",
+    ),
+    "loss not a scalar": (
+        lambda: gl.check(_pair(X, {"a": X}), {"a": X}),
+        SubjectError,
+        "the loss has shape (3,)",
+    ),
+    "gradient of a vector": (
+        lambda: gl.check(lambda x: x**2, X, grad=double),
+        InputError,
+        "pass jac= or vjp=",
+    ),
+    "raises at the point": (
+        lambda: gl.check(lambda x: 1 / 0, X, grad=double),
+        SubjectError,
+        "ZeroDivisionError at the point itself",
+    ),
+    "nan in the input": (
+        lambda: gl.check(square, np.array([1.0, np.nan]), grad=double),
+        InputError,
+        "x[1] is nan",
+    ),
+    "integers": (
+        lambda: gl.check(square, np.arange(3), grad=double),
+        InputError,
+        "x is an array of int64",
+    ),
+    "integer parameters": (
+        lambda: gl.check(lambda: (1.0, {}), params={"w": np.arange(3)}),
+        InputError,
+        "w.astype(float)",
+    ),
+    "read-only parameters": (
+        lambda: gl.check(lambda: (1.0, {}), params={"w": np.broadcast_to(1.0, (3,))}),
+        InputError,
+        "read-only",
+    ),
+    "nothing to differentiate": (
+        lambda: gl.check(lambda s: 1.0, "text", grad=double),
+        InputError,
+        "s: str",
+    ),
+    "unknown wrt": (
+        lambda: gl.check(square, X, grad=double, wrt="y"),
+        InputError,
+        "wrt= asks for 'y'; the differentiable inputs are 'x'",
+    ),
+    "names collide": (
+        lambda: gl.check(lambda p, w: 0.0, {"w": X}, X, grad=double),
+        InputError,
+        "two inputs are called 'w'",
+    ),
+    "too few names": (
+        lambda: gl.check(square, X, grad=double, names=["a", "b"]),
+        InputError,
+        "names= has 2 names, but there are 1",
+    ),
+    "unknown method": (
+        lambda: gl.check(square, X, grad=double, method="newton"),
+        InputError,
+        "got 'newton'",
+    ),
+    "negative step": (lambda: gl.Central(step=-1e-3), InputError, "got -0.001"),
+    "negative tolerance": (
+        lambda: gl.check(square, X, grad=double, rtol=-1),
+        InputError,
+        "rtol must be a number >= 0",
+    ),
+    "nan tolerance": (
+        lambda: gl.check(square, X, grad=double, atol=float("nan")),
+        InputError,
+        "atol must be a number >= 0",
+    ),
+    "no budget": (
+        lambda: gl.check(square, X, grad=double, budget=0),
+        BudgetError,
+        "got 0",
+    ),
+    "odd budget": (
+        lambda: gl.check(square, X, grad=double, budget="soon"),
+        BudgetError,
+        "got 'soon'",
+    ),
+    "unknown coverage": (
+        lambda: gl.check(square, X, grad=double, coverage="most"),
+        InputError,
+        "got 'most'",
+    ),
+    "odd order": (
+        lambda: gl.check(square, X, grad=double, order=3),
+        InputError,
+        "order must be 1 or 2, got 3",
+    ),
+    "second order of NumPy": (
+        lambda: gl.check(square, X, grad=double, order=2),
+        InputError,
+        "order=2 needs a torch function",
+    ),
+    "odd seed": (
+        lambda: gl.check(square, X, grad=double, seed=-1),
+        InputError,
+        "seed must be an integer >= 0, got -1",
+    ),
+    "no cache": (
+        lambda: gl.check(lambda x: x, X, backward=double),
+        SubjectError,
+        "must return (out, cache)",
+    ),
+    "changing shapes": (
+        lambda: gl.check(lambda x: x[x <= x[0]], X, jac=lambda x: np.ones((1, 3))),
+        SubjectError,
+        "shapes must not depend on the values",
+    ),
+    "complex step through abs": (
+        lambda: gl.check(
+            lambda x: np.abs(x).sum(), -X, grad=np.sign, method="complex-step"
+        ),
+        ComplexStepError,
+        "imaginary part is dropped",
+    ),
+    "complex step of a maximum": (
+        lambda: gl.check(
+            lambda x: (x * np.conj(x)).sum(), X, grad=double, method="complex-step"
+        ),
+        ComplexStepError,
+        "not analytic in x",
+    ),
+    "complex step through float": (
+        lambda: gl.check(
+            lambda x: float(x.sum().real), X, grad=np.ones_like, method="complex-step"
+        ),
+        ComplexStepError,
+        "returns real numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_a_reason(case):
+    """The message names the value and what to do, and the input is unchanged."""
+    call, kind, telling = REFUSED[case]
+    before = X.copy()
+    with pytest.raises(kind) as caught:
+        call()
+    assert telling in str(caught.value)
+    assert np.array_equal(X, before)
+
+
+ODD = {
+    "wrong shape": (lambda x: np.ones((3, 3)), "wrong_shape"),
+    "one axis too many": (lambda x: (2 * x)[None], "wrong_shape"),
+    "integers": (lambda x: (2 * x).astype(int), "dtype"),
+    "none": (lambda x: None, "detached"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_gradients_are_findings(case):
+    """A gradient of odd shape or type is a finding, not a crash."""
+    gradient, kind = ODD[case]
+    report = gl.check(square, X + 0.25, grad=gradient)
+    assert kind in {str(f.kind) for f in report.findings if f.severity != "note"}
+
+
+def test_backward_that_raises_is_a_finding():
+    """An exception in the analytic side is told with its text; nothing crashes."""
+    report = gl.check(lambda x: (x, x), X, backward=lambda dout, cache: 1 / 0)
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert "ZeroDivisionError" in report.findings[0].evidence
+
+
+def test_function_that_raises_nearby():
+    """A function that raises away from the point has no slope there: undecided."""
+
+    def brittle(x):
+        if not np.array_equal(x, X):
+            raise ValueError("elsewhere")
+        return x.sum()
+
+    report = gl.check(brittle, X, grad=np.ones_like)
+
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert any("elsewhere" in f.evidence for f in report.findings)

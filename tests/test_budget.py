@@ -1,0 +1,195 @@
+"""Budgets are kept, the cost is told before, and what was not looked at is said."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.differentiation.metering import Budget, Meter
+from gradlab.errors import BudgetError
+from gradlab.pipeline.planning import Coverage, estimate
+
+X = np.linspace(0.1, 1.0, 300)
+
+
+class Counting:
+    """Counts its calls, and takes its time."""
+
+    def __init__(self, f, seconds=0.0):
+        self.f, self.seconds, self.calls = f, seconds, 0
+
+    def __call__(self, *arguments):
+        self.calls += 1
+        if self.seconds:
+            time.sleep(self.seconds)
+        return self.f(*arguments)
+
+
+def cubes(x):
+    """Sum of cubes."""
+    return (x**3).sum()
+
+
+def right(x):
+    """Return its gradient."""
+    return 3 * x**2
+
+
+def wrong(x):
+    """Return its gradient, wrong everywhere."""
+    return 3.3 * x**2
+
+
+def quietest(call):
+    """Return the result and the seconds of the quickest of three: others work too."""
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        result = call()
+        seconds.append(time.perf_counter() - start)
+        if seconds[-1] < 1.1:
+            break
+    return result, min(seconds)
+
+
+@pytest.mark.parametrize("budget", [20, 50, 201, 500, 1500])
+@pytest.mark.parametrize("coverage", ["auto", "full", "sample", "probe"])
+@pytest.mark.parametrize("grad", [right, wrong])
+def test_evaluations_are_never_exceeded(budget, coverage, grad):
+    """Not one call more than was allowed, whatever is looked at and found."""
+    f = Counting(cubes)
+    report = gl.check(f, X, grad=grad, budget=budget, coverage=coverage)
+    assert f.calls <= budget
+    assert report.evaluations <= budget
+    assert any("estimated before" in remark for remark in report.remarks)
+    if grad is wrong:
+        assert report.verdict > gl.Verdict.AGREES
+        assert report.verdict == gl.Verdict.DISAGREES or budget < 50
+
+
+@pytest.mark.parametrize("budget", [100, 300])
+def test_full_coverage_uses_what_the_budget_leaves(budget):
+    """The last slice is no longer than the budget: little of it is left unused."""
+    f = Counting(cubes)
+    report = gl.check(f, X, grad=right, budget=budget, coverage="full")
+    assert report.partial
+    assert 0.8 * budget <= f.calls <= budget
+    assert report["x0"].shape[1] >= 0.4 * budget
+    assert any("coordinates" in r and "budget ended" in r for r in report.remarks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("coverage", ["auto", "full", "sample", "probe"])
+@pytest.mark.parametrize("grad", [right, wrong])
+def test_seconds_are_kept_within_a_fifth(coverage, grad):
+    """20 ms a call, a budget of one second: 1.2 at most; told what was left out."""
+    f = Counting(cubes, 0.02)
+    gl.check(cubes, X[:4], grad=right)  # what is imported is not what is measured
+    report, took = quietest(
+        lambda: gl.check(f, X, grad=grad, budget="1s", coverage=coverage)
+    )
+    assert took < 1.2
+    if coverage == "full":
+        assert took > 0.8
+        assert report.partial
+    if coverage == "auto" and report.coverage == "sample":
+        assert any("a sample of" in remark for remark in report.remarks)
+
+
+@pytest.mark.slow
+def test_seconds_bound_the_analytic_side_too():
+    """2000 rows at 2 ms each do not fit into a second: directions are taken instead."""
+    A = np.random.default_rng(0).normal(size=(2000, 50))
+
+    def vjp(cotangent, x):
+        time.sleep(2e-3)
+        return (A.T @ cotangent * np.cos(x),)
+
+    x = np.linspace(0, 1, 50)
+    options = {"vjp": vjp, "budget": "1s"}
+    report, took = quietest(lambda: gl.check(lambda x: A @ np.sin(x), x, **options))
+    assert took < 1.2
+    assert report.coverage == "probe"
+
+    def refused():
+        with pytest.raises(BudgetError, match="before anything could be compared"):
+            gl.check(lambda x: A @ np.sin(x), x, coverage="full", **options)
+
+    assert quietest(refused)[1] < 1.2
+
+
+@pytest.mark.slow
+def test_estimate_is_true_within_a_factor_of_two():
+    """For a right gradient, the first pass is what a check costs."""
+    f = Counting(cubes, 5e-3)
+    start = time.perf_counter()
+    report = gl.check(f, X[:150], grad=right, budget="100s", coverage="full")
+    took = time.perf_counter() - start
+    (told,) = [r for r in report.remarks if r.startswith("estimated before")]
+    words = told.split()
+    evaluations, seconds = int(words[2].replace(",", "")), float(words[-2])
+    assert evaluations <= f.calls <= 1.1 * evaluations + 10
+    assert 0.5 * took < seconds < 2 * took
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["auto", "adaptive"])
+def test_remaining_time_is_true_within_a_factor_of_two(method):
+    """At a quarter, half and three quarters of the way, by tqdm's own words."""
+    tqdm = pytest.importorskip("tqdm").tqdm
+    seen = []
+
+    class Watching(tqdm):
+        def update(self, n=1):
+            shown = super().update(n)
+            told = self.format_dict
+            if told["rate"] and self.total:
+                left = (self.total - self.n) / told["rate"]
+                seen.append((time.perf_counter(), left))
+            return shown
+
+    with open("/dev/null", "w") as nowhere:  # noqa: PTH123
+        bar = Watching(file=nowhere, mininterval=0)
+        f = Counting(lambda x: np.exp(x).sum(), 4e-3)
+        count = 150 if method == "auto" else 24
+        gl.check(
+            f, X[:count], grad=np.exp, method=method, coverage="full", progress=bar
+        )
+        bar.close()
+    end = time.perf_counter()
+    shares = [seen[int(share * len(seen))] for share in (0.25, 0.5, 0.75)]
+    ratios = [left / (end - when) for when, left in shares]
+    assert all(0.5 < ratio < 2 for ratio in ratios), ratios
+
+
+@pytest.mark.parametrize(
+    "budget", [0, -1, 0.5, "0s", "-3s", "soon", "10", True, float("nan"), "nan s"]
+)
+def test_budget_that_is_none_is_refused(budget):
+    """Zero, negative, unreadable: one sentence, and nothing was called."""
+    f = Counting(cubes)
+    with pytest.raises(BudgetError, match="budget must be a positive number"):
+        gl.check(f, X, grad=right, budget=budget)
+    assert f.calls == 0
+
+
+def test_what_is_left_of_a_budget():
+    """Evaluations to the last one; of seconds, a tenth at a time."""
+    meter = Meter(Budget(evaluations=10))
+    meter.spend(7)
+    assert meter.left() == 3
+    assert Meter().left() > 10**9
+    timed = Meter(Budget(seconds=1e-9))
+    timed.evaluations = 5
+    assert timed.left() <= 1
+
+
+def test_estimate_counts_what_will_be_looked_at():
+    """Evaluations of each input by its own method, and the analytic side's time."""
+    columns = [np.arange(10), np.arange(4)]
+    told = estimate(Coverage("full", columns), [2, 24], 0.5, 3.0)
+    assert (told.evaluations, told.seconds) == (116, 61.0)
+    assert estimate(Coverage("probe", columns), [2, 2], 0.1, 1e6).seconds < 10

@@ -1,0 +1,81 @@
+"""The page for people who come from another checker: its code runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+PAGE = Path(__file__).resolve().parents[1] / "tutorials" / "coming_from.md"
+
+
+def test_code_on_the_page_runs():
+    """Every block, in order, in one session."""
+    pytest.importorskip("torch")
+    blocks = re.findall(
+        r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
+    session = {"np": np, "gl": gl}
+
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), session)
+
+    assert len(blocks) > 10
+    assert isinstance(session["report"], gl.Report)
+    session["test_layer"](lambda *a, **k: gl.check(*a, **k).raise_if_failed())
+
+
+WATCHED = (
+    "check",
+    "check_accumulation",
+    "check_hessian",
+    "check_sparsity",
+    "compare_modes",
+    "taylor_test",
+)
+
+
+def test_checks_on_the_page_agree():
+    """Examples of right gradients are right, or the page teaches mistrust."""
+    pytest.importorskip("torch")
+    source = PAGE.read_text(encoding="utf-8")
+    kept = {name: [] for name in WATCHED}
+
+    class Watching:
+        def __getattr__(self, name):
+            real = getattr(gl, name)
+            if name not in WATCHED:
+                return real
+
+            def watched(*arguments, **options):
+                kept[name].append(real(*arguments, **options))
+                return kept[name][-1]
+
+            return watched
+
+    session = {"np": np, "gl": Watching()}
+    for block in re.findall(r"```python\n(.*?)```", source, re.DOTALL):
+        code = block.replace("import gradlab as gl\n", "")
+        exec(compile(code, str(PAGE), "exec"), session)
+
+    assert all(kept.values())
+    assert {r.verdict for results in kept.values() for r in results} == {
+        gl.Verdict.AGREES
+    }
+
+
+def test_links_of_the_table_lead_to_sections():
+    """Every tool in the table at the top has its section."""
+    source = PAGE.read_text(encoding="utf-8")
+    heads = re.findall(r"^## (.*)$", source, re.MULTILINE)
+    anchors = {
+        re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-") for h in heads
+    }
+    links = re.findall(r"\]\(#(.*?)\)", source)
+
+    assert len(links) == 12
+    assert set(links) <= anchors

@@ -1,0 +1,69 @@
+"""Second looks: what a careful ladder may overrule, and what it must leave open."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab import Verdict
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("method", ["forward", "backward", "central"])
+def test_zeros_off_the_diagonal_do_not_stay_open(method, seed):
+    """An elementwise sine has zeros that a forward difference alone cannot settle."""
+    x = np.random.default_rng(seed).normal(size=6)
+
+    report = gl.check(np.sin, x, jac=lambda x: np.diag(np.cos(x)), method=method)
+
+    assert report.verdict == Verdict.AGREES
+
+
+@pytest.mark.parametrize("method", ["forward", "backward", "central"])
+def test_one_percent_shows_with_every_method(method):
+    """Nor is a slip excused because some other entry was settled by the ladder."""
+    x = np.random.default_rng(1).normal(size=6)
+
+    report = gl.check(np.sin, x, jac=lambda x: np.diag(1.01 * np.cos(x)), method=method)
+
+    assert report.verdict == Verdict.DISAGREES
+
+
+def test_large_constant_hides_no_wrong_sign():
+    """At 1e13 a slope of one moves f by 500 last digits at a step of one: enough."""
+
+    def f(x):
+        return 1e13 + np.abs(x).sum()
+
+    x = np.array([0.4, 1.0, -2.0])
+
+    assert gl.check(f, x, grad=lambda x: -np.sign(x)).verdict == Verdict.DISAGREES
+    assert gl.check(f, x, grad=np.sign).verdict != Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("constant", [1e10, 1e12, 1e13, 1e14])
+@pytest.mark.parametrize("distance", [1e-9, 1e-3, 0.3])
+def test_kinks_under_a_large_constant_accuse_nobody(constant, distance):
+    """Two slopes within reach of the only steps that show anything: no verdict."""
+    x = np.array([distance, 1.0, -2.0])
+
+    report = gl.check(lambda x: constant + np.abs(x).sum(), x, grad=np.sign)
+
+    assert report.verdict != Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("distance", 10.0 ** np.arange(-12, -4))
+@pytest.mark.parametrize("edge", [0.0, 1.0, -3.0])
+def test_kinks_close_by_are_not_noise(distance, edge):
+    """A ReLU whose edge is a trillionth away has a slope, and a wrong one is found."""
+    x = np.array([edge + distance, edge + 1.2, edge - 2.0])
+
+    def f(x):
+        return np.maximum(x, edge).sum()
+
+    right = gl.check(f, x, grad=lambda x: 1.0 * (x >= edge))
+    wrong = gl.check(f, x, grad=lambda x: 1.2 * (x >= edge), diagnose=False)
+
+    assert right.verdict == Verdict.AGREES
+    assert wrong.verdict == Verdict.DISAGREES

@@ -1,0 +1,149 @@
+"""Executors in processes of their own: forks with threads, Ctrl-C, a Dask cluster."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+_FORKED = """
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+import time, torch, gradlab as gl
+torch.set_num_threads(2)
+W = torch.randn(300, 300, dtype=torch.float64)
+(W @ W).exp().sum()  # starts the threads that a fork loses
+def f(x):
+    time.sleep(1e-3)
+    return (torch.tanh(x @ W) ** 2).sum()
+x = torch.randn(64, 300, dtype=torch.float64) / 9
+how = get_context(sys.argv[1])
+if __name__ == "__main__":
+    with ProcessPoolExecutor(2, mp_context=how) as pool:
+        report = gl.check(f, x, coverage="sample", executor=pool)
+    print(report.verdict.name, *report.remarks, sep="|")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_torch_on_workers_does_not_hang(tmp_path, how):
+    """A forked worker has no OpenMP threads to wait for; it says that it uses one."""
+    script = tmp_path / "forked.py"
+    script.write_text(_FORKED)
+    done = subprocess.run(
+        [sys.executable, script, how],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    verdict, *remarks = done.stdout.strip().split("|")
+    assert verdict == "AGREES"
+    assert any("workers of ProcessPoolExecutor" in remark for remark in remarks)
+    assert any("last digits" in remark for remark in remarks) == (how == "fork")
+
+
+_INTERRUPTED = """
+import os, signal, sys, threading, time
+from concurrent.futures import ProcessPoolExecutor
+import numpy as np, gradlab as gl
+def f(x):
+    time.sleep(5e-3)
+    return (x**2).sum()
+if __name__ == "__main__":
+    whom = os.killpg if sys.argv[1] == "group" else os.kill
+    threading.Timer(1.5, lambda: whom(os.getpid(), signal.SIGINT)).start()
+    with ProcessPoolExecutor(2) as pool:
+        report = gl.check(f, np.ones(4000), grad=lambda x: 2 * x, coverage="full",
+                          executor=pool)
+        workers = list(pool._processes)
+    print(report.partial, report.verdict.name, *report.remarks, sep="|")
+    time.sleep(0.2)
+    for worker in workers:
+        try:
+            os.kill(worker, 0)
+            print("still there", worker)
+        except ProcessLookupError:
+            pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whom", ["process", "group"])
+def test_interrupt_leaves_a_partial_report_and_no_worker(tmp_path, whom):
+    """Ctrl-C, which a terminal sends to the workers too, ends in a partial report."""
+    script = tmp_path / "interrupted.py"
+    script.write_text(_INTERRUPTED)
+    done = subprocess.run(
+        [sys.executable, script, whom],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        start_new_session=True,
+    )
+    assert done.stdout.startswith("True|UNDECIDED"), done.stdout + done.stderr
+    assert "interrupted: " in done.stdout
+    assert "still there" not in done.stdout
+
+
+@pytest.mark.slow
+def test_dask_gives_the_same_bits():
+    """A local Dask cluster, through its executor or its client itself."""
+    distributed = pytest.importorskip("distributed")
+    x = np.linspace(-1, 2, 20)
+
+    def f(x):
+        time.sleep(1e-3)
+        return np.sin(3 * x) * x.sum()
+
+    def jac(x):
+        return np.diag(3 * np.cos(3 * x) * x.sum()) + np.sin(3 * x)[:, None]
+
+    here = gl.numeric_jacobian(f, x, method="central")
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**settings) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        for executor in (client.get_executor(), client):
+            there = gl.numeric_jacobian(f, x, method="central", executor=executor)
+            assert there.value.tobytes() == here.value.tobytes()
+            assert there.error.tobytes() == here.error.tobytes()
+        report = gl.check(f, x, jac=jac, executor=client)
+        assert report.ok
+        assert any(" workers of " in remark for remark in report.remarks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [0, 1])
+def test_code_on_the_page_about_clusters_runs(tmp_path, block):
+    """A pool of processes, and a local Dask cluster, as the tutorial writes them."""
+    if block:
+        pytest.importorskip("distributed")
+    page = Path(__file__).resolve().parents[1] / "tutorials" / "cluster.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    script = tmp_path / "page.py"
+    script.write_text(blocks[block])
+    done = subprocess.run(
+        [sys.executable, script],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    wanted = "agrees" if not block else "Jacobian(shape=(50, 50)"
+    assert wanted in done.stdout

@@ -1,0 +1,268 @@
+"""What holds for every file, so that the suite fails quickly and says where."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+
+import gradlab
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "gradlab").rglob("*.py"))
+PYTHON_FILES = SOURCES + sorted((ROOT / "tests").rglob("*.py"))
+NOTEBOOKS = sorted(
+    path
+    for folder in ("notebooks", "tutorials")
+    for path in (ROOT / folder).rglob("*.ipynb")
+    if ".ipynb_checkpoints" not in path.parts and "_build" not in path.parts
+)
+# What a plain `import gradlab` must leave alone: each costs more than gradlab does.
+HEAVY = ("torch", "pandas", "matplotlib", "ipywidgets", "anywidget", "IPython")
+MAX_LINES = 400  # type in one file, variants in siblings: no file eats its neighbours
+TORCH_FILES = (
+    "blaming.py",
+    "compat/torch.py",
+    "compat/torch_*.py",
+    "differentiation/autodiff.py",
+    "localisation/layer*.py",
+    "subject/state_guard.py",
+    "subject/torch_*.py",
+)
+MAX_BODY = 60  # lines of one function, its docstring left out
+IMPORT_RATIO = 1.5
+
+
+def _name(path):
+    return str(path.relative_to(ROOT))
+
+
+def _module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _exported(tree):
+    """Names written out in a module's ``__all__``, or None where there is none."""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else ()
+        if isinstance(node, ast.AnnAssign):
+            targets = (node.target,)
+        if any(isinstance(t, ast.Name) and t.id == "__all__" for t in targets):
+            return [e.value for e in node.value.elts if isinstance(e, ast.Constant)]
+    return None
+
+
+# Where functions live that a user calls: gradlab's own names, and these modules.
+USED_AS_MODULES = ("testing", "compat.torch", "compat.chainer", "compat.cs231n")
+
+
+def _public_functions():
+    """Names of all functions that a user calls."""
+    names = [f"gradlab.{name}" for name in gradlab.__all__]
+    for module in USED_AS_MODULES:
+        path = ROOT / "gradlab" / f"{module.replace('.', '/')}.py"
+        if path.exists():
+            exported = _exported(ast.parse(path.read_text(encoding="utf-8"))) or []
+            names += [f"gradlab.{module}.{name}" for name in exported]
+    return [name for name in names if name.rpartition(".")[2].islower()]
+
+
+def _seconds(statement):
+    """How long a fresh interpreter takes for one import, its own start left out."""
+    code = (
+        "import time; start = time.perf_counter(); "
+        f"{statement}; print(time.perf_counter() - start)"
+    )
+    run = [sys.executable, "-c", code]
+    return float(subprocess.run(run, capture_output=True, check=True, text=True).stdout)
+
+
+def test_import_loads_nothing_heavy():
+    """A plain import leaves torch, pandas and everything that draws unloaded."""
+    code = f"import sys, gradlab; print([m for m in {HEAVY!r} if m in sys.modules])"
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, capture_output=True, check=True, text=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_import_costs_about_as_much_as_numpy():
+    """Importing gradlab takes at most half as long again as importing numpy alone.
+
+    A ratio of neighbours in time, so that a busy or slow machine slows both, and the
+    median of many, so that one hiccup decides nothing. One more series is allowed:
+    a false alarm then needs two, a real slow-down shows in both.
+    """
+    ratio = float("inf")
+    for _ in range(2):
+        ratios = []
+        for _ in range(9):
+            alone = _seconds("import numpy")
+            ratios.append(_seconds("import gradlab") / alone)
+        ratio = min(ratio, statistics.median(ratios))
+        if ratio <= IMPORT_RATIO:
+            break
+        time.sleep(1)  # let a neighbour's burst pass
+
+    assert ratio <= IMPORT_RATIO
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=_name)
+def test_file_holds_one_idea(path):
+    """No file has more than 400 lines."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_functions_fit_on_a_screen(path):
+    """No function has more than 60 lines below its docstring."""
+    too_long = {}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            if lines > MAX_BODY:
+                too_long[node.name] = lines
+
+    assert too_long == {}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_module_says_what_it_is_and_what_it_offers(path):
+    """Every module has a docstring; every module with code has an __all__."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    exported = _exported(tree)
+
+    assert ast.get_docstring(tree)
+    if len(tree.body) > 1:  # a docstring-only __init__ offers nothing
+        assert exported is not None, "no __all__"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_exported_names_exist(path):
+    """Whatever __all__ promises can be imported."""
+    module = importlib.import_module(_module_name(path))
+
+    missing = [n for n in getattr(module, "__all__", ()) if not hasattr(module, n)]
+
+    assert missing == []
+
+
+def test_public_names_are_sorted():
+    """The list of public names is in ruff's order and without repetition."""
+
+    def in_order(name):  # constants, classes, the rest: what RUF022 sorts by
+        return (not name.isupper(), not name[0].isupper(), name)
+
+    assert list(gradlab.__all__) == sorted(set(gradlab.__all__), key=in_order)
+
+
+def test_dir_shows_the_lazy_names():
+    """Completion in a notebook offers every public name before it is loaded."""
+    assert set(gradlab.__all__) <= set(dir(gradlab))
+
+
+@pytest.mark.parametrize("name", sorted(gradlab.__all__))
+def test_public_name_is_documented(name):
+    """Every public name can be imported, and what is behind it says what it is."""
+    value = getattr(gradlab, name)
+
+    if callable(value) or inspect.ismodule(value):
+        assert inspect.getdoc(value)
+
+
+def test_no_module_hides_a_public_name():
+    """Importing ``gradlab.check`` the module leaves ``gl.check`` the function.
+
+    The import system binds each submodule to its name in the package; where a module
+    and a public name share one, whoever came last would win.
+    """
+    code = (
+        "import importlib, pkgutil, types, gradlab\n"
+        "for module in pkgutil.iter_modules(gradlab.__path__):\n"
+        "    if module.name in gradlab.__all__:\n"
+        "        importlib.import_module(f'gradlab.{module.name}')\n"
+        "print([n for n in gradlab.__all__ if n not in ('compat', 'testing')\n"
+        "       and isinstance(getattr(gradlab, n), types.ModuleType)])"
+    )
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, capture_output=True, check=True, text=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_unknown_name_is_an_attribute_error():
+    """A misspelt name fails like any other, and the message repeats it."""
+    with pytest.raises(AttributeError, match="chekc"):
+        _ = gradlab.chekc
+
+
+@pytest.mark.parametrize("name", _public_functions())
+def test_public_function_shows_an_example(name):
+    """What a user calls has an Examples section, and pytest runs it as a doctest."""
+    value = gradlab
+    if name.startswith(tuple(f"gradlab.{module}." for module in USED_AS_MODULES)):
+        value = importlib.import_module(name.rpartition(".")[0])
+    value = getattr(value, name.rpartition(".")[2])
+    doc = inspect.getdoc(value) or ""
+
+    if not inspect.ismodule(value):
+        assert "Examples\n--------" in doc
+        assert ">>> " in doc
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_no_pyplot(path):
+    """Nothing in the package imports pyplot: its figures are global state."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+
+    assert not {n for n in imported if "pyplot" in n or "pylab" in n}
+
+
+def _imports_torch(nodes):
+    imports = [n for n in nodes if isinstance(n, ast.Import | ast.ImportFrom)]
+    names = [getattr(n, "module", None) or n.names[0].name for n in imports]
+    return any(name.partition(".")[0] == "torch" for name in names)
+
+
+def _is_for_type_checkers(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_torch_is_imported_late_and_in_few_files(path):
+    """No import of gradlab needs torch, and files that use it say so by their name."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree.body = [node for node in tree.body if not _is_for_type_checkers(node)]
+    inside = path.relative_to(ROOT / "gradlab")
+
+    assert not _imports_torch(tree.body)
+    if not any(inside.match(pattern) for pattern in TORCH_FILES):
+        assert not _imports_torch(ast.walk(tree))
+
+
+@pytest.mark.skipif(not NOTEBOOKS, reason="no notebook in this checkout")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=_name)
+def test_notebook_is_kept_without_outputs(path):
+    """Outputs are made by running, not kept in git."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+
+    assert code, "a notebook without code"
+    assert not [cell["source"] for cell in code if cell["outputs"]]
+    assert {cell["execution_count"] for cell in code} == {None}

@@ -1,0 +1,132 @@
+"""Half precision hidden inside float64: not accused, and no shelter for large slips."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab import Verdict
+
+torch = pytest.importorskip("torch")
+
+
+def half(a):
+    """Round to float16 and back."""
+    return a.astype("f2").astype(float)
+
+
+def programs(seed):
+    """Functions that round somewhere, and the gradients of what they stand for."""
+    rng = np.random.default_rng(seed)
+    A, B = rng.normal(size=(4, 6)), rng.normal(size=(12, 6))
+    x = rng.normal(size=6)
+
+    def squares(x):
+        return float((half(x) ** 2).sum())
+
+    def hidden(x):
+        return float((half(np.tanh(A @ x)) ** 2).sum())
+
+    def hidden_grad(x):
+        t = np.tanh(A @ x)
+        return A.T @ (2 * t * (1 - t * t))
+
+    def partly(x):
+        return float((half(np.tanh(x)) * x).sum())
+
+    def partly_grad(x):
+        t = np.tanh(x)
+        return t + x * (1 - t * t)
+
+    def logistic(x):
+        return float(np.logaddexp(0, half(half(B) @ half(x))).mean())
+
+    def logistic_grad(x):
+        return B.T @ (1 / (1 + np.exp(-B @ x))) / 12
+
+    return x, {
+        "at the input": (squares, lambda x: 2 * x),
+        "in the middle": (hidden, hidden_grad),
+        "in one factor": (partly, partly_grad),
+        "in a product": (logistic, logistic_grad),
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "name", ["at the input", "in the middle", "in one factor", "in a product"]
+)
+def test_hidden_half_precision_is_not_accused(name, seed):
+    """Wherever it rounds; twice the gradient, or its negative, is wrong as ever."""
+    x, cases = programs(seed)
+    f, grad = cases[name]
+
+    def verdict(factor):
+        return gl.check(f, x, grad=lambda x: factor * grad(x), diagnose=False).verdict
+
+    assert verdict(1) != Verdict.DISAGREES
+    assert verdict(2) == Verdict.DISAGREES
+    assert verdict(-1) == Verdict.DISAGREES
+
+
+def test_it_is_told():
+    """The finding says that something inside rounds, as a warning or a note."""
+    x, cases = programs(0)
+    f, grad = cases["in the middle"]
+
+    findings = gl.check(f, x, grad=grad).findings
+
+    assert [finding.kind for finding in findings] == [gl.BugKind.LOW_PRECISION]
+    assert "half precision" in findings[0].evidence
+
+
+@pytest.mark.parametrize("step", [0.25, 0.1, 0.01, 1 / 127, 2.0**-10])
+def test_rounding_on_purpose_is_no_precision(step):
+    """Evenly spaced steps are a quantiser, whose slope is zero and not one."""
+    x = np.random.default_rng(2).normal(size=6)
+
+    def quantise(x):
+        return (np.round(x / step) * step * np.arange(1, 7)).sum()
+
+    assert not gl.check(quantise, x, grad=lambda x: np.arange(1.0, 7)).ok
+    assert gl.check(quantise, x, grad=lambda x: 0 * x).verdict == Verdict.AGREES
+
+
+class Straight(torch.autograd.Function):
+    """Rounds to hundredths, and passes gradients straight through."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return torch.round(100 * x) / 100
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+def test_torch_casts_are_seen_not_inferred():
+    """Inside a network bfloat16 is excused, for its cast is seen; rounding is not."""
+    generator = torch.Generator().manual_seed(3)
+    x, w = (
+        torch.randn(6, 4, generator=generator, dtype=torch.float64) for _ in range(2)
+    )
+
+    def cast(x, w):
+        return torch.tanh((x.bfloat16() @ w.T.bfloat16()).double()).sum()
+
+    def straight(x, w):
+        return torch.tanh(Straight.apply(x @ w.T)).sum()
+
+    assert gl.check(cast, x, w, diagnose=False).verdict != Verdict.DISAGREES
+    assert gl.check(straight, x, w, diagnose=False).verdict == Verdict.DISAGREES
+
+
+def test_fine_ripples_are_slopes():
+    """A ripple is as fine as rounding and continuous: what small steps say counts."""
+    x = np.random.default_rng(5).normal(size=6)
+
+    def rippled(x):
+        return (np.exp(x) + 1e-4 * np.sin(1e4 * x)).sum()
+
+    assert gl.check(rippled, x, grad=np.exp).verdict == Verdict.DISAGREES

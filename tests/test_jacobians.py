@@ -1,0 +1,111 @@
+"""Jacobians on their own: shapes, error bars, and every way to get one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.errors import InputError
+
+METHODS = ["adaptive", "central", "forward", "backward", "complex-step"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_linear_map(method, rng):
+    """The derivative of A x B is known, in the shape out + in, within its bars."""
+    a, b = rng.normal(size=(2, 3)), rng.normal(size=(4, 5))
+    x = rng.normal(size=(3, 4))
+
+    jacobian = gl.numeric_jacobian(lambda x: a @ x @ b, x, method=method)
+
+    exact = np.einsum("ik,lj->ijkl", a, b)
+    assert jacobian.value.shape == (2, 5, 3, 4)
+    assert jacobian.error.shape == jacobian.step.shape == jacobian.value.shape
+    assert (np.abs(jacobian.value - exact) <= 5 * jacobian.error + 1e-15).all()
+    assert np.abs(jacobian.value - exact).max() < 1e-7
+    assert jacobian.method == method
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_steps_are_those_taken(method):
+    """A given step is used, and reported as it was taken."""
+    classes = {
+        "central": gl.Central, "forward": gl.Forward, "backward": gl.Backward,
+        "complex-step": gl.ComplexStep,
+    }  # fmt: skip
+    if method not in classes:
+        pytest.skip("finds its own steps")
+    jacobian = gl.numeric_jacobian(
+        np.exp, np.array(2.0), method=classes[method](step=1e-3)
+    )
+    assert jacobian.step == pytest.approx(1e-3)
+
+
+def test_several_inputs_and_outputs(rng):
+    """Dicts by name of input, or by output and input."""
+    x, w = rng.normal(size=3), rng.normal(size=3)
+    by_input = gl.numeric_jacobian(lambda x, w: x @ w, x, w)
+    assert set(by_input) == {"x", "w"}
+    assert by_input["x"].value == pytest.approx(w)
+    both = gl.numeric_jacobian(lambda x: (x.sum(), x**2), x)
+    assert set(both) == {("out.0", "x"), ("out.1", "x")}
+    assert both["out.1", "x"].value == pytest.approx(np.diag(2 * x))
+
+
+def test_complex_input():
+    """Of a real output, d/dRe + i d/dIm, as torch has it."""
+    z = np.array([1.0 + 2.0j, -0.5j])
+    jacobian = gl.numeric_jacobian(lambda z: (np.abs(z) ** 2).sum(), z)
+    assert jacobian.value == pytest.approx(2 * z)
+
+
+def test_single_precision_is_differentiated_in_single_precision():
+    """The bar tells how little float32 resolves."""
+    x = np.array([0.5], dtype=np.float32)
+    jacobian = gl.numeric_jacobian(np.sin, x, method="central")
+    true_error = abs(jacobian.value[0, 0] - np.cos(0.5))
+    assert true_error <= 5 * jacobian.error[0, 0]
+    assert jacobian.error[0, 0] > 1e-6
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_autograd(mode):
+    """Both modes of autograd give the derivative of a matrix product."""
+    torch = pytest.importorskip("torch")
+    a = torch.randn(2, 3, dtype=torch.float64)
+    x = torch.randn(3, 4, dtype=torch.float64)
+    jacobian = gl.analytic_jacobian(lambda x: a @ x, x, mode=mode)
+    exact = np.einsum("ik,lj->ijkl", a.numpy(), np.eye(4))
+    assert jacobian.value == pytest.approx(exact)
+    assert np.isnan(jacobian.step).all()
+
+
+def test_hand_written_forms(rng):
+    """grad, jac, backward and vjp give the same Jacobian."""
+    x = rng.normal(size=3)
+    exact = np.diag(np.cos(x))
+    jac = gl.analytic_jacobian(np.sin, x, jac=lambda x: np.diag(np.cos(x)))
+    vjp = gl.analytic_jacobian(np.sin, x, vjp=lambda ct, x: ct * np.cos(x))
+    backward = gl.analytic_jacobian(
+        lambda x: (np.sin(x), x), x, backward=lambda ct, x: ct * np.cos(x)
+    )
+    assert jac.value == pytest.approx(exact)
+    assert vjp.value == pytest.approx(exact)
+    assert backward.value == pytest.approx(exact)
+    grad = gl.analytic_jacobian(lambda x: np.sin(x).sum(), x, grad=np.cos)
+    assert grad.value == pytest.approx(np.cos(x))
+
+
+def test_refusals():
+    """An unknown mode, and nothing to read out."""
+    with pytest.raises(InputError, match='mode must be "reverse" or "forward"'):
+        gl.analytic_jacobian(np.sin, np.ones(2), mode="sideways")
+
+
+def test_inputs_survive(rng):
+    """The arrays passed in are bitwise what they were."""
+    x = rng.normal(size=(4, 3))
+    before = x.tobytes()
+    gl.numeric_jacobian(np.tanh, x)
+    assert x.tobytes() == before

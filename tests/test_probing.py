@@ -1,0 +1,79 @@
+"""Checks by random directions, for what is too large to check entry by entry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+
+def network(rng, sabotage=None):
+    """Loss and gradients of a tanh network with 13,000 parameters."""
+    params = {
+        "w1": rng.normal(size=(60, 100)) / 8,
+        "b1": rng.normal(size=100),
+        "w2": rng.normal(size=(100, 70)) / 10,
+    }
+    inputs = rng.normal(size=(20, 60))
+
+    def loss_and_grads(p):
+        hidden = np.tanh(inputs @ p["w1"] + p["b1"])
+        out = hidden @ p["w2"]
+        delta = 2 * out / out.size
+        back = (delta @ p["w2"].T) * (1 - hidden**2)
+        gradients = {
+            "w1": inputs.T @ back, "b1": back.sum(axis=0), "w2": hidden.T @ delta,
+        }  # fmt: skip
+        if sabotage:
+            sabotage(gradients)
+        return (out**2).mean(), gradients
+
+    return loss_and_grads, params
+
+
+def test_a_right_network_costs_little(rng):
+    """Every tensor agrees after a few dozen evaluations, with its power stated."""
+    fn, params = network(rng)
+    report = gl.check(fn, params, coverage="probe")
+    assert report.verdict == gl.Verdict.AGREES
+    assert report.coverage == "probe"
+    assert report.evaluations <= 40
+    assert set(report.power) == {"w1", "b1", "w2"}
+    assert all(0 < power < 1e-4 for power in report.power.values())
+
+
+@pytest.mark.parametrize("factor", [1.1, 0.0, -1.0])
+def test_one_wrong_entry(rng, factor):
+    """One entry of 13,000 is found, named and compared by itself."""
+
+    def sabotage(gradients):
+        gradients["w1"][17, 42] *= factor
+
+    fn, params = network(rng, sabotage)
+    report = gl.check(fn, params, coverage="probe")
+    assert report.culprits == ("w1",)
+    assert report["w1"].worst(1).input_index[0] == (17, 42)
+    assert report["b1"].verdict == report["w2"].verdict == gl.Verdict.AGREES
+    assert report.evaluations < 1000
+
+
+def test_a_wrong_tensor(rng):
+    """A tensor that is wrong throughout is named, and nothing else is."""
+
+    def sabotage(gradients):
+        gradients["b1"] *= 2
+
+    fn, params = network(rng, sabotage)
+    report = gl.check(fn, params, coverage="probe")
+    assert report.culprits == ("b1",)
+    assert report.diagnosis == "scale"
+
+
+def test_large_subjects_are_probed_by_themselves(rng):
+    """coverage="auto" says what it did."""
+    x = rng.normal(size=200_000)
+    report = gl.check(lambda x: np.sin(x).sum(), x, grad=np.cos)
+    assert report.coverage == "probe"
+    assert report.verdict == gl.Verdict.AGREES
+    assert report.table["coverage"].tolist() == ["probe"]

@@ -1,0 +1,84 @@
+"""The fixture `gradcheck`, in a pytest session of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CASES = """
+import numpy as np
+import pytest
+
+def test_right(gradcheck):
+    report = gradcheck(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: 2 * x)
+    assert report.ok
+
+def test_wrong(gradcheck):
+    gradcheck(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+
+def test_plain():
+    from gradlab.testing import assert_gradients
+
+    assert_gradients(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+
+def test_twice(gradcheck, tmp_path):
+    for _ in range(2):
+        with pytest.raises(AssertionError):
+            gradcheck(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+    assert len(list(tmp_path.glob("*.html"))) == 2
+"""
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    """Output of a run of four tests."""
+    folder = tmp_path_factory.mktemp("session")
+    (folder / "test_cases.py").write_text(CASES, encoding="utf-8")
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p"]
+    run += ["no:cacheprovider", "--basetemp", str(folder / "pages"), str(folder)]
+    plugin = [] if _installed() else ["-p", "gradlab.pytest_plugin"]
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run(
+        [*run, *plugin, "--rootdir", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**__import__("os").environ, "PYTHONPATH": str(root)},
+    )
+    return done.stdout + done.stderr
+
+
+def _installed():
+    """Whether this gradlab is installed with its entry point, or only checked out."""
+    from importlib.metadata import entry_points
+
+    found = entry_points(group="pytest11")
+    return any(point.value == "gradlab.pytest_plugin" for point in found)
+
+
+def test_right_gradients_pass_and_wrong_ones_fail(session):
+    """And the report is handed back."""
+    assert "2 failed, 2 passed" in session
+
+
+def test_failure_names_entry_cause_and_page(session):
+    """The page is there, complete, and under the temporary directory."""
+    assert "worst entry" in session
+    assert "x[0]" in session
+    path = re.search(r"page\s+(\S+gradcheck\.html)", session)[1]
+
+    assert "</html>" in Path(path).read_text(encoding="utf-8").lower()
+    assert "pages" in path
+
+
+def test_traceback_points_at_the_users_line(session):
+    """Not into gradlab."""
+    assert "test_cases.py:10" in session
+    assert "test_cases.py:15" in session
+    assert "pytest_plugin.py" not in session
+    assert "report.py" not in session

@@ -1,0 +1,71 @@
+"""Sparse matrices judged by their entries: the verdicts of the long way, or none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.pipeline import checking
+
+
+def rows_of(x):
+    """Each row by itself, and one that nothing moves."""
+    return np.concatenate([np.tanh(x).cumsum(axis=1).reshape(-1), [3.0]])
+
+
+def slopes(x):
+    """Jacobian of `rows_of`."""
+    rows, columns = x.shape
+    whole = np.zeros((x.size + 1, x.size))
+    for i in range(rows):
+        for k in range(columns):
+            for j in range(k + 1):
+                whole[i * columns + k, i * columns + j] = 1 - np.tanh(x[i, j]) ** 2
+    return whole
+
+
+@pytest.fixture(params=[1.0, 1e4], ids=["one scale", "two scales"])
+def point(request, rng):
+    """Twelve rows of five, one of them of another size."""
+    x = rng.normal(size=(12, 5)) / 2
+    x[3] /= request.param
+    return x
+
+
+def _both(monkeypatch, x, jac):
+    quick = gl.check(rows_of, x, jac=jac)["x"]
+    monkeypatch.setattr(checking, "settled_at_once", lambda *_: False)
+    return quick, gl.check(rows_of, x, jac=jac)["x"]
+
+
+def test_numbers_are_those_of_the_long_way(point, monkeypatch):
+    """Verdicts, tolerances, values and bars: bit by bit where nothing is wrong."""
+    quick, slow = _both(monkeypatch, point, slopes)
+
+    assert quick.verdict == gl.Verdict.AGREES
+    for name in ("verdicts", "numeric", "accepted", "step"):
+        assert np.array_equal(getattr(quick, name), getattr(slow, name))
+    assert quick.allowed == pytest.approx(slow.allowed, rel=1e-14)
+    told = quick.numeric != 0
+    assert np.array_equal(quick.numeric_error[told], slow.numeric_error[told])
+
+
+@pytest.mark.parametrize("place", [(0, 0), (7, 5), (60, 13), (3, 59)])
+@pytest.mark.parametrize("error", [1e-4, 1.0, np.nan, np.inf])
+def test_errors_inside_and_outside_of_the_pattern_are_found(
+    place, error, rng, monkeypatch
+):
+    """One entry is off; the quick way leaves it to the long one, which finds it."""
+    x = rng.normal(size=(12, 5)) / 2
+
+    def jac(x):
+        whole = slopes(x)
+        whole[place] += error
+        return whole
+
+    quick, slow = _both(monkeypatch, x, jac)
+
+    assert quick.ranking(1) == [place]
+    assert quick.verdict == gl.Verdict.DISAGREES
+    assert np.array_equal(quick.verdicts, slow.verdicts)
