@@ -169,15 +169,15 @@ def _findings(
     seen: Seen, *, explain: bool
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Look for causes; what was compared stands, whatever happens meanwhile."""
-    plain = rank(unexplained(seen.evidence, []))
-    if not explain:
-        return plain, ()
-    try:
-        return diagnose(seen.evidence), ()
-    except BudgetExhausted:
-        return plain, ("the budget ended: the cause was not looked for",)
-    except KeyboardInterrupt:
-        return plain, ("interrupted: the cause was not looked for",)
+    missing: tuple[str, ...] = ()
+    if explain:
+        try:
+            return diagnose(seen.evidence), missing
+        except BudgetExhausted:
+            missing = ("the budget ended: the cause was not looked for",)
+        except KeyboardInterrupt:
+            missing = ("interrupted: the cause was not looked for",)
+    return rank(unexplained(seen.evidence, [])), missing
 
 
 def _seen(
