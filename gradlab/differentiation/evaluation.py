@@ -20,7 +20,7 @@ from gradlab.differentiation.metering import (
 from gradlab.errors import GradlabError, SubjectError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -37,6 +37,7 @@ __all__ = [
     "evaluate_sets",
     "line_rows",
     "parse_budget",
+    "row_or_nan",
 ]
 
 _CHUNK_BYTES = 64 * 2**20  # of results held by one batch
@@ -64,12 +65,10 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
         raise SubjectError(msg) from cause
 
 
-def _guarded(
-    evaluate: Callable[[], NDArray[np.float64]], width: int, meter: Meter
-) -> NDArray[np.float64]:
+def row_or_nan(subject: Subject, width: int, meter: Meter) -> NDArray[np.float64]:
     """Evaluate; a function that raises away from the point has no value there."""
     try:
-        return evaluate()
+        return subject.row()
     except GradlabError:
         raise
     except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
@@ -230,7 +229,7 @@ def evaluate_sets(
             for i, displacement in enumerate(displacements):
                 meter.spend(1)
                 subject.place(which, point + displacement)
-                values[i] = _guarded(subject.row, width, meter)
+                values[i] = row_or_nan(subject, width, meter)
     finally:
         subject.place(which, None)
     return values
@@ -266,7 +265,7 @@ def line_rows(
                 meter.spend(1)
                 for k, direction in moved:
                     subject.place(k, origins[k] + step * direction)
-                values[i] = _guarded(subject.row, width, meter)
+                values[i] = row_or_nan(subject, width, meter)
     finally:
         for k, _ in moved:
             subject.place(k, None)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.directions import Walk
+from gradlab.differentiation.evaluation import row_or_nan
 from gradlab.differentiation.line_slope import Slope, line_slope, start_exponent
-from gradlab.errors import GradlabError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -129,22 +129,11 @@ def ripple(
             meter.spend(1)
             walk.to(k * step)
             with np.errstate(all="ignore"):
-                rows.append(_row(subject, len(base), meter))
+                rows.append(row_or_nan(subject, len(base), meter))
     finally:
         walk.back()
     with np.errstate(all="ignore"):
         return np.asarray(np.diff(rows, n=2, axis=0) / np.sqrt(6.0))
-
-
-def _row(subject: Subject, width: int, meter: Meter) -> NDArray[np.float64]:
-    """Evaluate; a function that raises away from the point has no value there."""
-    try:
-        return subject.row()
-    except GradlabError:
-        raise
-    except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
-        meter.failed(cause)
-        return np.full(width, np.nan)
 
 
 def probe(
@@ -219,7 +208,7 @@ def probe(
         meter.spend(1)
         walk.to(step)
         with np.errstate(all="ignore"):
-            row = _row(subject, len(base), meter)
+            row = row_or_nan(subject, len(base), meter)
             return float(np.dot(cotangent[live], row[live]))
 
     def enough(value: float, error: float) -> bool:

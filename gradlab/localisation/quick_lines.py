@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.directions import Walk
+from gradlab.differentiation.evaluation import row_or_nan
 from gradlab.differentiation.probe import Probe
-from gradlab.errors import GradlabError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,7 @@ def quick_probe(
         meter.spend(1)
         walk.to(step)
         with np.errstate(all="ignore"):
-            row = _row(subject, len(base), meter)
+            row = row_or_nan(subject, len(base), meter)
             return float(np.dot(cotangent[live], row[live]))
 
     scale = -np.log2(subject.epsilon) / 52
@@ -130,14 +130,3 @@ def quick_probe(
         walk.back()
     step = 2.0**-exponent
     return Probe(analytic, best, bar, norm, step, exponent, 2 * len(seen))
-
-
-def _row(subject: Subject, width: int, meter: Meter) -> NDArray[np.float64]:
-    """Evaluate; a function that raises away from the point has no value there."""
-    try:
-        return subject.row()
-    except GradlabError:
-        raise
-    except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
-        meter.failed(cause)
-        return np.full(width, np.nan)
