@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Judgement",
     "Side",
+    "Tops",
     "Units",
     "judge",
     "sensitivity",
     "stillness",
+    "tops_of",
     "unresolved",
     "zeros_told",
 ]
@@ -86,9 +88,7 @@ class Units:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Tops:
-    """Largest entries of each row among columns that are not here, (m, 1) each.
-
-    Of a matrix that is judged a few columns at a time.
+    """Largest entries of each row, (m, 1) each.
 
     Attributes
     ----------
@@ -99,32 +99,53 @@ class Tops:
     size: NDArray[np.float64]
     effect: NDArray[np.float64]
 
+    def in_units_of(self, scales: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Largest entry of each row, in the units of every coordinate, shape (m, n).
 
-def entry_scale(
-    numeric: NDArray[np.float64],
-    scales: NDArray[np.float64],
-    tops: Tops | None = None,
-) -> NDArray[np.float64]:
-    """Largest entry of each row, in the units of every coordinate, shape (m, n).
+        Beside coordinates of 1e8 with slopes of 1e-8, one of 1e-8 with a slope of 1e8
+        is no larger: what counts is how far f moves when a coordinate moves by its own
+        size. Where all sizes are equal one number tells for the row, shape (m, 1).
 
-    Beside coordinates of 1e8 with slopes of 1e-8, one of 1e-8 with a slope of 1e8 is no
-    larger: what counts is how far f moves when a coordinate moves by its own size.
+        Examples
+        --------
+        >>> scales = np.array([1e-8, 1e8])
+        >>> tops_of(np.array([[1e8, 1e-8]]), scales).in_units_of(scales).tolist()
+        [[100000000.0, 1e-08]]
+        """
+        each = scales.ravel()[:1] if _alike(scales) else scales
+        with np.errstate(all="ignore"):
+            return np.asarray(np.minimum(self.size, self.effect / each))
 
-    Examples
-    --------
-    >>> entry_scale(np.array([[1e8, 1e-8]]), np.array([1e-8, 1e8])).tolist()
-    [[100000000.0, 1e-08]]
+
+def _alike(scales: NDArray[np.float64]) -> bool:
+    return bool(scales.size and scales.min() == scales.max())
+
+
+def tops_of(
+    values: NDArray[np.float64], scales: NDArray[np.float64], known: Tops | None = None
+) -> Tops:
+    """Find the largest finite entries of each row.
+
+    Parameters
+    ----------
+    values
+        Shape (m, n).
+    scales
+        Size of each coordinate, shape (n,), or of that behind each entry, (m, n).
+    known
+        What other columns of the same matrix have shown, where these are not all.
     """
-    size = np.where(np.isfinite(numeric), np.abs(numeric), 0.0)
-    row = size.max(axis=1, initial=0.0)[:, None]
-    if tops is not None:
-        row = np.maximum(row, tops.size)
-    elif not scales.size or scales.min() == scales.max():
-        return np.asarray(row)
-    effect = (size * scales).max(axis=1, initial=0.0)[:, None]
-    if tops is not None:
-        effect = np.maximum(effect, tops.effect)
-    return np.asarray(np.minimum(row, effect / scales))
+    with np.errstate(all="ignore"):
+        sizes = np.where(np.isfinite(values), np.abs(values), 0.0)
+        size = sizes.max(axis=1, initial=0.0)[:, None]
+        if _alike(scales):
+            effect = size * scales.ravel()[0]
+        else:
+            sizes *= scales
+            effect = sizes.max(axis=1, initial=0.0)[:, None]
+    if known is None:
+        return Tops(size, effect)
+    return Tops(np.maximum(size, known.size), np.maximum(effect, known.effect))
 
 
 def sensitivity(side: Side, scales: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -233,10 +254,11 @@ def _judge_band(
 ) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
     """Verdicts and tolerances of some rows."""
     numeric, error = side.value, side.error
+    largest = tops_of(numeric, own.scales, tops)
     with np.errstate(all="ignore"):
         size = np.maximum(np.abs(analytic), np.abs(numeric))
         allowed = (
-            tolerance.absolute(entry_scale(numeric, own.scales, tops), epsilon)
+            tolerance.absolute(largest.in_units_of(own.scales), epsilon)
             + tolerance.relative(epsilon) * size
         )
         # no backward pass is more exact than a few thousand roundings of what matters;

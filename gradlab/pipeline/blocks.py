@@ -107,6 +107,11 @@ class Block:
     pattern: Pattern | None = None  # as the first pass found it
 
     @property
+    def latest_scales(self) -> NDArray[np.float64]:
+        """Scale of each coordinate, (n,), by all that is known of it now."""
+        return self.scales if self.own_scales is None else self.own_scales
+
+    @property
     def side(self) -> Side:
         """Numeric values as the verdict sees them.
 
@@ -180,7 +185,7 @@ def matters_of(blocks: list[Block], known: Known | None = None) -> Matters:
     typical = np.asarray(np.max(effects, axis=0), dtype=np.float64)
     found = [k for k, block in enumerate(blocks) if block.own_scales is not None]
     for k in found:
-        effects[k] = sensitivity(blocks[k].side, _own_scales(blocks[k]))
+        effects[k] = sensitivity(blocks[k].side, blocks[k].latest_scales)
     own = np.asarray(np.max(effects, axis=0), dtype=np.float64) if found else typical
     if known is None:
         return Matters(typical, own)
@@ -189,10 +194,6 @@ def matters_of(blocks: list[Block], known: Known | None = None) -> Matters:
         np.maximum(typical, other.typical),
         np.maximum(own, other.own),
     )
-
-
-def _own_scales(block: Block) -> NDArray[np.float64]:
-    return block.scales if block.own_scales is None else block.own_scales
 
 
 def judge_all(subject: Subject, outcome: Outcome, plan: Plan) -> None:
@@ -215,7 +216,7 @@ def judge_block(
     """Give the entries of one block their verdicts; see `gradlab.comparison.judge`."""
     side, epsilon = block.side, subject.epsilon
     tolerance = plan.tolerance.of(subject.inputs[block.which].name)
-    units = Units(_own_scales(block), matters.own)
+    units = Units(block.latest_scales, matters.own)
     known = outcome.known
     tops = None if known is None else known.tops.get(block.which)
     own = judge(

@@ -88,8 +88,7 @@ def _rescale(
     size = np.maximum(size, np.nanmax(found.step, axis=0, initial=0.0))
     small &= size < OWN_SCALE * block.scales[chosen]
     if small.any():
-        own = block.scales if block.own_scales is None else block.own_scales
-        block.own_scales = own.copy()
+        block.own_scales = block.latest_scales.copy()
         block.own_scales[chosen[small]] = size[small]
 
 

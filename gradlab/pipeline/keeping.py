@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.judge import Tops
 from gradlab.comparison.tolerance import SAFETY
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from gradlab.pipeline.blocks import Block
 
-__all__ = ["Keeper", "tops_of"]
+__all__ = ["Keeper"]
 
 _WRONG = 1e30  # a verdict weighs more than any excess
 
@@ -77,15 +76,14 @@ def _largest(score: NDArray[np.float64], most: int) -> NDArray[np.intp]:
 
 def _fields(block: Block) -> dict[str, NDArray[Any]]:
     """Arrays of a block that have one value per column, or one per entry."""
-    count = len(block.positions)
-    found = {}
-    for field in dataclasses.fields(block):
-        value = getattr(block, field.name)
-        if field.name == "still" or not isinstance(value, np.ndarray):
-            continue
-        if value.shape[-1] == count and (value.ndim == 1 or field.name != "slack"):
-            found[field.name] = value
-    return found
+    found = {
+        field.name: getattr(block, field.name) for field in dataclasses.fields(block)
+    }
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, np.ndarray) and name not in {"still", "slack"}
+    }
 
 
 def _wide_slack(block: Block) -> NDArray[np.float64]:
@@ -110,27 +108,11 @@ def _joined(one: Block, other: Block) -> Block:
         for name in left
         if name in right
     }
-    for name in ("own_scales", "precise"):  # there for some columns only
-        if (name in left) != (name in right):
-            parts[name] = np.concatenate([_filled(one, name), _filled(other, name)], -1)
+    # there for some columns only
+    if ("own_scales" in left) != ("own_scales" in right):
+        parts["own_scales"] = np.append(one.latest_scales, other.latest_scales)
+    if ("precise" in left) != ("precise" in right):
+        precise = [b.analytic if b.precise is None else b.precise for b in (one, other)]
+        parts["precise"] = np.concatenate(precise, axis=1)
     parts["slack"] = np.concatenate([one.slack, other.slack], axis=1)
     return dataclasses.replace(one, **parts)
-
-
-def _filled(block: Block, name: str) -> NDArray[np.float64]:
-    value: NDArray[np.float64] | None = getattr(block, name)
-    if value is not None:
-        return value
-    return block.scales if name == "own_scales" else block.analytic
-
-
-def tops_of(block: Block, known: Tops | None) -> Tops:
-    """Return the largest entries of each row, here and in what is known of others."""
-    scales = block.scales if block.own_scales is None else block.own_scales
-    size = np.where(np.isfinite(block.value), np.abs(block.value), 0.0)
-    top = size.max(axis=1, initial=0.0)[:, None]
-    size *= scales
-    effect = size.max(axis=1, initial=0.0)[:, None]
-    if known is None:
-        return Tops(top, effect)
-    return Tops(np.maximum(top, known.size), np.maximum(effect, known.effect))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import zeros_told
+from gradlab.comparison.judge import tops_of, zeros_told
 from gradlab.differentiation.method import Auto
 from gradlab.pipeline.blocks import judge_block, matters_of
 from gradlab.pipeline.escalation import suspicious
@@ -135,15 +135,9 @@ def _unpack(subject: Subject, small: Block, block: Block, plan: Plan) -> None:
         return
     tolerance = plan.tolerance.of(subject.inputs[block.which].name)
     rows = np.arange(len(block.value))[:, None]
-    with np.errstate(all="ignore"):
-        size = np.abs(small.value)
-        top = size.max(axis=1, initial=0.0)[:, None]
-        if block.scales.min() != block.scales.max():
-            effect = (size * small.scales).max(axis=1, initial=0.0)[:, None]
-            top = np.minimum(top, effect / block.scales)  # as judge.entry_scale has it
-        shape = block.value.shape
-        block.allowed = np.empty(shape)
-        block.allowed[:] = tolerance.absolute(top, subject.epsilon)
+    largest = tops_of(small.value, small.scales).in_units_of(block.scales)
+    block.allowed = np.empty(block.value.shape)
+    block.allowed[:] = tolerance.absolute(largest, subject.epsilon)
     inside = np.where(
         block.pattern.valid[:, :1],
         small.allowed,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tally import Tallying
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
@@ -28,7 +29,7 @@ from gradlab.pipeline.checking import (
     reference_of,
 )
 from gradlab.pipeline.closer import CLOSE_LOOKS
-from gradlab.pipeline.keeping import Keeper, tops_of
+from gradlab.pipeline.keeping import Keeper
 from gradlab.pipeline.measuring import AnalyticSide
 from gradlab.subject.subject import output_rows
 
@@ -259,7 +260,8 @@ class _Stream:
             return
         tops = dict(self.known.tops) if self.known else {}
         for block in outcome.blocks:
-            tops[block.which] = tops_of(block, tops.get(block.which))
+            known = tops.get(block.which)
+            tops[block.which] = tops_of(block.value, block.latest_scales, known)
         looked = any(b.looked is not None and b.looked.any() for b in outcome.blocks)
         wrong = any((b.verdicts == Verdict.DISAGREES).any() for b in outcome.blocks)
         # slabs that were looked at closely, and upheld, vouch for those that follow

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from gradlab.comparison.comparison import relative_error
-from gradlab.comparison.judge import Side, judge, sensitivity, stillness, unresolved
+from gradlab.comparison.judge import (
+    Side,
+    judge,
+    sensitivity,
+    stillness,
+    tops_of,
+    unresolved,
+)
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import InputError
@@ -114,3 +121,23 @@ def test_tolerance_refuses(value):
     """A tolerance is a number >= 0."""
     with pytest.raises((InputError, TypeError)):
         Tolerance(rtol=value)
+
+
+def test_largest_entries_of_halves_are_those_of_the_whole():
+    """A matrix in two pieces is measured as one; nan and inf are left out."""
+    values = np.array([[1e8, 2.0, -3.0, 4e-8], [NAN, -INF, 0.0, 5.0]])
+    scales = np.array([1e-8, 1.0, 10.0, 1e8])
+    first = tops_of(values[:, :2], scales[:2])
+
+    both = tops_of(values[:, 2:], scales[2:], first)
+
+    assert both.size.tolist() == [[1e8], [5.0]]
+    assert both.effect.tolist() == [[30.0], [5e8]]
+    assert both.in_units_of(scales)[1].tolist() == [5.0, 5.0, 5.0, 5.0]
+    assert np.allclose(both.in_units_of(scales)[0], [1e8, 30.0, 3.0, 30e-8])
+
+
+def test_equal_scales_measure_every_entry_alike():
+    """One number for each row: the largest entry itself, whatever the scale is."""
+    values, scales = np.array([[0.5, -2.0, 1.0]]), np.full(3, 4.0)
+    assert tops_of(values, scales).in_units_of(scales).tolist() == [[2.0]]
