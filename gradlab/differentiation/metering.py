@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
     from gradlab.subject.subject import Subject
 
-__all__ = ["Budget", "BudgetExhausted", "Crew", "Meter", "parse_budget", "parse_memory"]
+__all__ = [
+    "Budget",
+    "BudgetExhausted",
+    "Crew",
+    "Meter",
+    "parse_budget",
+    "parse_memory",
+    "why_stopped",
+]
 
 
 _UNBOUNDED = 1 << 60  # evaluations
@@ -67,6 +75,17 @@ class Crew(Protocol):
 
 class BudgetExhausted(GradlabError):  # noqa: N818 - a signal, not an error
     """Raised inside a check when its budget is spent; the check turns it into words."""
+
+
+def why_stopped(stop: BaseException | None) -> str:
+    """Say in a remark why work was left undone; None: it was not even begun.
+
+    Examples
+    --------
+    >>> why_stopped(KeyboardInterrupt()), why_stopped(BudgetExhausted())
+    ('interrupted', 'the budget ended')
+    """
+    return "interrupted" if isinstance(stop, KeyboardInterrupt) else "the budget ended"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

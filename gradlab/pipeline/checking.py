@@ -17,6 +17,7 @@ from gradlab.comparison.judge import stillness
 from gradlab.differentiation.analytic_noise import analytic_noise
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.finite_difference import scales_of
+from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import (
     Adaptive,
     Auto,
@@ -222,10 +223,11 @@ def _describe_stop(
 ) -> None:
     done = sum(len(block.positions) for block in outcome.blocks)
     total = sum(len(positions) for positions in columns)
-    why = "interrupted" if isinstance(stop, KeyboardInterrupt) else "the budget ended"
     left = [v.name for v in subject.inputs[len(outcome.blocks) :]]
     missing = f"; not looked at: {', '.join(left)}" if left else ""
-    outcome.remarks.append(f"{why}: {done} of {total} coordinates{missing}")
+    outcome.remarks.append(
+        f"{why_stopped(stop)}: {done} of {total} coordinates{missing}"
+    )
 
 
 def reference_of(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank
+from gradlab.differentiation.metering import why_stopped
 from gradlab.errors import GradlabError, InputError
 from gradlab.pipeline.examining import compare
 from gradlab.pipeline.local_reports import explained, local_report
@@ -85,8 +86,7 @@ def affordable(meter: Meter) -> bool:
 
 def cut_short(report: Report, missing: str, stop: BaseException | None) -> Report:
     """Mark a report as partial, and say why and what it lacks."""
-    why = "interrupted" if isinstance(stop, KeyboardInterrupt) else "the budget ended"
-    remarks = (*report.remarks, f"{why}: {missing}")
+    remarks = (*report.remarks, f"{why_stopped(stop)}: {missing}")
     return dataclasses.replace(report, partial=True, remarks=remarks)
 
 

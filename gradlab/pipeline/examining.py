@@ -13,6 +13,7 @@ from gradlab.diagnosis.diagnose import diagnose, unexplained
 from gradlab.diagnosis.evidence import Evidence
 from gradlab.diagnosis.finding import rank
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
+from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
@@ -173,10 +174,8 @@ def _findings(
     if explain:
         try:
             return diagnose(seen.evidence), missing
-        except BudgetExhausted:
-            missing = ("the budget ended: the cause was not looked for",)
-        except KeyboardInterrupt:
-            missing = ("interrupted: the cause was not looked for",)
+        except (BudgetExhausted, KeyboardInterrupt) as stop:
+            missing = (f"{why_stopped(stop)}: the cause was not looked for",)
     return rank(unexplained(seen.evidence, [])), missing
 
 

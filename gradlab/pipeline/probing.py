@@ -15,6 +15,7 @@ from gradlab.comparison.comparison import Comparison
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Evidence
 from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.metering import why_stopped
 from gradlab.labels import ravel
 from gradlab.localisation.tensors import (
     DEAR,
@@ -118,9 +119,7 @@ def compare_by_probes(
     )
     remarks = (*_remarks(subject, probes), *_closer(comparisons))
     if stop is not None:
-        interrupted = isinstance(stop, KeyboardInterrupt)
-        words = "interrupted" if interrupted else "the budget ended"
-        remarks = (*remarks, f"{words} before the search was over")
+        remarks = (*remarks, f"{why_stopped(stop)} before the search was over")
     return Probed(tuple(comparisons), evidence, remarks, partial=stop is not None)
 
 

@@ -19,6 +19,7 @@ from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tally import Tallying
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.pipeline.assembling import comparisons_of
 from gradlab.pipeline.blocks import Known, Outcome, judge_all, matters_of
@@ -114,8 +115,7 @@ def run_streamed(
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if stream.kept is None:
             raise
-        interrupted = isinstance(stop, KeyboardInterrupt)
-        stream.remarks["interrupted" if interrupted else "the budget ended"] = None
+        stream.remarks[why_stopped(stop)] = None
         return stream.result(partial=True)
     return stream.result(partial=False)
 
