@@ -187,22 +187,14 @@ def _findings(report: Report) -> list[str]:
     """
     passive = _contaminated(report)
     active = [f for f in report.findings if f.where not in passive]
-    rivals: dict[str, list[str]] = {}
-    told: list[Finding] = []
-    for finding in active:
-        if finding.severity == "error" and finding.where in rivals:
-            rivals[finding.where].append(str(finding.kind))
-            continue
-        if finding.severity == "error":
-            rivals[finding.where] = []
-        told.append(finding)
+    groups = _alike([f for f in active if not f.rival])
     lines: list[str] = []
-    groups = _alike(told)
     for group in groups[:_FINDINGS]:
-        finding = group[0]
-        lines += ["", *_finding_lines(finding, [f.where for f in group])]
-        others = rivals.get(finding.where) if finding.severity == "error" else None
-        if others:
+        finding, places = group[0], [f.where for f in group]
+        lines += ["", *_finding_lines(finding, places)]
+        rivals = [f for f in active if f.rival and f.where in places]
+        if rivals and finding.severity == "error":
+            others = dict.fromkeys(str(f.kind) for f in rivals)  # each once, in order
             lines += wrapped("less likely: " + ", ".join(others), "    ")
     rest = len(groups) - _FINDINGS
     if rest > 0:

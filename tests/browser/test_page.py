@@ -90,7 +90,11 @@ def test_rival_explanations_are_folded(show):
     rng = np.random.default_rng(7)
     report = builders.tutorial(rng)
     rival = dataclasses.replace(
-        report.findings[0], kind="accumulated_grad", confidence=0.3, evidence="Rival."
+        report.findings[0],
+        kind="accumulated_grad",
+        confidence=0.3,
+        evidence="Rival.",
+        rival=True,
     )
     page = show(dataclasses.replace(report, findings=(*report.findings, rival)))
 

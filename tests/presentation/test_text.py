@@ -77,12 +77,26 @@ class TestReportText:
         """The likeliest cause is told; the others of the same input are only named."""
         first = tutorial.findings[0]
         rival = dataclasses.replace(
-            first, kind=BugKind.ACCUMULATED_GRAD, evidence="a sum of 2 passes."
+            first,
+            kind=BugKind.ACCUMULATED_GRAD,
+            evidence="a sum of 2 passes.",
+            rival=True,
         )
         text = report_text(dataclasses.replace(tutorial, findings=(first, rival)))
 
         assert "less likely: accumulated_grad" in text
         assert "a sum of 2 passes" not in text
+
+    def test_two_mistakes_in_one_place_are_both_told(self, tutorial):
+        """Only what is marked as a rival is one, wherever it stands in the list."""
+        first = tutorial.findings[0]
+        other = dataclasses.replace(
+            first, kind=BugKind.ACCUMULATED_GRAD, evidence="a sum of 2 passes."
+        )
+        text = report_text(dataclasses.replace(tutorial, findings=(first, other)))
+
+        assert "a sum of 2 passes" in text
+        assert "less likely" not in text
 
     def test_long_names_keep_their_ends(self, report_of, compare):
         """Of a qualified name both ends tell; the index is never cut off."""

@@ -56,7 +56,6 @@ const formatBig = (x, digits) => format(x, digits).replace(/^(?=[\d])/, "\u2007"
 const WORDS = ["agrees", "undecided", "disagrees"];
 const GLYPHS = ["✓", "!", "✗"];
 const CLASSES = ["ok", "warn", "bad"];
-const SEVERITY = { error: 2, warning: 1, note: 0 };
 
 function unravel(flat, shape) {
   const index = [];
@@ -487,33 +486,29 @@ function reportHead(state) {
       h("h3", {}, state.headline),
       h("p", {}, [state.subject, ...line].filter(Boolean).join(" · "))));
 }
+const SEVERITIES = { error: ["bad", "✗"], warning: ["warn", "!"], note: ["ok", "i"] };
 function findingCard(finding, choose) {
-  const card = h("li", { class: `finding ${["ok", "warn", "bad"][SEVERITY[finding.severity]]}` },
-    h("span", { class: "mark" }, h("i", { "aria-hidden": "true" }, GLYPHS[SEVERITY[finding.severity]] === "✓" ? "i" : GLYPHS[SEVERITY[finding.severity]]), finding.kind),
+  const [tone, glyph] = SEVERITIES[finding.severity];
+  const card = h("li", { class: `finding ${tone}` },
+    h("span", { class: "mark" }, h("i", { "aria-hidden": "true" }, glyph), finding.kind),
     " ",
     finding.where && h("span", { class: "where" }, finding.where),
     finding.severity !== "error" && h("span", { class: "mute" }, ` (${finding.severity})`),
     " — ", finding.evidence,
     h("span", { class: "advice" }, finding.advice));
-  if (choose) card.addEventListener("click", choose);
+  card.addEventListener("click", choose);
   return card;
 }
-// The likeliest explanation of each place is a card; rivals and notes are one click away.
+// The likeliest explanation of each place is a card; its rivals are one click away, and
+// so is what comes after the first few.
 function findingList(findings, choose) {
   const SHOWN = 4;
-  const places = new Set();
-  const first = [], rest = [];
-  for (const finding of findings) {
-    const known = places.has(finding.where);
-    places.add(finding.where);
-    (known || first.length === SHOWN ? rest : first).push(finding);
-  }
   const card = (finding) => findingCard(finding, () => choose(finding.where));
-  const list = h("ul", { "aria-label": "Findings" }, first.map(card));
-  if (!rest.length) return [list];
-  const rivals = rest.every((f) => first.some((g) => g.where === f.where && f.severity === "error"));
-  const words = rivals ? `other explanation${rest.length > 1 ? "s" : ""}, less likely` : `more finding${rest.length > 1 ? "s" : ""}`;
-  return [list, h("details", {}, h("summary", FOCUS, `${rest.length} ${words}`), h("ul", {}, rest.map(card)))];
+  const folded = (list, noun, more = "") => list.length > 0 && h("details", {},
+    h("summary", FOCUS, `${list.length} ${noun}${list.length > 1 ? "s" : ""}${more}`), h("ul", {}, list.map(card)));
+  const told = findings.filter((f) => !f.rival), rivals = findings.filter((f) => f.rival);
+  return [h("ul", { "aria-label": "Findings" }, told.slice(0, SHOWN).map(card)),
+    folded(told.slice(SHOWN), "more finding"), folded(rivals, "other explanation", ", less likely")].filter(Boolean);
 }
 function reportFoot(state) {
   const remarks = (state.remarks ?? []).map((r) => [h("dt", {}, "remark"), h("dd", {}, r)]);
