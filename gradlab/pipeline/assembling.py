@@ -61,7 +61,7 @@ def _comparison(
 ) -> Comparison:
     variable = subject.inputs[block.which]
     columns: NDArray[np.intp] | None = block.positions
-    looked = 0 if block.looked is None else int(block.looked.sum())
+    looked = int(block.looked.sum())
     if variable.is_complex:
         columns = block.positions[0::2] // 2
         looked = (looked + 1) // 2

@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.comparison.judge import Side, Tops, Units, judge, sensitivity
 from gradlab.comparison.tolerance import SAFETY, Tolerance
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.method import Auto
+from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.errors import InputError
 from gradlab.labels import chosen_for
@@ -50,6 +50,10 @@ class Plan:
     def method_of(self, name: str) -> Method:
         """Return the method for one input: its own, or that of all others."""
         return chosen_for(name, self.methods, self.method)
+
+    def finds_steps(self, name: str) -> bool:
+        """Whether the method for one input finds its own steps."""
+        return isinstance(self.method_of(name), Auto | Adaptive)
 
     def first_method(self, name: str) -> str:
         """Say by which method an input is differentiated first."""
@@ -96,12 +100,11 @@ class Block:
     verdicts: NDArray[np.int8]
     allowed: NDArray[np.float64]
     accepted: NDArray[np.bool_]
-    precise: NDArray[np.float64] | None = (
-        None  # analytic side in float64, if there is one
-    )
-    looked: NDArray[np.bool_] | None = None  # (n,): columns that had a second look
-    still: NDArray[np.float64] | float = 1e-9  # what counts as no movement of f
-    bend: NDArray[np.float64] | None = None  # right slope minus left slope
+    looked: NDArray[np.bool_]  # (n,): columns that had a second look
+    still: NDArray[np.float64]  # (rows, 1): what counts as no movement of f
+    bend: NDArray[np.float64]  # right slope minus left slope
+    # analytic side in float64, where that is another one
+    precise: NDArray[np.float64] | None = None
     # (n,): scales, but for coordinates that turned out to live on one of their own
     own_scales: NDArray[np.float64] | None = None
     pattern: Pattern | None = None  # as the first pass found it

@@ -56,7 +56,6 @@ __all__ = [
     "run_full",
 ]
 
-_CHOOSING = (Auto, Adaptive)  # methods that find their own steps
 _FIRST_SLICE = 64
 COST: dict[type, int] = defaultdict(lambda: 2)  # evaluations of one coordinate
 COST.update({Forward: 1, Backward: 1, ComplexStep: 1, Adaptive: 24})
@@ -142,7 +141,7 @@ def compare_columns(
     outcome.known = known
     try:
         for which, positions in enumerate(columns):
-            chosen = isinstance(methods[which], _CHOOSING)
+            chosen = plan.finds_steps(subject.inputs[which].name)
             # who asks for a step means his own arithmetic, not float64
             there, here = (at, row) if chosen else (subject, base)
             block, stop = _first_pass(
@@ -234,8 +233,7 @@ def reference_of(
     subject: Subject, plan: Plan, meter: Meter, base: NDArray[np.float64]
 ) -> Reference:
     """Choose what the numeric side evaluates: float64 copies where that is possible."""
-    methods = [plan.method_of(variable.name) for variable in subject.inputs]
-    choosing = any(isinstance(method, _CHOOSING) for method in methods)
+    choosing = any(plan.finds_steps(variable.name) for variable in subject.inputs)
     own = Reference(subject, base)
     if subject.epsilon < _EPS_DOUBLE or not choosing:
         return own

@@ -70,8 +70,7 @@ def take_closer(
         old[:, chosen] = np.where(better, new, old[:, chosen])
     _rescale(reference, block, chosen, found)
     block.kinds[:, chosen] = found.kind
-    if block.looked is not None:
-        block.looked[chosen] = True
+    block.looked[chosen] = True
 
 
 def _rescale(

@@ -77,8 +77,6 @@ def bent_entries(block: Block) -> NDArray[np.bool_]:
     A smooth function bends by a hundred-thousandth within one step. Agreement with the
     mean of two different slopes is luck, and worth a note.
     """
-    if block.bend is None:
-        return np.zeros(block.value.shape, dtype=bool)
     bent = np.zeros(block.value.shape, dtype=bool)
     own = sensitivity(block.side, block.scales)
     for band in bands(block.value.shape):
@@ -103,7 +101,7 @@ def suspicious(block: Block) -> NDArray[np.bool_]:
 def suspects_of(block: Block) -> NDArray[np.intp]:
     """Columns that need a second look, most suspicious first."""
     mask = suspicious(block).any(axis=0)
-    columns = np.flatnonzero(mask & ~_seen(block))
+    columns = np.flatnonzero(mask & ~block.looked)
     if not columns.size:
         return columns
     with np.errstate(all="ignore"):
@@ -114,12 +112,6 @@ def suspects_of(block: Block) -> NDArray[np.intp]:
             posinf=np.inf,
         ).max(axis=0, initial=0.0)
     return np.asarray(columns[np.argsort(-excess[columns], kind="stable")])
-
-
-def _seen(block: Block) -> NDArray[np.bool_]:
-    return (
-        np.zeros(len(block.positions), bool) if block.looked is None else block.looked
-    )
 
 
 def escalate(

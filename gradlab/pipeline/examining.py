@@ -14,7 +14,6 @@ from gradlab.diagnosis.evidence import Evidence
 from gradlab.diagnosis.finding import rank
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.metering import why_stopped
-from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.assembling import as_parts, comparisons_of
@@ -193,7 +192,7 @@ def _seen(
     notes["own_steps"] = tuple(
         variable.name
         for variable in subject.inputs
-        if not isinstance(plan.method_of(variable.name), Auto | Adaptive)
+        if not plan.finds_steps(variable.name)
     )
     if outcome.second_opinion:
         notes["second_opinion"] = (outcome.second_opinion,)

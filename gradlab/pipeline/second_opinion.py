@@ -9,7 +9,6 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.pipeline.blocks import Block, Outcome, Plan, judge_block, matters_of
 from gradlab.pipeline.closer import CLOSE_LOOKS, spread, take_closer
 
@@ -39,8 +38,8 @@ def second_opinion_on(
     overruled = 0
     names: dict[str, None] = {}
     for block in outcome.blocks:
-        method = plan.method_of(subject.inputs[block.which].name)
-        if isinstance(method, Auto | Adaptive):
+        name = subject.inputs[block.which].name
+        if plan.finds_steps(name):
             continue
         wrong = np.flatnonzero((block.verdicts == Verdict.DISAGREES).any(axis=0))
         doubtful = np.flatnonzero((block.verdicts != Verdict.AGREES).any(axis=0))
@@ -65,7 +64,7 @@ def second_opinion_on(
         cleared &= seen
         overruled += int(cleared.sum())
         if cleared.any():
-            names[method.name] = None
+            names[plan.method_of(name).name] = None
         block.verdicts[cleared] = Verdict.UNDECIDED
         block.verdicts[_vouched_for(block, twin) & seen & ~cleared] = Verdict.AGREES
         block.kinds[:, chosen] = twin.kinds[:, chosen]

@@ -62,7 +62,7 @@ def take_second_steps(
         Whether anything was written.
     """
     few = max(_FEW, int(_SHARE * len(block.positions)))
-    if not 0 < len(suspects) <= few or block.bend is None:
+    if not 0 < len(suspects) <= few:
         return False
     steps = _LONGER * np.abs(block.step[0, suspects])
     if not np.isfinite(steps).all():

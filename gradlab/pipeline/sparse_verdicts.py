@@ -104,7 +104,7 @@ def _packed(block: Block, *, again: bool) -> Block | None:
 
     analytic = some(block.analytic)
     inside = int(np.count_nonzero(analytic[pattern.valid]))
-    if block.bend is None or np.count_nonzero(block.analytic) != inside:
+    if np.count_nonzero(block.analytic) != inside:
         return None
     value = some(block.value)
     if again and np.count_nonzero(block.value) != np.count_nonzero(

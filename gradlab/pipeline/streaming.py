@@ -20,7 +20,6 @@ from gradlab.comparison.tally import Tallying
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
-from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.pipeline.assembling import comparisons_of
 from gradlab.pipeline.blocks import Known, Outcome, judge_all, matters_of
 from gradlab.pipeline.checking import (
@@ -227,9 +226,7 @@ class _Stream:
                 entries = self.subject.inputs[which].size
                 self.tallying[output, which] = Tallying((part.shape[0], entries))
             self.tallying[output, which].add(part)
-        self.looked += sum(
-            int(b.looked.sum()) for b in outcome.blocks if b.looked is not None
-        )
+        self.looked += sum(int(block.looked.sum()) for block in outcome.blocks)
         for remark in outcome.remarks:
             if outcome.partial and remark == outcome.remarks[-1]:
                 self.remarks[remark.split(":")[0]] = None  # why it was cut short
@@ -262,7 +259,7 @@ class _Stream:
         for block in outcome.blocks:
             known = tops.get(block.which)
             tops[block.which] = tops_of(block.value, block.latest_scales, known)
-        looked = any(b.looked is not None and b.looked.any() for b in outcome.blocks)
+        looked = any(b.looked.any() for b in outcome.blocks)
         wrong = any((b.verdicts == Verdict.DISAGREES).any() for b in outcome.blocks)
         # slabs that were looked at closely, and upheld, vouch for those that follow
         self.upheld += looked and wrong
@@ -310,10 +307,7 @@ class _Stream:
         own = [
             block
             for block in kept.blocks
-            if isinstance(
-                self.plan.method_of(self.subject.inputs[block.which].name),
-                Auto | Adaptive,
-            )
+            if self.plan.finds_steps(self.subject.inputs[block.which].name)
         ]
         again = dataclasses.replace(kept, blocks=own)
         judge_all(self.subject, again, self.plan)
