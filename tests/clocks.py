@@ -1,11 +1,13 @@
 """Clocks that tests set, so that no machine is too slow or too busy to pass.
 
-`VirtualClock` stands in the place of the real one: nothing takes time but what says so
-by sleeping. Facts about seconds are then exact, and the same everywhere.
+gradlab times evaluations to choose between batches and a loop, between all entries and
+a part of them. So that these choices are the same on every machine, tests run on a
+steady clock: whatever lies between two looks at `time.perf_counter` takes equally long.
+``GRADLAB_CLOCK`` names another one for a whole run: slow, still or gusty, to look for
+tests that depend on it after all, or real.
 
-`distort` spoils the clock of a whole run instead: nothing that a test asserts may
-depend on how long a piece of work took. ``GRADLAB_CLOCK=slow make unit`` looks for
-tests that do (still, slow or gusty).
+`VirtualClock` is for facts about seconds: time stands still there, but for those who
+sleep, and what is promised holds exactly. Tests ask for it by the fixture ``clock``.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import sys
 import time
 
 CLOCKS = ("perf_counter", "monotonic", "time")
-DISTORTIONS = ("still", "slow", "gusty")
+_LOOK = 5e-5  # seconds from one look at the steady clock to the next
 
 
 class VirtualClock:
@@ -70,32 +72,34 @@ class VirtualClock:
         monkeypatch.setattr(tqdm.tqdm, "monitor_interval", 0)
 
 
-def distort(how: str) -> None:
-    """Spoil `time.perf_counter` for the rest of the process.
+def set_clock(how: str) -> None:
+    """Put another clock in the place of `time.perf_counter` for the whole process.
 
     Parameters
     ----------
     how
-        "still": everything takes no time at all. "slow": whatever lies between two
-        looks takes a second. "gusty": real time, and now and then up to half a minute
-        more, as on a machine with neighbours.
+        "steady": what lies between two looks takes 50 microseconds, "slow": a second,
+        "still": no time at all. "gusty": real time, and now and then up to half a
+        minute more, as on a machine with neighbours. "real": as it is.
     """
     real, chance = time.perf_counter, random.Random(20_26)
-    lost = [real()]
+    shown = [real()]
 
-    def still() -> float:
-        return lost[0]
-
-    def slow() -> float:
-        lost[0] += 1.0
-        return lost[0]
+    def every(seconds: float) -> float:
+        shown[0] += seconds
+        return shown[0]
 
     def gusty() -> float:
-        if chance.random() < 0.2:
-            lost[0] += 10 ** chance.uniform(-4.0, 1.5)
-        return lost[0] + real()
+        gust = 10 ** chance.uniform(-4.0, 1.5) if chance.random() < 0.2 else 0.0
+        return every(gust) + real()
 
-    clocks = dict(zip(DISTORTIONS, (still, slow, gusty), strict=True))
+    clocks = {
+        "steady": lambda: every(_LOOK),
+        "slow": lambda: every(1.0),
+        "still": lambda: every(0.0),
+        "gusty": gusty,
+        "real": real,
+    }
     if how not in clocks:
         sys.exit(f"GRADLAB_CLOCK must be one of {', '.join(clocks)}, got {how}")
     time.perf_counter = clocks[how]
