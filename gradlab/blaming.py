@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gradlab.localisation.layer_audit import Blamed, RawAudit
-    from gradlab.localisation.layer_inputs import HookedInput
+    from gradlab.localisation.layer_hooks import HookedInput
 
 __all__ = ["blame"]
 
@@ -252,14 +252,16 @@ def _finding(blamed: Blamed) -> Finding:
 
 def _hook_finding(hooked: HookedInput) -> Finding:
     factor = hooked.factor
-    what = "changes" if factor is None else f"multiplies by {factor:.6g}"
+    what = "changes its gradient"
+    if factor is not None:
+        what = f"multiplies its gradient by {factor:.6g}"
     return Finding(
         BugKind.UNKNOWN if factor is None else BugKind.SCALE,
         "error",
         hooked.label,
         0.9,
         f"The hook {hooked.hook} on the tensor given as {hooked.label}, outside all "
-        f"modules, {what} its gradient.",
+        f"modules, {what}.",
         "Remove the hook (keep the handle that registering it returned).",
     )
 

@@ -11,7 +11,7 @@ from gradlab.errors import SubjectError
 from gradlab.localisation.layer_check import Checker, Outcome
 from gradlab.localisation.layer_flow import feeders, upstream
 from gradlab.localisation.layer_frames import owner_name, source_of, walk
-from gradlab.localisation.layer_inputs import hooked_inputs
+from gradlab.localisation.layer_hooks import hooked_inputs
 from gradlab.localisation.layer_intercept import installed
 from gradlab.localisation.layer_record import loss_depends_on, record, same_outputs
 from gradlab.localisation.layer_state import kept_attributes, private_buffers
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gradlab.localisation.layer_frames import Frame
-    from gradlab.localisation.layer_inputs import HookedInput
+    from gradlab.localisation.layer_hooks import HookedInput
     from gradlab.localisation.layer_record import Recording
     from gradlab.localisation.layer_recorder import Program
 

@@ -6,9 +6,9 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any
 
-from gradlab.labels import code_place
 from gradlab.localisation.layer_deliberate import deliberate, without_padding
 from gradlab.localisation.layer_directions import Scratch
+from gradlab.localisation.layer_hooks import changes_gradient, hooks_of, place_of_hook
 from gradlab.localisation.layer_judge import judge
 from gradlab.localisation.layer_kind import Character, characterise, random_cotangents
 from gradlab.localisation.layer_probe import Measure, Precision, quick
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.layer_owners import Owners
     from gradlab.localisation.layer_variables import Product, Variable
 
-__all__ = ["Checker", "Outcome", "place_of_hook"]
+__all__ = ["Checker", "Outcome"]
 
 _MOST_WHOLE = 1 << 28  # bytes of parameters that may be moved at once
 _FEW, _SMALL = 8, 1 << 20  # tensors, entries: up to here each tensor gets its own probe
@@ -254,7 +254,7 @@ class Checker:
             return Outcome(LayerState.UNCHECKED, purpose, bad[0])
         worst = max(bad, key=lambda measure: measure.error)
         labels = {measure.label for measure in bad}
-        hook = self._hook(piece, precision)
+        hook = self._hook(piece, product, precision)
         character = characterise(piece, worst, precision, self._seed)
         return Outcome(
             LayerState.WRONG,
@@ -266,32 +266,34 @@ class Checker:
             hook,
         )
 
-    def _hook(self, piece: Piece, precision: Precision) -> str:
+    def _hook(self, piece: Piece, product: Product, precision: Precision) -> str:
         """Say which hook is to blame, if the layer is right without its hooks."""
         frame = piece.frame
         if frame.kind != "module":
             return ""
-        hooks = [
+        modules = [
             hook for table in _HOOKS for hook in getattr(frame.target, table).values()
         ]
-        tensor_hooks = [
-            hook
-            for parameter in self._owners.own(frame.target)
-            for hook in (parameter._backward_hooks or {}).values()  # noqa: SLF001
+        parameters = [
+            hooks_of(variable.parameter)[0]
+            for variable in product.variables
+            if variable.parameter is not None
+            and changes_gradient(variable.parameter, self._seed)
         ]
-        if hooks:
-            bare = self._piece(frame, raised=piece.raised, bare=True)
-            try:
-                product = bare.product()
-                measure = quick(bare, product, precision, self._seed + 5)
-            except (ReplayError, RuntimeError):
-                measure = None
+        if not (modules or parameters):
+            return ""
+        bare = self._piece(frame, raised=piece.raised, bare=True)
+        try:
+            measure = quick(bare, bare.product(), precision, self._seed + 5)
+        except (ReplayError, RuntimeError):
+            return ""
+        finally:
             self.evaluations += bare.evaluations
-            if measure is not None and measure.agrees:
-                return f"the hook {place_of_hook(hooks[0])} registered on it"
-        if tensor_hooks:
-            return f"the hook {place_of_hook(tensor_hooks[0])} on its parameter"
-        return ""
+        if not measure.agrees:
+            return ""
+        if parameters:
+            return f"the hook {place_of_hook(parameters[0])} on its parameter"
+        return f"the hook {place_of_hook(modules[0])} registered on it"
 
 
 def _right(product: Product, measures: list[Measure]) -> Outcome:
@@ -307,19 +309,8 @@ def _right(product: Product, measures: list[Measure]) -> Outcome:
     )
 
 
-def place_of_hook(hook: object) -> str:
-    """Give the name of a hook, with file and line where Python knows them."""
-    code = getattr(getattr(hook, "__func__", hook), "__code__", None)
-    name = getattr(hook, "__qualname__", type(hook).__name__).split(".")[-1]
-    if code is None:
-        return f"`{name}`"
-    return f"`{name}` ({code_place(code.co_filename, code.co_firstlineno)})"
-
-
 def _what(frame: Frame) -> str:
-    return {"module": "its forward", "function": "its forward", "loss": "it"}[
-        frame.kind
-    ]
+    return "it" if frame.kind == "loss" else "its forward"
 
 
 def _is_torchs(frame: Frame) -> bool:

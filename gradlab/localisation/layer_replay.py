@@ -13,6 +13,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layer_directions import Scratch
+from gradlab.localisation.layer_hooks import share_hooks
 from gradlab.localisation.layer_intercept import call_function, intercepting
 from gradlab.localisation.layer_owners import standing_in
 from gradlab.localisation.layer_products import (
@@ -52,7 +53,7 @@ class Piece:
     raised
         Whether to compute in float64 what the model computes in less.
     bare
-        Whether to call a module's forward without its hooks.
+        Whether to run a module without its hooks and those of its parameters.
     whole
         Whether the calls inside are part of the piece, because it cannot do without.
     cotangents
@@ -76,6 +77,8 @@ class Piece:
         self.owners = owners
         self.raised = raised
         self.bare = bare and frame.kind == "module"
+        # Whether copies stand in for the parameters in a vector-Jacobian product.
+        self._copied = raised or self.bare
         self.evaluations = 0
         self._records = False  # whether differences are taken with autograd recording
         self._seen: list[Any] | None = None  # outputs with their graph, when asked for
@@ -185,7 +188,7 @@ class Piece:
         """Take the vector-Jacobian product that autograd computes for this piece."""
         import torch
 
-        if self.raised and self._may_use_others():
+        if self._copied and self._may_use_others():
             self._find_parameters()
         with torch.enable_grad():
             unasked = [
@@ -217,19 +220,17 @@ class Piece:
             k: self.cast(self.frame.inputs[k].value).detach().requires_grad_()
             for k in unasked
         }
+        stand_ins = []
         for variable in variables:
             if variable.kind != "parameter":
-                fresh = variable.base.detach()
-                leaf[variable.place] = fresh.requires_grad_()
-            elif self.raised:
+                leaf[variable.place] = variable.base.detach().requires_grad_()
+            elif self._copied:
                 # Of the same identity as what autograd is asked about below.
-                fresh = torch.nn.Parameter(variable.base.clone())
-                leaf[id(variable.parameter)] = fresh
-        stand_ins = [
-            (v.parameter, functools.partial(leaf.get, id(v.parameter)))
-            for v in variables
-            if v.kind == "parameter" and self.raised
-        ]
+                key = id(variable.parameter)
+                leaf[key] = torch.nn.Parameter(variable.base.clone())
+                if not self.bare:
+                    share_hooks(variable.parameter, leaf[key])
+                stand_ins.append((variable.parameter, functools.partial(leaf.get, key)))
         inputs = [
             self._argument(k, leaf.get(k, self.cast(slot.value)))
             for k, slot in enumerate(self.frame.inputs)
@@ -247,11 +248,11 @@ class Piece:
                 self._seen += outputs
             cotangents = self._weights(outputs, stand_in)
             outputs += [tensor for _, kept in stand_in.handed for tensor in kept]
-            if not self.raised:
+            if not self._copied:
                 variables += self._reached(outputs, leaf)
             wrt = [
                 v.parameter
-                if v.parameter is not None and not self.raised
+                if v.parameter is not None and not self._copied
                 else leaf[id(v.parameter) if v.parameter is not None else v.place]
                 for v in variables
             ]
@@ -318,10 +319,8 @@ class Piece:
             if id(tensor) in known or not isinstance(tensor, torch.nn.Parameter):
                 continue
             known.add(id(tensor))
-            label = self.owners.name(tensor)
-            found.append(
-                Variable(label, "parameter", None, self.cast(tensor.detach()), tensor)
-            )
+            label, base = self.owners.name(tensor), self.cast(tensor.detach())
+            found.append(Variable(label, "parameter", None, base, tensor))
         return found
 
     def change(

@@ -70,18 +70,57 @@ def test_backward_pre_hook_is_told(x):
     assert "hook" in sentence
 
 
-def test_parameter_hook_is_told(x):
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_parameter_hook_is_told(x, dtype):
     """A hook on a parameter falls on the module that owns it; nobody else suffers."""
-    net = series()
+    net = series().to(dtype)
     net[0].weight.register_hook(lambda g: 0.5 * g)
 
-    audit = blame(net, x, loss=entropy)
+    audit = blame(net, x.to(dtype), loss=entropy)
     name, sentence = only(audit)
 
     assert name == "0"
     assert "hook" in sentence
     assert "0.5 times" in sentence
     assert audit.contaminated == ()
+
+
+def test_of_two_hooks_the_one_that_changes_is_told(x):
+    """A hook on a module that only looks does not cover for one on its parameter."""
+    net = series()
+    net[0].register_full_backward_hook(lambda m, gi, go: None)
+    net[0].weight.register_hook(lambda g: 0.5 * g)
+
+    _, sentence = only(blame(net, x, loss=entropy))
+
+    assert "on its parameter" in sentence
+
+
+class Cut(nn.Module):
+    """Wrong by itself: the second term of ``wx + (wx)**2`` is detached."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(1.0, 4.0))
+
+    def forward(self, x):
+        scaled = self.weight * x
+        return scaled + scaled.detach() ** 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_hook_that_only_looks_is_not_blamed(x, dtype):
+    """A hook that logs gradients does not answer for the layer it listens to."""
+    net = nn.Sequential(nn.Linear(5, 3), Cut()).to(dtype)
+    norms = []
+    net[1].weight.register_hook(lambda g: norms.append(float(g.norm())))
+
+    audit = blame(net, x.to(dtype), loss=entropy)
+    name, sentence = only(audit)
+
+    assert name == "1"
+    assert "hook" not in sentence
+    assert "hook" not in audit.findings[0].advice
 
 
 def test_hook_on_container_is_told(x):
@@ -96,15 +135,21 @@ def test_hook_on_container_is_told(x):
     assert "hook" in sentence
 
 
-def test_hook_on_input_is_told(x):
+class Modulus(nn.Module):
+    def forward(self, x):
+        return x.abs()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_hook_on_input_is_told(x, dtype):
     """A hook on the user's own input tensor is outside all modules, and is told."""
-    x.requires_grad_()
+    x = x.to(dtype).requires_grad_()
     x.register_hook(lambda g: 2 * g)
 
-    audit = blame(series(), x, loss=entropy)
+    audit = blame(nn.Sequential(Modulus(), *series()), x, loss=entropy)
 
     assert audit.culprits == ("input 0",)
-    assert "hook" in audit.findings[0].evidence
+    assert "multiplies its gradient by 2" in audit.findings[0].evidence
 
 
 def test_forward_hook_is_part_of_its_module(x):
