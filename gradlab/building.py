@@ -18,11 +18,12 @@ from gradlab.differentiation.hand_written import (
     UserVjp,
     split_cache,
 )
-from gradlab.errors import InputError, InputTypeError, SubjectError
+from gradlab.errors import InputError, InputTypeError
 from gradlab.subject import torch_graph, torch_live, torch_values
 from gradlab.subject.callables import refuse_generators
 from gradlab.subject.numpy_subjects import ArraySubject
 from gradlab.subject.numpy_values import is_differentiable, is_number
+from gradlab.subject.pairs import gradients_of, kind_of, loss_of, maybe_loss_of
 from gradlab.subject.tree import Tree, argument_names, flatten, leaves_of, rename
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.subject import Analytic, Subject
 
-__all__ = ["Sides", "build_subject"]
+__all__ = ["Sides", "build_subject", "valid_seed"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +53,27 @@ class Sides:
         """Names of the analytic sides that were passed."""
         every = ("grad", "jac", "backward", "vjp")
         return [name for name in every if getattr(self, name) is not None]
+
+    def roots(
+        self, fn: object, inputs: Sequence[Any], *more: object
+    ) -> tuple[Any, ...]:
+        """List what a call may reach of the user's, for `StateGuard`."""
+        sides = (self.grad, self.jac, self.backward, self.vjp, self.loss)
+        every = (*inputs, self.params, fn, *sides, *more)
+        return tuple(root for root in every if root is not None)
+
+
+def valid_seed(seed: Any) -> int:
+    """Return a seed as a plain number.
+
+    Raises
+    ------
+    InputError
+        If it is no integer >= 0.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed must be an integer >= 0, got {seed!r}")
+    return int(seed)
 
 
 def build_subject(
@@ -117,10 +139,13 @@ def _torch(fn: Any, inputs: tuple[Any, ...], sides: Sides) -> Subject:
     tree = flatten(inputs, argument_names(fn, len(inputs)))
     subject.dependent = torch_graph.dependent_inputs(tree.leaves)
     if sides.grad is not None:
-        subject.analytic = Contracted(
-            lambda: sides.grad, subject, "the gradients given"
-        )
+        subject.analytic = _held(sides.grad, subject)
     return subject
+
+
+def _held(gradients: Any, subject: Any) -> Contracted:
+    """Judge gradients that the user already holds."""
+    return Contracted(lambda: gradients, subject, "the gradients given")
 
 
 # ------------------------------------------------------------------ NumPy
@@ -138,7 +163,7 @@ def _pick(tree: Tree, sides: Sides, *, explicit: bool) -> tuple[list[int], list[
     if not chosen:
         if whole:
             raise InputError(_integer_message(whole[0]))
-        found = ", ".join(f"{leaf.name}: {_kind(leaf.value)}" for leaf in tree.leaves)
+        found = ", ".join(f"{leaf.name}: {kind_of(leaf.value)}" for leaf in tree.leaves)
         msg = (
             f"none of the inputs can be differentiated (got {found or 'none at all'}); "
             f"pass at least one array of floating-point numbers"
@@ -179,12 +204,6 @@ def _integer_message(leaf: Any) -> str:
     )
 
 
-def _kind(value: object) -> str:
-    dtype = getattr(value, "dtype", "")
-    shape = getattr(value, "shape", "")
-    return f"{type(value).__name__} {dtype} {shape}".strip()
-
-
 def _check_finite(subject: ArraySubject) -> None:
     for k, variable in enumerate(subject.inputs):
         point = subject.point(k)
@@ -210,7 +229,7 @@ def _functional(
         call = _first_of_cache(fn)
         kind = "forward/backward pair"
     elif gradients_come_along:
-        call = _loss_of(fn)
+        call = loss_of(fn)
         kind, output = "NumPy loss and gradients", "loss"
     elif sides.grad is not None:
         output = "loss"
@@ -220,16 +239,14 @@ def _functional(
     _check_finite(subject)
     if gradients_come_along:
         subject.side = lambda s: Contracted(
-            lambda: _gradients_of(fn(*s.fresh_arguments())),
+            lambda: gradients_of(fn(*s.fresh_arguments())),
             s,
             "the gradients it returns",
         )
     elif callable(sides.grad) or {"jac", "backward", "vjp"} & set(sides.given()):
         subject.side = lambda s: _given_side(fn, s, sides)
     elif sides.grad is not None:
-        subject.analytic = Contracted(
-            lambda: sides.grad, subject, "the gradients given"
-        )
+        subject.analytic = _held(sides.grad, subject)
     if subject.side is not None:
         subject.analytic = subject.side(subject)
     return subject
@@ -295,7 +312,7 @@ def _in_place(
     tree, tensors = _live_tree(sides.params)
     which, names = _pick(tree, sides, explicit=True)
     _check_writable([tree.leaves[i] for i in which])
-    plain = _maybe_loss_of(lambda: fn(*inputs))
+    plain = maybe_loss_of(lambda: fn(*inputs))
     call = _then(sides.loss, plain) if sides.loss is not None else plain
     subject = ArraySubject(
         call,
@@ -314,9 +331,7 @@ def _in_place(
             lambda: s.within(lambda: grad(*inputs)), s, "grad"
         )
     elif sides.grad is not None:
-        subject.analytic = Contracted(
-            lambda: sides.grad, subject, "the gradients given"
-        )
+        subject.analytic = _held(sides.grad, subject)
     elif tensors and sides.need_analytic:
         originals = [leaf.value for leaf in tensors]
         subject.analytic = Contracted(
@@ -328,7 +343,7 @@ def _in_place(
         )
     elif sides.need_analytic:
         subject.side = lambda s: Contracted(
-            lambda: s.within(lambda: _gradients_of(fn(*inputs))),
+            lambda: s.within(lambda: gradients_of(fn(*inputs))),
             s,
             "the gradients it returns",
         )
@@ -348,48 +363,6 @@ def _number_lists(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         else value
         for value in inputs
     )
-
-
-# ------------------------------------------------------------------ pairs
-def _pair(result: Any) -> tuple[Any, Any]:
-    if isinstance(result, tuple | list) and len(result) == 2:
-        return result[0], result[1]
-    msg = (
-        f"without grad=, jac=, backward= or vjp=, the function must return the pair "
-        f"(loss, gradients), got {_kind(result)}; return both, or pass one of these"
-    )
-    raise SubjectError(msg)
-
-
-def _loss_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *arguments: _scalar(_pair(fn(*arguments))[0])
-
-
-def _scalar(loss: Any) -> Any:
-    shape = getattr(loss, "shape", ())
-    if shape and int(np.prod(shape)) != 1:
-        msg = (
-            f"the loss has shape {tuple(shape)}; gradients belong to a scalar: reduce "
-            f"it (sum or mean), or pass jac= or vjp= for a function with several "
-            "outputs"
-        )
-        raise SubjectError(msg)
-    return loss
-
-
-def _gradients_of(result: Any) -> Any:
-    return _pair(result)[1]
-
-
-def _maybe_loss_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Pick the loss, whether it is returned alone or with its gradients."""
-
-    def call(*arguments: Any) -> Any:
-        result = fn(*arguments)
-        is_pair = isinstance(result, tuple | list) and len(result) == 2
-        return _scalar(result[0] if is_pair else result)
-
-    return call
 
 
 def _first_of_cache(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from gradlab.building import Sides, build_subject
+from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import read_tolerance
 from gradlab.diagnosis.finding import BugKind
 from gradlab.differentiation.crews import crew_of
@@ -151,18 +149,19 @@ def check(
     chosen, methods = resolve_methods(method)
     tolerance = read_tolerance(rtol, atol)
     plan = Plan(
-        chosen, tolerance, _valid(coverage), _seed(seed), methods, parse_memory(memory)
+        chosen,
+        tolerance,
+        _valid(coverage),
+        valid_seed(seed),
+        methods,
+        parse_memory(memory),
     )
     if order not in (1, 2):
         msg = f"order must be 1 or 2, got {order!r}"
         raise InputError(msg)
     sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
     bar, mine = progress_bar(progress)
-    roots = tuple(
-        root
-        for root in (*inputs, params, fn, grad, jac, backward, vjp, loss)
-        if root is not None
-    )
+    roots = sides.roots(fn, inputs)
     arguments = {
         "fn": fn,
         "inputs": inputs,
@@ -212,10 +211,3 @@ def _valid(coverage: str) -> str:
         msg = f"coverage must be one of {', '.join(_COVERAGES)}, got {coverage!r}"
         raise InputError(msg)
     return coverage
-
-
-def _seed(seed: int) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        msg = f"seed must be an integer >= 0, got {seed!r}"
-        raise InputError(msg)
-    return int(seed)

@@ -81,7 +81,7 @@ def numeric_jacobian(
     """
     chosen = resolve_method(method)
     sides = Sides(params=params, wrt=wrt, names=names, need_analytic=False)
-    roots = tuple(root for root in (*inputs, params, f) if root is not None)
+    roots = sides.roots(f, inputs)
     result: dict[Any, Jacobian] = {}
     try:
         with crew_of(executor) as crew, StateGuard(*roots) as guard:
@@ -153,11 +153,7 @@ def analytic_jacobian(
         raise InputError(msg)
     sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names, mode)
     meter = Meter()
-    roots = tuple(
-        root
-        for root in (*inputs, params, f, grad, jac, backward, vjp, loss)
-        if root is not None
-    )
+    roots = sides.roots(f, inputs)
     with StateGuard(*roots) as guard:
         subject = build_subject(f, inputs, sides)
         if subject.analytic is None:

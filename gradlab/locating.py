@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.building import Sides, build_subject
+from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import Meter, parse_budget
 from gradlab.errors import InputError
@@ -86,18 +86,12 @@ def locate(
     """
     if isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1:
         raise InputError(f"limit must be an integer >= 1, got {limit!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed must be an integer >= 0, got {seed!r}")
+    number = valid_seed(seed)
     tolerance = Tolerance(rtol, atol)
     meter = Meter(parse_budget(budget), progress)
     sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
-    roots = tuple(
-        root
-        for root in (*inputs, params, fn, grad, jac, backward, vjp, loss)
-        if root is not None
-    )
-    with StateGuard(*roots, copy_parameters=None):
+    with StateGuard(*sides.roots(fn, inputs), copy_parameters=None):
         subject = build_subject(fn, inputs, sides)
         return locate_entries(
-            subject, tolerance=tolerance, meter=meter, seed=int(seed), limit=int(limit)
+            subject, tolerance=tolerance, meter=meter, seed=number, limit=int(limit)
         )

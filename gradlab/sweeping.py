@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.building import Sides, build_subject
+from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.swept import Curves, Swept
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import (
@@ -22,6 +22,7 @@ from gradlab.differentiation.evaluation import (
     parse_budget,
 )
 from gradlab.differentiation.ladder_reading import ORDERS
+from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.localisation.conditions import first_evaluation
@@ -139,11 +140,10 @@ def sweep(
         job = _from_report(fn, inputs, sides, coverage)
     else:
         tolerance = Tolerance(rtol, atol)
-        job = _Job(fn, inputs, sides, tolerance, coverage, _seed(seed), None)
+        job = _Job(fn, inputs, sides, tolerance, coverage, valid_seed(seed), None)
     bar, mine = progress_bar(progress)
     meter = Meter(parse_budget(budget), bar)
-    given = (getattr(job.sides, f.name) for f in dataclasses.fields(Sides))
-    roots = tuple(r for r in (*job.inputs, job.fn, *given) if _is_root(r))
+    roots = job.sides.roots(job.fn, job.inputs)
     try:
         with StateGuard(*roots, copy_parameters=None):
             return _sweep(job, ladder, chosen, meter, roots)
@@ -158,18 +158,7 @@ def sweep(
             bar.close()
 
 
-def _is_root(value: object) -> bool:
-    return value is not None and not isinstance(value, str | bool)
-
-
 # ------------------------------------------------------------------ arguments
-def _seed(seed: int) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        msg = f"seed must be an integer >= 0, got {seed!r}"
-        raise InputError(msg)
-    return int(seed)
-
-
 def _valid_methods(methods: Sequence[str] | str) -> tuple[str, ...]:
     names = (methods,) if isinstance(methods, str) else tuple(methods)
     names = tuple(str(name).replace("_", "-") for name in names)
@@ -273,8 +262,7 @@ def _sweep(
             for block in blocks:
                 climb.climb(method, block)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
-        why = "interrupted" if isinstance(stop, KeyboardInterrupt) else "budget spent"
-        remarks.append(f"{why}: the curves have gaps")
+        remarks.append(f"{why_stopped(stop)}: the curves have gaps")
         for method in methods:
             for block in blocks:
                 key = (method, block.variable.name)

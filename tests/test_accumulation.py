@@ -168,3 +168,26 @@ def test_step_that_raises_is_told():
     with pytest.raises(SubjectError, match="step raised ZeroDivisionError"):
         gl.check_accumulation(lambda: 1 / 0, grads)
     assert np.array_equal(grads["w"], [5.0, 5.0])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seed": -1}, "seed must be an integer >= 0, got -1"),
+        ({"rtol": "x"}, "rtol must be a number >= 0 or None, got 'x'"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(options, words):
+    """Before the step has run."""
+    with pytest.raises(InputError, match=words):
+        gl.check_accumulation(lambda: 1 / 0, {"w": np.ones(1)}, **options)
+
+
+def test_bfloat16_gradients_are_judged_by_their_own_round_off():
+    """NumPy has no such numbers; they have eight bits, and adding rounds to these."""
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.Linear(3, 2).bfloat16()
+    x = torch.ones(4, 3, dtype=torch.bfloat16)
+    found = gl.check_accumulation(lambda: layer(x).sum().backward(), layer)
+
+    assert found.verdict == gl.Verdict.AGREES

@@ -113,6 +113,8 @@ def test_bad_arguments_are_refused():
         _check()
     with pytest.raises(InputError, match="rtol must be a number >= 0 or None, got -1"):
         _check(hess=_hess, rtol=-1)
+    with pytest.raises(InputError, match="seed must be an integer >= 0, got -1"):
+        _check(hess=_hess, seed=-1)
 
 
 def test_linear_function_has_a_hessian_of_zeros():

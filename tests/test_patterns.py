@@ -110,7 +110,8 @@ def test_round_off_is_no_dependence():
     ("pattern", "words"),
     [
         (np.eye(3), r"shape \(3, 3\), expected \(6, 6\)"),
-        (([0], [9]), "index beyond .* 6 x 6"),
+        (([0], [9]), "index below 0 or beyond .* 6 x 6"),
+        (([-1], [0]), "index below 0 or beyond .* 6 x 6"),
         ({"y": 0}, "pattern names 'y'; the blocks are"),
     ],
 )
@@ -135,3 +136,15 @@ def test_torch_pattern_and_function():
     for pattern in (lower, lower.to_sparse()):
         assert gl.check_sparsity(lambda x: x.cumsum(0), x, pattern=pattern).ok
     assert len(gl.check_sparsity(lambda x: x.cumsum(0), x, pattern=0).uncovered) == 10
+
+
+def test_a_large_output_hides_no_entry_of_another():
+    """What counts as round-off is measured block by block."""
+    found = gl.check_sparsity(
+        lambda x: (1e12 * x, 0.1 * x[::-1]),
+        np.linspace(0.5, 1.5, 3),
+        pattern={("out.0", "x"): np.eye(3), ("out.1", "x"): 0},
+    )
+
+    places = {(e.output, e.output_index, e.input_index) for e in found.uncovered}
+    assert places == {("out.1", (i,), (2 - i,)) for i in range(3)}

@@ -33,6 +33,9 @@ _ROUNDOFFS = 2000.0
 # atol as a fraction of the row's largest entry: round-off of the analytic side itself,
 # 1e-11 in float64 and as many roundings as rtol allows in coarser arithmetic.
 _ATOL_DOUBLE = 1e-11
+# Two sides that are both computed, neither by differences, differ by round-off alone.
+_ROUNDINGS = 5e3
+_MOST_ROUNDING = 0.1  # in half precision so many would be more than the number itself
 _ATOL_MOST = 1e-2
 
 
@@ -93,6 +96,17 @@ class Tolerance:
     def relative(self, epsilon: float) -> float:
         """Return the relative part in force for arithmetic of round-off `epsilon`."""
         return default_rtol(epsilon) if self.rtol is None else float(self.rtol)
+
+    def rounding(self, epsilon: float) -> float:
+        """Return the relative part for two sides neither of which is a difference.
+
+        Examples
+        --------
+        >>> Tolerance().rounding(2e-16), Tolerance(rtol=1e-4).rounding(2e-16)
+        (1e-12, 0.0001)
+        """
+        own = min(_ROUNDINGS * epsilon, _MOST_ROUNDING)
+        return own if self.rtol is None else float(self.rtol)
 
     def absolute(
         self, row_scale: NDArray[np.float64], epsilon: float

@@ -72,7 +72,7 @@ def hessian_product(
             f"outputs; reduce them, or pass one of them"
         )
         raise InputError(msg)
-    given = _given_hvp(subject, hvp) if hvp is not None else _given_hess(subject, hess)
+    given = _given_hess(subject, hess) if hvp is None else _given_hvp(subject, hvp)
     weight = float(cotangent[0])
     return lambda flat: weight * given(flat)
 
@@ -133,10 +133,10 @@ def _given_hvp(
 
 
 def _given_hess(
-    subject: Any, hess: Callable[..., Any] | None
+    subject: Any, hess: Any
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     size = sum(variable.size for variable in subject.inputs)
-    if len(subject.inputs) != 1 or hess is None:
+    if len(subject.inputs) != 1:
         names = ", ".join(variable.name for variable in subject.inputs)
         msg = (
             f"hess= goes with one input, there are several ({names}); choose one with "

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.building import Sides, build_subject
+from gradlab.building import Sides, build_subject, valid_seed
+from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import Meter
-from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.properties.curvature import hessian_product
 from gradlab.properties.taylor import taylor_test
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gradlab.properties.remainders import TaylorTest
 
 __all__ = ["HessianCheck", "check_hessian"]
-
-_ROUNDINGS = 5e3  # of products with H, in units of epsilon
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -154,31 +152,20 @@ def check_hessian(
     >>> gl.check_hessian(lambda x: (x**4).sum() + x.prod(), x).verdict.name
     'AGREES'
     """
-    if rtol is not None and not (isinstance(rtol, int | float) and rtol >= 0):
-        raise InputError(f"rtol must be a number >= 0 or None, got {rtol!r}")
-    sides = Sides(params=params, grad=grad, loss=loss, wrt=wrt, names=names)
-    given = (*inputs, params, fn, grad, loss, hvp, hess)
-    roots = tuple(root for root in given if root is not None)
+    tolerance, number = Tolerance(rtol), valid_seed(seed)
+    first: dict[str, Any] = {
+        "params": params, "grad": grad, "loss": loss, "wrt": wrt, "names": names
+    }  # fmt: skip
+    sides = Sides(**first)
+    roots = sides.roots(fn, inputs, hvp, hess)
     with StateGuard(*roots):
         subject = build_subject(fn, inputs, sides)
         base, _ = first_evaluation(subject, roots, Meter())
         product = hessian_product(subject, np.ones(len(base)), hvp=hvp, hess=hess)
         width = sum(variable.coordinates for variable in subject.inputs)
-        linearity, symmetry = _structure(product, width, seed)
-        allowed = _ROUNDINGS * subject.epsilon if rtol is None else float(rtol)
-    taylor = taylor_test(
-        fn,
-        *inputs,
-        order=2,
-        hvp=hvp,
-        hess=hess,
-        grad=grad,
-        params=params,
-        loss=loss,
-        wrt=wrt,
-        names=names,
-        seed=seed,
-    )
+        linearity, symmetry = _structure(product, width, number)
+        allowed = tolerance.rounding(subject.epsilon)
+    taylor = taylor_test(fn, *inputs, order=2, hvp=hvp, hess=hess, seed=number, **first)
     return HessianCheck(taylor, linearity, symmetry, allowed)
 
 

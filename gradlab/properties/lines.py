@@ -11,6 +11,7 @@ import numpy as np
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.differentiation.noise import difference_noise
 from gradlab.errors import InputError
+from gradlab.subject.numpy_values import as_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,9 +58,7 @@ def direction_of(bench: Bench, given: Any, seed: int) -> list[NDArray[np.float64
 
 
 def _coordinates(part: Any, variable: Any) -> NDArray[np.float64]:
-    if hasattr(part, "detach"):
-        part = part.detach().cpu().resolve_conj().numpy()
-    array = np.asarray(part)
+    array = as_numpy(part, f"direction for {variable.name}")
     if array.shape != variable.shape or array.dtype.kind not in "biufc":
         msg = (
             f"direction for {variable.name} must be numbers of shape {variable.shape}, "

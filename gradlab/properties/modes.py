@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.building import Sides, build_subject
+from gradlab.building import Sides, build_subject, valid_seed
+from gradlab.comparison.tolerance import SAFETY, Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import Meter, line_rows
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.errors import GradlabError, InputError
 from gradlab.localisation.conditions import first_evaluation
+from gradlab.properties.adjoints import ModeRow, ModesCheck
 from gradlab.properties.curvature import split_flat
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import block_slices
@@ -20,141 +22,14 @@ from gradlab.subject.subject import block_slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import pandas as pd
     from numpy.typing import NDArray
 
     from gradlab.subject.subject import Subject
 
-__all__ = ["ModeRow", "ModesCheck", "compare_modes"]
+__all__ = ["compare_modes"]
 
-_ROUNDINGS = 5e3  # of both modes, in units of epsilon, as in `comparison.judge`
 _LOST = 64.0  # units of round-off of the largest effect, where terms cancel
 _STEP = 1e-5  # of the difference that says which mode is wrong
-_WORST = {True: Verdict.DISAGREES, False: Verdict.AGREES}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ModeRow:
-    """One block: an output against an input, both modes contracted at random.
-
-    Parameters
-    ----------
-    output, input
-        Names.
-    forward, reverse
-        ``<w, J v>`` and ``<J.T w, v>`` where they differ most.
-    numeric
-        The same by differences, where the modes differ; else nan.
-    allowed
-        Round-off that is forgiven.
-    """
-
-    output: str
-    input: str
-    forward: float
-    reverse: float
-    numeric: float
-    allowed: float
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether the modes agree."""
-        if np.isnan(self.forward) and np.isnan(self.reverse):
-            return Verdict.UNDECIDED
-        return _WORST[not abs(self.forward - self.reverse) <= self.allowed]
-
-    @property
-    def wrong(self) -> str:
-        """Which mode is further from the differences; "" if they agree."""
-        if self.verdict != Verdict.DISAGREES:
-            return ""
-        gaps = [abs(self.forward - self.numeric), abs(self.reverse - self.numeric)]
-        if np.isnan(self.numeric) or max(gaps) < 10 * min(gaps):
-            return "one of them" if np.isnan(self.numeric) else "both"
-        return "forward" if not gaps[0] <= gaps[1] else "reverse"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class ModesCheck:
-    """Result of `gradlab.compare_modes`.
-
-    Parameters
-    ----------
-    rows
-        One for each (output, input) block.
-    values
-        Largest difference of the value of f under each kind of evaluation ("reverse
-        mode", "forward mode", "no_grad") from that of a plain call.
-    value_allowed
-        Round-off forgiven to these.
-    probes
-        Random pairs tried for each block.
-
-    Examples
-    --------
-    >>> A = np.array([[1.0, 2.0], [3.0, 4.0]])
-    >>> found = gl.compare_modes(
-    ...     lambda x: A @ x, np.ones(2), jvp=lambda x, v: A @ v, vjp=lambda w, x: A @ w
-    ... )
-    >>> found.verdict.name, found.rows[0].wrong
-    ('DISAGREES', 'reverse')
-    """
-
-    rows: tuple[ModeRow, ...]
-    values: dict[str, float]
-    value_allowed: float
-    probes: int
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst of all blocks and values."""
-        wrong = any(not gap <= self.value_allowed for gap in self.values.values())
-        return max(_WORST[wrong], *(row.verdict for row in self.rows))
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing wrong was found."""
-        return self.verdict < Verdict.DISAGREES
-
-    @property
-    def reading(self) -> str:
-        """What was found, in sentences."""
-        told = [
-            f"The value under {kind} differs by {gap:.2g}."
-            for kind, gap in self.values.items()
-            if not gap <= self.value_allowed
-        ]
-        told += [
-            f"d {row.output} / d {row.input}: <w, J v> = {row.forward:.8g}, "
-            f"<J.T w, v> = {row.reverse:.8g}; by differences {row.wrong} is wrong."
-            for row in self.rows
-            if row.verdict == Verdict.DISAGREES
-        ]
-        if told:
-            return " ".join(told)
-        if self.verdict == Verdict.UNDECIDED:
-            return "Both modes give nan."
-        same = ", and so do the values" if self.values else ""
-        return f"Forward and reverse agree along {self.probes} random pairs{same}."
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """One row per block: both numbers, by differences, allowed, which is wrong."""
-        from gradlab.presentation.small_tables import rows_table
-
-        columns = ["output", "input", "forward", "reverse", "numeric", "allowed"]
-        columns += ["verdict", "wrong"]
-        rows = [
-            {name: getattr(row, name) for name in columns}
-            | {"verdict": row.verdict.name}
-            for row in self.rows
-        ]
-        return rows_table(rows, columns)
-
-    def __repr__(self) -> str:
-        from gradlab.presentation.small_text import told
-
-        return told(self.verdict, self.reading)
 
 
 def compare_modes(
@@ -213,23 +88,23 @@ def compare_modes(
     """
     if isinstance(probes, bool) or not isinstance(probes, int) or probes < 1:
         raise InputError(f"probes must be an integer >= 1, got {probes!r}")
+    rng = np.random.default_rng([valid_seed(seed), 17])
+    tolerance = Tolerance(rtol)
     sides = Sides(None, grad, jac, backward, vjp, loss, wrt, names)
-    given = (*inputs, fn, jvp, vjp, jac, grad, backward, loss)
-    roots = tuple(root for root in given if root is not None)
+    roots = sides.roots(fn, inputs, jvp)
     with StateGuard(*roots):
         subject = build_subject(fn, inputs, sides)
         meter = Meter()
         base, _ = first_evaluation(subject, roots, meter)
         push = _pusher(subject, jvp)
-        tolerance = _ROUNDINGS * subject.epsilon if rtol is None else float(rtol)
-        rng = np.random.default_rng([seed, 17])
+        relative = tolerance.rounding(subject.epsilon)
         found = [
-            _probe(subject, push, rng, tolerance, meter, base) for _ in range(probes)
+            _probe(subject, push, rng, relative, meter, base) for _ in range(probes)
         ]
         worst = [max(same, key=_excess) for same in zip(*found, strict=True)]
         size = float(np.abs(base[np.isfinite(base)]).max(initial=0.0))
         return ModesCheck(
-            tuple(worst), _values(subject, push, base), tolerance * size, probes
+            tuple(worst), _values(subject, push, base), relative * size, probes
         )
 
 
@@ -292,10 +167,10 @@ def _as_output(result: Any) -> Any:
 
 
 def _probe(
-    subject: Subject,
+    subject: Any,  # with an analytic side: `_pusher` has seen to that
     push: Callable[[int, NDArray[np.float64]], NDArray[np.float64]],
     rng: np.random.Generator,
-    tolerance: float,
+    relative: float,
     meter: Meter,
     base: NDArray[np.float64],
 ) -> list[ModeRow]:
@@ -308,8 +183,6 @@ def _probe(
     seeds = np.zeros((len(slices), rows))
     for seed, part in zip(seeds, slices, strict=True):
         seed[part] = w[part]
-    if subject.analytic is None:
-        return []
     pulled = subject.analytic.pull(seeds)
     columns = [push(k, tangent) for k, tangent in enumerate(tangents)]
     # where terms cancel, as in front of a normalisation, round-off of the others stays
@@ -332,27 +205,38 @@ def _probe(
                 float(terms.sum()),
                 float(other.sum()),
                 np.nan,
-                tolerance * size + _LOST * subject.epsilon * largest[number],
+                relative * size + _LOST * subject.epsilon * largest[number],
             )
             if row.verdict == Verdict.DISAGREES:
-                slope = _difference(subject, which, tangent, meter)
-                told = float(np.dot(w[part], slope[part]))
-                row = dataclasses.replace(row, numeric=told)
+                told, error = _difference(subject, which, tangent, seeds[number], meter)
+                if not abs(row.forward - row.reverse) <= SAFETY * error:
+                    row = dataclasses.replace(row, numeric=told)
             result.append(row)
     return result
 
 
 def _difference(
-    subject: Subject, which: int, tangent: NDArray[np.float64], meter: Meter
-) -> NDArray[np.float64]:
-    """Differentiate along a tangent, to a few digits: enough to tell who is wrong."""
+    subject: Subject,
+    which: int,
+    tangent: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    meter: Meter,
+) -> tuple[float, float]:
+    """Differentiate ``weights . f`` along a tangent; return an error bar as well."""
     scale = float(np.median(scales_of(subject, which))) if tangent.size else 1.0
     step = scale * max(_STEP, 2 * subject.epsilon ** (1 / 3))
     directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
     directions[which] = tangent
-    up, down = line_rows(subject, directions, [step, -step], meter)
+    live = weights != 0  # another output may be nan
+    steps = [step, -step, 2 * step, -2 * step]
+    rows = line_rows(subject, directions, steps, meter)[:, live]
     with np.errstate(all="ignore"):
-        return np.asarray((up - down) / (2 * step))
+        up, down, above, below = rows @ weights[live]
+        near, far = (up - down) / (2 * step), (above - below) / (4 * step)
+        size = np.abs(rows[:2] * weights[live]).sum(axis=1).max()
+        bent = (near - far) / 3  # what the longer step adds of the third derivative
+        error = abs(bent) / 30 + subject.epsilon * size / step
+        return float(near + bent), float(error)
 
 
 def _values(

@@ -200,7 +200,7 @@ def check_sparsity(
     True
     """
     sides = Sides(params=params, loss=loss, wrt=wrt, names=names, need_analytic=False)
-    roots = tuple(root for root in (*inputs, params, fn, loss) if root is not None)
+    roots = sides.roots(fn, inputs)
     meter = Meter(parse_budget(budget))
     try:
         with StateGuard(*roots):
@@ -263,10 +263,12 @@ def _matrix(declared: Any, output: Variable, variable: Variable) -> NDArray[np.b
         rows, columns = (np.asarray(part) for part in declared)
         flat = rows.ndim == columns.ndim == 1 and rows.dtype.kind in "iu"
         if flat and rows.shape == columns.shape and columns.dtype.kind in "iu":
-            if (rows >= size[0]).any() or (columns >= size[1]).any():
+            pairs = np.stack([rows, columns])
+            if (pairs < 0).any() or (pairs >= np.reshape(size, (2, 1))).any():
                 msg = (
-                    f"pattern has an index beyond the Jacobian of {output.name} with "
-                    f"respect to {variable.name}, which is {size[0]} x {size[1]}"
+                    f"pattern has an index below 0 or beyond the Jacobian of "
+                    f"{output.name} with respect to {variable.name}, which is "
+                    f"{size[0]} x {size[1]}"
                 )
                 raise InputError(msg)
             matrix = np.zeros(size, dtype=bool)
@@ -300,23 +302,22 @@ def _compared(
         for (k, n), declared in blocks.items():
             if n == which:
                 outside[slices[k]] = ~declared
-        suspects = np.flatnonzero((outside & _stands_out(value, error)).any(axis=0))
+        alive = _stands_out(value, error, slices)
+        suspects = np.flatnonzero((outside & alive).any(axis=0))
         if suspects.size:  # a ladder of steps, before anything is said
             again = look_closer(subject, which, suspects, base, meter)
             surer = np.isfinite(again.error)
             value[:, suspects] = np.where(surer, again.value, value[:, suspects])
             error[:, suspects] = np.where(surer, again.error, error[:, suspects])
-        wrong = outside & _stands_out(value, error)
+            alive = _stands_out(value, error, slices)
         with np.errstate(all="ignore"):
             lost = outside & ~np.isfinite(value + error)
-        uncovered += _entries(subject, which, wrong & ~lost, value, error)
+        uncovered += _entries(subject, which, outside & alive & ~lost, value, error)
         unknown += _entries(subject, which, lost, value, error)
         for (k, n), declared in blocks.items():
             if n == which:
-                part = slices[k]
-                zero = declared & ~_stands_out(value[part], error[part])
                 pair = f"{subject.outputs[k].name} / {subject.inputs[n].name}"
-                idle[pair] = int(zero.sum())
+                idle[pair] = int((declared & ~alive[slices[k]]).sum())
     uncovered.sort(key=lambda entry: -abs(entry.numeric))
     return SparsityCheck(
         tuple(uncovered),
@@ -329,13 +330,16 @@ def _compared(
 
 
 def _stands_out(
-    value: NDArray[np.float64], error: NDArray[np.float64]
+    value: NDArray[np.float64], error: NDArray[np.float64], blocks: Sequence[slice]
 ) -> NDArray[np.bool_]:
-    """Entries that are not zero by more than their bars and the dust of the block."""
+    """Entries that are not zero by more than their bars and the dust of their block."""
+    found = np.zeros(value.shape, dtype=bool)
     with np.errstate(all="ignore"):
         size = np.abs(value)
-        top = size.max(initial=0.0, where=np.isfinite(size))
-        return np.asarray(size > np.maximum(SAFETY * error, _DUST * top))
+        for rows in blocks:
+            top = size[rows].max(initial=0.0, where=np.isfinite(size[rows]))
+            found[rows] = size[rows] > np.maximum(SAFETY * error[rows], _DUST * top)
+    return found
 
 
 def _entries(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.building import Sides, build_subject
+from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import SAFETY, Tolerance
 from gradlab.differentiation.evaluation import (
     BudgetExhausted,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["taylor_test"]
 
-_FIRST, _HALVINGS = 0.01, 6  # pyadjoint's first step; its four would show less
+_FIRST, _COUNT = 0.01, 6  # pyadjoint's first step; its four would show less
 _KINK = 1e-3  # one-sided slopes further apart than this, relative, whatever the step
 _EFFECT = 0.1  # of an input's part of the derivative: an error that must show
 _STRAIGHT = 1e-3  # of the slope, in units of the direction: less bend is none
@@ -123,22 +123,20 @@ def taylor_test(
         raise InputError(f"order must be 1 or 2, got {order!r}")
     if order is None:
         order = 1 if hvp is None and hess is None else 2
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed must be an integer >= 0, got {seed!r}")
+    number = valid_seed(seed)
     ladder = _valid_steps(steps)
     sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
     tolerance = Tolerance(rtol)
     meter = Meter(parse_budget(budget))
-    given = (*inputs, params, fn, grad, jac, backward, vjp, loss, hvp, hess)
-    roots = tuple(root for root in given if root is not None)
+    roots = sides.roots(fn, inputs, hvp, hess)
     try:
         with StateGuard(*roots):
             subject = build_subject(fn, inputs, sides)
             base, _ = first_evaluation(subject, roots, meter)
             bench = set_up(
-                subject, tolerance=tolerance, meter=meter, seed=int(seed), base=base
+                subject, tolerance=tolerance, meter=meter, seed=number, base=base
             )
-            line = Line(bench, direction_of(bench, direction, int(seed)))
+            line = Line(bench, direction_of(bench, direction, number))
             second = None
             if order == 2:
                 product = hessian_product(subject, bench.cotangent, hvp=hvp, hess=hess)
@@ -152,7 +150,7 @@ def taylor_test(
 
 def _valid_steps(steps: Any) -> NDArray[np.float64]:
     if steps is None:
-        return np.array([_FIRST * 0.5**i for i in range(_HALVINGS)])
+        return np.array([_FIRST * 0.5**i for i in range(_COUNT)])
     try:
         ladder = np.unique(np.asarray(steps, dtype=np.float64).ravel())[::-1]
     except (TypeError, ValueError):

@@ -137,9 +137,7 @@ def _stand_ins(given: dict[str, Any], precision: str) -> tuple[Any, Any]:
     old = [leaf.value for leaf in tree.leaves]
     new = [_cast_leaf(value, precision) for value in old]
     pairs = {id(a): (a, b) for a, b in zip(old, new, strict=True) if a is not b}
-    called = [getattr(sides, name) for name in _CALLED]
-    roots = [given["fn"], *given["inputs"], sides.params, *called]
-    roots = [root for root in roots if root is not None]
+    roots = sides.roots(given["fn"], given["inputs"])
     own = StandIns.of(
         [a for a, _ in pairs.values()], [b for _, b in pairs.values()], roots
     )

@@ -153,12 +153,11 @@ def sweep_entry(
         step = 1e-6
     steps = step * _LADDER
     sides = given["sides"]
-    roots = [getattr(sides, field) for field in _SIDES if field != "names"]
-    roots = [x for x in (*given["inputs"], given["fn"], *roots) if x is not None]
+    roots = sides.roots(given["fn"], given["inputs"])
     with StateGuard(*roots, copy_parameters=None):
         subject = build_subject(given["fn"], given["inputs"], sides)
         meter = Meter()
-        base, _ = first_evaluation(subject, tuple(roots), meter)
+        base, _ = first_evaluation(subject, roots, meter)
         which = [v.name for v in subject.inputs].index(comparison.input.name)
         output = [v.name for v in subject.outputs].index(comparison.output.name)
         positions = np.full(steps.shape, entry, np.intp)

@@ -1,0 +1,64 @@
+"""What a NumPy function returns: a loss, or the pair of a loss and its gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.errors import SubjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["gradients_of", "kind_of", "loss_of", "maybe_loss_of"]
+
+
+def kind_of(value: object) -> str:
+    """Describe a value in a message: its type, dtype and shape."""
+    dtype = getattr(value, "dtype", "")
+    shape = getattr(value, "shape", "")
+    return f"{type(value).__name__} {dtype} {shape}".strip()
+
+
+def _pair(result: Any) -> tuple[Any, Any]:
+    if isinstance(result, tuple | list) and len(result) == 2:
+        return result[0], result[1]
+    msg = (
+        f"without grad=, jac=, backward= or vjp=, the function must return the pair "
+        f"(loss, gradients), got {kind_of(result)}; return both, or pass one of these"
+    )
+    raise SubjectError(msg)
+
+
+def loss_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Pick the loss of the pair (loss, gradients) that a function returns."""
+    return lambda *arguments: _scalar(_pair(fn(*arguments))[0])
+
+
+def _scalar(loss: Any) -> Any:
+    shape = getattr(loss, "shape", ())
+    if shape and int(np.prod(shape)) != 1:
+        msg = (
+            f"the loss has shape {tuple(shape)}; gradients belong to a scalar: reduce "
+            f"it (sum or mean), or pass jac= or vjp= for a function with several "
+            "outputs"
+        )
+        raise SubjectError(msg)
+    return loss
+
+
+def gradients_of(result: Any) -> Any:
+    """Pick the gradients of a pair (loss, gradients)."""
+    return _pair(result)[1]
+
+
+def maybe_loss_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Pick the loss, whether it is returned alone or with its gradients."""
+
+    def call(*arguments: Any) -> Any:
+        result = fn(*arguments)
+        is_pair = isinstance(result, tuple | list) and len(result) == 2
+        return _scalar(result[0] if is_pair else result)
+
+    return call
