@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tiling import bands, cut
-from gradlab.comparison.tolerance import SAFETY, Tolerance
+from gradlab.comparison.tolerance import SAFETY, Tolerance, roundings
 from gradlab.comparison.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -45,10 +45,6 @@ __all__ = [
 _CARE = 0.1
 # Entries whose whole effect on f is below this fraction of the largest do not matter.
 _NEGLIGIBLE = 1e-7
-# Roundings of the analytic side itself, in units of epsilon; in half precision so many
-# would be more than the gradient.
-_ROUNDINGS = 5e3
-_MOST_ROUNDING = 0.1
 # Where no input moves f at all: effects below this fraction of f (or of one, if f is
 # larger: a constant in front of the loss must not excuse anything) are no movement.
 _STILL = 1e-8
@@ -263,8 +259,7 @@ def _judge_band(
         )
         # no backward pass is more exact than a few thousand roundings of what matters;
         # and what moves a saturated output by its last digits is none of our business
-        share = min(_ROUNDINGS * epsilon, _MOST_ROUNDING)
-        rounding = np.maximum(share * own.matters, still / 1e4)
+        rounding = np.maximum(roundings(epsilon) * own.matters, still / 1e4)
         bound = np.maximum(allowed, SAFETY * error) + slack + rounding / own.scales
         difference = np.abs(analytic - numeric)
         # equal infinities: nothing to compare, nothing to fear

@@ -19,7 +19,7 @@ from gradlab.labels import chosen_for
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SAFETY", "Tolerance", "default_rtol", "read_tolerance"]
+__all__ = ["SAFETY", "Tolerance", "default_rtol", "read_tolerance", "roundings"]
 
 # Error bars are estimates: the promise is that the true error is within a few of them.
 SAFETY = 5.0
@@ -33,9 +33,6 @@ _ROUNDOFFS = 2000.0
 # atol as a fraction of the row's largest entry: round-off of the analytic side itself,
 # 1e-11 in float64 and as many roundings as rtol allows in coarser arithmetic.
 _ATOL_DOUBLE = 1e-11
-# Two sides that are both computed, neither by differences, differ by round-off alone.
-_ROUNDINGS = 5e3
-_MOST_ROUNDING = 0.1  # in half precision so many would be more than the number itself
 _ATOL_MOST = 1e-2
 
 
@@ -50,6 +47,19 @@ def default_rtol(epsilon: float) -> float:
     0.00024
     """
     return max(_RTOL_DOUBLE, min(_ROUNDOFFS * epsilon, 0.1))
+
+
+def roundings(epsilon: float) -> float:
+    """Return by how much of itself a computed number may be off, differences aside.
+
+    Five thousand roundings; in half precision so many would be more than the number.
+
+    Examples
+    --------
+    >>> roundings(2e-16), roundings(1e-3)
+    (1e-12, 0.1)
+    """
+    return min(5e3 * epsilon, 0.1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,15 +108,8 @@ class Tolerance:
         return default_rtol(epsilon) if self.rtol is None else float(self.rtol)
 
     def rounding(self, epsilon: float) -> float:
-        """Return the relative part for two sides neither of which is a difference.
-
-        Examples
-        --------
-        >>> Tolerance().rounding(2e-16), Tolerance(rtol=1e-4).rounding(2e-16)
-        (1e-12, 0.0001)
-        """
-        own = min(_ROUNDINGS * epsilon, _MOST_ROUNDING)
-        return own if self.rtol is None else float(self.rtol)
+        """Return the relative part for two sides neither of which is a difference."""
+        return roundings(epsilon) if self.rtol is None else float(self.rtol)
 
     def absolute(
         self, row_scale: NDArray[np.float64], epsilon: float
