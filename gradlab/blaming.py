@@ -233,6 +233,8 @@ def _finding(blamed: Blamed) -> Finding:
         kind, words, confidence = character.kind, character.words, character.confidence
     advice = _ADVICE.get(kind, "Compare its backward with the derivative on paper.")
     if outcome.hook:
+        if kind == "unknown":  # the hook is known to be the cause, whatever it does
+            kind, confidence = "surrogate", 0.9
         because = f" because of {outcome.hook}"
         advice = "Remove the hook (keep the handle that registering it returned)."
     else:
@@ -256,7 +258,7 @@ def _hook_finding(hooked: HookedInput) -> Finding:
     if factor is not None:
         what = f"multiplies its gradient by {factor:.6g}"
     return Finding(
-        BugKind.UNKNOWN if factor is None else BugKind.SCALE,
+        BugKind.SURROGATE if factor is None else BugKind.SCALE,
         "error",
         hooked.label,
         0.9,

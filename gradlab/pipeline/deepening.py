@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["affordable", "cut_short", "with_layers", "with_second_order"]
 
 _AUDIT = 12  # evaluations that an audit costs: four steps, forward and backward
+_LOOKS = 3  # layers of unknown mistakes that are looked at by themselves
 _OVER = 1.1  # times its seconds that a budget may come to, for knowing the layer
 
 
@@ -62,9 +64,7 @@ def with_layers(
     spoiled = [c for c in report.culprits if c not in own and c in parameters]
     rest = [c for c in report.culprits if c not in own and c not in parameters]
     culprits = tuple(dict.fromkeys((*audit.culprits, *named, *spoiled, *rest)))
-    wrong = [f for f in audit.findings if f.severity == "error"]
-    if any(f.kind == BugKind.UNKNOWN for f in wrong):
-        wrong = explained(tuple(wrong), _local(audit, plan))
+    wrong = _errors(audit, plan)
     others = [f for f in audit.findings if f.severity != "error"]
     # a layer that is wrong explains the parameters it spoils: those need no cause
     kept = [f for f in report.findings if f.where not in spoiled]
@@ -90,12 +90,23 @@ def cut_short(report: Report, missing: str, stop: BaseException | None) -> Repor
     return dataclasses.replace(report, partial=True, remarks=remarks)
 
 
-def _local(audit: LayerAudit, plan: Plan) -> Report | None:
-    """Report on the root culprit alone; None where it cannot be looked at."""
-    try:
-        return local_report(audit, audit.culprits[0], plan=plan)
-    except GradlabError:
-        return None
+def _errors(audit: LayerAudit, plan: Plan) -> list[Finding]:
+    """List the errors of an audit, the first unknown ones with what their layer shows.
+
+    A layer that cannot be looked at by itself keeps the finding it has.
+    """
+    found: list[Finding] = []
+    looks = 0
+    for finding in audit.findings:
+        if finding.severity != "error":
+            continue
+        if finding.kind == BugKind.UNKNOWN and looks < _LOOKS:
+            looks += 1
+            with contextlib.suppress(GradlabError):
+                local = local_report(audit, finding.where, plan=plan)
+                finding = explained(finding, local)  # noqa: PLW2901
+        found.append(finding)
+    return found
 
 
 def with_second_order(

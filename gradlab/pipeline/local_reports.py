@@ -196,33 +196,27 @@ def _report(frame: Frame, layer: str, plan: Plan | None) -> Report:
     )
 
 
-def explained(findings: tuple[Finding, ...], local: Report | None) -> list[Finding]:
-    """Give a layer's findings the kind that its own Jacobian shows.
+def explained(finding: Finding, local: Report) -> Finding:
+    """Give a finding of unknown kind the kind that its layer's own Jacobian shows.
 
     Parameters
     ----------
-    findings
-        Of the audit; those of unknown kind are completed.
+    finding
+        Of the audit.
     local
-        The report on the layer that they are about.
+        The report on the layer that it is about.
     """
-    causes = [] if local is None else [f for f in local.findings if _tells(f)]
-    if not causes:
-        return list(findings)
-    cause = causes[0]
+    cause = next((f for f in local.findings if _tells(f)), None)
+    if cause is None:
+        return finding
     told = f"Looked at by itself, with respect to {cause.where}: {cause.evidence}"
-    return [
-        dataclasses.replace(
-            finding,
-            kind=cause.kind,
-            confidence=max(finding.confidence, cause.confidence),
-            evidence=f"{finding.evidence} {told}",
-            advice=cause.advice,
-        )
-        if finding.kind == BugKind.UNKNOWN and finding.severity == "error"
-        else finding
-        for finding in findings
-    ]
+    return dataclasses.replace(
+        finding,
+        kind=cause.kind,
+        confidence=max(finding.confidence, cause.confidence),
+        evidence=f"{finding.evidence} {told}",
+        advice=cause.advice,
+    )
 
 
 def _tells(finding: Finding) -> bool:

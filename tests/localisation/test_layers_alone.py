@@ -129,3 +129,77 @@ def test_what_cannot_be_looked_at_says_why(audit, tmp_path):
     loaded = gl.load(tmp_path / "report.npz")
     with pytest.raises(gl.GradlabError, match="loaded from a file"):
         local_report(loaded.layers, "act")
+
+
+class StaleTanh(torch.autograd.Function):
+    """Saves the input where its backward is written in the output."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Return tanh(x)."""
+        ctx.save_for_backward(x)
+        return torch.tanh(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        """Compute 1 - y**2 with x in place of y."""
+        (x,) = ctx.saved_tensors
+        return g * (1 - x**2)
+
+
+class Product(torch.autograd.Function):
+    """Multiplies by a square matrix."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        """Return x W."""
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, g):
+        """Forget the transpose of W."""
+        x, w = ctx.saved_tensors
+        return g @ w, x.T @ g
+
+
+class Stale(nn.Module):
+    """tanh whose backward saved the wrong array."""
+
+    def forward(self, x):
+        """Return tanh(x)."""
+        return StaleTanh.apply(x)
+
+
+class Turned(nn.Module):
+    """A matrix product whose backward lacks a transpose."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x):
+        """Return x W."""
+        return Product.apply(x, self.weight)
+
+
+def test_every_guilty_layer_gets_its_own_cause():
+    """Of two wrong layers each is told its mistake, not that of the other."""
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(3, 4), Stale(), Turned()).double()
+    report = gl.check(model, torch.randn(5, 3, dtype=torch.float64))
+
+    kinds = {f.where: f.kind for f in report.findings if f.where in {"1", "2"}}
+    assert kinds == {"1": "stale_cache", "2": "transpose"}
+
+
+def test_hook_that_follows_no_factor_is_a_surrogate():
+    """A hook is the cause whatever it does, and removing it is the advice."""
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    model[1].register_full_backward_hook(lambda m, gi, go: (gi[0].sign(),))
+    report = gl.check(model, torch.randn(5, 3, dtype=torch.float64))
+
+    found = next(f for f in report.findings if f.where == "1")
+    assert found.kind == "surrogate"
+    assert "Remove the hook" in found.advice
