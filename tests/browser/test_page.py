@@ -137,6 +137,44 @@ def test_tolerance_below_the_error_bar_is_undecided_not_wrong(show):
     assert "beyond the tolerance" not in status(page)
 
 
+def test_another_tolerance_leaves_the_verdicts_of_the_check(show):
+    """The list says what the check found; only the line of the tolerance moves."""
+    page = show("tutorial")
+    row = page.locator(".gl .brow[data-key=W1]")
+    before = row.inner_text()
+    line = row.locator(".track u").get_attribute("style")
+
+    page.locator(SLIDER).focus()
+    page.keyboard.press("End")  # 1e2
+    page.wait_for_function(
+        "document.querySelector('.gl .status').innerText.includes('all 40')"
+    )
+
+    assert row.inner_text() == before
+    assert row.locator(".track u").get_attribute("style") != line
+
+
+def test_an_entry_is_pinned_in_its_own_block_only(show):
+    """Another block opens at its own worst entry, not where the last one was left."""
+    page = show("tutorial")
+    click_cell(page, 2, 3, 4, 10)
+    assert "pinned" in entry(page)
+
+    page.locator(".gl .brow[data-key=W2]").click()
+
+    assert "the worst entry" in entry(page)
+
+
+def test_code_in_words_is_set_as_code(show):
+    """Backticks mark code, as in a docstring; none is shown."""
+    report = builders.tutorial(np.random.default_rng(7))
+    finding = dataclasses.replace(report.findings[0], evidence="`loss.py` doubles it.")
+    page = show(dataclasses.replace(report, findings=(finding,)))
+
+    assert page.inner_text(".gl .finding code") == "loss.py"
+    assert "`" not in page.inner_text(".gl")
+
+
 def test_blocks_are_chosen_by_keyboard(show):
     """Arrow keys move through the list of blocks, worst first."""
     page = show("tutorial")
@@ -302,7 +340,7 @@ def test_nothing_is_fetched(show):
 
 
 @pytest.mark.parametrize("name", ["zoo", "long_names"])
-@pytest.mark.parametrize("width", [480, 700, 1400])
+@pytest.mark.parametrize("width", [360, 480, 700, 1400])
 def test_nothing_sticks_out(show, width, name):
     """At every width the page fits: no sideways scrolling."""
     page = show(name, width=width)
@@ -316,7 +354,7 @@ def test_layers_of_a_module_are_part_of_the_page(show):
     report = builders.zoo(np.random.default_rng(7))
     page = show(dataclasses.replace(report, layers=builders.audit(5)))
 
-    assert "wrong here" in page.inner_text(".gl .lrow[aria-selected=true]")
+    assert "wrong itself" in page.inner_text(".gl .lrow[aria-selected=true]")
     assert "Swish" in page.inner_text(".gl .layers")
     page.locator(".gl .fold").first.click()
     assert page.locator(".gl .fold").count() == 0

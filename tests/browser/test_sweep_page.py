@@ -7,6 +7,7 @@ import driver
 import numpy as np
 import pytest
 
+from gradlab.comparison.verdict import Verdict
 from gradlab.presentation import html
 from gradlab.presentation.packing_results import pack_layers, pack_sweep
 
@@ -126,7 +127,7 @@ def test_hostile_names_stay_text(show, sweep):
     assert name in page.inner_text(".gl")
 
 
-@pytest.mark.parametrize("width", [480, 1400])
+@pytest.mark.parametrize("width", [360, 480, 1400])
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_sticks_out(show, sweep, width, dark):
     """Sweeps and layers fit every width, in both themes."""
@@ -134,6 +135,31 @@ def test_nothing_sticks_out(show, sweep, width, dark):
         page = show(packed, width=width, dark=dark)
         page.wait_for_timeout(150)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_remarks_are_told(show, sweep):
+    """What was sampled or frozen stands in the page too."""
+    sweep.remarks = ("random numbers are frozen to one draw",)
+    page = show(pack_sweep(sweep))
+    page.get_by_text("How this was checked").click()
+
+    assert page.get_by_text("frozen to one draw").is_visible()
+
+
+def test_names_that_find_no_room_are_not_called_right(show, sweep):
+    """Forty wrong inputs: those without a label are counted without a tick."""
+    sweep.verdicts = dict.fromkeys(sweep.verdicts, Verdict.DISAGREES)
+    names = tuple(f"w{i}" for i in range(40))
+    for field in ("verdicts", "reading", "shapes"):
+        first = next(iter(getattr(sweep, field).values()))
+        setattr(sweep, field, dict.fromkeys(names, first))
+    curve = sweep.errors["central", "fc1.weight"]
+    sweep.errors = {(m, n): curve for m in sweep.methods for n in names}
+    sweep.matrices, sweep.inputs = {}, names
+    page = show(pack_sweep(sweep))
+
+    others = page.locator(".gl svg text", has_text="others").text_content()
+    assert not others.startswith("✓")
 
 
 def test_two_hundred_layers_fold(show):
@@ -206,7 +232,7 @@ def test_lanes_of_a_branch(show):
           const x = rail.querySelector('circle').getAttribute('cx');
           return [...rail.querySelectorAll('path')]
             .map(path => path.getAttribute('d'))
-            .filter(d => d.includes('C') || d === `M${x} -1V13.5`).length;
+            .filter(d => d.includes('C') || d === `M${x} -60V13.5`).length;
         })""",
     )
     names = page.locator(".gl .lrow[role] .name").all_inner_texts()

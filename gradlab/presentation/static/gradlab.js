@@ -51,7 +51,9 @@ function format(x, digits = 4) {
   text = text.replace(/\.?0+e/, "e").replace("e+", "e").replace(/e(-?)(\d)$/, "e$10$2");
   return text.replaceAll("-", MINUS);
 }
-const formatBig = (x, digits) => format(x, digits).replace(/^(?=[\d])/, "\u2007");
+
+// One digit, in as few characters as a cell has room for.
+const rough = (x) => x.toExponential(0).replaceAll("-", MINUS);
 
 const WORDS = ["agrees", "undecided", "disagrees"];
 const GLYPHS = ["✓", "!", "✗"];
@@ -71,6 +73,10 @@ function entryName(variable, entry, support) {
   return `${variable.name}[${unravel(entry, variable.shape).join(", ")}]`;
 }
 const shapeWords = (shape) => (shape.length ? shape.join(" × ") : "scalar");
+
+// Words with `code` between backticks, as in a docstring.
+const withCode = (words) =>
+  words.split("`").map((piece, i) => (i % 2 ? h("code", {}, piece) : piece));
 
 // Long names break at their dots; what all names of a list begin with is said once, for
 // the ear, and left out for the eye.
@@ -132,14 +138,14 @@ const PALETTES = {
     fail: ["#fdc776", "#f28e2b", "#d6453d", "#9c1458", "#4b0c6b"],
     signed: ["#08306b", "#2b72b8", "#8ec1e6", "#f7f7f7", "#f2b48c", "#c4542e", "#6b1d08"],
     equal: "#ffffff", nan: "#000000", inf: "#ff4df2", stripes: ["#ececfd", "#7474e8"],
-    ring: "#9c1458", cross: "rgba(0,0,0,.42)", pin: ["#000", "#fff"], edge: "#cdd3dc",
+    ring: "#9c1458", cross: "rgba(0,0,0,.42)", pin: ["#000", "#fff"],
   },
   dark: {
     pass: ["#20242b", "#2c3440", "#3b4a5e", "#4f6685"],
     fail: ["#7a3b12", "#c2571a", "#f28e2b", "#fdc04d", "#fff3a3"],
     signed: ["#9bd0ff", "#4a90d9", "#1f4470", "#16181d", "#6b3019", "#d9733f", "#ffc9a3"],
     equal: "#16181d", nan: "#ffffff", inf: "#c800bb", stripes: ["#16302c", "#22a38b"],
-    ring: "#ffd27a", cross: "rgba(255,255,255,.5)", pin: ["#fff", "#000"], edge: "#434a55",
+    ring: "#ffd27a", cross: "rgba(255,255,255,.5)", pin: ["#fff", "#000"],
   },
 };
 const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
@@ -186,7 +192,7 @@ function errorColour(inks, low, high, line) {
   const { passRamp, failRamp } = inks;
   return (code) => {
     if (code === -Infinity) return VOID;
-    const kind = code > 1.5 * CLASS_STEP ? 2 : code > 0.5 * CLASS_STEP ? 1 : 0;
+    const kind = classOf(code);
     const log = code - CLASS_STEP * kind;
     if (log > 850) return inks.nanInk;
     if (log > 750) return inks.infInk;
@@ -272,6 +278,8 @@ function freshScale(canvas, S, k) {
   g.font = "10.5px system-ui, sans-serif";
   return g;
 }
+
+const ROOMY = [34, 15]; // pixels across and down from which on a cell may hold a number
 
 // Large cells stand apart, so that each is seen as one entry.
 function cellGaps(canvas, rows, columns, scale, root, ink) {
@@ -423,7 +431,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .group button{border-radius:0;margin-left:-1px}.gl .group button:first-child{border-radius:6px 0 0 6px;margin-left:0}.gl .group button:last-child{border-radius:0 6px 6px 0}.gl .group button:only-child{border-radius:6px}.gl button[aria-pressed=true]{background:var(--fg);color:var(--paper);border-color:var(--fg)}.gl button.more{color:var(--mute);border-style:dashed}.gl button:disabled{opacity:.45;cursor:default}
 .gl .status{flex:1 1 260px;line-height:1.5;padding:3px 0}.gl .status>*{margin-right:9px}.gl .status>.mark{margin-right:7px}.gl .status .name{font-family:var(--mono);font-size:13px;font-weight:700;overflow-wrap:anywhere}
 .gl .panels{display:flex;flex-wrap:wrap;gap:12px 20px;align-items:flex-start}.gl .cap{display:flex;justify-content:space-between;gap:8px;margin:0 0 4px;white-space:nowrap}.gl .cap b{font-weight:600}.gl .cap span{color:var(--mute);font-size:11px;overflow:hidden;text-overflow:ellipsis}
-.gl .stack{position:relative;width:max-content}.gl canvas{display:block;touch-action:none;max-width:none;margin:0;border-radius:0}.gl .stack .over{position:absolute;left:0;top:0;pointer-events:none}.gl .stack .map{cursor:crosshair;border-radius:2px}
+.gl .stack{position:relative;width:max-content}.gl canvas{display:block;touch-action:none;max-width:none;margin:0;border-radius:0}.gl .stack .over{position:absolute;left:0;top:0;pointer-events:none}.gl .map{box-shadow:0 0 0 1px var(--line);border-radius:2px}.gl .stack .map{cursor:crosshair}
 .gl .withedge{display:grid;grid-template-columns:max-content max-content;gap:3px}.gl .scale{position:relative;margin-top:8px}
 .gl .scale input{position:absolute;left:-9px;top:-5px;width:calc(100% + 18px);height:22px;margin:0;background:none;-webkit-appearance:none;appearance:none;cursor:ew-resize;border:0;padding:0}
 .gl .scale input::-webkit-slider-runnable-track{background:none;height:22px}.gl .scale input::-moz-range-track{background:none;height:22px}
@@ -432,20 +440,22 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .tol{display:flex;gap:8px;align-items:center;font-size:12px;min-height:24px;margin-top:2px}.gl .tol button{height:20px;padding:0 7px;font-size:11px}
 .gl .legend{display:flex;gap:3px 10px;flex-wrap:wrap;font-size:10.5px;color:var(--mute)}.gl .legend span{display:inline-flex;gap:5px;align-items:center}.gl .legend i{width:11px;height:11px;border:1px solid var(--line);border-radius:2px}
 .gl .entry{display:grid;grid-template-columns:minmax(180px,1fr) minmax(250px,1.25fr) minmax(210px,1fr);gap:8px 26px;border:1px solid var(--line);border-radius:8px;padding:10px 14px;margin:12px 0 8px;min-height:112px;align-items:start}
-.gl.narrow .entry{grid-template-columns:1.2fr 1fr}.gl.narrow .entry>:first-child{grid-column:1/-1}.gl .entry h4{font:600 15px/1.3 var(--mono);margin:0 0 2px!important;overflow-wrap:anywhere;color:var(--fg)}.gl .entry h4.small{font-size:12.5px;line-height:1.4}.gl .entry svg{margin:2px 0 6px}.gl .entry .pair{display:grid;grid-template-columns:max-content 1fr;gap:1px 14px;font-size:12px;align-items:baseline}.gl .entry .pair dt{color:var(--mute)}.gl .entry .pair dd{font-family:var(--mono);font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+.gl.narrow .entry{grid-template-columns:minmax(0,1.2fr) minmax(0,1fr)}.gl.narrow .entry>:first-child{grid-column:1/-1}.gl.small .entry{grid-template-columns:minmax(0,1fr)}.gl .entry h4{font:600 15px/1.3 var(--mono);margin:0 0 2px!important;overflow-wrap:anywhere;color:var(--fg)}.gl .entry h4.small{font-size:12.5px;line-height:1.4}.gl .entry svg{margin:2px 0 6px;max-width:100%;height:auto}.gl .entry .pair{display:grid;grid-template-columns:max-content 1fr;gap:1px 14px;font-size:12px;align-items:baseline}.gl .entry .pair dt{color:var(--mute)}.gl .entry .pair dd{font-family:var(--mono);font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .gl .keys{color:var(--mute);font-size:11px;margin:2px 0 6px!important}.gl kbd{border:1px solid var(--line);border-bottom-width:2px;border-radius:3px;padding:0 4px;font:10px/14px var(--sans)!important;background:none!important;color:inherit!important;box-shadow:none!important;margin:0 1px}.gl figure.entryplot{max-width:372px;margin:2px 0 8px!important}
-.gl svg{display:block;overflow:visible}.gl svg text{fill:var(--fg);font:11px var(--sans)}.gl svg text.mute{fill:var(--mute)}.gl svg .grid{stroke:var(--line);stroke-width:.6;opacity:.8}
+.gl svg{display:block;overflow:visible}.gl svg text{fill:var(--fg);font:11px var(--sans);paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}.gl .rail text{stroke:none!important}.gl svg text.mute{fill:var(--mute)}.gl svg .grid{stroke:var(--line);stroke-width:.6;opacity:.8}
 .gl .hide{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}.gl .chip[aria-pressed=true] .mute{color:inherit}.gl .chips{display:flex;align-items:center;flex-wrap:wrap;gap:5px 6px;margin:6px 0}.gl button.chip{display:inline-flex;gap:6px;align-items:center;border-radius:13px;padding:0 10px 0 8px;max-width:100%}.gl .chip i{color:var(--tone);font-weight:700}.gl .chip .name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;position:relative}
 .gl .chip[aria-pressed=true] i{color:inherit}.gl.narrow .bar{gap:6px 8px}.gl.narrow .status{flex-basis:200px}.gl.narrow .brow{grid-template-columns:16px minmax(80px,1.4fr) minmax(70px,1fr) 64px minmax(80px,.8fr)}.gl.narrow .brow .shape{display:none}
+.gl.small .brow{grid-template-columns:16px minmax(0,1fr) 72px 62px}.gl.small .brow .tally,.gl.small .span{display:none}.gl.small .bhead>*{white-space:normal}
 .gl .layers{border:1px solid var(--line);border-radius:8px;overflow:auto;max-height:420px;margin:0 0 6px;position:relative}
-.gl .lrow{display:grid;grid-template-columns:var(--rail,30px) minmax(110px,1.4fr) minmax(60px,.6fr) minmax(70px,.9fr) 58px minmax(166px,.6fr);gap:10px;align-items:center;min-height:27px;padding:0 10px 0 4px;border-left:3px solid var(--tone,transparent);cursor:pointer}
+.gl .lrow{display:grid;grid-template-columns:var(--rail,30px) minmax(110px,1.4fr) minmax(60px,.6fr) minmax(70px,.9fr) 58px minmax(166px,.6fr);gap:10px;align-items:center;min-height:27px;padding:0 10px 0 4px;border-left:3px solid var(--tone,transparent);cursor:pointer;overflow:hidden}
 .gl .lrow:hover{background:var(--soft)}.gl .lrow.bad,.gl .ldetail.bad{background:var(--badsoft)}.gl .lrow.warn,.gl .ldetail.warn{background:color-mix(in srgb,var(--warnsoft) 55%,transparent)}.gl .lrow>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.gl .lrow>.rail{overflow:visible}.gl .lrow:focus-visible{outline-offset:-2px}
 .gl .lrow .name,.gl .fold .name{font-family:var(--mono);font-size:12px}.gl .lrow[aria-selected=true] .name{font-weight:700}.gl .lrow .shape,.gl .lrow .tally{font-size:12px;color:var(--mute)}.gl .lrow .tally{color:var(--tone,var(--mute))}.gl .lrow .worst{text-align:right}.gl .lrow .track i{background:var(--tone,var(--mute))}
 .gl .lhead,.gl .lhead .name,.gl .lhead .shape{font:11px var(--sans);color:var(--mute)}.gl .lhead{position:sticky;top:0;z-index:1;cursor:default;background:var(--paper)!important;border-bottom:1px solid var(--line);height:25px}
 .gl{--lane:color-mix(in srgb,var(--mute) 55%,var(--paper))}.gl .rail path{fill:none;stroke:var(--lane);stroke-width:1.5}.gl .rail path.spoiled{stroke:var(--warn);stroke-width:2}.gl .rail path.inner{stroke-dasharray:2 2.5}.gl .rail circle{fill:var(--paper);stroke:var(--tone,var(--mute));stroke-width:1.5}.gl svg.rail text{font:700 10px/1 var(--sans);fill:var(--tone,var(--mute))}.gl .bad .rail circle{fill:var(--bad)}.gl .bad svg.rail text{fill:var(--paper)}
 .gl .ldetail{position:relative;padding:1px 14px 9px 4px;border-left:3px solid var(--tone,transparent);overflow-wrap:anywhere}.gl .past i{position:absolute;top:0;bottom:0;width:1.5px;background:var(--lane);margin-left:4px}.gl .past i.spoiled{background:var(--warn);width:2px}.gl .look{margin-top:5px!important}
-.gl button.fold{display:grid;grid-template-columns:var(--rail,30px) 1fr;gap:10px;align-items:center;width:100%;height:27px;text-align:left;border:0;border-left:3px solid var(--tone,transparent);border-radius:0;background:var(--soft);color:var(--mute);padding:0 10px 0 4px}.gl button.fold>span{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}.gl button.fold:hover{color:var(--fg)}.gl button.fold:focus-visible{outline-offset:-2px}
+.gl button.fold{display:grid;grid-template-columns:var(--rail,30px) 1fr;gap:10px;align-items:center;width:100%;height:27px;text-align:left;border:0;border-left:3px solid var(--tone,transparent);border-radius:0;background:var(--soft);color:var(--mute);padding:0 10px 0 4px;overflow:hidden}.gl button.fold>span{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}.gl button.fold:hover{color:var(--fg)}.gl button.fold:focus-visible{outline-offset:-2px}
 .gl.narrow .lrow{grid-template-columns:var(--rail,30px) minmax(90px,1.6fr) minmax(30px,.5fr) 54px 158px}.gl.narrow .lrow .shape,.gl.narrow .long{display:none}
+.gl.small .lrow{grid-template-columns:var(--rail,30px) minmax(0,1fr) 44px 58px}.gl.small .lrow .tally,.gl.small .lhead>:last-child{display:none}
 .gl .nowrap{white-space:nowrap}.gl .keys .ok,.gl .keys .bad,.gl .keys .warn{color:var(--tone)}.gl.nested{padding-left:0;padding-right:0;border-top:1px solid var(--line);margin-top:10px;padding-top:10px}
 .gl .blank>*:not(.bar){display:none}.gl .message{color:var(--bad);font-size:12px}.gl .busy{opacity:.55}
 @media (prefers-reduced-motion:no-preference){.gl .track i{transition:width .12s}}
@@ -463,7 +473,11 @@ function onWidth(root, draw) {
   let width = 0;
   const look = () => {
     const now = Math.floor(root.clientWidth) - 10;
-    if (now > 50 && now !== width) draw((width = now));
+    if (now <= 50 || now === width) return;
+    width = now;
+    root.classList.toggle("narrow", width < 760);
+    root.classList.toggle("small", width < 480);
+    draw(width);
   };
   const observer = new ResizeObserver(look);
   observer.observe(root);
@@ -494,8 +508,8 @@ function findingCard(finding, choose) {
     " ",
     finding.where && h("span", { class: "where" }, finding.where),
     finding.severity !== "error" && h("span", { class: "mute" }, ` (${finding.severity})`),
-    " — ", finding.evidence,
-    h("span", { class: "advice" }, finding.advice));
+    " — ", withCode(finding.evidence),
+    h("span", { class: "advice" }, withCode(finding.advice)));
   card.addEventListener("click", choose);
   return card;
 }
@@ -550,13 +564,12 @@ function blockList(blocks, onChoose) {
   const bad = blocks.filter((b) => b.verdict === 2).length;
   const head = h("div", { class: "brow bhead", "aria-hidden": "true" }, h("span"),
     h("span", {}, `${blocks.length} blocks, worst first` + (bad ? ` · ${bad} wrong` : "")), h("span", { class: "shape" }, "shape"),
-    h("span", {}, h("span", { class: "long" }, "worst relative "), "error, 10⁻¹⁶ … 10²"), h("span", { class: "worst" }), h("span", { class: "tally" }, "wrong entries"));
+    h("span", {}, h("span", { class: "long" }, "worst relative "), "error", h("span", { class: "span" }, ", 10⁻¹⁶ … 10²")), h("span", { class: "worst" }), h("span", { class: "tally" }, "wrong entries"));
   function update(selected, tolerance, metric, inks) {
     for (const { meta, row, fill, mark, glyph, tally } of items) {
       const worst = meta.worst ? number(meta.worst.rel) : 0;
       const moved = tolerance !== null && metric === "rel";
-      let verdict = meta.verdict;
-      if (moved) verdict = !(worst <= tolerance) ? Math.max(1, meta.counts[2] || worst > meta.rtol ? 2 : 1) : 0;
+      const { verdict } = meta; // of the check; another tolerance moves the line only
       const line = Math.log10(moved ? tolerance : meta.rtol);
       const log = worst === 0 ? LOW : Number.isFinite(worst) ? Math.log10(worst) : HIGH;
       row.setAttribute("aria-selected", meta.key === selected);
@@ -677,6 +690,7 @@ export function mountJacobian(element, host) {
 
   function choosePart(key) {
     if (!blocks.some((b) => b.key === key)) return;
+    if (key !== get("param")) host.set("selected", []); // an entry of another block
     host.set("param", key);
     load();
   }
@@ -788,7 +802,6 @@ export function mountJacobian(element, host) {
   // ---- drawing
   function measure() {
     const gap = 20, edge = 12;
-    root.classList.toggle("narrow", width < 760);
     const across = width >= 560 ? 3 : width >= 400 ? 2 : 1;
     const space = Math.floor((width - gap * (across - 1) - edge) / across);
     const S = clamp(space, 150, 366);
@@ -859,7 +872,7 @@ export function mountJacobian(element, host) {
     if (peaks[part] === undefined) {
       let top = 0;
       for (const side of ["a", "n"]) for (const x of sideOf(src, side)) { const y = Math.abs(x); if (y > top && y < Infinity) top = y; }
-      peaks[part] = top || 1;
+      peaks[part] = top;
     }
     return peaks[part];
   }
@@ -881,7 +894,7 @@ export function mountJacobian(element, host) {
       const x = value * meta().unit;
       if (!Number.isFinite(x) || x === 0 || !plain) return format(x, 1);
       const text = x.toFixed(decimals).replace("-", MINUS);
-      return /[1-9]/.test(text) ? text : `${x < 0 ? MINUS : ""}${Math.abs(x).toExponential(0).replace("-", MINUS)}`;
+      return /[1-9]/.test(text) ? text : rough(x);
     };
   };
   const codeText = (c) => {
@@ -889,7 +902,8 @@ export function mountJacobian(element, host) {
     const log = c - CLASS_STEP * classOf(c);
     if (log > 850) return "NaN";
     if (log > 750) return "inf";
-    return log < -850 ? "0" : log > -2.3 ? format(10 ** log, 2) : `10${superscript(Math.round(log))}`;
+    if (log < -850) return "0";
+    return log > -2 ? format(10 ** log, 2) : rough(10 ** log);
   };
   // Large cells get a gap and their number, so that colour is not the only carrier.
   function cellText(canvas, cells, text, colour) {
@@ -897,7 +911,7 @@ export function mountJacobian(element, host) {
     const x = W / across, y = T / down;
     if (Math.min(x, y) < 9 * k) return;
     const context = cellGaps(canvas, down, across, k, root, ink);
-    const roomy = x >= 34 * k && y >= 15 * k;
+    const roomy = x >= ROOMY[0] * k && y >= ROOMY[1] * k;
     context.textAlign = "center";
     context.textBaseline = "middle";
     context.font = `${Math.round((roomy ? 10.5 : 9) * k)}px ui-monospace, monospace`;
@@ -943,14 +957,14 @@ export function mountJacobian(element, host) {
       p.over.height = T;
       const g = p.over.getContext("2d");
       g.lineWidth = k;
-      if (Math.min(W / across, T / down) < 9 * k) { g.strokeStyle = ink.edge; g.strokeRect(k / 2, k / 2, W - k, T - k); }
       if (p === E && Math.min(W / across, T / down) < 5 * k) rings(g, worst, across, down);
       if (at && (meta().rows > 1 || meta().columns > 8)) {
         g.strokeStyle = ink.cross;
         g.beginPath();
         if (meta().rows > 1) { g.moveTo(0, y(at[0])); g.lineTo(W, y(at[0])); }
         if (meta().columns > 1) { g.moveTo(x(at[1]), 0); g.lineTo(x(at[1]), T); }
-        if (Math.min(W / (c1 - c0), T / (r1 - r0)) < 22 * k) g.stroke();
+        const x_ = W / across, y_ = T / down; // a line would strike out the numbers of cells
+        if (Math.min(x_, y_) < 22 * k && !(x_ >= ROOMY[0] * k && y_ >= ROOMY[1] * k)) g.stroke();
       }
       for (const [place, wide] of [[selected, 2], [hovered, 1]]) {
         if (!place) continue;
@@ -986,7 +1000,7 @@ export function mountJacobian(element, host) {
       for (let x = 0; x < S; x++) { g.fillStyle = css(ink.signedRamp[Math.round(first + (x / (S - 1)) * (512 - first))]); g.fillRect(x, 0, 2, 10); }
       g.fillStyle = mute;
       const top = format(largest * meta().unit, 2);
-      for (const [text, align, x] of sizes_ ? [["0", "left", 0], [top, "right", S]] : [[MINUS + top, "left", 0], ["0", "center", S / 2], [`+${top}`, "right", S]]) { g.textAlign = align; g.fillText(text, x, 23); }
+      for (const [text, align, x] of sizes_ ? [["0", "left", 0], [top, "right", S]] : largest ? [[MINUS + top, "left", 0], ["0", "center", S / 2], [`+${top}`, "right", S]] : [["0", "center", S / 2]]) { g.textAlign = align; g.fillText(text, x, 23); }
     }
     const at = line();
     errorScale(freshScale(E.scale, S, k), S, [low, high], at, colour, mute);
@@ -1062,10 +1076,9 @@ export function mountJacobian(element, host) {
     const digits = rel === 0 ? "all" : Number.isFinite(rel) ? Math.max(0, -Math.log10(rel)).toFixed(1) : "–";
     const reason = why(kind, error, bar, m.safety, rel);
     const pairs = (...rows) => h("dl", { class: "pair" }, rows.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
-    const d = wrt === m.name && out === m.output.name ? `∂${out} / ∂${wrt}` : `∂${out} / ∂${wrt}`;
     entry.replaceChildren(
       h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null }, breakable(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), " ", h("span", { class: "mute" }, hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
-        h("p", { class: "mute" }, breakable(d)), h("p", { class: "mute num" }, `J[${i}, ${j}]`)),
+        h("p", { class: "mute" }, breakable(`∂${out} / ∂${wrt}`)), h("p", { class: "mute num" }, `J[${i}, ${j}]`)),
       h("div", {}, pairs(["analytic", shown(a, ai)], ["numeric", `${shown(n, ni)} ± ${format(bar, 2)}`]), numberLine(src, index), h("p", { class: "mute" }, reason)),
       h("div", {}, pairs(["absolute error", format(error, 3)], ["relative error", format(rel, 3)], ["error bar", `± ${format(bar, 3)}`], [m.complex ? "|analytic| / |numeric|" : "analytic / numeric", Number.isFinite(ratio) ? format(ratio, 6) : "–"], ["digits that agree", digits])));
     entry.dataset.words = `${wrt}: ${WORDS[kind]}. analytic ${shown(a, ai)}, numeric ${shown(n, ni)} plus or minus ${format(bar, 2)}.`;
@@ -1082,9 +1095,9 @@ export function mountJacobian(element, host) {
   // Numeric value with its error bar, and where the analytic value lies beside it.
   function numberLine(src, index) {
     const d = src.d[index], bar = src.e[index];
+    if (!Number.isFinite(d) || !Number.isFinite(bar) || src.meta.complex) return null;
     const W = 262, mid = 22;
     const svg = s("svg", { width: W, height: 40, viewBox: `0 0 ${W} 40`, role: "img", "aria-label": "numeric value with error bar, and the analytic value" });
-    if (!Number.isFinite(d) || !Number.isFinite(bar) || src.meta.complex) return null;
     const reach = Math.max(Math.abs(d) * 1.35, bar * 2.2) || 1;
     const x = (v) => W / 2 + (v / reach) * (W / 2 - 34);
     const centre = d / 2; // both marks stay in view
@@ -1343,7 +1356,7 @@ export function mountSweep(element, host) {
   const bar = h("div", { class: "bar" });
   const words = h("ul", { role: "status", "aria-live": "polite" });
   const plot = h("div", { style: "flex:1 1 420px;min-width:0" });
-  const map = h("canvas", { role: "img" });
+  const map = h("canvas", { class: "map", role: "img" });
   const mapScale = h("canvas", { "aria-hidden": "true", style: "margin-top:7px" });
   const mapTitle = h("figcaption", { class: "cap" });
   const mapNote = h("p", { class: "keys" });
@@ -1351,9 +1364,9 @@ export function mountSweep(element, host) {
   const chips = h("div", { class: "chips", role: "group", "aria-label": "Inputs" });
   const message = h("p", { class: "message", role: "status" });
   const below = h("div", {});
-  const head = h("div", {});
+  const head = h("div", {}), foot = h("div", {});
   root.append(head, bar, h("div", { style: "display:flex;flex-wrap:wrap;gap:14px 18px;align-items:flex-start" }, plot, heat), chips, words,
-    h("p", { class: "keys" }, "drag the line or click the plot to read at a step · ", h("kbd", {}, "←"), h("kbd", {}, "→"), " move it · point at a name to single it out"), message, below);
+    h("p", { class: "keys" }, "drag the line or click the plot to read at a step · ", h("kbd", {}, "←"), h("kbd", {}, "→"), " move it · point at a name to single it out"), message, foot, below);
 
   const curve = (input) => data.curves[method][input];
   const ladder = () => method !== "adaptive"; // it chooses a step for every entry itself
@@ -1378,6 +1391,7 @@ export function mountSweep(element, host) {
     at = host.get("h") || number(data.best[method]?.[picked] ?? NaN) || data.steps[data.steps.length >> 1];
     at = nearest(at);
     head.replaceChildren(reportHead(data));
+    foot.replaceChildren(reportFoot(data));
     prefix = commonPrefix(data.inputs.map((input) => input.name), 18);
     const choice = (label, words_, pressed, act, more) => h("button", { type: "button", ...FOCUS, "aria-pressed": String(pressed), title: label, onclick: act, class: more ? "more" : null }, words_);
     const methods_ = MENU.filter((name) => data.methods.includes(name) || (host.live && (data.more ?? []).includes(name)));
@@ -1413,19 +1427,18 @@ export function mountSweep(element, host) {
 
   function draw() {
     const narrow = width < 760;
-    root.classList.toggle("narrow", narrow);
     const beside = awaited && width > 820;
-    const W = Math.max(320, width - (beside ? 300 : 0)), H = narrow ? 330 : 380;
+    const W = Math.max(320, width - (beside ? 300 : 0)), H = narrow ? 342 : 392;
     // a plot as wide as the page leaves no room beside it: the map goes below
     plot.style.flexBasis = beside ? "420px" : "100%";
     const longest = Math.max(0, ...data.inputs.map((input) => input.name.length - prefix.length + (prefix ? 1 : 0)));
-    const m = { l: 50, r: Math.min(longest * 7 + 52, Math.max(110, 0.3 * W)), t: 18, b: 46 };
+    const m = { l: 50, r: Math.min(longest * 7 + 52, Math.max(110, 0.3 * W)), t: 18, b: 58 };
     const x0 = Math.log10(data.steps[0]), x1 = Math.log10(data.steps[data.steps.length - 1]);
     const X = (v) => m.l + ((Math.log10(v) - x0) / (x1 - x0)) * (W - m.l - m.r);
     const y = axis(data.curves[method].flat(), H - m.b, m.t, 3);
     const svg = s("svg", { width: W, height: H, viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": `Relative error against step size, ${method}, log-log` });
     frame(svg, X, y, x0, x1, m.l, W - m.r, m.t, H - m.b, W < 560 ? 4 : 2);
-    svg.append(s("text", { x: m.l, y: H - 6, class: "mute" }, "step size h →"), s("text", { transform: `translate(11 ${(m.t + H - m.b) / 2}) rotate(-90)`, "text-anchor": "middle", class: "mute" }, "worst relative error"));
+    svg.append(s("text", { x: m.l, y: H - 8, class: "mute" }, "step size h →"), s("text", { transform: `translate(11 ${(m.t + H - m.b) / 2}) rotate(-90)`, "text-anchor": "middle", class: "mute" }, "worst relative error"));
     theory(svg, y, X, x0, x1, m, W, H);
     const ends = lines(svg, X, y, W - m.r);
     if (ladder()) best(svg, X, m, H, y, W - m.r);
@@ -1444,7 +1457,8 @@ export function mountSweep(element, host) {
     const clip = `gl${Math.random().toString(36).slice(2)}`;
     svg.append(s("defs", {}, s("clipPath", { id: clip }, s("rect", { x: m.l, y: m.t, width: W - m.l - m.r, height: H - m.t - m.b }))));
     const group = s("g", { "clip-path": `url(#${clip})` });
-    for (const [label, exponent, coefficient] of data.theory[method] ?? []) {
+    for (const [words_, exponent, coefficient] of data.theory[method] ?? []) {
+      const label = W < 560 ? words_.replace(/^\w+ /, "") : words_; // "~ h²"
       const log = (v) => number(coefficient) + exponent * v;
       const a = [X(10 ** x0), y.raw(log(x0))], b = [X(10 ** x1), y.raw(log(x1))];
       group.append(s("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], stroke: "var(--mute)", "stroke-width": 1, "stroke-dasharray": "2 4" }));
@@ -1528,8 +1542,9 @@ export function mountSweep(element, host) {
         s("text", { x: x + 21, y: end.y + 4, style: `fill:${tone(end.input.verdict)};font-weight:${end.input.verdict === 2 ? 700 : 400}`, opacity: end.faint ? 0.35 : 1 },
           s("title", {}, end.input.name), `${GLYPHS[end.input.verdict]} ${text}`));
     }
-    const others = ends.hidden + (ends.length - shown.length);
-    if (others) svg.append(s("text", { x: x + 21, y: bottom + 15, class: "mute" }, `✓ ${others} others`));
+    const cut = ends.filter((end) => !shown.includes(end)), others = ends.hidden + cut.length;
+    const glyph = cut.every((end) => end.input.verdict === 0) ? "✓ " : "";
+    if (others) svg.append(s("text", { x: x + 21, y: bottom + 15, class: "mute" }, `${glyph}${others} others`));
   }
   function cursor(svg, X, x0, x1, m, W, H) {
     const x = X(at), base = H - m.b;
@@ -1537,7 +1552,7 @@ export function mountSweep(element, host) {
       s("rect", { x: x - 9, y: m.t, width: 18, height: base - m.t + 10, fill: "transparent" }),
       s("line", { x1: x, x2: x, y1: m.t, y2: base, stroke: "var(--accent)", "stroke-width": 1.6 }),
       s("rect", { x: x - 6, y: base - 8, width: 12, height: 16, rx: 4, fill: "var(--accent)", stroke: "var(--paper)" }),
-      s("text", { x: clamp(x, m.l + 20, W - m.r - 20), y: H - 14, "text-anchor": "middle", style: "fill:var(--accent);font-weight:600" }, `h = ${format(at, 2)}`));
+      s("text", { x: clamp(x, m.l + 20, W - m.r - 20), y: base + 33, "text-anchor": "middle", style: "fill:var(--accent);font-weight:600" }, `h = ${format(at, 2)}`));
     handle.addEventListener("keydown", (event) => {
       const last = data.steps.length - 1;
       const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -4, PageUp: 4, Home: -last, End: last }[event.key];
@@ -1669,10 +1684,10 @@ function nested(place, state, planes) {
 // spoils what stands above it; those rows say that they inherit it.
 
 const STATES = {
-  right: { glyph: "✓", class: "ok", words: "right" },
-  wrong: { glyph: "✗", class: "bad", words: "wrong here" },
-  contaminated: { glyph: "↑", class: "warn", words: "inherits a wrong gradient" },
-  unchecked: { glyph: "○", class: "none", words: "not checked" },
+  right: { glyph: "✓", class: "ok", words: "right", many: "right" },
+  wrong: { glyph: "✗", class: "bad", words: "wrong itself", many: "wrong themselves" },
+  contaminated: { glyph: "↑", class: "warn", words: "inherits a wrong gradient", many: "inherit a wrong gradient" },
+  unchecked: { glyph: "○", class: "none", words: "not checked", many: "not checked" },
 };
 const FOLD = 4; // runs of layers that say the same are folded from this length on
 
@@ -1707,6 +1722,7 @@ function lanes(parents) {
   });
 }
 const LANE = 15, LANES = 9; // pixels of a lane; those beyond share the last one
+const FAR = 60; // pixels that lanes go on above and below: a row may be higher, and clips
 const laneX = (lane) => 9 + LANE * Math.min(lane, LANES - 1);
 // A wrong gradient travels up, along the lanes, from the culprit to what inherits it.
 const spoils = (node, p) => (node.states[p] === "contaminated" && node.spoiled[p] > node.row ? "spoiled" : null);
@@ -1714,12 +1730,12 @@ function rail(node, wide) {
   const H = 27, mid = H / 2, x = laneX(node.lane);
   const spoiled = (p) => spoils(node, p);
   const svg = s("svg", { width: wide, height: H, viewBox: `0 0 ${wide} ${H}`, class: "rail", "aria-hidden": "true" });
-  for (const [p, lane] of node.through) svg.append(s("path", { class: spoiled(p), d: `M${laneX(lane)} -1V${H + 1}` }));
+  for (const [p, lane] of node.through) svg.append(s("path", { class: spoiled(p), d: `M${laneX(lane)} ${-FAR}V${H + FAR}` }));
   for (const [p, lane] of node.from) {
     const from = laneX(lane);
-    svg.append(s("path", { class: [node.states[p] === "contaminated" && node.touched && "spoiled", node.inner && "inner"].filter(Boolean).join(" "), d: from === x ? `M${x} -1V${mid}` : `M${from} -1C${from} ${mid} ${from} ${mid} ${x} ${mid}` }));
+    svg.append(s("path", { class: [node.states[p] === "contaminated" && node.touched && "spoiled", node.inner && "inner"].filter(Boolean).join(" "), d: `M${from} ${-FAR}V${from === x ? mid : `-1C${from} ${mid} ${from} ${mid} ${x} ${mid}`}` }));
   }
-  if (node.on) svg.append(s("path", { class: spoiled(node.row), d: `M${x} ${mid}V${H + 1}` }));
+  if (node.on) svg.append(s("path", { class: spoiled(node.row), d: `M${x} ${mid}V${H + FAR}` }));
   svg.append(s("circle", { cx: x, cy: mid, r: 7.5 }), s("text", { x, y: mid + 4, "text-anchor": "middle" }, STATES[node.states[node.row]].glyph));
   return svg;
 }
@@ -1738,7 +1754,7 @@ function drawLayers(place, audit, open, title) {
   const unfolded = new Set();
   const counts = Object.keys(STATES).map((state) => [state, rows.filter((row) => row.state === state).length]).filter(([, n]) => n);
   const list = h("div", { class: "layers", role: "listbox", "aria-label": "Layers, from the input to the loss" });
-  const note = h("p", { class: "keys" }, "input at the top, loss at the bottom; gradients flow upwards · ", counts.map(([state, n], i) => [i ? " · " : "", h("span", { class: `nowrap ${STATES[state].class}` }, h("b", {}, STATES[state].glyph), ` ${count(n)} ${STATES[state].words}`)]));
+  const note = h("p", { class: "keys" }, "input at the top, loss at the bottom; gradients flow upwards · ", counts.map(([state, n], i) => [i ? " · " : "", h("span", { class: `nowrap ${STATES[state].class}` }, h("b", {}, STATES[state].glyph), ` ${count(n)} ${n === 1 ? STATES[state].words : STATES[state].many}`)]));
   place.replaceChildren(...(title ? [h("div", { class: "cap" }, h("b", {}, title))] : []), list, note);
   const LOW = -16, HIGH = 0;
   let wide = 0; // of the rail
@@ -1768,7 +1784,7 @@ function drawLayers(place, audit, open, title) {
     const running = [...node.through, ...(node.on ? [[node.row, node.lane]] : [])];
     past.append(...running.map(([p, lane]) => { const i_ = h("i", { class: spoils(node, p) }); i_.style.left = `${laneX(lane) - 0.75}px`; return i_; }));
     const words = h("div", {},
-      h("p", {}, item.reason || state.words),
+      h("p", {}, withCode(item.reason || state.words)),
       h("p", { class: "mute" }, [item.piece && `worst piece: ${item.piece}`, Number.isFinite(bar) && `error bar ${format(bar, 2)}`,
         item.parents.length && `fed by ${item.parents.join(", ")}`].filter(Boolean).join(" · ")),
       where && h("p", { class: "mute num" }, where),
@@ -1815,7 +1831,7 @@ function drawLayers(place, audit, open, title) {
       if (first === last) return row(rows[first], first, node);
       const n = last - first + 1;
       return h("button", { type: "button", class: `fold ${STATES[state].class}`, ...FOCUS, "aria-expanded": "false", title: "show them", onclick: () => { unfolded.add(first); draw(); } },
-        rail(node, wide), h("span", {}, `${count(n)} layers, ${STATES[state].words}: `, h("span", { class: "name" }, `${rows[first].name} … ${rows[last].name}`)));
+        rail(node, wide), h("span", {}, `${count(n)} layers ${STATES[state].many}: `, h("span", { class: "name" }, `${rows[first].name} … ${rows[last].name}`)));
     });
     list.replaceChildren(head, ...parts);
     const on = list.querySelector("[aria-selected=true]");
@@ -1875,7 +1891,7 @@ export function mountLayers(element, host) {
   }
   stops.push(host.on("page", load), host.on("picked", () => {}), () => clearNested(below),
     onTheme(root, (dark) => root.classList.toggle("dark", dark)),
-    onWidth(root, (width) => root.classList.toggle("narrow", width < 760)));
+    onWidth(root, () => {}));
   load();
   return () => stops.forEach((stop) => stop?.());
 }

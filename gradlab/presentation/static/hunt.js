@@ -46,10 +46,6 @@ function huntRow(row) {
     numbers && h("span", { class: "num", title: "worst relative error" }, format(number(row.error), 2)));
 }
 
-// Words with `code` between backticks, as in a docstring.
-const withCode = (words) =>
-  words.split("`").map((piece, i) => (i % 2 ? h("code", {}, piece) : piece));
-
 export function mountHunt(element, host) {
   const root = shell(element, "Bug hunt");
   root.classList.add("hunt");
