@@ -1,14 +1,20 @@
 """Jacobians of which most entries are zero: found out, compressed, never trusted.
 
 An elementwise function, a row-wise softmax, a convolution: each output looks at few
-coordinates of an input. Which ones is asked of the function itself, never of the
-analytic side: all coordinates that share an index along one axis (or a bit of it) are
-moved together, and the outputs that stay put do not depend on any of them. What an
-output may depend on is thus bounded by a product of sets, one per axis. Coordinates
-that no output sees together are then displaced in one evaluation (Curtis, Powell and
-Reid, J. Inst. Maths Applics 13, 1974), and a random directional derivative, which
-knows nothing of the pattern, has to agree with the result. Where it does not, the guess
-is thrown away.
+coordinates of an input. Coordinates that no output sees together are displaced in one
+evaluation (Curtis, Powell and Reid, J. Inst. Maths Applics 13, 1974). Which ones those
+are is a guess, made in one of two ways, and a random direction, which knows nothing of
+the pattern, has to agree with the result. Where it does not, the guess is thrown away.
+
+The first guess costs nothing: the zeros of the analytic side. A gradient that drops an
+entry, or puts it into a wrong place, does not survive it: what the random direction
+sees of the entries outside, their slopes as well as kinks that a central difference
+averages away, must be too little to matter to any of them.
+
+The second asks the function: all coordinates that share an index along one axis (or a
+bit of it) are moved together, and the outputs that stay put do not depend on any of
+them. Either way, what an output may depend on is bounded by a product of sets, one per
+axis.
 """
 
 from __future__ import annotations
@@ -43,6 +49,11 @@ _NEARLY_ALL = 0.9  # of the outputs: a coordinate that moves them leaves nothing
 _FAR = 2e-3  # of the scale: as far as masks are moved, in float64
 _ULPS = 8.0  # of f: movements below are rounding, as batches and threads make it
 _SAFETY = 8.0  # error bars by which the directional derivative may be off
+_TOLD = 2e-8  # of the largest effect on an output: zeros with such a bar are settled
+_FEW_GROUPS = 8  # of rows that depend on the same: each is asked by itself
+_DEVIATIONS = 4.0  # of the rounding seen along a direction: as much may be hidden
+_LEAST_SHARE = 0.1  # of the rounding that bars allow for: never less is believed
+_SHORTEST = 0.5  # of its step: what a random direction moves any coordinate at least
 _ROUND_OFF = 4.0  # as in `finite_difference.central`
 
 
@@ -74,6 +85,7 @@ def compressed(
     meter: Meter,
     *,
     seed: int = 0,
+    guess: NDArray[np.float64] | None = None,
 ) -> Quotients | None:
     """Central differences of all coordinates of one input, several at a time.
 
@@ -89,6 +101,8 @@ def compressed(
         Charged for every evaluation.
     seed
         Of the displacements and of the direction that verifies.
+    guess
+        A matrix that may be zero where the Jacobian is, shape (rows, coordinates).
 
     Returns
     -------
@@ -117,14 +131,35 @@ def compressed(
     rng = np.random.default_rng([seed, which, 13])
     idle = np.zeros(rows)
     case = _Case(subject, which, base, scales_of(subject, which), meter, rng, idle)
+    axes = _axes(variable.shape, n, is_complex=variable.is_complex)
+    if guess is not None:
+        colouring = colouring_of(_touched_by(guess, axes), axes)
+        found = _as_guessed(case, colouring) if _pays(colouring) else None
+        if found is not None:
+            return found
     if _seen_everywhere(case):
         return None
-    axes = _axes(variable.shape, n, is_complex=variable.is_complex)
-    touched = _touched(case, axes)
-    colouring = colouring_of(touched, axes)
-    if 2 * colouring.count + 2 > _WORTHWHILE * 2 * n:
-        return None
-    return _measured(case, colouring)
+    colouring = colouring_of(_touched(case, axes), axes)
+    return _measured(case, colouring) if _pays(colouring) else None
+
+
+def _pays(colouring: Colouring) -> bool:
+    """Whether the colours are few enough."""
+    n = len(colouring.colours)
+    return 2 * colouring.count + 2 <= _WORTHWHILE * 2 * n
+
+
+def _touched_by(
+    guess: NDArray[np.float64], axes: tuple[NDArray[np.intp], ...]
+) -> list[NDArray[np.bool_]]:
+    """Per axis: which row has an entry at which index, shape (size, rows)."""
+    sizes = [int(axis[-1]) + 1 for axis in axes]  # in order: the last is the largest
+    entries = (guess != 0).reshape(len(guess), *sizes)
+    every = set(range(1, entries.ndim))
+    return [
+        entries.any(axis=tuple(every - {k + 1})).T.reshape(size, len(guess))
+        for k, size in enumerate(sizes)
+    ]
 
 
 def _affordable(meter: Meter, n: int) -> bool:
@@ -240,54 +275,208 @@ def _rounding(case: _Case) -> NDArray[np.float64]:
     return np.asarray(_ULPS * case.epsilon * np.abs(case.base) + 2 * case.idle)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Slopes:
+    """Of the columns that each row may depend on, side by side; shape (rows, k)."""
+
+    columns: NDArray[np.intp]
+    valid: NDArray[np.bool_]
+    value: NDArray[np.float64]
+    error: NDArray[np.float64]
+    bend: NDArray[np.float64]
+    step: NDArray[np.float64]  # of every coordinate, (n,)
+
+    def along(
+        self, direction: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the derivative along a direction, (rows,), and its bars, (rows, k)."""
+        there = direction[self.columns]
+        expected = np.where(self.valid, self.value * there, 0.0).sum(axis=1)
+        return expected, np.where(self.valid, self.error * np.abs(there), 0.0)
+
+
 def _measured(case: _Case, colouring: Colouring) -> Quotients | None:
-    """Displace all columns of a colour together; hand each row to its own column.
+    """Measure by a pattern that the function itself has told.
 
     A random direction is walked along in the same batch; None where it disagrees.
     """
-    n, rows = len(case.scales), len(case.base)
+    direction = _direction(case)
+    slopes, ends = _displaced(case, colouring, np.array([direction, -direction]))
+    # of what is outside: what moving a whole mask, by more than a central difference
+    # would, cannot have hidden
+    outside = _hidden_by_rounding(case)
+    expected, bars = slopes.along(direction)
+    with np.errstate(all="ignore"):
+        hidden = outside * (np.abs(direction) / case.scales).sum()
+        off = np.abs((ends[0] - ends[1]) / 2 - expected)
+        allowed = _SAFETY * (bars.sum(axis=1) + hidden) + _truncation(case, ends)
+        if not (off <= allowed).all():
+            return None
+    return _spread_out(case, slopes, outside)
+
+
+def _as_guessed(case: _Case, colouring: Colouring) -> Quotients | None:
+    """Measure by a pattern that nobody has confirmed; None where it is not.
+
+    Along one random direction, at its full length and at half of it: the slope has to
+    be that of the entries inside, and the second difference has to shrink to a quarter.
+    That of a kink, whose slope may be zero, shrinks to a half.
+    """
+    direction = _direction(case)
+    lengths = np.array([1.0, -1.0, 0.5, -0.5])
+    slopes, ends = _displaced(case, colouring, np.multiply.outer(lengths, direction))
+    if not np.isfinite(ends).all():
+        return None
+    with np.errstate(all="ignore"):
+        far, near = (ends[k] - case.base + (ends[k + 1] - case.base) for k in (0, 2))
+        if (np.abs(far - 4 * near) > 2 * _truncation(case, ends)).any():
+            return None
+        reach = _SHORTEST * step_sizes(np.ones(1), case.epsilon, 2)
+        outside = _left_over(case, slopes, direction, ends) / reach
+        effects = np.abs(slopes.value * case.scales[slopes.columns])
+        effect = np.where(slopes.valid, effects, 0.0).max(axis=1, initial=0.0)
+        least = np.where(effect > 0, effect, np.minimum(1.0, np.abs(case.base)) / 4)
+        doubt = ~(outside <= _TOLD * least)
+    if doubt.any() and not _still_outside(case, colouring, doubt):
+        return None
+    outside = np.where(doubt, _hidden_by_rounding(case), outside)
+    return _spread_out(case, slopes, outside)
+
+
+def _left_over(
+    case: _Case,
+    slopes: _Slopes,
+    direction: NDArray[np.float64],
+    ends: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """How far entries outside may have moved each output along a direction, (rows,).
+
+    What was seen of them, and what the rounding of all values may hide. Rounding errors
+    of many values add up like their squares, and how large they really are is told by
+    what is left over in all rows together.
+    """
+    expected, bars = slopes.along(direction)
+    off = np.abs((ends[0] - ends[1]) / 2 - expected)
+    moved = (ends != case.base).any(axis=0)
+    digits = np.where(moved, 2 * _ROUND_OFF, 0.5) * case.epsilon
+    noise = np.sqrt((bars**2).sum(axis=1)) + digits * np.abs(case.base)
+    seen = off[noise > 0] / noise[noise > 0]
+    share = float(np.sqrt(np.mean(seen**2))) if seen.size else 0.0
+    return np.asarray(off + min(1.0, max(_DEVIATIONS * share, _LEAST_SHARE)) * noise)
+
+
+def _still_outside(case: _Case, colouring: Colouring, doubt: NDArray[np.bool_]) -> bool:
+    """Whether some outputs stay put when all they should not depend on moves far.
+
+    Outputs of different patterns are asked one by one while they are few, else by the
+    bits of their number: those of one side stay put while all moves that none of them
+    depends on.
+    """
+    bits = np.packbits(colouring.pattern[doubt], axis=1)
+    _, first, group = np.unique(bits, axis=0, return_index=True, return_inverse=True)
+    inside = colouring.pattern[np.flatnonzero(doubt)[first]]
+    number = np.arange(len(inside))
+    asked = number[:, None] == number
+    if len(inside) > _FEW_GROUPS:
+        digits = (number >> np.arange((len(inside) - 1).bit_length())[:, None]) & 1
+        asked = np.concatenate([digits == 0, digits == 1])
+    masks = np.array([~inside[some].any(axis=0) for some in asked])
+    told = inside.copy()
+    for some, mask in zip(asked, masks, strict=True):
+        told[some] |= mask
+    if not told.all():
+        return False
+    moved = _moved(case, masks)[:, doubt]
+    return not moved[asked[:, group.ravel()]].any()
+
+
+def _hidden_by_rounding(case: _Case) -> NDArray[np.float64]:
+    """Bar of zeros that stood still far from the point, times their scale; (rows,)."""
+    return _rounding(case) / np.sqrt(step_sizes(np.ones(1), case.epsilon, 2)) * 2
+
+
+def _direction(case: _Case) -> NDArray[np.float64]:
+    """Displace every coordinate by half its step or more, at random."""
+    direction = step_sizes(case.scales, case.epsilon, 2)
+    direction *= case.rng.choice([-1.0, 1.0], len(direction))
+    return direction * case.rng.uniform(_SHORTEST, 1.0, len(direction))
+
+
+def _truncation(case: _Case, ends: NDArray[np.float64]) -> float:
+    """Movement of f by what neither bar nor bend shows.
+
+    The third derivative, that is, which moves f by a rounding of its own scale: that
+    of all rows, since a row may be small where it is.
+    """
+    scale = float(np.abs(ends).max(initial=0.0))
+    return _SAFETY * _ROUND_OFF * case.epsilon * scale
+
+
+def _displaced(
+    case: _Case, colouring: Colouring, more: NDArray[np.float64]
+) -> tuple[_Slopes, NDArray[np.float64]]:
+    """Displace all columns of a colour together; hand each row to its own column.
+
+    Parameters
+    ----------
+    more
+        Displacements to evaluate in the same batch, shape (count, n).
+
+    Returns
+    -------
+    slopes
+        Of the entries of the pattern.
+    ends
+        Values of f for the other displacements, shape (count, rows).
+    """
     steps = step_sizes(case.scales, case.epsilon, 2)
-    point = case.subject.point(case.which)
     own = np.arange(colouring.count)[:, None] == colouring.colours[None, :]
     pairs = np.repeat(np.where(own, steps, 0.0), 2, axis=0)
     pairs[1::2] *= -1
-    direction = steps * case.rng.choice([-1.0, 1.0], n)
-    direction *= case.rng.uniform(0.5, 1.0, n)
-    values = case.values(np.concatenate([pairs, [direction, -direction]]))
+    values = case.values(np.concatenate([pairs, more]))
+    point = case.subject.point(case.which)
     dtype = case.subject.inputs[case.which].dtype
     right, left = (_taken(point, sign * steps, dtype) for sign in (1.0, -1.0))
-    outside = _rounding(case) / np.sqrt(step_sizes(np.ones(1), case.epsilon, 2)) * 2
-    seen = _packed(colouring.pattern, outside)
-    j, width = seen.columns, right - left
-    i = np.arange(rows)[:, None]
+    j, valid = _side_by_side(colouring.pattern)
+    width = right - left
+    i = np.arange(len(case.base))[:, None]
     up, down = (values[2 * colouring.colours[j] + k, i] for k in (0, 1))
     base = case.base[:, None]
     with np.errstate(all="ignore"):
-        slopes = (up - base) / right[j] - (down - base) / left[j]
+        bend = (up - base) / right[j] - (down - base) / left[j]
         size = np.maximum(np.maximum(np.abs(up), np.abs(down)), np.abs(base))
         bars = _ROUND_OFF * case.epsilon * size / np.abs(width[j]) * 2 + np.abs(
-            slopes
+            bend
         ) * np.sqrt(case.epsilon)
-        inside = (up - down) / width[j]
-        value, bend = np.zeros((rows, n)), np.zeros((rows, n))
-        # outside of the pattern: what moving a whole mask, by more than a central
-        # difference would, cannot have hidden
+        value = (up - down) / width[j]
+    slopes = _Slopes(j, valid, value, bars, bend, width / 2)
+    return slopes, values[2 * colouring.count :]
+
+
+def _spread_out(
+    case: _Case, slopes: _Slopes, outside: NDArray[np.float64]
+) -> Quotients:
+    """Give every entry its place in a matrix, and the zeros their bar."""
+    shape = len(case.base), len(case.scales)
+    i, j = np.arange(shape[0])[:, None], slopes.columns
+    value, bend = np.zeros(shape), np.zeros(shape)
+    with np.errstate(all="ignore"):
         error = np.multiply.outer(outside, 1 / case.scales)
-        for whole, part in ((value, inside), (bend, slopes), (error, bars)):
-            whole[i, j] = np.where(
-                seen.valid[:, :1], part, whole[i, j]
-            )  # of some rows: none
-        step = np.broadcast_to(width / 2, (rows, n))  # no memory before it is needed
-        expected = np.where(seen.valid, inside * direction[j], 0.0).sum(axis=1)
-        errors = np.where(seen.valid, bars * np.abs(direction[j]), 0.0).sum(axis=1)
-        errors += outside * (np.abs(direction) / case.scales).sum()
-    if not _holds(case, expected, errors, values[-2:]):
-        return None
-    return Quotients(value, error, step, bend, seen)
+    for whole, part in (
+        (value, slopes.value),
+        (bend, slopes.bend),
+        (error, slopes.error),
+    ):
+        # of some rows: none
+        whole[i, j] = np.where(slopes.valid[:, :1], part, whole[i, j])
+    step = np.broadcast_to(slopes.step, shape)  # no memory before it is needed
+    return Quotients(value, error, step, bend, Pattern(j, slopes.valid, outside))
 
 
-def _packed(pattern: NDArray[np.bool_], outside: NDArray[np.float64]) -> Pattern:
-    """List the columns of every row side by side."""
+def _side_by_side(
+    pattern: NDArray[np.bool_],
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """List the columns of every row; rows with fewer repeat one, which is not valid."""
     i, j = np.nonzero(pattern)
     counts = np.bincount(i, minlength=len(pattern))
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
@@ -296,7 +485,7 @@ def _packed(pattern: NDArray[np.bool_], outside: NDArray[np.float64]) -> Pattern
     columns = np.zeros((len(pattern), most), dtype=np.intp)
     columns[i, np.arange(len(i)) - first[i]] = j
     columns = np.where(valid, columns, columns[:, :1])
-    return Pattern(columns, valid & (counts > 0)[:, None], outside)
+    return columns, valid & (counts > 0)[:, None]
 
 
 def _taken(
@@ -307,20 +496,3 @@ def _taken(
     kind = kinds.get(dtype, np.float64)
     there = (point + steps).astype(kind).astype(np.float64)
     return np.asarray(there - point)
-
-
-def _holds(
-    case: _Case,
-    expected: NDArray[np.float64],
-    errors: NDArray[np.float64],
-    ends: NDArray[np.float64],
-) -> bool:
-    """Whether a random directional derivative agrees with the compressed Jacobian."""
-    up, down = ends
-    # the third derivative, which neither bar nor bend shows, moves f by a rounding of
-    # its own scale: that of all rows, since a row may be small where it is
-    scale = np.abs(ends).max(initial=0.0)
-    truncation = _SAFETY * _ROUND_OFF * case.epsilon * scale
-    with np.errstate(all="ignore"):
-        off = np.abs((up - down) / 2 - expected)
-        return bool((off <= _SAFETY * errors + truncation).all())

@@ -39,6 +39,8 @@ from gradlab.pipeline.sparse_verdicts import settled_at_once
 from gradlab.pipeline.steadiness import set_unsteady_aside
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
@@ -94,7 +96,9 @@ def run_full(
     """Compare the coordinates `columns` (one array per input) of both Jacobians."""
     reference = reference_of(subject, plan, meter, base)
     analytic = analytic_columns(subject, plan, reference, meter)
-    return compare_columns(subject, plan, meter, base, columns, reference, analytic)
+    outcome = compare_columns(subject, plan, meter, base, columns, reference, analytic)
+    outcome.remarks = list(_remarks(subject, outcome, columns))
+    return outcome
 
 
 def analytic_columns(
@@ -136,17 +140,17 @@ def compare_columns(
     """
     methods = [plan.method_of(variable.name) for variable in subject.inputs]
     at, row = reference.subject, reference.base
-    outcome = Outcome([], base, analytic.side.problems, None, [])
-    outcome.reference = None if at is subject else at
-    outcome.known = known
+    twin = None if at is subject else at
+    outcome = Outcome([], base, analytic.side.problems, twin, known=known)
     try:
         for which, positions in enumerate(columns):
             chosen = plan.finds_steps(subject.inputs[which].name)
             # who asks for a step means his own arithmetic, not float64
             there, here = (at, row) if chosen else (subject, base)
-            block, stop = _first_pass(
-                there, which, positions, here, methods[which], plan.seed, meter
-            )
+            sides = analytic.precise or analytic.side.values
+            guess = sides[which] if sides[which].shape[1] == len(positions) else None
+            wanted = _Wanted(there, which, positions, here, methods[which], guess)
+            block, stop = _first_pass(wanted, plan.seed, meter)
             _add_analytic(block, analytic, len(positions), chosen=chosen)
             outcome.blocks.append(block)
             if stop is not None:
@@ -160,17 +164,16 @@ def compare_columns(
         judge_all(subject, outcome, plan)
         if set_unsteady_aside(at, row, outcome, meter):
             escalate(subject, at, row, outcome, plan, meter)
-            second_opinion_on(subject, base, outcome, plan, meter)
-        if outcome.unsteady is not None:
-            for block in outcome.blocks:
-                block.error[outcome.unsteady > 0] = np.inf
-            judge_all(subject, outcome, plan)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if not outcome.blocks:
             raise
-        outcome.partial = True
-        _describe_stop(subject, outcome, columns, stop)
+        outcome.stopped = why_stopped(stop)
+    if outcome.unsteady is not None:  # whatever the ladder says of them
+        for block in outcome.blocks:
+            block.error[outcome.unsteady > 0] = np.inf
+    if outcome.stopped or outcome.unsteady is not None:
         judge_all(subject, outcome, plan)
+    second_opinion_on(subject, base, outcome, plan, meter)
     return outcome
 
 
@@ -214,19 +217,22 @@ def _trusted(
     return precise.values
 
 
-def _describe_stop(
-    subject: Subject,
-    outcome: Outcome,
-    columns: list[NDArray[np.intp]],
-    stop: BaseException,
-) -> None:
-    done = sum(len(block.positions) for block in outcome.blocks)
+def _remarks(
+    subject: Subject, outcome: Outcome, columns: list[NDArray[np.intp]]
+) -> Iterator[str]:
+    """Say what was met, what was looked at again, and what was not looked at."""
     total = sum(len(positions) for positions in columns)
-    left = [v.name for v in subject.inputs[len(outcome.blocks) :]]
-    missing = f"; not looked at: {', '.join(left)}" if left else ""
-    outcome.remarks.append(
-        f"{why_stopped(stop)}: {done} of {total} coordinates{missing}"
-    )
+    yield from outcome.met()
+    if outcome.looked:
+        yield (
+            f"{outcome.looked} of {total} coordinates looked at again with the "
+            f"adaptive ladder"
+        )
+    if outcome.stopped:
+        done = sum(len(block.positions) for block in outcome.blocks)
+        left = [v.name for v in subject.inputs[len(outcome.blocks) :]]
+        missing = f"; not looked at: {', '.join(left)}" if left else ""
+        yield f"{outcome.stopped}: {done} of {total} coordinates{missing}"
 
 
 def reference_of(
@@ -291,24 +297,39 @@ def _first_slice(meter: Meter, cost: int) -> int:
     return max(1, min(_FIRST_SLICE, int(_PATIENCE / (meter.each * cost) * breadth)))
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """Coordinates of one input that are to be measured, and by which method."""
+
+    subject: Subject
+    which: int
+    positions: NDArray[np.intp]
+    base: NDArray[np.float64]
+    method: Method
+    guess: NDArray[np.float64] | None  # zero where the Jacobian may be
+
+    @property
+    def complete(self) -> bool:
+        return len(self.positions) == self.subject.inputs[self.which].coordinates
+
+
 def _slices(
-    subject: Subject,
-    which: int,
-    positions: NDArray[np.intp],
-    base: NDArray[np.float64],
-    method: Method,
-    seed: int,
-    meter: Meter,
+    wanted: _Wanted, seed: int, meter: Meter
 ) -> tuple[list[Quotients], BaseException | None]:
     """Measure slice by slice; what was done before an interruption is kept."""
     parts: list[Quotients] = []
-    done = 0
+    done, method, positions = 0, wanted.method, wanted.positions
     stop: BaseException | None = None
     try:
-        if isinstance(method, Auto) and len(positions) == len(
-            subject.coordinates(which)
-        ):
-            found = compressed(subject, which, base, meter, seed=seed)
+        if isinstance(method, Auto) and wanted.complete:
+            found = compressed(
+                wanted.subject,
+                wanted.which,
+                wanted.base,
+                meter,
+                seed=seed,
+                guess=wanted.guess,
+            )
             if found is not None:
                 parts, done = [found], len(positions)
         each: float = COST[type(method)]
@@ -318,7 +339,8 @@ def _slices(
             slice_size = max(1, min(slice_size, meter.left() // COST[type(method)]))
             part = positions[done : done + slice_size]
             began, before = meter.seconds, meter.evaluations
-            parts.append(numeric_side(subject, which, part, base, method, meter))
+            at = wanted.subject, wanted.which
+            parts.append(numeric_side(*at, part, wanted.base, method, meter))
             done += len(part)
             # a ladder takes as many steps as it needs: the bar learns how many
             spent = meter.evaluations - before
@@ -335,18 +357,12 @@ def _slices(
 
 
 def _first_pass(
-    subject: Subject,
-    which: int,
-    positions: NDArray[np.intp],
-    base: NDArray[np.float64],
-    method: Method,
-    seed: int,
-    meter: Meter,
+    wanted: _Wanted, seed: int, meter: Meter
 ) -> tuple[Block, BaseException | None]:
     """Make a block of cheap differences, as far as they came."""
-    parts, stop = _slices(subject, which, positions, base, method, seed, meter)
+    parts, stop = _slices(wanted, seed, meter)
     done = sum(part.value.shape[1] for part in parts)
-    rows = len(base)
+    rows = len(wanted.base)
 
     def joined(name: str) -> NDArray[np.float64]:
         if not parts:
@@ -360,9 +376,9 @@ def _first_pass(
 
     blank = np.broadcast_to(np.nan, (rows, done))  # no memory before it is needed
     block = Block(
-        which=which,
-        positions=positions[:done],
-        scales=scales_of(subject, which)[positions[:done]],
+        which=wanted.which,
+        positions=wanted.positions[:done],
+        scales=scales_of(wanted.subject, wanted.which)[wanted.positions[:done]],
         analytic=blank,
         slack=np.zeros((rows, 1)),
         value=joined("value"),
@@ -375,7 +391,7 @@ def _first_pass(
         allowed=np.zeros((rows, done)),
         accepted=np.zeros((rows, done), dtype=bool),
         looked=np.zeros(done, dtype=bool),
-        still=stillness(base),
+        still=stillness(wanted.base),
         bend=joined("bend"),
         pattern=parts[0].pattern if len(parts) == 1 else None,
     )
