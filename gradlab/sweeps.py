@@ -192,8 +192,8 @@ class Sweep:
     # ------------------------------------------------------------- verdicts
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of any input."""
-        return max(self.verdicts.values(), default=Verdict.AGREES)
+        """The worst verdict of any input; undecided where nothing was swept."""
+        return max(self.verdicts.values(), default=Verdict.UNDECIDED)
 
     @property
     def verdicts(self) -> dict[str, Verdict]:

@@ -6,16 +6,37 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.verdict import Verdict
 from gradlab.labels import code_place
-from gradlab.presentation.words import brief, middle, one_line, tabulate
+from gradlab.presentation.words import (
+    brief,
+    middle,
+    one_line,
+    plural,
+    tabulate,
+    wrapped,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gradlab.diagnosis.finding import Finding
     from gradlab.localisation.layers import LayerAudit, LayerRow
     from gradlab.sweeps import Sweep
 
-__all__ = ["GLYPHS", "audit_lines", "audit_text", "headline_of", "sweep_text"]
+__all__ = [
+    "GLYPHS",
+    "audit_lines",
+    "audit_text",
+    "audit_verdict",
+    "finding_lines",
+    "headline_of",
+    "runs",
+    "sweep_headline",
+    "sweep_text",
+]
 
-GLYPHS = {"right": "✓", "wrong": "✗", "contaminated": "↑", "unchecked": "·"}
+GLYPHS = {"right": "✓", "wrong": "✗", "contaminated": "↑", "unchecked": "○"}
 _WORDS = {
     "right": "right",
     "wrong": "wrong itself",
@@ -23,6 +44,9 @@ _WORDS = {
     "unchecked": "not checked",
 }
 _RUN = 3  # shorter runs of unremarkable layers are written out
+_FINDINGS = 6
+_ACROSS = 100  # columns of a table of layers
+_SEVERITIES = {"error": "✗", "warning": "!", "note": "i"}
 
 
 def _place(row: LayerRow) -> str:
@@ -45,8 +69,48 @@ def _cells(row: LayerRow) -> list[str]:
         one_line(row.type, 30),
         _WORDS[state],
         error,
-        one_line(row.reason, 64),
     ]
+
+
+def finding_lines(finding: Finding, places: Sequence[str]) -> list[str]:
+    """Write a finding out: what it is and where, the evidence, the advice.
+
+    Examples
+    --------
+    >>> finding = gl.Finding("sign", "error", "W1", 1.0, "a = -n.", "Drop the minus.")
+    >>> finding_lines(finding, ["W1", "W2"])
+    ['✗ W1, W2: sign (error)', '    a = -n.', '    -> Drop the minus.']
+    """
+    names = [middle(name, 60) for name in places[:4] if name]
+    if len(places) > len(names) > 0:
+        names.append(f"{len(places) - len(names)} more")
+    place = f"{', '.join(names)}: " if names else ""
+    glyph = _SEVERITIES[finding.severity]
+    lines = [f"{glyph} {place}{finding.kind} ({finding.severity})"]
+    if finding.evidence:
+        lines += wrapped(finding.evidence, "    ")
+    if finding.advice:
+        lines += wrapped("-> " + finding.advice, "    ")
+    return lines
+
+
+def _unchecked(audit: LayerAudit) -> int:
+    return sum(str(row.state) == "unchecked" for row in audit.rows)
+
+
+def audit_verdict(audit: LayerAudit) -> Verdict:
+    """Verdict of an audit; undecided where no layer could be checked.
+
+    Examples
+    --------
+    >>> import torch
+    >>> audit_verdict(gl.blame(torch.nn.Linear(2, 2), torch.ones(2))).words
+    'agrees'
+    """
+    if not audit.ok:
+        return Verdict.DISAGREES
+    blind = _unchecked(audit) == len(audit.rows)
+    return Verdict.UNDECIDED if blind else Verdict.AGREES
 
 
 def headline_of(audit: LayerAudit) -> str:
@@ -54,36 +118,43 @@ def headline_of(audit: LayerAudit) -> str:
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> headline_of(SimpleNamespace(rows=(), culprits=(), contaminated=()))
-    '! no layer could be checked by itself'
+    >>> import torch
+    >>> headline_of(gl.blame(torch.nn.Linear(2, 2), torch.ones(2)))
+    '✓ every layer that was checked is right by itself'
     """
     if not audit.culprits:
-        unchecked = sum(str(row.state) == "unchecked" for row in audit.rows)
+        unchecked = _unchecked(audit)
+        words = "every layer that was checked is right by itself"
         if unchecked == len(audit.rows):
-            return "! no layer could be checked by itself"
-        note = f" ({unchecked} could not be checked)" if unchecked else ""
-        return f"✓ every layer that was checked is right by itself{note}"
+            words = "no layer could be checked by itself"
+        elif unchecked:
+            words += f" ({unchecked} could not be checked)"
+        # a hook on an input, say: wrong, and in no layer
+        wrong = [f.where for f in audit.findings if f.severity == "error"]
+        if wrong:
+            words = f"{middle(', '.join(wrong), 80)}: wrong, but {words}"
+        return f"{audit_verdict(audit).glyph} {words}"
     root = audit.culprits[0]
     found = next((row for row in audit.rows if row.name == root), None)
     place = f" ({_place(found)})" if found else ""
     others = len(audit.culprits) - 1
     more = f", and {others} more" if others else ""
     passive = len(audit.contaminated)
-    counted = f"{passive} gradient{'s' if passive > 1 else ''} upstream"
     verb = "are" if passive > 1 else "is"
-    tail = f"; {counted} {verb} only contaminated" if passive else ""
+    counted = f"{plural(passive, 'gradient')} upstream {verb}"
+    tail = f"; {counted} only contaminated" if passive else ""
     return f"✗ {middle(root, 80)}{place} is wrong itself{more}{tail}"
 
 
-def audit_lines(audit: LayerAudit) -> list[str]:
-    """Write a layer audit line by line; runs of right layers are drawn together.
+def runs(audit: LayerAudit) -> list[list[LayerRow]]:
+    """Put long runs of layers that say the same together; all others stand alone.
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> audit_lines(SimpleNamespace(rows=(), culprits=(), contaminated=()))
-    ['! no layer could be checked by itself']
+    >>> import torch
+    >>> net = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(9)))
+    >>> [len(run) for run in runs(gl.blame(net, torch.ones(2)))]
+    [10]
     """
     groups: list[list[LayerRow]] = []
     for row in audit.rows:
@@ -92,18 +163,43 @@ def audit_lines(audit: LayerAudit) -> list[str]:
             groups[-1].append(row)
         else:
             groups.append([row])
-    cells: list[list[str]] = []
-    for group in groups:
-        if len(group) <= _RUN:
-            cells += [_cells(row) for row in group]
-            continue
-        state = str(group[0].state)
-        span = f"{middle(group[0].name, 40)} ... {middle(group[-1].name, 40)}"
-        words = f"{len(group)} layers {_WORDS[state]}"
-        errors = [row.error for row in group if not np.isnan(row.error)]
-        error = brief(max(errors)) if errors else "-"
-        cells.append([GLYPHS[state], span, "", words, error, ""])
-    return [headline_of(audit), *(f"  {line}" for line in tabulate(cells, right=(4,)))]
+    long = [group for group in groups if len(group) > _RUN]
+    return [
+        part
+        for group in groups
+        for part in ([group] if group in long else [[row] for row in group])
+    ]
+
+
+def _run_cells(run: list[LayerRow]) -> list[str]:
+    if len(run) == 1:
+        return _cells(run[0])
+    state = str(run[0].state)
+    span = f"{middle(run[0].name, 40)} ... {middle(run[-1].name, 40)}"
+    words = f"{len(run)} layers {_WORDS[state]}"
+    errors = [row.error for row in run if not np.isnan(row.error)]
+    return [GLYPHS[state], span, "", words, brief(max(errors)) if errors else "-"]
+
+
+def audit_lines(audit: LayerAudit) -> list[str]:
+    """Write a layer audit line by line; runs of right layers are drawn together.
+
+    Examples
+    --------
+    >>> import torch
+    >>> audit_lines(gl.blame(torch.nn.Linear(2, 2), torch.ones(2)))[0]
+    '✓ every layer that was checked is right by itself'
+    """
+    shown = runs(audit)
+    lines = tabulate([_run_cells(run) for run in shown], right=(4,))
+    width = max(map(len, lines), default=0)
+    room = max(_ACROSS - width - 4, 24)
+    reasons = [one_line(run[0].reason, room) if len(run) == 1 else "" for run in shown]
+    told = [
+        f"  {line.ljust(width)}  {reason}".rstrip()
+        for line, reason in zip(lines, reasons, strict=True)
+    ]
+    return [headline_of(audit), *told]
 
 
 def audit_text(audit: LayerAudit) -> str:
@@ -116,43 +212,50 @@ def audit_text(audit: LayerAudit) -> str:
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> audit = SimpleNamespace(
-    ...     rows=(),
-    ...     culprits=(),
-    ...     contaminated=(),
-    ...     findings=(),
-    ...     evaluations=0,
-    ...     seconds=0.0,
-    ...     steps=0.0,
-    ... )
+    >>> import torch
+    >>> audit = gl.blame(torch.nn.Linear(2, 2), torch.ones(2))
     >>> print(audit_text(audit).splitlines()[0])
-    ! no layer could be checked by itself
+    ✓ every layer that was checked is right by itself
     """
     lines = audit_lines(audit)
-    for finding in audit.findings[:6]:
-        lines += ["", one_line(finding, 500)]
-    cost = f"{audit.evaluations:,} evaluations, {audit.steps:.1f} training steps"
+    for finding in audit.findings[:_FINDINGS]:
+        lines += ["", *finding_lines(finding, [finding.where])]
+    rest = len(audit.findings) - _FINDINGS
+    if rest > 0:
+        lines += ["", f"... {plural(rest, 'more finding')} in audit.findings"]
+    counted = plural(audit.evaluations, "evaluation")
+    cost = f"{counted}, {audit.steps:.1f} training steps"
     lines += ["", f"  {cost}, {audit.seconds:.2g} s"]
     return "\n".join(lines)
 
 
-def _sweep_headline(sweep: Sweep, order: list[str]) -> str:
-    """Say which inputs have the worst verdict of a sweep."""
-    worst = sweep.verdict
-    guilty = [name for name in order if sweep.verdicts[name] == worst]
-    if not order:
+def sweep_headline(sweep: Sweep) -> str:
+    """Say which inputs have the worst verdict of a sweep.
+
+    Examples
+    --------
+    >>> sweep = gl.sweep(lambda x: (x**2).sum(), np.ones(2), grad=lambda x: 2 * x)
+    >>> sweep_headline(sweep)
+    '✓ x agrees at its best step'
+    """
+    return f"{sweep.verdict.glyph} {_worst_inputs(sweep.verdicts)}"
+
+
+def _worst_inputs(verdicts: Mapping[str, Verdict]) -> str:
+    if not verdicts:
         return "nothing was swept"
-    if worst == 0:
-        if len(order) == 1:
-            return f"{middle(order[0], 60)} agrees at its best step"
-        every = "both" if len(order) == 2 else f"all {len(order)}"
+    worst = max(verdicts.values())
+    guilty = [name for name, verdict in verdicts.items() if verdict == worst]
+    if worst == Verdict.AGREES:
+        if len(guilty) == 1:
+            return f"{middle(guilty[0], 60)} agrees at its best step"
+        every = "both" if len(guilty) == 2 else f"all {len(guilty)}"
         return f"{every} inputs agree, each at its best step"
     names = ", ".join(middle(name, 40) for name in guilty[:4])
     if len(guilty) > 4:
         names += f" and {len(guilty) - 4} more"
     one = len(guilty) == 1
-    if worst == 1:
+    if worst == Verdict.UNDECIDED:
         return f"{names} {'is' if one else 'are'} undecided"
     return f"{names} {'disagrees' if one else 'disagree'} at every step"
 
@@ -171,21 +274,22 @@ def sweep_text(sweep: Sweep) -> str:
     >>> print(sweep_text(sweep).splitlines()[0])
     ✓ x agrees at its best step
     """
-    order = sorted(sweep.inputs, key=lambda name: -int(sweep.verdicts[name]))
-    lines = [f"{sweep.verdict.glyph} {_sweep_headline(sweep, order)}"]
+    # each of these reads all curves again: once is enough
+    verdicts, reading = sweep.verdicts, sweep.reading
+    order = sorted(sweep.inputs, key=lambda name: -int(verdicts[name]))
     shown = order[:20]
-    rows = [
-        [sweep.verdicts[name].glyph, middle(name, 40), one_line(sweep.reading[name])]
-        for name in shown
-    ]
-    lines += [f"  {line}" for line in tabulate(rows)]
+    lines = [sweep_headline(sweep)]
+    heads = tabulate([[verdicts[name].glyph, middle(name, 40)] for name in shown])
+    width = max(map(len, heads), default=0)
+    for head, name in zip(heads, shown, strict=True):
+        indent = " " * (width + 4)
+        lines += wrapped(reading[name], indent, f"  {head.ljust(width)}  ")
     if len(order) > len(shown):
         lines.append(f"  ... {len(order) - len(shown)} more")
     low, high = (brief(float(end)) for end in (sweep.steps.min(), sweep.steps.max()))
     done = f"{', '.join(sweep.methods)}; {len(sweep.steps)} steps from {low} to {high}"
-    lines += [
-        "",
-        f"  {done}; {sweep.evaluations:,} evaluations, {sweep.seconds:.2g} s",
-        *(f"  · {one_line(remark)}" for remark in sweep.remarks),
-    ]
+    counted = plural(sweep.evaluations, "evaluation")
+    lines += ["", f"  {done}; {counted}, {sweep.seconds:.2g} s"]
+    for remark in sweep.remarks:
+        lines += wrapped("· " + remark, "  ")
     return "\n".join(lines)

@@ -10,7 +10,12 @@ from matplotlib.patches import FancyArrowPatch
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.figures import figure_of, headline, ink, new_figure, show
-from gradlab.presentation.layer_text import GLYPHS, headline_of
+from gradlab.presentation.layer_text import (
+    GLYPHS,
+    audit_verdict,
+    headline_of,
+    runs,
+)
 from gradlab.presentation.palettes import ANY_PAPER, ERROR_FLOOR, INK
 from gradlab.presentation.words import middle
 
@@ -23,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LayersDisplay"]
 
-_RUN = 3  # longer runs of layers in the same, unremarkable state are drawn as one
 _MOST = 60  # rows of a figure; beyond, only what is not right is drawn
 _COLOURS = {
     "right": ANY_PAPER[Verdict.AGREES],
@@ -61,24 +65,6 @@ class _Line:
         return f"{GLYPHS[self.state]} {name}{call}  ({middle(first.type, 24)})"
 
 
-def _lines(audit: LayerAudit) -> list[_Line]:
-    """Gather runs of layers that have nothing to say."""
-    groups: list[list[LayerRow]] = []
-    for row in audit.rows:
-        if groups and groups[-1][0].state == row.state and str(row.state) != "wrong":
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    lines: list[_Line] = []
-    for group in groups:
-        together = len(group) > _RUN
-        lines += [_Line(group)] if together else [_Line([row]) for row in group]
-    if len(lines) > _MOST:
-        loud = [line for line in lines if line.state in {"wrong", "contaminated"}]
-        lines = loud[:_MOST] or lines[:_MOST]
-    return lines
-
-
 class LayersDisplay:
     """Layers in execution order, input at the top, each with its own error.
 
@@ -105,10 +91,10 @@ class LayersDisplay:
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> audit = SimpleNamespace(rows=(), culprits=(), contaminated=())
-    >>> len(LayersDisplay(audit).plot().links_)
-    0
+    >>> import torch
+    >>> net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()).double()
+    >>> gl.blame(net, torch.ones(4, 3).double()).plot().links_
+    [(1, 2)]
     """
 
     figure_: Figure
@@ -120,7 +106,13 @@ class LayersDisplay:
 
     def __init__(self, audit: LayerAudit) -> None:
         self.audit = audit
-        self._lines = _lines(audit)
+        lines = [_Line(run) for run in runs(audit)]
+        if len(lines) > _MOST:
+            loud = [line for line in lines if line.state in {"wrong", "contaminated"}]
+            self._lines = loud[:_MOST] or lines[:_MOST]
+        else:
+            self._lines = lines
+        self._left_out = len(lines) - len(self._lines)
 
     @property
     def title(self) -> str:
@@ -142,8 +134,7 @@ class LayersDisplay:
         """
         self.graph_, self.nodes_ = None, None
         self.links_ = self._find_links()
-        wrong = any(line.state == "wrong" for line in self._lines)
-        colour = ANY_PAPER[Verdict.DISAGREES if wrong else Verdict.AGREES]
+        colour = ANY_PAPER[audit_verdict(self.audit)]
         if ax is None:
             self.figure_ = new_figure(9.0, 1.5 + 0.27 * max(len(self._lines), 1))
             self.graph_, self.ax_ = self.figure_.subplots(1, 2, width_ratios=(1, 9))
@@ -158,7 +149,10 @@ class LayersDisplay:
         return self
 
     def _find_links(self) -> list[tuple[int, int]]:
-        """Rows that feed each other: recorded parents, else the order of execution."""
+        """Rows that feed each other: recorded parents, else the order of execution.
+
+        Where rows are left out their links are, too: none is made up.
+        """
         place: dict[str, int] = {}
         for number, line in enumerate(self._lines):
             place |= {row.name: number for row in line.rows}
@@ -167,10 +161,10 @@ class LayersDisplay:
             for row in line.rows:
                 links |= {
                     (place[parent], number)
-                    for parent in getattr(row, "parents", ())
+                    for parent in row.parents
                     if place.get(parent, number) != number
                 }
-        if not links:
+        if not any(row.parents for row in self.audit.rows):
             links = {(i, i + 1) for i in range(len(self._lines) - 1)}
         return sorted(links)
 
@@ -194,7 +188,10 @@ class LayersDisplay:
         ax.set_yticks(place, labels=[line.label for line in lines])
         ink(ax, grid=True)
         ax.grid(visible=False, axis="y")
-        ax.set_xlabel("relative error of the layer's own gradient")
+        words = "relative error of the layer's own gradient"
+        if self._left_out:
+            words += f" (rows left out: {self._left_out})"
+        ax.set_xlabel(words)
         for tick, line in zip(ax.get_yticklabels(), lines, strict=True):
             tick.set_color(_COLOURS[line.state])
             tick.set_fontsize(8.5)

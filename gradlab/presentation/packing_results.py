@@ -9,11 +9,15 @@ import numpy as np
 
 from gradlab.comparison.comparison import relative_error
 from gradlab.comparison.tolerance import default_rtol
-from gradlab.comparison.verdict import Verdict
 from gradlab.labels import code_place
-from gradlab.presentation.layer_text import audit_text, sweep_text
+from gradlab.presentation.layer_text import (
+    audit_verdict,
+    headline_of,
+    sweep_headline,
+)
 from gradlab.presentation.packing import Packed, number, pack_block
 from gradlab.presentation.text import headline
+from gradlab.presentation.words import plural
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.finding import Finding
@@ -73,9 +77,8 @@ def cost(evaluations: int, seconds: float) -> str:
     >>> cost(1, 2.5)
     '1 evaluation, 2.5 s'
     """
-    plural = "" if evaluations == 1 else "s"
     time = f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-    return f"{evaluations:,} evaluation{plural}, {time}"
+    return f"{plural(evaluations, 'evaluation')}, {time}"
 
 
 def order_of_blocks(meta: dict[str, Any]) -> tuple[float, float]:
@@ -213,7 +216,6 @@ def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
     >>> pack_sweep(report.sweep()).state["inputs"][0]["name"]
     'x'
     """
-    words = sweep_text(sweep).splitlines()[0]
     # each of these reads all curves again: once is enough
     verdicts, reading = sweep.verdicts, sweep.reading
     read = {
@@ -241,7 +243,7 @@ def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
     matrices, blobs = _slices(sweep, budget)
     state = {
         "kind": "sweep",
-        "headline": words[2:],  # the page draws the glyph itself
+        "headline": sweep_headline(sweep)[2:],  # the page draws the glyph itself
         "verdict": int(sweep.verdict),
         "subject": f"{len(sweep.steps)} steps",
         "facts": [["cost", cost(sweep.evaluations, sweep.seconds)]],
@@ -309,11 +311,10 @@ def layers_state(audit: LayerAudit) -> dict[str, Any]:
     >>> layers_state(audit)["culprits"]
     []
     """
-    words = audit_text(audit).splitlines()[0]
     return {
         "kind": "layers",
-        "headline": words[2:],
-        "verdict": int(Verdict.AGREES if audit.ok else Verdict.DISAGREES),
+        "headline": headline_of(audit)[2:],
+        "verdict": int(audit_verdict(audit)),
         "subject": f"{len(audit.rows)} layers",
         "facts": [
             ["cost", f"{audit.steps:.1f} training steps, {audit.seconds:.2f} s"],

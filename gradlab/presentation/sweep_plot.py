@@ -11,6 +11,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.figures import figure_of, headline, ink, new_figure, show
+from gradlab.presentation.layer_text import sweep_headline
 from gradlab.presentation.palettes import ANY_PAPER, INK
 from gradlab.presentation.words import middle, one_line
 
@@ -84,8 +85,8 @@ class SweepDisplay:
 
     @property
     def title(self) -> str:
-        """The verdict in words; for a single input, its whole reading."""
-        return repr(self.sweep).splitlines()[0]
+        """The verdict in words."""
+        return sweep_headline(self.sweep)
 
     def plot(self, ax: Axes | None = None) -> SweepDisplay:
         """Draw into a new figure, or into `ax`.

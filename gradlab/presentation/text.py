@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.presentation.layer_text import audit_lines, audit_text, sweep_text
+from gradlab.presentation.layer_text import (
+    audit_lines,
+    audit_text,
+    finding_lines,
+    sweep_text,
+)
 from gradlab.presentation.views import by_severity, worst_entry, worst_relative
 from gradlab.presentation.words import (
     brief,
@@ -37,7 +42,6 @@ _ROWS = 12  # as many as fit beside the rest of the text on a small terminal
 _PASSIVE_ROWS = 4  # of gradients that are wrong only because a layer is
 _FINDINGS = 6
 _ANSI = {Verdict.AGREES: "32", Verdict.UNDECIDED: "33", Verdict.DISAGREES: "31;1"}
-_GLYPHS = {"error": "✗", "warning": "!", "note": "i"}
 
 
 # ------------------------------------------------------------------ the verdict
@@ -87,10 +91,8 @@ def headline(report: Report) -> str:
         _called(report, name) for name in report.culprits if name not in passive
     ]
     if verdict == Verdict.DISAGREES and culprits:
-        others = f" and {len(culprits) - 1} more" if len(culprits) > 1 else ""
-        words = f"{culprits[0]}{others} is wrong ({words})"
-        if others:
-            words = words.replace(" is wrong", " are wrong")
+        verb = "is" if len(culprits) == 1 else f"and {len(culprits) - 1} more are"
+        words = f"{culprits[0]} {verb} wrong ({words})"
     if report.partial:
         words += "; cut short, not everything was looked at"
     return f"{verdict.glyph} {verdict.words}: {words}"
@@ -165,20 +167,6 @@ def _alike(findings: list[Finding]) -> list[list[Finding]]:
     return list(groups.values())
 
 
-def _finding_lines(finding: Finding, places: list[str]) -> list[str]:
-    glyph = _GLYPHS[finding.severity]
-    names = [middle(name, 60) for name in places[:4] if name]
-    if len(places) > len(names) > 0:
-        names.append(f"{len(places) - len(names)} more")
-    place = f"{', '.join(names)}: " if names else ""
-    lines = [f"{glyph} {place}{finding.kind} ({finding.severity})"]
-    if finding.evidence:
-        lines += wrapped(finding.evidence, "    ")
-    if finding.advice:
-        lines += wrapped("-> " + finding.advice, "    ")
-    return lines
-
-
 def _findings(report: Report) -> list[str]:
     """Write the findings out, one explanation for each wrong name.
 
@@ -191,7 +179,7 @@ def _findings(report: Report) -> list[str]:
     lines: list[str] = []
     for group in groups[:_FINDINGS]:
         finding, places = group[0], [f.where for f in group]
-        lines += ["", *_finding_lines(finding, places)]
+        lines += ["", *finding_lines(finding, places)]
         rivals = [f for f in active if f.rival and f.where in places]
         if rivals and finding.severity == "error":
             others = dict.fromkeys(str(f.kind) for f in rivals)  # each once, in order
@@ -211,11 +199,9 @@ def _conclusion(report: Report) -> str:
     if report.layers is None or not report.layers.culprits:
         return ""
     root = report.layers.culprits[0]
-    for finding in report.findings:
-        if finding.severity == "error" and finding.where == root:
-            sentence, dot, _ = finding.evidence.partition(" Looked at by itself")
-            return one_line(sentence if dot else finding.evidence, 2000)
-    return ""
+    # the audit's own sentence; that of the report goes on to what the layer shows alone
+    own = (f for f in report.layers.findings if f.severity == "error")
+    return next((one_line(f.evidence, 2000) for f in own if f.where == root), "")
 
 
 def _layer_lines(report: Report) -> list[str]:

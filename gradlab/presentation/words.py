@@ -139,18 +139,20 @@ def tabulate(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[s
     ]
 
 
-def wrapped(text: str, indent: str) -> list[str]:
-    """Break a text into lines of 88 columns, all indented alike.
+def wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
+    """Break a text into lines of 88 columns, all indented alike but for the `first`.
 
     Examples
     --------
     >>> wrapped("some words", "  ")
     ['  some words']
+    >>> wrapped("words " * 15, "   ", "1. ")[1]
+    '   words'
     """
     return textwrap.wrap(
         one_line(text, 2000),
         WIDTH,
-        initial_indent=indent,
+        initial_indent=indent if first is None else first,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from types import SimpleNamespace
 
+import builders
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -79,9 +79,11 @@ class TestJacobianDisplay:
             images["analytic"].get_array(), tutorial["W1"].analytic.reshape(4, 10)
         )
 
-    def test_error_is_logarithmic(self, tutorial):
+    def test_error_is_logarithmic(self, compare, rng):
         """Half of the larger value is drawn at log10(1/2)."""
-        data = plot_report(tutorial, "W1").images_["error"].get_array()
+        numeric = rng.normal(size=(1, 40))
+        block = compare("W1", 2 * numeric, numeric, shape=(4, 10))
+        data = JacobianDisplay(block).plot().images_["error"].get_array()
 
         assert np.allclose(data, np.log10(0.5))
         assert data.shape == (4, 10)
@@ -261,81 +263,77 @@ class TestShowing:
             assert ax.xaxis.label.get_color() == INK
 
 
-def _layer(name, state, error=1e-10, parents=(), **changes):
-    values = {
-        "type": "Linear",
-        "call": 0,
-        "bar": 1e-11,
-        "piece": "weight",
-        "reason": "",
-        "file": "model.py",
-        "line": 41,
-        "depth": 0,
-    }
-    return SimpleNamespace(
-        name=name, state=state, error=error, parents=parents, **values | changes
-    )
-
-
 class TestLayersDisplay:
     """The network with the guilty layer lit."""
 
     def test_the_guilty_layer_is_lit(self):
         """Its label, bar and node are red; the title names it."""
-        rows = [_layer("a", "right"), _layer("b", "wrong", 0.3), _layer("c", "right")]
-        audit = SimpleNamespace(rows=rows, culprits=("b",), contaminated=())
-        display = LayersDisplay(audit).plot()
+        rows = [
+            builders.layer("a", "Linear", "right"),
+            builders.layer("b", "Linear", "wrong", 0.3),
+            builders.layer("c", "Linear", "right"),
+        ]
+        display = LayersDisplay(builders.audit_of(rows, ["b"])).plot()
         labels = display.ax_.get_yticklabels()
 
-        assert display.title.startswith("✗ b (Linear, model.py:41) is wrong itself")
+        assert display.title.startswith("✗ b (Linear, model.py:31) is wrong itself")
         assert labels[1].get_text().startswith("✗ b")
         assert labels[1].get_color() == ANY_PAPER[2]
         assert display.bars_.patches[1].get_width() == pytest.approx(0.3)
 
     def test_runs_of_right_layers_are_one_row(self):
         """Forty right layers and one wrong: three rows."""
-        rows = [_layer(f"l{i}", "right") for i in range(20)]
-        rows += [_layer("bad", "wrong", 0.5)]
-        rows += [_layer(f"m{i}", "right") for i in range(20)]
-        audit = SimpleNamespace(rows=rows, culprits=("bad",), contaminated=())
-        labels = [
-            t.get_text() for t in LayersDisplay(audit).plot().ax_.get_yticklabels()
-        ]
+        rows = [builders.layer(f"l{i}", "Linear", "right") for i in range(20)]
+        rows += [builders.layer("bad", "Linear", "wrong", 0.5)]
+        rows += [builders.layer(f"m{i}", "Linear", "right") for i in range(20)]
+        display = LayersDisplay(builders.audit_of(rows, ["bad"])).plot()
+        labels = [t.get_text() for t in display.ax_.get_yticklabels()]
 
         assert len(labels) == 3
         assert labels[0].startswith("✓ 20 layers")
+        assert "left out" not in display.ax_.get_xlabel()
+
+    def test_rows_that_find_no_room_are_told(self):
+        """Of 140 rows sixty are drawn: how many are missing stands in the figure."""
+        rows = [
+            builders.layer(f"l{i}", "Linear", ("right", "wrong")[i % 2], 0.1)
+            for i in range(140)
+        ]
+        display = LayersDisplay(builders.audit_of(rows, ["l1"])).plot()
+
+        assert len(display.ax_.get_yticklabels()) == 60
+        assert "(rows left out: 80)" in display.ax_.get_xlabel()
 
     def test_branches(self):
         """Recorded parents make the links; without any, the order of execution does."""
         rows = [
-            _layer("stem", "right"),
-            _layer("left", "wrong", parents=("stem",)),
-            _layer("right", "wrong", parents=("stem",)),
-            _layer("head", "right", parents=("left", "right")),
+            builders.layer("stem", "Linear", "right"),
+            builders.layer("left", "Linear", "wrong", parents=("stem",)),
+            builders.layer("right", "Linear", "wrong", parents=("stem",)),
+            builders.layer("head", "Linear", "right", parents=("left", "right")),
         ]
-        audit = SimpleNamespace(rows=rows, culprits=("left",), contaminated=())
         chain = [
-            _layer(n, s)
-            for n, s in zip("abc", ["right", "wrong", "right"], strict=True)
+            builders.layer(name, "Linear", state)
+            for name, state in zip("abc", ["right", "wrong", "right"], strict=True)
         ]
-        other = SimpleNamespace(rows=chain, culprits=("b",), contaminated=())
+        branched = LayersDisplay(builders.audit_of(rows, ["left"])).plot()
+        straight = LayersDisplay(builders.audit_of(chain, ["b"])).plot()
 
-        assert LayersDisplay(audit).plot().links_ == [(0, 1), (0, 2), (1, 3), (2, 3)]
-        assert LayersDisplay(other).plot().links_ == [(0, 1), (1, 2)]
+        assert branched.links_ == [(0, 1), (0, 2), (1, 3), (2, 3)]
+        assert straight.links_ == [(0, 1), (1, 2)]
 
     def test_unchecked_layer_has_no_bar(self):
         """nan is not drawn as an error."""
-        rows = [_layer("drop", "unchecked", np.nan)]
-        audit = SimpleNamespace(rows=rows, culprits=(), contaminated=())
+        rows = [builders.layer("drop", "Dropout", "unchecked", np.nan)]
+        display = LayersDisplay(builders.audit_of(rows)).plot()
 
-        assert LayersDisplay(audit).plot().bars_.patches[0].get_width() == 0
+        assert display.bars_.patches[0].get_width() == 0
 
     def test_own_axes(self):
         """With ax= only the bars are drawn, there."""
         ax = Figure().add_subplot()
-        rows = [_layer("a", "right")]
-        audit = SimpleNamespace(rows=rows, culprits=(), contaminated=())
-        display = LayersDisplay(audit).plot(ax)
+        rows = [builders.layer("a", "Linear", "right")]
+        display = LayersDisplay(builders.audit_of(rows)).plot(ax)
 
         assert display.ax_ is ax
         assert display.graph_ is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import builders
 import numpy as np
 import pytest
 
@@ -121,21 +122,11 @@ class TestEntriesTable:
 
 def test_layers_table_keeps_execution_order():
     """One row per layer as executed, the state as a plain word."""
-    row = {
-        "type": "Linear",
-        "call": 0,
-        "error": 0.1,
-        "bar": 1e-9,
-        "piece": "weight",
-        "reason": "because",
-        "file": "m.py",
-        "line": 3,
-    }
     rows = [
-        SimpleNamespace(name="b", state="right", **row),
-        SimpleNamespace(name="a", state="wrong", **row),
+        builders.layer("b", "Linear", "right"),
+        builders.layer("a", "Linear", "wrong"),
     ]
-    table = layers_table(SimpleNamespace(rows=rows))
+    table = layers_table(builders.audit_of(rows, ["a"]))
 
     assert table.name.tolist() == ["b", "a"]
     assert table.state.tolist() == ["right", "wrong"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from types import SimpleNamespace
 
+import builders
 import numpy as np
 import pytest
 
-from gradlab.diagnosis.finding import BugKind
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.presentation.layer_text import headline_of
+from gradlab.presentation.packing_results import layers_state
 from gradlab.presentation.text import (
     audit_text,
     failure_text,
@@ -225,90 +228,95 @@ class TestWords:
         assert tabulate([]) == []
 
 
-def _layer(name, state, **changes):
-    values = {
-        "type": "Linear",
-        "call": 0,
-        "error": 1e-10,
-        "bar": 1e-11,
-        "piece": "weight",
-        "reason": "",
-        "file": "/home/me/model.py",
-        "line": 41,
-        "depth": 0,
-    }
-    return SimpleNamespace(name=name, state=state, **values | changes)
-
-
 class TestAuditText:
     """The text of a layer audit."""
 
     def test_root_culprit_with_class_and_line(self):
         """The first line names the layer, its class, file and line."""
-        rows = [_layer(f"blocks.{i}", "right") for i in range(9)]
-        rows += [_layer("act", "wrong", type="Swish", error=1e-3)]
-        audit = SimpleNamespace(
-            rows=rows,
-            culprits=("act",),
-            contaminated=("a", "b"),
-            findings=(),
-            evaluations=12,
-            seconds=0.5,
-            steps=3.0,
-        )
+        act = builders.layer("act", "Swish", "wrong", 1e-3)
+        rows = [builders.layer(f"blocks.{i}", "Linear", "right") for i in range(9)]
+        rows += [dataclasses.replace(act, file="/home/me/model.py")]
+        audit = builders.audit_of(rows, ["act"], ("a", "b"))
         lines = audit_text(audit).splitlines()
 
-        assert lines[0].startswith("✗ act (Swish, model.py:41) is wrong itself")
+        assert lines[0].startswith("✗ act (Swish, model.py:31) is wrong itself")
         assert "2 gradients upstream are only contaminated" in lines[0]
         assert "9 layers right" in lines[1]
         assert "wrong itself" in lines[2]
-        assert "3.0 training steps" in lines[-1]
+        assert "12 evaluations, 3.0 training steps" in lines[-1]
 
     def test_all_right(self):
         """Nothing wrong is said in words."""
-        audit = SimpleNamespace(
-            rows=[_layer("fc", "right"), _layer("drop", "unchecked", error=np.nan)],
-            culprits=(),
-            contaminated=(),
-            findings=(),
-            evaluations=1,
-            seconds=0.1,
-            steps=1.0,
-        )
-        text = audit_text(audit)
+        rows = [
+            builders.layer("fc", "Linear", "right"),
+            builders.layer("drop", "Dropout", "unchecked", np.nan),
+        ]
+        text = audit_text(builders.audit_of(rows))
 
         assert text.startswith("✓ every layer that was checked is right by itself")
         assert "(1 could not be checked)" in text
 
+    def test_nothing_checked_is_undecided_everywhere(self):
+        """Text, figure and page agree that an audit of nothing proves nothing."""
+        rows = [builders.layer("drop", "Dropout", "unchecked", np.nan)]
+        audit = builders.audit_of(rows)
+        page = layers_state(audit)
+
+        assert headline_of(audit) == "! no layer could be checked by itself"
+        assert page["verdict"] == Verdict.UNDECIDED
+        assert page["headline"] == "no layer could be checked by itself"
+
+    def test_an_error_outside_of_all_layers_is_not_ticked(self):
+        """A hook on an input: every layer is right, and the gradient is wrong."""
+        hook = Finding("scale", "error", "input", 0.9, "A hook doubles it.", "Remove.")
+        rows = [builders.layer("fc", "Linear", "right")]
+        audit = builders.audit_of(rows, findings=(hook,))
+
+        assert headline_of(audit) == (
+            "✗ input: wrong, but every layer that was checked is right by itself"
+        )
+        assert layers_state(audit)["verdict"] == Verdict.DISAGREES
+
+    def test_lines_fit_a_terminal(self):
+        """Reasons are cut to a hundred columns, findings and remarks are wrapped."""
+        rows = [
+            dataclasses.replace(row, reason="because of this " * 20)
+            for row in builders.audit(3).rows
+        ]
+        finding = dataclasses.replace(
+            builders.audit(3).findings[0], evidence="so many words " * 20
+        )
+        audit = builders.audit_of(rows, findings=(finding,))
+
+        assert max(map(len, audit_text(audit).splitlines()[1:])) <= 100
+
     def test_contaminated_gradients_are_not_accused(self, report_of, compare):
         """With a guilty layer, the parameters upstream are not called wrong."""
-        audit = SimpleNamespace(
-            rows=[_layer("act", "wrong", type="Swish", error=1e-3)],
-            culprits=("act",),
-            contaminated=("w", "b"),
-        )
+        rows = [builders.layer("act", "Swish", "wrong", 1e-3)]
         report = report_of(
             compare("w", [[2.0]], [[1.0]]),
             compare("b", [[2.0]], [[1.0]]),
             culprits=("act", "w", "b"),
-            layers=audit,
+            layers=builders.audit_of(rows, ["act"], ("w", "b")),
         )
         text = report_text(report)
 
         assert text.splitlines()[0].startswith("✗ disagrees: act is wrong (2 of 2")
-        assert "✗ act (Swish, model.py:41) is wrong itself" in text
+        assert "✗ act (Swish, model.py:31) is wrong itself" in text
         assert "... 2 findings on contaminated gradients" in text
+        assert text.splitlines()[-1] == "act is wrong."
 
     def test_contaminated_rows_are_few(self, report_of, compare):
         """Behind a guilty layer four contaminated rows do; the rest are counted."""
-        audit = SimpleNamespace(
-            rows=[_layer("5", "wrong", type="Swish", error=1e-3)],
-            culprits=("5",),
-            contaminated=tuple(f"w{i}" for i in range(9)),
+        rows = [builders.layer("5", "Swish", "wrong", 1e-3)]
+        spoiled = tuple(f"w{i}" for i in range(9))
+        text = report_text(
+            report_of(
+                *(compare(name, [[2.0]], [[1.0]]) for name in spoiled),
+                culprits=("5", *spoiled),
+                layers=builders.audit_of(rows, ["5"], spoiled),
+            )
         )
-        blocks = [compare(f"w{i}", [[2.0]], [[1.0]]) for i in range(9)]
-        names = ("5", *audit.contaminated)
-        text = report_text(report_of(*blocks, culprits=names, layers=audit))
 
         assert text.startswith("✗ disagrees: layer 5 is wrong")
         assert "... 5 more disagree" in text

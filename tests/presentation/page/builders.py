@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import types
 
@@ -25,6 +26,7 @@ def comparison(
     output=("loss", ()),
     bar=None,
     rtol=1e-6,
+    floor=1e-11,
     **options,
 ):
     """Compare two matrices by the rule of DESIGN section 4, written out again."""
@@ -35,7 +37,7 @@ def comparison(
         bar = 1e-12 * top + 1e-10 * np.abs(n)
     bar = np.broadcast_to(np.asarray(bar, float), a.shape).copy()
     with np.errstate(all="ignore"):
-        allowed = rtol * size + 1e-11 * top
+        allowed = rtol * size + floor * top
         error = np.abs(a - n)
         verdicts = np.where(5.0 * bar > allowed, 1, 0).astype(np.int8)
         verdicts[(error > allowed) & (error > SAFETY * bar)] = 2
@@ -308,18 +310,29 @@ def audit(blocks=3):
         "its own VJP differs by 4.5e-01 where all others agree to 1e-09.",
         "Look at Swish.backward, model.py line 31.",
     )
-    return LayerAudit(
+    spoiled = ("stem.weight", "blocks.0.fc.weight")
+    return audit_of(rows, ["blocks.1.act"], spoiled, findings=(finding,))
+
+
+def audit_of(rows, culprits=(), contaminated=(), **changes):
+    """Wrap rows into an audit, with a finding for each culprit."""
+    findings = [
+        Finding("wrong_derivative", "error", name, 0.9, f"{name} is wrong.", "Look.")
+        for name in culprits
+    ]
+    audit = LayerAudit(
         rows=tuple(rows),
-        culprits=("blocks.1.act",),
-        contaminated=("stem.weight", "blocks.0.fc.weight"),
-        findings=(finding,),
+        culprits=tuple(culprits),
+        contaminated=tuple(contaminated),
+        findings=tuple(findings),
         evaluations=12,
-        seconds=0.02,
+        seconds=0.5,
         steps=3.0,
     )
+    return dataclasses.replace(audit, **changes)
 
 
-def layer(name, kind, state, error, depth=0, parents=()):
+def layer(name, kind, state, error=1e-10, depth=0, parents=()):
     """One row of an audit."""
     reason = {
         "right": "its own VJP agrees with finite differences",
