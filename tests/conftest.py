@@ -8,7 +8,10 @@ import hypothesis
 import numpy as np
 import pytest
 
+from gradlab.diagnosis import diagnose
 from tests import clocks
+
+diagnose.STRICT = True  # a detector that fails, fails the test
 
 # Neither profile has a deadline: two workers on two cores make any clock a liar.
 hypothesis.settings.register_profile(
