@@ -184,3 +184,24 @@ def test_estimate_counts_what_will_be_looked_at():
     told = estimate(Coverage("full", columns), [2, 24], 0.5, 3.0)
     assert (told.evaluations, told.seconds) == (116, 61.0)
     assert estimate(Coverage("probe", columns), [2, 2], 0.1, 1e6).seconds < 10
+
+
+@pytest.mark.parametrize("budget", [20, 22, 40, 100, 400])
+def test_step_that_nobody_doubted_in_time_accuses_nothing(budget):
+    """A right gradient and a chosen step too long: undecided, whatever the budget."""
+    x, options = X[:10], {"method": gl.Central(step=0.5), "coverage": "full"}
+
+    def f(x):
+        return np.sin(9 * x).sum()
+
+    def slope(x):
+        return 9 * np.cos(9 * x)
+
+    report = gl.check(f, x, grad=slope, budget=budget, **options)
+
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert not report.culprits
+    told = "no other steps were tried" if report.partial else "the adaptive ladder"
+    assert any(told in remark for remark in report.remarks)
+    wrong = gl.check(f, x, grad=lambda x: 2 * slope(x), budget=400, **options)
+    assert wrong.verdict == gl.Verdict.DISAGREES

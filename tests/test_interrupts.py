@@ -78,6 +78,16 @@ def test_directions_that_are_interrupted_agree_with_nothing(k, grad):
     assert "interrupted before the search was over" in report.remarks
 
 
+@pytest.mark.parametrize("k", [110, 140])
+def test_single_entries_that_are_interrupted_blame_no_budget(k):
+    """What directions accuse is looked at entry by entry; Ctrl-C there is told so."""
+    g = Interrupted(f, k)
+    report = gl.check(g, X, grad=wrong, coverage="probe")
+    assert g.calls == k
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert "interrupted before the search was over" in report.remarks
+
+
 def test_nothing_known_means_nothing_returned():
     """Before the first difference there is no report to give."""
     with pytest.raises(KeyboardInterrupt):

@@ -163,6 +163,37 @@ def test_right_gradient_agrees_when_streamed():
     assert np.isfinite(report["x"].power)
 
 
+def test_what_slabs_met_is_told_once():
+    """Half precision inside, and a step too long: the finding, and one count of all."""
+
+    def half(a):
+        return a.astype("f2").astype(float)
+
+    def grad(x):
+        t = np.tanh(x)
+        return t + x * (1 - t * t)
+
+    x = np.linspace(0.3, 1.4, 120)
+    options = {"coverage": "full", "memory": "1MiB"}
+    rounding = gl.check(
+        lambda x: half(np.tanh(x)) * x, x, vjp=lambda c, x: (c * grad(x),), **options
+    )
+    assert rounding["x"].tally is not None
+    assert rounding.diagnosis == "low_precision"
+
+    long = gl.check(
+        lambda x: np.sin(9 * x),
+        x,
+        vjp=lambda c, x: (c * 9 * np.cos(9 * x),),
+        method=gl.Central(step=0.5),
+        **options,
+    )
+    assert long["x"].counts[2] == 0
+    told = [remark for remark in long.remarks if "disagree with central" in remark]
+    assert len(told) == 1
+    assert told[0].startswith(f"{long['x'].counts[1]} entries")
+
+
 @pytest.mark.parametrize("memory", [0, -1, "lots", "1 KiB", True, float("nan"), "inf"])
 def test_memory_that_is_none_is_refused(memory):
     """The sentence says what was expected."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from gradlab.errors import InputError
 from gradlab.labels import chosen_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -134,6 +135,18 @@ class Block:
             np.where(inside, between, self.value), np.where(inside, bar, self.error)
         )
 
+    @property
+    def excess(self) -> NDArray[np.float64]:
+        """Largest error of each column, (n,), in units of what can be forgiven.
+
+        inf where it is no number.
+        """
+        with np.errstate(all="ignore"):
+            bound = np.maximum(self.allowed, SAFETY * self.error)
+            excess = np.abs(self.analytic - self.value) / np.where(bound > 0, bound, 1)
+        excess = np.nan_to_num(excess, nan=np.inf, posinf=np.inf)
+        return np.asarray(excess.max(axis=0, initial=0.0))
+
     def own_steps(self) -> None:
         """Give the steps memory of their own, before they are written to."""
         if not self.step.flags.writeable:
@@ -173,13 +186,37 @@ class Outcome:
     base: NDArray[np.float64]
     problems: tuple[Problem, ...]
     reference: Subject | None
-    remarks: list[str]
-    partial: bool = False
-    second_opinion: str = ""  # explicit methods that were overruled somewhere
+    remarks: list[str] = dataclasses.field(default_factory=list)
+    stopped: str = ""  # why it was cut short, if it was
+    # entries that a chosen method accuses, by its name: alone, or not confirmed
+    overruled: Counter[str] = dataclasses.field(default_factory=Counter)
+    unheard: Counter[str] = dataclasses.field(default_factory=Counter)
     # how much every output differs between evaluations at the point, if any does
     unsteady: NDArray[np.float64] | None = None
     rough: tuple[str, ...] = ()  # inputs whose slopes were taken over many small steps
     known: Known | None = None  # None: the blocks are all there is
+
+    @property
+    def looked(self) -> int:
+        """Columns that had a second look, each counted once, however often."""
+        return sum(int(block.looked.sum()) for block in self.blocks)
+
+    def met(self) -> Iterator[str]:
+        """Say what was met on the way to the verdicts and is no matter of one entry."""
+        if self.unsteady is not None:
+            yield (
+                f"f differs by up to {self.unsteady.max():.2g} between evaluations at "
+                f"the same point"
+            )
+        for accused, words in (
+            (self.overruled, "but not with the adaptive ladder"),
+            (self.unheard, "and no other steps were tried"),
+        ):
+            if accused:
+                yield (
+                    f"{accused.total()} entries disagree with {' and '.join(accused)} "
+                    f"differences at this step {words}: undecided"
+                )
 
 
 def matters_of(blocks: list[Block], known: Known | None = None) -> Matters:

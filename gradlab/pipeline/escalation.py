@@ -104,14 +104,7 @@ def suspects_of(block: Block) -> NDArray[np.intp]:
     columns = np.flatnonzero(mask & ~block.looked)
     if not columns.size:
         return columns
-    with np.errstate(all="ignore"):
-        bound = np.maximum(block.allowed, SAFETY * block.error)
-        excess = np.nan_to_num(
-            np.abs(block.analytic - block.value) / np.where(bound > 0, bound, 1),
-            nan=np.inf,
-            posinf=np.inf,
-        ).max(axis=0, initial=0.0)
-    return np.asarray(columns[np.argsort(-excess[columns], kind="stable")])
+    return columns[np.argsort(-block.excess[columns], kind="stable")]
 
 
 def escalate(
@@ -149,7 +142,7 @@ def escalate(
     settled = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
     looks = CLOSE_LOOKS if outcome.known is None else outcome.known.looks
     quota = [min(first_looks(block), looks) for block in blocks]
-    looked, busy = 0, True
+    busy = True
     while busy:  # a value that is put right in one input can expose another
         busy = False
         for k, block in enumerate(blocks):
@@ -161,26 +154,15 @@ def escalate(
             chosen = spread(found, quota[k])
             before = block.value[:, chosen].copy()
             take_closer(reference, base, block, chosen, noise, meter)
-            looked += len(chosen)
             quota[k] *= 2
             judge_all(subject, outcome, plan)
             if _upheld(block, chosen, before):
                 settled[k][found] = _clear(block, found)
     for block in blocks:
-        looked += _hear_again(reference, base, block, noise, meter, looks)
-        more, rough = see_through_steps(reference, block, meter)
-        looked += more
-        if rough:
+        _hear_again(reference, base, block, noise, meter, looks)
+        if see_through_steps(reference, block, meter):
             outcome.rough += (subject.inputs[block.which].name,)
     judge_all(subject, outcome, plan)
-    masks = [block.looked for block in outcome.blocks if block.looked is not None]
-    seen = sum(int(mask.sum()) for mask in masks)  # each once, however often
-    total = sum(len(block.positions) for block in outcome.blocks)
-    if looked:
-        outcome.remarks.append(
-            f"{seen or looked} of {total} coordinates looked at again with the "
-            "adaptive ladder"
-        )
 
 
 def _allow_for_noise(
@@ -269,7 +251,7 @@ def _hear_again(
     noise: NDArray[np.float64],
     meter: Meter,
     at_once: int,
-) -> int:
+) -> None:
     """Repeat, on other steps, what is accused by a few error bars or of a small slip.
 
     `at_once` columns at most between two looks at the result.
@@ -307,4 +289,3 @@ def _hear_again(
         block.error[:, columns] = np.fmax(error, wider)
         if not (ours & (far[:, columns] <= SAFETY * wider)).any():
             break  # all upheld: so are the rest
-    return heard

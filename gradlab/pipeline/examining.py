@@ -194,8 +194,8 @@ def _seen(
         for variable in subject.inputs
         if not plan.finds_steps(variable.name)
     )
-    if outcome.second_opinion:
-        notes["second_opinion"] = (outcome.second_opinion,)
+    if outcome.overruled:
+        notes["second_opinion"] = (" and ".join(outcome.overruled),)
     if outcome.unsteady is not None:
         notes["unsteady"] = (f"{outcome.unsteady.max():.2g}",)
     if outcome.rough:
@@ -213,7 +213,7 @@ def _seen(
         notes=notes,
         reference=outcome.reference,
     )
-    return Seen(comparisons, evidence, tuple(outcome.remarks), outcome.partial)
+    return Seen(comparisons, evidence, tuple(outcome.remarks), bool(outcome.stopped))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

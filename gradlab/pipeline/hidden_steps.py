@@ -113,20 +113,18 @@ def see_through_steps(
     reference: Subject,
     block: Block,
     meter: Meter,
-) -> tuple[int, bool]:
+) -> bool:
     """Give wrong entries the slope over many steps, where f is made of small steps.
 
     Returns
     -------
-    looked
-        Number of columns that were looked at.
-    rough
-        Whether f is made of steps.
+    bool
+        Whether it is.
     """
     wrong = _between_steps(block)
     columns = np.flatnonzero(wrong.any(axis=0))
     if not columns.size:
-        return 0, False
+        return False
     with np.errstate(all="ignore"):
         gap = np.where(wrong, np.abs(block.analytic - block.value), -1.0)
         gap *= block.scales
@@ -134,11 +132,11 @@ def see_through_steps(
     wide = _sharpest(reference, block, np.array([first]), meter)
     mistaken = _mistaken(block, wide, np.array([first])) & wrong[:, [first]]
     if not mistaken.any():
-        return 1, False
+        return False
     row = int(np.argmax(np.where(mistaken[:, 0], gap[:, first], -1.0)))
     height = _height_of_steps(reference, block, (row, first), wide, meter)
     if height is None:
-        return 1, False
+        return False
     share = height / float(wide.reach[0]) / max(abs(float(wide.value[row, 0])), 1e-300)
     # what seems a kink there, or rests on longer steps, is as rough
     wrong[row] |= _wrong(block)[row]
@@ -160,7 +158,7 @@ def see_through_steps(
     rest = np.setdiff1d(columns, chosen)
     if rest.size and meant[wrong[:, chosen]].all():
         block.error[:, rest] = np.where(wrong[:, rest], np.inf, block.error[:, rest])
-    return len(chosen), True
+    return True
 
 
 def _wrong(block: Block) -> NDArray[np.bool_]:

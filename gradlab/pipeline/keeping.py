@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.tolerance import SAFETY
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -56,14 +54,8 @@ class Keeper:
 
     def _scores(self, block: Block) -> NDArray[np.float64]:
         """How bad each column is: by its worst verdict, then by its largest excess."""
-        with np.errstate(all="ignore"):
-            bound = np.maximum(block.allowed, SAFETY * block.error)
-            excess = np.abs(block.analytic - block.value) / np.where(
-                bound > 0, bound, 1
-            )
-            excess = np.nan_to_num(excess, nan=1e9, posinf=1e9).max(axis=0, initial=0.0)
         verdict = block.verdicts.max(axis=0, initial=0)
-        score = np.minimum(excess, 1e9) + _WRONG * verdict
+        score = np.minimum(block.excess, 1e9) + _WRONG * verdict
         score = np.where(np.isin(block.positions, self._always), np.inf, score)
         if self._pairs:
             score = np.repeat(score.reshape(-1, 2).max(axis=1), 2)

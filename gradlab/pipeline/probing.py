@@ -85,13 +85,14 @@ def compare_by_probes(
         seed=plan.seed,
         left_out=left_out,
     )
-    outcome, stop = None, probes.stop
+    outcome = None
+    stopped = "" if probes.stop is None else why_stopped(probes.stop)
     try:
         outcome = _look_at_accused(subject, plan, meter, base, probes)
     except (BudgetExhausted, KeyboardInterrupt) as why:  # what directions said stands
-        stop = stop or why
-    if outcome is not None and outcome.partial:
-        stop = stop or BudgetExhausted()
+        stopped = stopped or why_stopped(why)
+    if outcome is not None:
+        stopped = stopped or outcome.stopped
     looked: dict[str, list[Comparison]] = {}
     if outcome is not None:
         for comparison in comparisons_of(
@@ -118,9 +119,9 @@ def compare_by_probes(
         reference=None if outcome is None else outcome.reference,
     )
     remarks = (*_remarks(subject, probes), *_closer(comparisons))
-    if stop is not None:
-        remarks = (*remarks, f"{why_stopped(stop)} before the search was over")
-    return Probed(tuple(comparisons), evidence, remarks, partial=stop is not None)
+    if stopped:
+        remarks = (*remarks, f"{stopped} before the search was over")
+    return Probed(tuple(comparisons), evidence, remarks, partial=bool(stopped))
 
 
 def _look_at_accused(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.metering import why_stopped
 from gradlab.pipeline.blocks import Block, Outcome, Plan, judge_block, matters_of
 from gradlab.pipeline.closer import CLOSE_LOOKS, spread, take_closer
 
@@ -33,50 +36,91 @@ def second_opinion_on(
     Where it disagrees and the adaptive ladder does not, the step was at fault: the
     entry is undecided by this method, and a finding says so. Where it cannot tell, the
     ladder can, and the numbers of both are one within their bars, its word is taken: a
-    forward difference of exactly 0 tells little, and need not.
+    forward difference of exactly 0 tells little, and need not. Where the check is cut
+    short before, what a step of the user's choice accuses is undecided.
     """
-    overruled = 0
-    names: dict[str, None] = {}
     for block in outcome.blocks:
         name = subject.inputs[block.which].name
         if plan.finds_steps(name):
             continue
-        wrong = np.flatnonzero((block.verdicts == Verdict.DISAGREES).any(axis=0))
-        doubtful = np.flatnonzero((block.verdicts != Verdict.AGREES).any(axis=0))
-        doubtful = np.setdiff1d(doubtful, wrong)
-        chosen = spread(np.concatenate([wrong, doubtful]), CLOSE_LOOKS)
-        if not chosen.size:
-            continue
-        copies: dict[str, Any] = {
-            field.name: value.copy()
-            for field in dataclasses.fields(block)
-            if isinstance(value := getattr(block, field.name), np.ndarray)
-        }
-        twin = dataclasses.replace(block, **copies)
-        silent = np.zeros(len(base))
-        take_closer(subject, base, twin, chosen, silent, meter)
-        others = [twin if other is block else other for other in outcome.blocks]
-        judge_block(subject, twin, plan, matters_of(others, outcome.known), outcome)
-        cleared = (block.verdicts == Verdict.DISAGREES) & (
-            twin.verdicts != Verdict.DISAGREES
-        )
-        seen = np.isin(np.arange(cleared.shape[1]), chosen)
-        cleared &= seen
-        overruled += int(cleared.sum())
-        if cleared.any():
-            names[plan.method_of(name).name] = None
-        block.verdicts[cleared] = Verdict.UNDECIDED
-        block.verdicts[_vouched_for(block, twin) & seen & ~cleared] = Verdict.AGREES
-        block.kinds[:, chosen] = twin.kinds[:, chosen]
-        block.own_slopes()
-        block.left[:, chosen] = twin.left[:, chosen]
-        block.right[:, chosen] = twin.right[:, chosen]
-    if overruled:
-        outcome.second_opinion = " and ".join(names)
-        outcome.remarks.append(
-            f"{overruled} entries disagree with {outcome.second_opinion} differences "
-            f"at this step but not with the adaptive ladder: undecided"
-        )
+        method = plan.method_of(name)
+        heard = np.zeros(len(block.positions), dtype=bool)
+        if not outcome.stopped:
+            try:
+                _hear(subject, base, block, outcome, plan, meter, heard)
+            except (BudgetExhausted, KeyboardInterrupt) as stop:
+                outcome.stopped = why_stopped(stop)
+        if outcome.stopped and getattr(method, "step", None) is not None:
+            accused = (block.verdicts == Verdict.DISAGREES) & ~heard
+            block.verdicts[accused] = Verdict.UNDECIDED
+            outcome.unheard += Counter({method.name: int(accused.sum())})
+
+
+def _hear(
+    subject: Subject,
+    base: NDArray[np.float64],
+    block: Block,
+    outcome: Outcome,
+    plan: Plan,
+    meter: Meter,
+    heard: NDArray[np.bool_],
+) -> None:
+    """Ask the ladder about one block, and mark the columns that were `heard`.
+
+    Of many the worst and a spread of the others, and more as long as it takes any back.
+    """
+    doubt = block.verdicts != Verdict.AGREES
+    if outcome.unsteady is not None:
+        doubt[outcome.unsteady > 0] = False  # no look tells anything there
+    wrong = np.flatnonzero((block.verdicts == Verdict.DISAGREES).any(axis=0))
+    wrong = wrong[np.argsort(-block.excess[wrong], kind="stable")]
+    doubtful = np.setdiff1d(np.flatnonzero(doubt.any(axis=0)), wrong)
+    chosen = spread(np.concatenate([wrong, doubtful]), CLOSE_LOOKS)
+    if not chosen.size:
+        return
+    name = plan.method_of(subject.inputs[block.which].name).name
+    twin, looks = _copy(block), CLOSE_LOOKS
+    while chosen.size:
+        take_closer(subject, base, twin, chosen, np.zeros(len(base)), meter)
+        heard[chosen] = True
+        taken_back = _settle(subject, block, twin, chosen, outcome, plan)
+        if not taken_back:
+            break  # all upheld: so are the rest
+        outcome.overruled[name] += taken_back
+        looks *= 2
+        chosen = spread(wrong[~heard[wrong]], looks)
+
+
+def _copy(block: Block) -> Block:
+    copies: dict[str, Any] = {
+        field.name: value.copy()
+        for field in dataclasses.fields(block)
+        if isinstance(value := getattr(block, field.name), np.ndarray)
+    }
+    return dataclasses.replace(block, **copies)
+
+
+def _settle(
+    subject: Subject,
+    block: Block,
+    twin: Block,
+    chosen: NDArray[np.intp],
+    outcome: Outcome,
+    plan: Plan,
+) -> int:
+    """Let what the ladder saw in some columns decide; return what it took back."""
+    others = [twin if other is block else other for other in outcome.blocks]
+    judge_block(subject, twin, plan, matters_of(others, outcome.known), outcome)
+    seen = np.isin(np.arange(len(block.positions)), chosen)
+    accused = block.verdicts == Verdict.DISAGREES
+    cleared = accused & (twin.verdicts != Verdict.DISAGREES) & seen
+    block.verdicts[cleared] = Verdict.UNDECIDED
+    block.verdicts[_vouched_for(block, twin) & seen & ~cleared] = Verdict.AGREES
+    block.kinds[:, chosen] = twin.kinds[:, chosen]
+    block.own_slopes()
+    block.left[:, chosen] = twin.left[:, chosen]
+    block.right[:, chosen] = twin.right[:, chosen]
+    return int(cleared.sum())
 
 
 def _vouched_for(block: Block, twin: Block) -> NDArray[np.bool_]:

@@ -81,7 +81,4 @@ def set_unsteady_aside(
     outcome.unsteady = scatter
     for block in blocks:
         block.error[unsteady] = np.inf
-    outcome.remarks.append(
-        f"f differs by up to {scatter.max():.2g} between evaluations at the same point"
-    )
     return bool(not unsteady.all())

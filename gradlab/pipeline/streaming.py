@@ -110,13 +110,12 @@ def run_streamed(
             analytic = analytic_columns(subject, plan, stream.reference, meter, part)
             for slab, own in stream.slabs(part, analytic):
                 if stream.take(slab, own):
-                    return stream.result(partial=True)
+                    return stream.result()
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if stream.kept is None:
             raise
-        stream.remarks[why_stopped(stop)] = None
-        return stream.result(partial=True)
-    return stream.result(partial=False)
+        stream.kept.stopped = why_stopped(stop)
+    return stream.result()
 
 
 def _cut(analytic: AnalyticColumns, which: int, some: slice) -> AnalyticColumns:
@@ -154,7 +153,6 @@ class _Stream:
         self.keepers: dict[int, Keeper] = {}
         self.known: Known | None = None
         self.tallying: dict[tuple[int, int], Tallying] = {}
-        self.remarks: dict[str, None] = {}
         self.looked = 0
         self.upheld = 0  # slabs whose accusations were confirmed
         memory = plan.memory
@@ -226,14 +224,9 @@ class _Stream:
                 entries = self.subject.inputs[which].size
                 self.tallying[output, which] = Tallying((part.shape[0], entries))
             self.tallying[output, which].add(part)
-        self.looked += sum(int(block.looked.sum()) for block in outcome.blocks)
-        for remark in outcome.remarks:
-            if outcome.partial and remark == outcome.remarks[-1]:
-                self.remarks[remark.split(":")[0]] = None  # why it was cut short
-            elif "looked at again" not in remark:
-                self.remarks[remark] = None
+        self.looked += outcome.looked
         self._keep(outcome)
-        return outcome.partial
+        return bool(outcome.stopped)
 
     def _comparisons(
         self, outcome: Outcome
@@ -269,9 +262,12 @@ class _Stream:
     def _keep(self, outcome: Outcome) -> None:
         """Keep the worst columns of this slab and of those before, and a spread."""
         if self.kept is None:
-            self.kept = Outcome([], self.base, outcome.problems, outcome.reference, [])
+            self.kept = Outcome([], self.base, outcome.problems, outcome.reference)
         kept, fresh = self.kept, outcome.unsteady
-        kept.second_opinion = kept.second_opinion or outcome.second_opinion
+        kept.stopped = outcome.stopped
+        kept.overruled += outcome.overruled
+        kept.unheard += outcome.unheard
+        kept.rough = tuple(dict.fromkeys((*kept.rough, *outcome.rough)))
         if fresh is not None:
             old = kept.unsteady
             kept.unsteady = fresh if old is None else np.fmax(old, fresh)
@@ -287,18 +283,18 @@ class _Stream:
             self.keepers[block.which].offer(block)
 
     # ------------------------------------------------------------- the end
-    def result(self, *, partial: bool) -> Streamed:
+    def result(self) -> Streamed:
         """Judge the kept columns by all that is known now, and close the books."""
-        kept = self.kept or Outcome([], self.base, (), None, [])
+        kept = self.kept or Outcome([], self.base, (), None)
         kept.blocks = [
             keeper.block
             for _, keeper in sorted(self.keepers.items())
             if keeper.block is not None
         ]
-        kept.known, kept.partial = self.known, partial
+        kept.known = self.known
         self._judge_again(kept)
         tallies = {key: part.result() for key, part in self.tallying.items()}
-        kept.remarks = list(self._remarks(kept, tallies, partial=partial))
+        kept.remarks = list(self._remarks(kept, tallies))
         return Streamed(kept, tallies)
 
     def _judge_again(self, kept: Outcome) -> None:
@@ -316,21 +312,18 @@ class _Stream:
             self.tallying[key].corrected(old, new)
 
     def _remarks(
-        self,
-        kept: Outcome,
-        tallies: dict[tuple[int, int], Tally],
-        *,
-        partial: bool,
+        self, kept: Outcome, tallies: dict[tuple[int, int], Tally]
     ) -> Iterator[str]:
         shown = sum(len(block.positions) for block in kept.blocks)
         total = sum(map(len, self.columns))
         looked = sum(t.looked for (output, _), t in tallies.items() if output == 0)
-        done = f"{looked:,} of {total:,} coordinates" if partial else f"{total:,}"
-        yield from self.remarks
+        done = f"{looked:,} of {total:,}" if kept.stopped else f"{total:,}"
+        yield from kept.met()
+        if kept.stopped:
+            yield kept.stopped
         yield (
             f"streamed within {self.plan.memory / 2**20:,.0f} MiB: {done} "
-            f"{'' if partial else 'coordinates '}compared, the {shown:,} worst and a "
-            f"spread of others kept"
+            f"coordinates compared, the {shown:,} worst and a spread of others kept"
         )
         if self.looked:
             yield f"{self.looked:,} looked at again with the adaptive ladder"
