@@ -25,15 +25,18 @@ __all__ = ["call_within"]
 _Result = TypeVar("_Result")
 _BUSY = 3.0  # by how much a busy machine may stretch the time on the wall
 _AGAIN = 0.1  # seconds between two calls to stop: a bare `except:` swallows one
+_BYTECODES = 10  # an interruption arrives on the next one that looks for it
 _PATIENCE = 20  # calls to stop before the thread is left to itself
 
 
 class _Overtime(SystemExit):
-    """Raised in the thread whose time is up.
+    """Raised in the thread whose time is up."""
 
-    A SystemExit, because threads end on it without a word: it may arrive when the code
-    is done and only `threading` itself is left to be interrupted.
-    """
+
+def _interrupt(thread: int) -> None:
+    """Raise an exception in a thread."""
+    send = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    send(ctypes.c_ulong(thread), ctypes.py_object(_Overtime))
 
 
 class _Errand(Generic[_Result]):
@@ -41,6 +44,9 @@ class _Errand(Generic[_Result]):
 
     def __init__(self, work: Callable[[], _Result]) -> None:
         self._work = work
+        self._begun = False
+        self._gate = threading.Lock()
+        self._closed = False  # behind the gate: nobody is to be interrupted any more
         self._done = threading.Event()
         self._result: list[_Result] = []
         self._error: BaseException | None = None
@@ -53,14 +59,30 @@ class _Errand(Generic[_Result]):
         self._thread.start()
 
     def _run(self) -> None:
-        try:
+        while not self._closed:
+            try:
+                self._do()
+                self._close()
+            except BaseException as error:  # noqa: BLE001 - handed on to the caller
+                self._error = self._error or error
+        self._done.set()
+
+    def _do(self) -> None:
+        if not self._begun:  # once, however often it is interrupted afterwards
+            self._begun = True
             if hasattr(time, "pthread_getcpuclockid"):  # not on Windows and macOS
                 self._clock = time.pthread_getcpuclockid(threading.get_ident())
             self._result.append(self._work())
-        except BaseException as error:  # noqa: BLE001 - handed on to the caller
-            self._error = error
-        finally:
-            self._done.set()
+
+    def _close(self) -> None:
+        """See to it that no interruption comes any more, nor one that is on its way.
+
+        It would hit `threading` itself, which prints a traceback then.
+        """
+        with self._gate:
+            self._closed = True
+        for _ in range(_BYTECODES):  # it arrives on one of these, and `_run` knows it
+            pass
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so long, and say whether it is done."""
@@ -95,13 +117,12 @@ class _Errand(Generic[_Result]):
 
     def stop(self) -> bool:
         """Call it to order until it ends; False if it does not listen."""
-        interrupt = ctypes.pythonapi.PyThreadState_SetAsyncExc
         for _ in range(_PATIENCE):
             if self.wait(0.0):
                 return True
-            interrupt(
-                ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(_Overtime)
-            )
+            with self._gate:
+                if not self._closed:
+                    _interrupt(self._thread.ident or 0)
             if self.wait(_AGAIN):
                 return True
         return False

@@ -254,8 +254,6 @@ def test_what_happens_after_the_answer_costs_nothing(end):
     ("code", "reason"),
     [
         ("def linear_backwards(): pass", "is it linear_backwards"),
-        ("while True:\n    pass", "never ends"),
-        (HEAD + "    while True:\n        pass", "never ends"),
         ("import os\nos._exit(3)", "code 3"),
         ("raise SystemExit", "does not run"),
         ("input()", "EOFError"),
@@ -264,13 +262,24 @@ def test_what_happens_after_the_answer_costs_nothing(end):
         (HEAD + "    raise KeyError('b')", "KeyError"),
     ],
 )
-def test_whatever_it_does_there_is_a_grade_and_a_reason(monkeypatch, code, reason):
-    """Loops, crashes and missing names end as zero points with the reason."""
-    monkeypatch.setattr("gradlab.teaching.isolation._LOADING", 0.5)
-    graded = grade(LAZY, code, seed=50, seconds=0.3)
+def test_whatever_it_does_there_is_a_grade_and_a_reason(code, reason):
+    """Crashes and missing names end as zero points with the reason."""
+    graded = grade(LAZY, code, seed=50, seconds=60)
 
     assert graded.score == 0
     assert reason in reasons(graded)["dx"]
+
+
+@pytest.mark.parametrize(
+    "code", ["while True:\n    pass", HEAD + "    while True:\n        pass"]
+)
+def test_what_never_ends_is_ended_and_told(monkeypatch, code):
+    """A loop while the program is read, or when it is called."""
+    monkeypatch.setattr("gradlab.teaching.isolation._START_UP", 600.0)  # Python's own
+    graded = grade(LAZY, code, seed=50, seconds=0.3)
+
+    assert graded.score == 0
+    assert "never ends" in reasons(graded)["dx"]
 
 
 def test_what_hangs_in_c_is_killed(monkeypatch):
