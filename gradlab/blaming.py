@@ -8,7 +8,7 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.errors import InputError, InputTypeError
 from gradlab.labels import code_place
 from gradlab.localisation.layer_frames import owner_name
-from gradlab.localisation.layers import LayerAudit, LayerLive, LayerState
+from gradlab.localisation.layers import LayerAudit, LayerLive
 from gradlab.subject.state_guard import StateGuard
 
 if TYPE_CHECKING:
@@ -293,12 +293,7 @@ def _late_hooks(module: Any) -> tuple[Finding, ...]:
 
 def _warnings(raw: RawAudit) -> tuple[Finding, ...]:
     """One warning for all layers that were called and could not be checked."""
-    rows = [
-        row
-        for row in raw.rows
-        if row.state is LayerState.UNCHECKED
-        and not row.reason.startswith(("was not called", "nothing to", "returns no"))
-    ]
+    rows = raw.unchecked
     if not rows:
         return ()
     names = ", ".join(f"`{row.name}`" for row in rows[:3])

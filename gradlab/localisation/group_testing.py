@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.probe import Probe
     from gradlab.localisation.bench import Bench
 
-__all__ = ["Group", "decode", "measured", "split"]
+__all__ = ["Group", "decode", "less", "measured", "split"]
 
 # Defects this many error bars large spell out where they come from.
 _LEGIBLE = 30.0
@@ -245,6 +245,3 @@ def _halves(
         (Part(part.which, part.start, middle),),
         (Part(part.which, middle, part.stop),),
     )
-
-
-__all__ += ["less"]

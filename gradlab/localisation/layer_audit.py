@@ -15,7 +15,7 @@ from gradlab.localisation.layer_hooks import hooked_inputs
 from gradlab.localisation.layer_intercept import installed
 from gradlab.localisation.layer_record import loss_depends_on, record, same_outputs
 from gradlab.localisation.layer_state import kept_attributes, private_buffers
-from gradlab.localisation.layers import LayerRow, LayerState
+from gradlab.localisation.layers import INTERRUPTED, LayerRow, LayerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gradlab.localisation.layer_recorder import Program
 
 __all__ = ["Blamed", "RawAudit", "audit"]
-
-_INTERRUPTED = "interrupted before it was looked at"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -43,9 +41,10 @@ class Blamed:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class RawAudit:
-    """Everything a `LayerAudit` holds but its findings."""
+    """Everything a `LayerAudit` holds but its findings, and what those are about."""
 
     rows: tuple[LayerRow, ...]
+    unchecked: tuple[LayerRow, ...]  # calls in which there was something to check
     culprits: tuple[str, ...]
     contaminated: tuple[str, ...]
     blamed: tuple[Blamed, ...]
@@ -96,7 +95,7 @@ class _Audit:
                 progress(done + 1, len(frames))
         except KeyboardInterrupt:  # what is known so far is worth having
             for frame in frames:
-                missing = Outcome(LayerState.UNCHECKED, _INTERRUPTED)
+                missing = Outcome(LayerState.UNCHECKED, INTERRUPTED)
                 self._outcomes.setdefault(frame.number, missing)
         wrong = self._in_order(frames)
         nodes, cut = upstream((frame, self._outcomes[frame.number]) for frame in wrong)
@@ -110,6 +109,12 @@ class _Audit:
         culprits = [owner_name(frame) for frame in wrong] + [h.label for h in hooked]
         return RawAudit(
             rows=(*rows, *map(_hooked_row, hooked)),
+            unchecked=tuple(
+                row
+                for frame, row in zip(frames, rows, strict=False)  # calls come first
+                if row.state is LayerState.UNCHECKED
+                and not self._outcomes[frame.number].empty
+            ),
             culprits=tuple(dict.fromkeys(culprits)),
             contaminated=names,
             blamed=self._blamed(wrong),

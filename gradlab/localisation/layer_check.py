@@ -53,6 +53,8 @@ class Outcome:
         The base point could not be reproduced.
     failed
         The piece could not be run by itself.
+    empty
+        There is nothing in it to check, which is no reason to warn.
     """
 
     state: LayerState
@@ -63,6 +65,7 @@ class Outcome:
     hook: str = ""
     doubtful: bool = False
     failed: bool = False
+    empty: bool = False
 
 
 class Checker:
@@ -185,6 +188,7 @@ class Checker:
                 LayerState.UNCHECKED,
                 "nothing to differentiate: no trainable parameter, and no input that "
                 "needs a gradient",
+                empty=True,
             )
         strange = _strange(product, frame)
         if strange:
@@ -193,6 +197,7 @@ class Checker:
             return Outcome(
                 LayerState.UNCHECKED,
                 "returns no floating-point tensor to differentiate",
+                empty=True,
             )
         if frame.reached or any(child.reached for child in frame.children):
             for place, gradient in product.passed.items():

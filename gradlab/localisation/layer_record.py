@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import time
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputError, InputTypeError, SubjectError
@@ -21,7 +21,7 @@ from gradlab.localisation.layer_trees import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Program", "Recording", "loss_depends_on", "record", "same_outputs"]
+__all__ = ["Recording", "loss_depends_on", "record", "same_outputs"]
 
 _NUDGE = 1e-3  # relative size of the change that tells whether the loss depends on it
 
@@ -34,15 +34,9 @@ class Recording:
     ----------
     frames
         The root's frame, then the loss's where there is a loss.
-    backward
-        "" or why the recorded backward could not be run.
-    forward_seconds
-        Time of the forward pass.
     """
 
     frames: list[Frame]
-    backward: str
-    forward_seconds: float
 
     @property
     def all(self) -> list[Frame]:
@@ -68,24 +62,23 @@ def record(program: Program) -> Recording:
     SubjectError
         If the model or the loss raises.
     """
-    recorder, output, seconds = _forward(program, set())
+    recorder, output = _forward(program, set())
     stale = recorder.stale()
     if stale:
-        recorder, output, seconds = _forward(program, stale)
-    return _backward(program, recorder, output, seconds)
+        recorder, output = _forward(program, stale)
+    return _backward(program, recorder, output)
 
 
 def _forward(
     program: Program,
     stale: Stale,
     change: tuple[int, Callable[[Any], Any]] | None = None,
-) -> tuple[Recorder, Any, float]:
+) -> tuple[Recorder, Any]:
     import torch
 
     recorder = Recorder(program, stale, change)
     args, kwargs = own_inputs(program)
     program.start.put_back()
-    began = time.perf_counter()
     with torch.enable_grad(), intercepting(recorder):
         try:
             output = program.module(*args, **kwargs)
@@ -98,7 +91,7 @@ def _forward(
             ) from error
         if program.loss is not None:
             output = _loss_of(program, recorder, output)
-    return recorder, output, time.perf_counter() - began
+    return recorder, output
 
 
 def _loss_of(program: Program, recorder: Recorder, output: Any) -> Any:
@@ -165,9 +158,7 @@ def _weighted(program: Program, output: Any) -> tuple[list[Any], list[Any]]:
     return roots, weights
 
 
-def _backward(
-    program: Program, recorder: Recorder, output: Any, seconds: float
-) -> Recording:
+def _backward(program: Program, recorder: Recorder, output: Any) -> Recording:
     import torch
 
     roots, weights = _weighted(program, output)
@@ -177,21 +168,19 @@ def _backward(
         frame.cotangents = [None] * len(frame.outputs)
         frame.input_cotangents = [None] * len(frame.inputs)
     sums = weighted_sums(roots, weights)
-    trouble = ""
-    gradients: tuple[Any, ...] = (None,) * len(slots)
     if sums and slots:
-        try:
+        gradients: tuple[Any, ...] = (None,) * len(slots)
+        # The code is the user's; the check of the call that raises tells of it.
+        with contextlib.suppress(Exception):
             gradients = torch.autograd.grad(
                 sums, [frame.outputs[k].edge for frame, k in slots], allow_unused=True
             )
-        except Exception as error:  # noqa: BLE001 - any code of the user's may run here
-            trouble = str(error).split("\n")[0]
         for (frame, k), gradient in zip(slots, gradients, strict=True):
             frame.cotangents[k] = _meaningful(gradient)
     for frame in frames:
         for slot in (*frame.inputs, *frame.outputs):
             slot.source = None
-    return Recording(recorder.frames, trouble, seconds)
+    return Recording(recorder.frames)
 
 
 def _meaningful(gradient: Any) -> Any:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from gradlab.presentation.plots import LayersDisplay
     from gradlab.presentation.widgets.layers import LayerBlame
 
-__all__ = ["LayerAudit", "LayerLive", "LayerRow", "LayerState"]
+__all__ = ["INTERRUPTED", "LayerAudit", "LayerLive", "LayerRow", "LayerState"]
+
+INTERRUPTED = "interrupted before it was looked at"  # reason of rows that are missing
 
 
 class LayerState(enum.StrEnum):

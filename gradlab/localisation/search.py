@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.directions import Part
     from gradlab.localisation.bench import Bench, Column
 
-__all__ = ["Search"]
+__all__ = ["Search", "joined"]
 
 _LINES = 3  # two ratios tell where, the third direction contradicts chance
 _FIRST = 2  # directions of a screening; the third is taken where one disagrees
@@ -385,6 +385,3 @@ def _faintest(bench: Bench, parts: Sequence[Part]) -> list[Part]:
         weight = {p: w * float(np.sqrt(p.size)) for p, w in weight.items()}
     top = max(weight.values())
     return [p for p in parts if weight[p] < top / 30]
-
-
-__all__ += ["joined"]

@@ -10,6 +10,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank
 from gradlab.differentiation.metering import why_stopped
 from gradlab.errors import GradlabError, InputError
+from gradlab.localisation.layers import INTERRUPTED
 from gradlab.pipeline.examining import compare
 from gradlab.pipeline.local_reports import explained, local_report
 
@@ -49,7 +50,7 @@ def with_layers(
     except GradlabError as cause:
         told = f"the layers were not audited: {cause}"
         return dataclasses.replace(report, remarks=(*report.remarks, told))
-    if any(row.reason.startswith("interrupted") for row in audit.rows):
+    if any(row.reason == INTERRUPTED for row in audit.rows):
         report = cut_short(report, "not all layers were audited", KeyboardInterrupt())
     if not audit.culprits:
         return dataclasses.replace(report, layers=audit)
