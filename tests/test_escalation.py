@@ -67,3 +67,24 @@ def test_kinks_close_by_are_not_noise(distance, edge):
 
     assert right.verdict == Verdict.AGREES
     assert wrong.verdict == Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("slip", [1.0, 2.0])
+def test_step_too_long_for_a_hundred_entries_accuses_the_wrong_one_only(slip):
+    """A chosen step of half a period is off everywhere; the ladder clears all of it."""
+
+    def grad(x):
+        slope = 9 * np.cos(9 * x)
+        slope[77] *= slip
+        return slope
+
+    report = gl.check(
+        lambda x: np.sin(9 * x).sum(),
+        np.linspace(0.3, 1.4, 120),
+        grad=grad,
+        method=gl.Central(step=0.5),
+        coverage="full",
+    )
+
+    wrong = report["x"].verdicts[0] == Verdict.DISAGREES
+    assert np.flatnonzero(wrong).tolist() == ([] if slip == 1 else [77])

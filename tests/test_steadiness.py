@@ -73,3 +73,20 @@ def test_right_gradients_cost_no_repetition():
     report = gl.check(lambda x: np.sin(x).sum(), X, grad=np.cos)
 
     assert report.evaluations == 2 * X.size + 1
+
+
+def test_step_too_long_is_excused_beside_an_unsteady_output():
+    """What the ladder took back stays taken back; the steady output is undecided."""
+
+    def f(x):
+        return np.array([fresh_noise(x), np.sin(9 * x).sum()])
+
+    report = gl.check(
+        f,
+        X,
+        jac=lambda x: np.stack([2 * x, 9 * np.cos(9 * x)]),
+        method=gl.Central(step=0.5),
+    )
+
+    assert report.verdict == Verdict.UNDECIDED
+    assert any("the adaptive ladder" in remark for remark in report.remarks)

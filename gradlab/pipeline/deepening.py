@@ -129,22 +129,24 @@ def with_second_order(
             f"a {subject.kind}; check the gradient function itself with jac="
         )
         raise InputError(msg)
-    from gradlab.differentiation.autodiff import (
-        second_order,
-    )
+    from gradlab.differentiation.autodiff import second_order
 
     twin = second_order(subject, plan.seed)  # type: ignore[arg-type] # a TorchSubject
     result = compare(twin, plan, meter)
     findings = list(report.findings)
     findings += [_finding(c) for c in result.comparisons if _wrong(c)]
     names = [c.input.name for c in result.comparisons if _wrong(c)]
+    told = "second derivative checked as well"
+    if result.partial:
+        told += ", but not all of it"
     return dataclasses.replace(
         report,
         comparisons=(*report.comparisons, *result.comparisons),
         findings=rank(findings),
         culprits=tuple(dict.fromkeys((*report.culprits, *names))),
         evaluations=meter.evaluations,
-        remarks=(*report.remarks, "second derivative checked as well", *result.remarks),
+        remarks=(*report.remarks, told, *result.remarks),
+        partial=report.partial or result.partial,
     )
 
 

@@ -222,6 +222,7 @@ class Compared:
 
     comparisons: tuple[Comparison, ...]
     remarks: tuple[str, ...]
+    partial: bool
 
 
 def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
@@ -232,7 +233,8 @@ def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
     comparisons = comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
     )
-    return Compared(comparisons, (*coverage.remarks, *outcome.remarks))
+    remarks = (*coverage.remarks, *outcome.remarks)
+    return Compared(comparisons, remarks, bool(outcome.stopped))
 
 
 def _analytic_seconds(subject: Subject, budget: Budget) -> float:

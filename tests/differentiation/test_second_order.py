@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gradlab as gl
 from gradlab.differentiation.autodiff import second_order
 from gradlab.errors import SubjectError
 from gradlab.subject.torch_subjects import torch_subject
@@ -117,3 +118,17 @@ def test_second_order_refuses_sparse_inputs():
     subject = torch_subject(lambda s: s.to_dense(), (torch.eye(2).to_sparse(),))
     with pytest.raises(SubjectError, match="sparse input 's'"):
         second_order(subject)
+
+
+@pytest.mark.parametrize("budget", [21, 27, 35])
+def test_second_derivative_that_is_cut_short_agrees_with_nothing(budget):
+    """The budget ends among its columns: the report is partial, and says so."""
+    x = torch.linspace(0.5, 1.5, 10, dtype=torch.float64)
+
+    report = gl.check(
+        lambda x: (x**3).sum(), x, order=2, budget=budget, coverage="full"
+    )
+
+    assert report.partial
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert any("the budget ended" in remark for remark in report.remarks)
