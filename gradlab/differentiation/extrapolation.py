@@ -63,7 +63,12 @@ def extrapolate_central(ladder: Ladder, floor: float, width: int) -> Estimate:
                 basis, forecast = foresee(table, basis[:, :-1], forecast[:, :-1])
             found.append(_judge(table, forecast, bend, rungs))
         best = _choose(found, rungs, bend)
-        return roughen(best, table, rungs)
+        best = roughen(best, table, rungs)
+        return dataclasses.replace(
+            best,
+            hidden=np.maximum(best.hidden, rungs.apart),
+            split=np.where(np.isnan(best.split), rungs.gap, best.split),
+        )
 
 
 def extrapolate_side(

@@ -458,26 +458,23 @@ def _spread_out(
 ) -> Quotients:
     """Give every entry its place in a matrix, and the zeros their bar."""
     shape = len(case.base), len(case.scales)
-    i, j = np.arange(shape[0])[:, None], slopes.columns
-    value, bend = np.zeros(shape), np.zeros(shape)
     with np.errstate(all="ignore"):
         error = np.multiply.outer(outside, 1 / case.scales)
-    for whole, part in (
-        (value, slopes.value),
-        (bend, slopes.bend),
-        (error, slopes.error),
-    ):
-        # of some rows: none
-        whole[i, j] = np.where(slopes.valid[:, :1], part, whole[i, j])
-    step = np.broadcast_to(slopes.step, shape)  # no memory before it is needed
-    return Quotients(value, error, step, bend, Pattern(j, slopes.valid, outside))
+    value = np.zeros(shape)
+    pattern = Pattern(slopes.columns, slopes.valid, outside, slopes.bend)
+    pattern.spread(slopes.value, value)
+    pattern.spread(slopes.error, error)
+    # no memory before it is needed
+    step, bend = (np.broadcast_to(part, shape) for part in (slopes.step, np.nan))
+    return Quotients(value, error, step, bend, pattern)
 
 
 def _side_by_side(
     pattern: NDArray[np.bool_],
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """List the columns of every row; rows with fewer repeat one, which is not valid."""
-    i, j = np.nonzero(pattern)
+    # several times as fast as indices of two axes
+    i, j = np.divmod(np.flatnonzero(pattern), pattern.shape[1])
     counts = np.bincount(i, minlength=len(pattern))
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
     most = max(int(counts.max(initial=0)), 1)

@@ -35,7 +35,7 @@ from gradlab.pipeline.measuring import (
     numeric_side,
 )
 from gradlab.pipeline.second_opinion import second_opinion_on
-from gradlab.pipeline.sparse_verdicts import settled_at_once
+from gradlab.pipeline.sparse_verdicts import settled_at_once, unfold_bend
 from gradlab.pipeline.steadiness import set_unsteady_aside
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ def compare_columns(
             return outcome
         for block in outcome.blocks:
             block.own_steps()
+            unfold_bend(block)
         auto = [b for b in outcome.blocks if isinstance(methods[b.which], Auto)]
         settle_still(at, row, auto, meter, plan.seed)
         judge_all(subject, outcome, plan)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import tops_of, zeros_told
+from gradlab.comparison.judge import Tops, tops_of, zeros_told
+from gradlab.comparison.tiling import bands
 from gradlab.differentiation.method import Auto
 from gradlab.pipeline.blocks import judge_block, matters_of
 from gradlab.pipeline.escalation import suspicious
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     Reference = tuple[Subject, NDArray[np.float64]]  # what is evaluated, and f there
 
-__all__ = ["settled_at_once"]
+__all__ = ["settled_at_once", "unfold_bend"]
 
 
 def settled_at_once(
@@ -66,6 +67,7 @@ def settled_at_once(
                 if small is not block and block.pattern is not None:
                     columns = np.unique(block.pattern.columns[mask])
                     _unpack(subject, small, block, plan)
+                unfold_bend(block)
                 take_second_steps(*reference, block, columns, meter)
     for small, block in zip(looked, blocks, strict=True):
         if small is not block:
@@ -121,7 +123,7 @@ def _packed(block: Block, *, again: bool) -> Block | None:
         value=value,
         error=some(block.error),
         step=block.step[:1, :1],  # not asked for here
-        bend=some(block.bend),
+        bend=some(block.bend) if block.bend.flags.writeable else pattern.bend,
         kinds=np.full(shape, -1, dtype=np.int8),
         left=blank,
         right=blank,
@@ -129,18 +131,24 @@ def _packed(block: Block, *, again: bool) -> Block | None:
     )
 
 
+def unfold_bend(block: Block) -> None:
+    """Give the bends of all entries a matrix of their own, where a pattern holds them.
+
+    Few checks ever look at one, and fresh memory is what takes time in them.
+    """
+    if block.pattern is not None and not block.bend.flags.writeable:
+        block.bend = np.zeros(block.value.shape)
+        block.pattern.spread(block.pattern.bend, block.bend)
+
+
 def _unpack(subject: Subject, small: Block, block: Block, plan: Plan) -> None:
     """Hand the tolerances on."""
     if block.pattern is None:
         return
     tolerance = plan.tolerance.of(subject.inputs[block.which].name)
-    rows = np.arange(len(block.value))[:, None]
-    largest = tops_of(small.value, small.scales).in_units_of(block.scales)
+    tops = tops_of(small.value, small.scales)
     block.allowed = np.empty(block.value.shape)
-    block.allowed[:] = tolerance.absolute(largest, subject.epsilon)
-    inside = np.where(
-        block.pattern.valid[:, :1],
-        small.allowed,
-        block.allowed[rows, block.pattern.columns],
-    )
-    block.allowed[rows, block.pattern.columns] = inside
+    for band in bands(block.value.shape):
+        largest = Tops(tops.size[band], tops.effect[band]).in_units_of(block.scales)
+        block.allowed[band] = tolerance.absolute(largest, subject.epsilon)
+    block.pattern.spread(small.allowed, block.allowed)

@@ -34,6 +34,7 @@ _WIDE = ("float64", "complex128")
 # Batched and single backward passes may round differently; beyond this many units of
 # round-off of the largest entry they are taken to be different computations.
 _SLACK = 256
+_BAND = 64  # rows that are summed at a time
 _LARGE = 1 << 24  # bytes of inputs up to which one more backward pass is nothing
 
 
@@ -249,7 +250,11 @@ class ReverseMode:
         told = True
         with np.errstate(all="ignore"):
             for leaf, one, block in zip(backward.leaves, alone, blocks, strict=True):
-                size = np.abs(weights) @ np.abs(block)
+                size = sum(  # some rows at a time: they stay in the cache
+                    np.abs(weights[:, start : start + _BAND])
+                    @ np.abs(block[start : start + _BAND])
+                    for start in range(0, len(block), _BAND)
+                )
                 slack = _SLACK * _round_off(leaf) * np.max(size, initial=0.0)
                 # a nan anywhere is larger than any slack
                 told &= bool((np.abs(one - weights @ block) <= slack).all())
