@@ -23,7 +23,7 @@ import typer
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradlabError, InputError
-from gradlab.targets import load_target, report_of
+from gradlab.targets import load_target, refuse_unwritable, report_of
 
 if TYPE_CHECKING:
     from gradlab.report import Report
@@ -120,9 +120,9 @@ def _check(
     options = {name: value for name, value in options.items() if value is not None}
     to_stdout = str(json_) == "-"
     with _errors_in_one_sentence():
-        for path in (html, json_):
-            if path is not None and not to_stdout:
-                _refuse_unwritable(path)
+        for path in (html, None if to_stdout else json_):
+            if path is not None:
+                refuse_unwritable(path)
         # What the user's code prints must not end up between the numbers.
         redirect = contextlib.redirect_stdout(sys.stderr)
         with redirect if to_stdout else contextlib.nullcontext():
@@ -141,14 +141,14 @@ def _hand_out(
     if html is not None:
         report.to_html(html)
         typer.echo(f"page: {html}", err=True)
-    text = json.dumps(_plain(_contents(report)), indent=2, allow_nan=False)
-    if json_ is None:
+    if str(json_) != "-":
         typer.echo(str(report))
-    elif str(json_) == "-":
-        typer.echo(text)
-    else:
-        typer.echo(str(report))
-        json_.write_text(text + "\n", encoding="utf-8")
+    if json_ is not None:
+        text = json.dumps(_plain(_contents(report)), indent=2, allow_nan=False)
+        if str(json_) == "-":
+            typer.echo(text)
+        else:
+            json_.write_text(text + "\n", encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -167,14 +167,6 @@ def _errors_in_one_sentence() -> Iterator[None]:
 def _fail(message: str) -> NoReturn:
     typer.echo(f"gradlab: {' '.join(message.split())}", err=True)
     raise typer.Exit(_EXIT_ERROR)
-
-
-def _refuse_unwritable(path: pathlib.Path) -> None:
-    """Refuse early: a long check whose result cannot be written was for nothing."""
-    if path.is_dir():
-        raise InputError(f"{str(path)!r} is a folder; name the file to write")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {str(path.parent)!r} to write into")
 
 
 def _contents(report: Report) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""What ``FILE.py:NAME`` on the command line stands for.
+"""What command lines share: the meaning of ``FILE.py:NAME``, and files to write.
 
-`NAME` may be, in order of how much it leaves to the command line:
+What ``gradlab check`` takes under `NAME`, in order of how much it leaves to the command
+line:
 
 - a mapping with the arguments of `gradlab.check`:
   ``{"fn": loss, "inputs": (x, w), "jac": jac}``; every other key is an option;
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from gradlab.report import Report
 
-__all__ = ["load_target", "report_of"]
+__all__ = ["load_target", "refuse_unwritable", "report_of"]
 
 _FORMS = (
     "a gradlab.Report, a dict like {'fn': f, 'inputs': (x,)}, a tuple (fn, *inputs), "
@@ -151,6 +152,20 @@ def report_of(value: Any, options: Mapping[str, Any]) -> Report:
                 f"it takes {', '.join(known)}"
             )
     return check(fn, *inputs, **{**own, **options})
+
+
+def refuse_unwritable(path: pathlib.Path) -> None:
+    """Refuse early: long work whose result cannot be written was for nothing.
+
+    Raises
+    ------
+    InputError
+        If `path` is a folder, or in a folder that is not there.
+    """
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder; name the file to write")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {str(path.parent)!r} to write into")
 
 
 def _called(function: Callable[..., Any]) -> Any:

@@ -218,13 +218,13 @@ def test_html_is_one_page(cases, gradlab_command, tmp_path):
     assert "<html" in out.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("option", ["--html", "--json"])
+@pytest.mark.parametrize("options", [["--html"], ["--json"], ["--json", "-", "--html"]])
 def test_a_result_that_cannot_be_written_is_refused_first(
-    cases, gradlab_command, tmp_path, option
+    cases, gradlab_command, tmp_path, options
 ):
     """A missing folder is told before the user's file is run."""
     result = gradlab_command(
-        "check", f"{cases}:made", option, tmp_path / "no" / "such" / "file"
+        "check", f"{cases}:made", *options, tmp_path / "no" / "such" / "file"
     )
 
     assert result.exit_code == 2

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.building import valid_seed
 from gradlab.errors import InputError
 from gradlab.teaching.judging import judge, real_numbers
 from gradlab.teaching.level import load
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
     from gradlab.teaching.judging import Row
     from gradlab.teaching.level import Level, Size, Trial
 
-__all__ = ["Grade", "Mark", "mark", "nothing"]
+__all__ = ["LOOKS", "Grade", "Mark", "hidden_seeds", "mark", "nothing"]
 
 _FULL = 100.0
 _TRIALS = 3  # seeds, each in both sizes
+LOOKS = 1 + 2 * _TRIALS  # how often the code is tried: shown, then hidden
 # Two right formulas differ by some round-off, a formula and a difference quotient by
 # more than this; a remark, never points.
 _SAME = 1e-11
@@ -136,6 +138,24 @@ def nothing(level: Level, reason: str, *, seed: int) -> Grade:
     return Grade(level.edit, marks, seed)
 
 
+def hidden_seeds(seed: int, shown: int = 0) -> tuple[int, ...]:
+    """Return the seeds of the hidden trials.
+
+    Raises
+    ------
+    InputError
+        If `seed` is none, or `shown`, which students saw, would be among them.
+    """
+    first = valid_seed(seed)
+    seeds = tuple(range(first, first + _TRIALS))
+    if shown in seeds:
+        raise InputError(
+            f"seed={seed} would mark the numbers that students saw (seed {shown}): "
+            f"take one that is not within {_TRIALS} below it"
+        )
+    return seeds
+
+
 def mark(
     level: Level,
     student: Any,
@@ -187,12 +207,7 @@ def mark(
       dW          33.3/33.3  right in all 6 hidden trials
       db           0.0/33.3  has shape (3, 2), expected (2,) like b (6 of 6 trials)
     """
-    seeds = tuple(range(int(seed), int(seed) + _TRIALS))
-    if shown in seeds:
-        raise InputError(
-            f"seed={seed} would mark the numbers that students saw (seed {shown}): "
-            f"take one that is not within {_TRIALS} below it"
-        )
+    seeds = hidden_seeds(seed, shown)
     machines: dict[str, None] = {}
     key, apart = load(level.repaired, level.edit), dict.fromkeys(level.gradients, 0.0)
 

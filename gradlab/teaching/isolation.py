@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputError
-from gradlab.teaching.grading import Grade, Mark, mark, nothing
+from gradlab.teaching.grading import LOOKS, Grade, Mark, hidden_seeds, mark, nothing
 from gradlab.teaching.time_limit import call_within
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ _START_UP = 60.0  # seconds, for a cold import of torch on a busy machine
 _LOADING = 10.0  # seconds for the program itself, imports included, at least
 # Imported before the clock starts: on a busy machine they take longer than the limit.
 _SLOW = ("torch", "pandas", "matplotlib.pyplot", "scipy", "sklearn", "jax")
-_TRIALS = 7  # how often the code is tried
 _PRINTED = 2000  # characters that are kept
 _CHILD = "from gradlab.teaching.isolation import _child; _child()"
 
@@ -64,6 +63,7 @@ class _Job:
     source: str | None
     parcel: bytes | None
     options: dict[str, Any]
+    patience: float  # seconds for loading the program
     answer: str  # path of a file
     folder: str | None
 
@@ -109,7 +109,7 @@ def grade(
     ------
     InputError
         If the class or function cannot be sent to another process, or cloudpickle,
-        which sends it, is not installed.
+        which sends it, is not installed; or `seed` is one that students saw.
 
     Examples
     --------
@@ -118,7 +118,8 @@ def grade(
     >>> print(grade(LEVELS[1], text, seed=7).marks[0].reason)
     the process ended with code 3 before its code could be judged
     """
-    seed = secrets.randbelow(2**31) + 8 if seed is None else int(seed)
+    seed = secrets.randbelow(2**31) + 8 if seed is None else seed
+    seed, *_ = hidden_seeds(seed, shown)  # refused there, it would cost all marks
     options = {"seed": seed, "seconds": seconds, "by_hand": by_hand, "shown": shown}
     source = student if isinstance(student, str) else None
     parcel = _packed(student) if source is None else None
@@ -126,9 +127,10 @@ def grade(
     beside = None if folder is None else str(Path(folder).resolve())
     with tempfile.TemporaryDirectory(prefix="gradlab-grade-") as empty:
         answer = Path(empty) / "answer.json"
-        job = _Job(level, source, parcel, options, str(answer), beside)
+        patience = max(_LOADING, seconds)
+        job = _Job(level, source, parcel, options, patience, str(answer), beside)
         sent = bytes(_pickler().dumps(job))
-        code, last = _run(sent, empty, _START_UP + _TRIALS * seconds)
+        code, last = _run(sent, empty, _START_UP + LOOKS * seconds)
         told = json.loads(answer.read_text("utf-8")) if answer.exists() else None
     took = time.monotonic() - start
     if told is None:
@@ -216,10 +218,8 @@ def _child() -> None:
 def _judged(job: _Job) -> Grade:
     """Load the code, and mark it."""
     level = job.level
-    patience = max(_LOADING, float(job.options["seconds"]))
     if job.folder is not None:
         sys.path.insert(0, job.folder)
-
     for library in _SLOW:
         if re.search(rf"\bimport\s+{library}|\bfrom\s+{library}", job.source or ""):
             with contextlib.suppress(ImportError):
@@ -231,10 +231,8 @@ def _judged(job: _Job) -> Grade:
         return pickle.loads(job.parcel or b"")  # noqa: S301 - from our parent
 
     try:
-        student = call_within(patience, loaded)
-    except _MissingError as error:
-        reason = str(error)
-    except TimeoutError as error:
+        student = call_within(job.patience, loaded)
+    except (_MissingError, TimeoutError) as error:
         reason = str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any student's code
         text = " ".join(str(error).split())

@@ -24,21 +24,21 @@ import re
 import runpy
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from tqdm.auto import tqdm
 
 from gradlab.errors import InputError
-from gradlab.teaching.grading import nothing
+from gradlab.targets import refuse_unwritable
+from gradlab.teaching.grading import hidden_seeds, nothing
 from gradlab.teaching.isolation import grade
+from gradlab.teaching.level import Level
 from gradlab.teaching.levels import LEVELS
 from gradlab.teaching.planting import Planted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from gradlab.teaching.level import Level
 
 __all__ = ["Submission", "asked", "code_of", "find", "grade_folder", "write_table"]
 
@@ -190,10 +190,11 @@ def grade_folder(
     Raises
     ------
     InputError
-        If the folder holds nothing to mark.
+        If the folder holds nothing to mark, or `seed` is one that students saw.
     """
-    found, asked = find(folder), tuple(levels)
-    pairs = [(each, level) for each in found for level in asked]
+    hidden_seeds(seed)
+    every = tuple(levels)
+    pairs = [(each, level) for each in find(folder) for level in every]
 
     def one(pair: tuple[Submission, Level]) -> dict[str, Any]:
         submission, level = pair
@@ -289,7 +290,8 @@ def asked(name: str) -> Level:
     Raises
     ------
     InputError
-        If there is none of that name; those that there are, are told.
+        If there is none of that name; those that there are, are told. If the file
+        fails to run.
 
     Examples
     --------
@@ -298,11 +300,7 @@ def asked(name: str) -> Level:
     """
     file, _, variable = name.rpartition(":")
     if file.endswith(".py"):
-        try:
-            level = runpy.run_path(file)[variable]
-        except (OSError, KeyError) as error:
-            raise InputError(f"there is no level {variable!r} in {file}") from error
-        return level.level if isinstance(level, Planted) else level
+        return _own(file, variable)
     for number, level in enumerate(LEVELS, 1):
         if name in {str(number), level.edit}:
             return level
@@ -313,19 +311,39 @@ def asked(name: str) -> Level:
     )
 
 
+def _own(file: str, variable: str) -> Level:
+    """Return the level that a file calls so."""
+    try:
+        program = runpy.run_path(file)
+    except Exception as error:
+        kind = type(error).__name__
+        raise InputError(f"{file} does not run: {kind}: {error}") from error
+    found = program.get(variable)
+    level = found.level if isinstance(found, Planted) else found
+    if isinstance(level, Level):
+        return level
+    there = f"; {variable} is a {type(level).__name__}" if variable in program else ""
+    raise InputError(f"there is no level {variable!r} in {file}{there}")
+
+
 def _main(
     folder: Path,
     *,
-    level: list[str] = typer.Option(..., help="Number, name, or FILE.py:NAME."),  # noqa: B008
-    out: Path = typer.Option("marks.csv", help="The table to write."),  # noqa: B008
-    seed: int = typer.Option(1000, help="Of the hidden inputs."),
-    seconds: float = typer.Option(5.0, help="How long one trial may take."),
-    jobs: int = typer.Option(2, help="Processes at a time."),
-    by_hand: bool = typer.Option(True, help="No points for automatic derivatives."),
-    mend: bool = typer.Option(False, help="All or nothing: a mistake was to mend."),
+    level: Annotated[list[str], typer.Option(help="Number, name, or FILE.py:NAME.")],
+    out: Annotated[Path, typer.Option(help="The table to write.")] = Path("marks.csv"),
+    seed: Annotated[int, typer.Option(help="Of the hidden inputs.")] = 1000,
+    seconds: Annotated[float, typer.Option(help="How long one trial may take.")] = 5.0,
+    jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 2,
+    by_hand: Annotated[
+        bool, typer.Option(help="No points for automatic derivatives.")
+    ] = True,
+    mend: Annotated[
+        bool, typer.Option(help="All or nothing: a mistake was to mend.")
+    ] = False,
 ) -> None:
     """Mark every program and notebook in FOLDER."""
     try:
+        refuse_unwritable(out)
         levels = [asked(name) for name in level]
         records = grade_folder(
             folder,

@@ -12,11 +12,13 @@ import pytest
 
 from gradlab.errors import InputError
 from gradlab.teaching.grading import mark
+from gradlab.teaching.isolation import grade
 from gradlab.teaching.judging import judge
 from gradlab.teaching.level import Trial, load
+from gradlab.teaching.levels import LEVELS
 from gradlab.teaching.own_levels import level_from
 from gradlab.teaching.planting import answer_key, plant
-from gradlab.teaching.submissions import asked
+from gradlab.teaching.submissions import asked, grade_folder
 
 PAIR = """
 import numpy as np
@@ -214,10 +216,40 @@ def test_the_page_for_teachers_does_what_it_says(tmp_path, capsys):
     assert (tmp_path / "marks.csv").exists()
 
 
-def test_a_level_that_is_not_in_the_file_is_said(tmp_path):
-    """The name and the file are told."""
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("x = 1", r"no level 'level' in .*week3\.py$"),
+        ("level = 3", r"no level 'level' in .*week3\.py; level is a int"),
+        ("1 / 0", r"week3\.py does not run: ZeroDivisionError"),
+        ("{}['level']", r"week3\.py does not run: KeyError"),
+    ],
+)
+def test_a_file_without_a_level_is_said(tmp_path, program, words):
+    """The name and the file are told, and what went wrong in it."""
     file = tmp_path / "week3.py"
-    file.write_text("x = 1\n")
+    file.write_text(program)
 
-    with pytest.raises(InputError, match="no level 'level' in"):
+    with pytest.raises(InputError, match=words):
         asked(f"{file}:level")
+
+
+def test_marks_that_cannot_be_written_are_refused_first(tmp_path):
+    """Before anything is graded."""
+    command = [sys.executable, "-m", "gradlab.teaching.submissions", str(tmp_path)]
+    command += ["--level", "2", "--out", str(tmp_path / "gone" / "marks.csv")]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+
+    assert done.returncode == 2
+    assert "there is no folder" in done.stderr
+
+
+@pytest.mark.parametrize(("seed", "words"), [(0, "students saw"), (-1, "integer >= 0")])
+def test_a_seed_that_cannot_mark_is_the_instructors_error(tmp_path, seed, words):
+    """It is refused, and costs no student a point."""
+    (tmp_path / "ada.py").write_text(LEVELS[1].repaired)
+
+    with pytest.raises(InputError, match=words):
+        grade(LEVELS[1], LEVELS[1].repaired, seed=seed)
+    with pytest.raises(InputError, match=words):
+        grade_folder(tmp_path, [LEVELS[1]], seed=seed)
