@@ -15,6 +15,7 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import Case, Clue
 from gradlab.diagnosis.moving import cotangent_of, slopes_at
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ def left_torch(case: Case) -> list[Clue]:
     """Detect a path that leaves torch while others stay."""
     subject: Any = case.evidence.reference or case.evidence.subject
     torch: Any = sys.modules.get("torch")
-    if torch is None or not hasattr(subject, "program") or not case.part.complete:
+    if torch is None or not is_torch_subject(subject) or not case.part.complete:
         return []
     program, loss = subject.program, subject.loss
     tapes = Tape(torch), Tape(torch)

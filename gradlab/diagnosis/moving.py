@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,7 @@ def analytic_at(
     cotangent = cotangent_of(evidence)[None]
     evidence.meter.spend(2)
     try:
-        if hasattr(subject, "program") or getattr(subject, "live", False):
+        if is_torch_subject(subject) or getattr(subject, "live", False):
             return _in_place(subject, side, points, cotangent)
         return _twin(subject, points, cotangent)
     except BudgetExhausted:

@@ -14,6 +14,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import Case, Clue
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,7 +102,7 @@ def _again(
     subject: Any = case.evidence.subject
     torch: Any = sys.modules.get("torch")
     side = subject.analytic
-    if torch is None or side is None or not hasattr(subject, "program"):
+    if torch is None or side is None or not is_torch_subject(subject):
         return None
     if not str(side.description).startswith("autograd"):
         return None

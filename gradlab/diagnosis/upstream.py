@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measures import Case, Clue
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -170,7 +171,7 @@ def hidden_upstream(evidence: Evidence, response: Response) -> list[Finding]:
     if response.values is None:
         return []
     findings = []
-    torch = hasattr(evidence.subject, "program")
+    torch = is_torch_subject(evidence.subject)
     for part in evidence.parts:
         case = Case(evidence, part)
         if part.wrong.any():

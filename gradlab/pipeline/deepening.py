@@ -13,6 +13,7 @@ from gradlab.errors import GradlabError, InputError
 from gradlab.localisation.layers import INTERRUPTED
 from gradlab.pipeline.examining import compare
 from gradlab.pipeline.local_reports import explained, local_report
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +124,7 @@ def with_second_order(
     InputError
         For subjects whose backward cannot be differentiated.
     """
-    if not hasattr(subject, "program"):
+    if not is_torch_subject(subject):
         msg = (
             f"order=2 needs a torch function whose backward can be differentiated, got "
             f"a {subject.kind}; check the gradient function itself with jac="

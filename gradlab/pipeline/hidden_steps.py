@@ -12,30 +12,32 @@ purpose keeps its slope of zero.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import displaced_rows, line_rows
+from gradlab.differentiation.evaluation import base_row, displaced_rows, line_rows
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.closer import CLOSE_LOOKS, spread
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
 
+    Place = tuple[float, float]  # a step, and f there
+
 __all__ = ["Wide", "see_through_steps", "wide_slopes"]
 
-_REACHES = (
-    0.25,
-    0.06,
-    0.015,
-)  # of the scale: over so much the slope of many steps is taken
+# of the scale: over so much the slope of many steps is taken
+_REACHES = (0.25, 0.06, 0.015)
 _POINTS = np.array([0.19, 0.34, 0.52, 0.67, 0.81, 1.0])
 _SHARP = 0.1  # relative bar above which a shorter reach is tried
 _LIKE = 0.25  # a gradient this close to the wide slope may be meant for it
@@ -240,7 +242,7 @@ def _height_of_steps(
         return None
     if height <= _FINE * total:
         return height  # 1 + erf(-6): the last digits of float64 itself, cancelled
-    casts = _casts(reference)
+    casts = _casts(reference, meter)
     if casts is not None:
         return height if casts else None
     # evenly: the same spacing, to a percent, at eight times and at an eighth of x
@@ -255,17 +257,17 @@ def _height_of_steps(
     return None if even.size and even.all() else height
 
 
-def _casts(subject: Subject) -> bool | None:
+def _casts(subject: Subject, meter: Meter) -> bool | None:
     """Whether a torch function in float64 casts to less; None where nobody can watch.
 
     Where a cast is seen there is nothing to infer, and where none is, steps are meant.
     """
-    if not hasattr(subject, "cells") or subject.epsilon > _DOUBLE:
+    if not is_torch_subject(subject) or subject.epsilon > _DOUBLE:
         return None
     from gradlab.subject.torch_double import narrowing_watched
 
     with narrowing_watched() as narrowed:
-        subject.row()
+        base_row(subject, meter)
     return bool(narrowed)
 
 
@@ -305,20 +307,27 @@ def _jump(
         )
         return float(values[0, row] - slope * taken[0])
 
-    low, high = 0.0, end
-    at_low, at_high = stray(low), stray(high)
-    total = abs(at_high - at_low)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        at_middle = stray(middle)
-        if abs(at_middle - at_low) > abs(at_high - at_middle):
-            high, at_high = middle, at_middle
-        else:
-            low, at_low = middle, at_middle
+    ends = (0.0, stray(0.0)), (end, stray(end))
+    total = abs(ends[1][1] - ends[0][1])
+    (_, at_low), (high, at_high) = _cornered(stray, *ends, _HALVINGS)
     height = abs(at_high - at_low)
     noise = 100 * subject.epsilon * abs(at_high + slope * high)
     lasting = height > max(_LASTS * total, noise)
     return (height if lasting else 0.0), total
+
+
+def _cornered(
+    f: Callable[[float], float], low: Place, high: Place, halvings: int
+) -> tuple[Place, Place]:
+    """Halve the way between two places, towards where f moves by more."""
+    for _ in range(halvings):
+        middle = (low[0] + high[0]) / 2
+        there = middle, f(middle)
+        if abs(there[1] - low[1]) > abs(high[1] - there[1]):
+            high = there
+        else:
+            low = there
+    return low, high
 
 
 def _spacing_at(
@@ -347,16 +356,13 @@ def _spacing_at(
     position = int(block.positions[column])
     points = [subject.point(k) for k in range(len(subject.inputs))]
 
-    def values_at(steps: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-        found = []
-        for step in steps:
-            there = [(factor - 1) * point for point in points]
-            there[block.which][position] += step
-            found.append(line_rows(subject, there, (1.0,), meter)[0, row])
-        return np.array(found)
+    def value_at(step: float) -> float:
+        there = [(factor - 1) * point for point in points]
+        there[block.which][position] += step
+        return float(line_rows(subject, there, (1.0,), meter)[0, row])
 
-    steps = width * np.arange(_SCANNED + 1) / _PER_SPACING
-    values = values_at(steps)
+    steps = (width * np.arange(_SCANNED + 1) / _PER_SPACING).tolist()
+    values = [value_at(step) for step in steps]
     moves = np.diff(values)
     if not np.isfinite(moves).all():
         return float("nan")
@@ -367,13 +373,6 @@ def _spacing_at(
         return float("nan")
     ends = []
     for jump in (jumps[0], jumps[-1]):
-        (low, high), (at_low, at_high) = steps[jump : jump + 2], values[jump : jump + 2]
-        for _ in range(_HALVINGS // 2):
-            middle = (low + high) / 2
-            (at_middle,) = values_at(np.array([middle]))
-            if abs(at_middle - at_low) > abs(at_high - at_middle):
-                high, at_high = middle, at_middle
-            else:
-                low, at_low = middle, at_middle
-        ends.append(low)
-    return float((ends[1] - ends[0]) / (len(jumps) - 1))
+        low, high = ((steps[k], values[k]) for k in (jump, jump + 1))
+        ends.append(_cornered(value_at, low, high, _HALVINGS // 2)[0][0])
+    return (ends[1] - ends[0]) / (len(jumps) - 1)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,7 @@ def noticed(
     seed
         Of the cotangents that are tried.
     """
-    if not hasattr(subject, "program"):
+    if not is_torch_subject(subject):
         return []
     from gradlab.subject.torch_cotangents import cotangent_trials, moves_unseen
 
@@ -89,7 +90,7 @@ def excused(subject: Any, blocks: list[Block]) -> list[Finding]:
         With their verdicts, which are changed.
     """
     wrong = [b for b in blocks if (b.verdicts == Verdict.DISAGREES).any()]
-    if not wrong or not hasattr(subject, "program"):
+    if not wrong or not is_torch_subject(subject):
         return []
     from gradlab.subject.torch_deliberate import purposes
 
@@ -132,7 +133,7 @@ def _deliberate(subject: Any, purpose: Purpose) -> Finding:
 
 def purposeful(subject: Any) -> dict[int, Finding]:
     """Say, before any look, which inputs cannot be compared; by position."""
-    if not hasattr(subject, "program"):
+    if not is_torch_subject(subject):
         return {}
     from gradlab.subject.torch_deliberate import purposes
 

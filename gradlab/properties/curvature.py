@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.errors import InputError, SubjectError
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,7 +81,7 @@ def hessian_product(
 def _autograd_product(
     subject: Any, cotangent: NDArray[np.float64]
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    if not hasattr(subject, "program"):
+    if not is_torch_subject(subject):
         msg = (
             "second derivatives of a NumPy function need hvp= (Hessian times vector) "
             "or hess= (the matrix); torch functions bring their own"

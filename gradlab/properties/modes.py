@@ -17,7 +17,7 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.properties.adjoints import ModeRow, ModesCheck
 from gradlab.properties.curvature import split_flat
 from gradlab.subject.state_guard import StateGuard
-from gradlab.subject.subject import block_slices
+from gradlab.subject.subject import block_slices, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -120,7 +120,7 @@ def _pusher(
     if subject.analytic is None:
         raise InputError("there is no reverse side: pass vjp=, jac= or backward=")
     if jvp is None:
-        if not hasattr(subject, "program"):
+        if not is_torch_subject(subject):
             raise InputError("pass jvp= (Jacobian times vector) for a NumPy function")
         from gradlab.subject.torch_forward import push
 
@@ -135,7 +135,7 @@ def _pusher(
                 raise InputError(msg) from cause
 
         return forward
-    if hasattr(subject, "program"):
+    if is_torch_subject(subject):
         raise InputError("jvp= is for NumPy functions; torch brings its own")
     if any(variable.is_complex for variable in subject.inputs):
         raise InputError("jvp= goes with real inputs; these are complex")
@@ -245,7 +245,7 @@ def _values(
     base: NDArray[np.float64],
 ) -> dict[str, float]:
     """Compare the value of f under both modes, and without any, with a plain call."""
-    if not hasattr(subject, "program"):
+    if not is_torch_subject(subject):
         return {}
     from gradlab.subject.torch_outputs import to_row
 

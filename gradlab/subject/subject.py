@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Analytic", "Coordinates", "Problem", "Pullback", "Subject", "Variable"]
+__all__ = [
+    "Analytic",
+    "Coordinates",
+    "Problem",
+    "Pullback",
+    "Subject",
+    "Variable",
+    "block_slices",
+    "is_torch_subject",
+    "output_rows",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -173,6 +183,11 @@ class Subject(Protocol):
 
     def in_double(self) -> Subject | None:
         """Return the same function on float64 copies, for a reference, or None."""
+
+
+def is_torch_subject(subject: object) -> bool:
+    """Whether a subject runs a program of torch; never imports torch."""
+    return hasattr(subject, "program")
 
 
 def output_rows(outputs: Sequence[Variable]) -> int:
