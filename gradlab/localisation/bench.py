@@ -21,6 +21,7 @@ from gradlab.differentiation.line_slope import start_exponent
 from gradlab.differentiation.magnitudes import magnitudes
 from gradlab.differentiation.probe import Probe, probe, ripple
 from gradlab.errors import InputError
+from gradlab.localisation.columns import Column, scale_of
 from gradlab.localisation.cotangents import draw_cotangent
 from gradlab.localisation.quick_lines import quick_probe
 
@@ -30,56 +31,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.subject.subject import Problem, Subject
+    from gradlab.subject.subject import Problem, Pullback, Subject
 
-__all__ = ["Bench", "Column"]
+__all__ = ["ROUNDOFFS", "Bench"]
 
 # Incoherent round-off of an analytic derivative along a direction, in units of epsilon
 # times the norm of its terms; a backward pass loses some ten ulps per entry.
-_ROUNDOFFS = 64.0
+ROUNDOFFS = 64.0
 _FURTHER = 10  # powers of two
 _FAINTEST = 1e-12  # relative effect of an input that is not worth a longer step
 # Three samples of the noise may all be small.
 _DOUBT = 4.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Column:
-    """One coordinate, differentiated with care.
-
-    Attributes
-    ----------
-    numeric, error, step
-        For every real output row, shape (rows,).
-    analytic
-        Contracted with the cotangent, as is `expected`.
-    expected, bar
-        Numeric counterpart of `analytic` and its error bar.
-    allowed
-        What the tolerance forgives.
-    """
-
-    numeric: NDArray[np.float64]
-    error: NDArray[np.float64]
-    step: NDArray[np.float64]
-    analytic: float
-    expected: float
-    bar: float
-    allowed: float
-
-    @property
-    def differs(self) -> bool:
-        """Whether the two differ by more than the error bar explains."""
-        if np.isfinite(self.expected) and not np.isfinite(self.analytic):
-            return True
-        return bool(abs(self.analytic - self.expected) > SAFETY * self.bar)
-
-    @property
-    def wrong(self) -> bool:
-        """Whether they differ by more than the tolerance forgives as well."""
-        if np.isfinite(self.expected) and not np.isfinite(self.analytic):
-            return True
-        return self.differs and bool(abs(self.analytic - self.expected) > self.allowed)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -125,7 +87,7 @@ class Bench:
     meter: Meter
     seed: int
     exponent: int
-    ripples: NDArray[np.float64]  # (3, rows), from `ripple`
+    ripples: NDArray[np.float64]
     problems: tuple[Problem, ...] = ()
     known: dict[tuple[int, int], Column] = dataclasses.field(default_factory=dict)
     settled: list[Part] = dataclasses.field(default_factory=list)
@@ -144,12 +106,7 @@ class Bench:
     # ------------------------------------------------------------- analytic side
     def pull(self) -> None:
         """Fetch the gradients for the present cotangent; keep what was corrected."""
-        analytic = self.subject.analytic
-        if analytic is None:
-            msg = "the subject has no gradient to check; pass grad=, jac= or backward="
-            raise InputError(msg)
-        with np.errstate(all="ignore"):
-            pulled = analytic.pull(self.cotangent[None, :])
+        pulled = self.pulled(self.cotangent[None, :])
         self.problems = tuple(dict.fromkeys((*self.problems, *pulled.problems)))
         self.gradients = [values[0] for values in pulled.values]
         self._sizes.clear()
@@ -158,6 +115,15 @@ class Bench:
         for (which, position), column in self.known.items():
             value = float(np.dot(self.cotangent, np.nan_to_num(column.numeric)))
             self.gradients[which][position] = value
+
+    def pulled(self, cotangents: NDArray[np.float64]) -> Pullback:
+        """Ask the analytic side about some cotangents, shape (count, rows)."""
+        analytic = self.subject.analytic
+        if analytic is None:
+            msg = "the subject has no gradient to check; pass grad=, jac= or backward="
+            raise InputError(msg)
+        with np.errstate(all="ignore"):
+            return analytic.pull(cotangents)
 
     def turn(self, rng: np.random.Generator) -> None:
         """Draw another cotangent, where there is more than one output row."""
@@ -172,18 +138,13 @@ class Bench:
         self._sizes.pop(which, None)
 
     def sizes(self, which: int) -> tuple[float, float]:
-        """Root mean square and second largest entry of a gradient.
-
-        The second largest: one entry that is wrong by a factor of a million must not
-        raise what is forgiven to itself.
-        """
+        """Root mean square of a gradient, and the scale of its entries."""
         if which not in self._sizes:
             gradient = self.gradients[which]
             size = magnitudes(gradient)
-            few = len(gradient) < 2
-            top = size.largest if few else size.second
-            typical = (top if few else size.rest) / max(len(gradient), 1) ** 0.5
-            self._sizes[which] = (typical, top)
+            norm = size.largest if len(gradient) < 2 else size.rest
+            typical = norm / max(len(gradient), 1) ** 0.5
+            self._sizes[which] = (typical, scale_of(gradient, size))
         return self._sizes[which]
 
     @property
@@ -193,9 +154,25 @@ class Bench:
 
     def forgiven(self, which: int) -> float:
         """Smallest error of one entry of an input that anybody would object to."""
-        scale = np.array([[self.sizes(which)[1]]])
-        own = self.tolerance.of(self.subject.inputs[which].name)
-        return float(own.absolute(scale, self.analytic_epsilon)[0, 0])
+        return self.allowed(which, 0.0, 0.0, self.sizes(which)[1])
+
+    def allowed(
+        self, which: int, analytic: float, numeric: float, scale: float
+    ) -> float:
+        """Difference that the tolerance forgives to an entry.
+
+        Parameters
+        ----------
+        scale
+            That of the other entries of its row, from `scale_of`.
+        """
+        epsilon = self.analytic_epsilon
+        tolerance = self.tolerance.of(self.subject.inputs[which].name)
+        size = np.fmax(abs(analytic), abs(numeric))
+        if np.isfinite(numeric):
+            scale = max(scale, abs(numeric))
+        absolute = tolerance.absolute(np.array([[scale]]), epsilon)
+        return float(tolerance.relative(epsilon) * size + absolute[0, 0])
 
     def listen(self) -> None:
         """Measure the noise of f; four evaluations."""
@@ -307,7 +284,7 @@ class Bench:
             (self.forgiven(p.which) * self.units[p.which] for p in parts), default=0.0
         )
         return max(
-            SAFETY * found.error, _ROUNDOFFS * self.analytic_epsilon * found.norm, least
+            SAFETY * found.error, ROUNDOFFS * self.analytic_epsilon * found.norm, least
         )
 
     # ------------------------------------------------------------- one coordinate
@@ -328,8 +305,8 @@ class Bench:
         with np.errstate(all="ignore"):
             expected = float(np.dot(weights, numeric[live]))
             bar = float(np.dot(np.abs(weights), error[live]))
-        allowed = self._allowed(which, position, expected)
-        analytic = float(self.gradients[which][position])
+        analytic, scale = float(self.gradients[which][position]), self.sizes(which)[1]
+        allowed = self.allowed(which, analytic, expected, scale)
         gap = abs(analytic - expected)
         hidden = not max(allowed, 1e-3 * abs(expected)) >= SAFETY * bar
         if hidden or allowed < gap <= SAFETY * bar:
@@ -339,7 +316,7 @@ class Bench:
             found = self.measure(direction, abs(along) * wanted / (4 * SAFETY))
             if not found.error / abs(along) >= bar:
                 expected, bar = found.numeric / along, found.error / abs(along)
-                allowed = self._allowed(which, position, expected)
+                allowed = self.allowed(which, analytic, expected, scale)
             if len(numeric) == 1 and bar < error[0]:
                 numeric, error = np.array([expected / weights[0]]), np.array([bar])
         return Column(numeric, error, step, analytic, expected, bar, allowed)
@@ -366,15 +343,6 @@ class Bench:
 
     def _unit(self, which: int) -> float:
         return unit_of(self.numeric, which) if self.dear else self.units[which]
-
-    def _allowed(self, which: int, position: int, expected: float) -> float:
-        """Difference that the tolerance forgives to an entry."""
-        epsilon = self.analytic_epsilon
-        size = np.fmax(abs(self.gradients[which][position]), abs(expected))
-        scale = max(self.sizes(which)[1], abs(expected) if np.isfinite(expected) else 0)
-        tolerance = self.tolerance.of(self.subject.inputs[which].name)
-        absolute = tolerance.absolute(np.array([[scale]]), epsilon)
-        return float(tolerance.relative(epsilon) * size + absolute[0, 0])
 
     def parts(self) -> list[Part]:
         """All inputs, less the ranges that have been settled."""

@@ -40,7 +40,7 @@ def first_evaluation(
     roots
         What the user passed: everything that state could hide in.
     meter
-        Charged with one evaluation, or two where state was seen to change.
+        Charged with one evaluation, and up to two more where state was seen to change.
     guard
         Entered with the same `roots` just before: what it has saved serves here.
 

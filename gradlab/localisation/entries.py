@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from gradlab.localisation.bench import Bench, Column
+    from gradlab.localisation.bench import Bench
+    from gradlab.localisation.columns import Column
     from gradlab.localisation.group_testing import Group
     from gradlab.localisation.output_rows import Cell
     from gradlab.subject.subject import Problem, Subject

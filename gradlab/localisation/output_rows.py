@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
+from gradlab.localisation.bench import ROUNDOFFS
+from gradlab.localisation.columns import apart, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from gradlab.localisation.bench import Bench, Column
+    from gradlab.localisation.bench import Bench
+    from gradlab.localisation.columns import Column
 
 __all__ = ["Cell", "wrong_cells"]
 
 _ALL = 128  # up to this many rows are simply read out
 _NUMBERS = 4_000_000  # gradient entries held at a time
-_ROUNDOFFS = 64.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,33 +95,20 @@ def _entry_of(bench: Bench, place: Place) -> Place:
 
 def _pull(
     bench: Bench, cotangents: NDArray[np.float64], places: Sequence[Place]
-) -> tuple[NDArray[np.float64], list[list[float]]]:
-    """Analytic values at some places, (cotangents, places), and each row's scale."""
-    analytic = bench.subject.analytic
+) -> tuple[NDArray[np.float64], dict[int, list[float]]]:
+    """Analytic values at some places, (cotangents, places), and scales by input."""
     width = sum(variable.coordinates for variable in bench.subject.inputs)
     chunk = max(1, _NUMBERS // max(1, width))
     values = np.empty((len(cotangents), len(places)))
-    scales: list[list[float]] = []
+    scales: dict[int, list[float]] = {which: [] for which, _ in places}
     for start in range(0, len(cotangents), chunk):
         part = slice(start, start + chunk)
-        if analytic is None:  # pragma: no cover - a bench has one
-            break
-        with np.errstate(all="ignore"):
-            pulled = analytic.pull(cotangents[part]).values
+        pulled = bench.pulled(cotangents[part]).values
         for j, (which, position) in enumerate(places):
             values[part, j] = pulled[which][:, position]
-        scales += [
-            [_second_largest(pulled[k][i]) for k, _ in places]
-            for i in range(len(cotangents[part]))
-        ]
+        for which in scales:
+            scales[which] += map(scale_of, pulled[which])
     return values, scales
-
-
-def _second_largest(row: NDArray[np.float64]) -> float:
-    size = np.abs(row[np.isfinite(row)])
-    if size.size < 2:
-        return float(size.max(initial=0.0))
-    return float(np.partition(size, -2)[-2])
 
 
 def _suspicious_rows(
@@ -142,7 +131,7 @@ def _suspicious_rows(
                 expected = numeric[:, part] @ weights
                 bar = errors[:, part] @ np.abs(weights)
                 size = np.abs(numeric[:, part]) @ np.abs(weights)
-                bound = SAFETY * bar + _ROUNDOFFS * bench.analytic_epsilon * size
+                bound = SAFETY * bar + ROUNDOFFS * bench.analytic_epsilon * size
                 clean = np.abs(values[i] - expected) <= bound
             if clean.all():
                 continue
@@ -163,22 +152,16 @@ def _read(
     cotangents = np.zeros((len(rows), len(bench.base)))
     cotangents[np.arange(len(rows)), rows] = 1.0
     values, scales = _pull(bench, cotangents, places)
-    epsilon = bench.analytic_epsilon
-    own = [bench.tolerance.of(variable.name) for variable in bench.subject.inputs]
     cells: dict[Place, list[Cell]] = {place: [] for place in places}
     for i, row in enumerate(rows.tolist()):
         for j, place in enumerate(places):
-            tolerance = own[place[0]]
+            which = place[0]
             analytic = float(values[i, j])
             numeric = float(columns[place].numeric[row])
             error = float(columns[place].error[row])
-            scale = max(scales[i][j], abs(numeric) if np.isfinite(numeric) else 0.0)
-            allowed = tolerance.relative(epsilon) * np.fmax(
-                abs(analytic), abs(numeric)
-            ) + float(tolerance.absolute(np.array([[scale]]), epsilon)[0, 0])
-            gap = abs(analytic - numeric)
-            wrong = bool(gap > max(allowed, SAFETY * error)) or (
-                np.isfinite(numeric) and not np.isfinite(analytic)
+            allowed = bench.allowed(which, analytic, numeric, scales[which][i])
+            wrong = apart(analytic, numeric, SAFETY * error) and apart(
+                analytic, numeric, allowed
             )
-            cells[place].append(Cell(row, analytic, numeric, error, bool(wrong)))
+            cells[place].append(Cell(row, analytic, numeric, error, wrong))
     return cells

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gradlab.differentiation.directions import Part
-    from gradlab.localisation.bench import Bench, Column
+    from gradlab.localisation.bench import Bench
+    from gradlab.localisation.columns import Column
 
 __all__ = ["Search", "joined"]
 

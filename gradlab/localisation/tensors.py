@@ -271,10 +271,7 @@ def _certain(bench: Bench, group: Group) -> bool:
     The sum of independent signs times numbers exceeds six times their norm in one case
     of ten million (Hoeffding).
     """
-    which = group.parts[0].which
-    own = bench.tolerance.of(bench.subject.inputs[which].name)
-    relative = own.relative(bench.analytic_epsilon)
-    absolute = bench.forgiven(which) * bench.units[which] * np.sqrt(group.size)
+    relative, absolute = _tolerable(bench, group)
     return any(
         abs(probe.defect) > max(6 * (relative * size + 2 * absolute), threshold)
         for probe, threshold in zip(group.probes, group.thresholds, strict=True)
@@ -284,13 +281,19 @@ def _certain(bench: Bench, group: Group) -> bool:
 
 def _quiet(bench: Bench, group: Group) -> bool:
     """Whether errors within the tolerance, all over an input, explain its defects."""
-    own = bench.tolerance.of(bench.subject.inputs[group.parts[0].which].name)
-    relative = own.relative(bench.analytic_epsilon)
-    absolute = bench.forgiven(group.parts[0].which) * bench.units[group.parts[0].which]
+    relative, absolute = _tolerable(bench, group)
     return all(
-        abs(probe.defect) <= 2 * (relative * probe.norm + absolute * group.size**0.5)
+        abs(probe.defect) <= 2 * (relative * probe.norm + absolute)
         for probe in group.probes
     )
+
+
+def _tolerable(bench: Bench, group: Group) -> tuple[float, float]:
+    """Errors that all entries of an input may have: relative, and norm of the rest."""
+    which = group.parts[0].which
+    own = bench.tolerance.of(bench.subject.inputs[which].name)
+    absolute = bench.forgiven(which) * bench.units[which] * group.size**0.5
+    return own.relative(bench.analytic_epsilon), absolute
 
 
 def _all_forgiven(search: Search, part: Part, rng: np.random.Generator) -> bool:

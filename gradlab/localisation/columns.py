@@ -1,0 +1,68 @@
+"""One coordinate with both its derivatives, and when two values are apart."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.differentiation.magnitudes import Magnitudes, magnitudes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Column", "apart", "scale_of"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """One coordinate, differentiated with care.
+
+    Attributes
+    ----------
+    numeric, error, step
+        For every real output row, shape (rows,).
+    analytic
+        Contracted with the cotangent, as is `expected`.
+    expected, bar
+        Numeric counterpart of `analytic` and its error bar.
+    allowed
+        What the tolerance forgives.
+    """
+
+    numeric: NDArray[np.float64]
+    error: NDArray[np.float64]
+    step: NDArray[np.float64]
+    analytic: float
+    expected: float
+    bar: float
+    allowed: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two differ by more than the error bar explains."""
+        return apart(self.analytic, self.expected, SAFETY * self.bar)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether they differ by more than the tolerance forgives as well."""
+        return self.differs and apart(self.analytic, self.expected, self.allowed)
+
+
+def apart(analytic: float, numeric: float, slack: float) -> bool:
+    """Whether two values differ by more than `slack`; an analytic nan or inf does."""
+    if np.isfinite(numeric) and not np.isfinite(analytic):
+        return True
+    return bool(abs(analytic - numeric) > slack)
+
+
+def scale_of(gradient: NDArray[np.float64], size: Magnitudes | None = None) -> float:
+    """Return the second largest entry of a gradient; the only one where there is one.
+
+    The second: one entry that is wrong by a factor of a million must not raise what is
+    forgiven to itself.
+    """
+    size = size or magnitudes(gradient)
+    return size.largest if len(gradient) < 2 else size.second
