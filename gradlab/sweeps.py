@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from gradlab.presentation.plots import SweepDisplay
     from gradlab.presentation.widgets.epsilon import EpsilonSweep
     from gradlab.report import Report
+    from gradlab.subject.subject import Variable
 
 __all__ = ["Slopes", "Sweep", "curves_of"]
 
@@ -248,15 +250,15 @@ class Sweep:
         ('x[1]',)
         """
         block = self[name]
-        shape = block.variable.shape
+        rows = block.analytic.shape[0]
         labels = [block.label(column) for column in range(len(block.columns))]
-        if isinstance(index, tuple):
-            wanted = f"{name}[{', '.join(map(str, index))}]" if index else name
-        else:
-            wanted = f"{name}[{', '.join(map(str, np.unravel_index(index, shape)))}]"
-        if wanted not in labels or not 0 <= row < block.analytic.shape[0]:
-            shown = ", ".join(labels[:5])
-            msg = f"{wanted}, row {row}, was not looked at; there is {shown}, ..."
+        wanted = _wanted(block.variable, index)
+        if wanted not in labels or not 0 <= row < rows:
+            shown = ", ".join([*labels[:5], *(["..."] if len(labels) > 5 else [])])
+            msg = (
+                f"{wanted}, row {row}, was not looked at; there is row 0 "
+                f"{f'to {rows - 1} ' if rows > 1 else ''}of {shown}"
+            )
             raise InputError(msg)
         if (self.methods[0], name) not in self.matrices:
             msg = "the matrices of this sweep were too large to keep: sweep less of it"
@@ -339,6 +341,14 @@ def curves_of(
     """
     points = [step_errors(block, n, e) for n, e in zip(matrices, bars, strict=True)]
     return Curves(*np.array(points, dtype=np.float64).reshape(-1, 4).T)
+
+
+def _wanted(variable: Variable, index: int | tuple[int, ...]) -> str:
+    """Name an entry by its index, or by its position in row-major order."""
+    if not isinstance(index, tuple) and 0 <= index < math.prod(variable.shape):
+        index = tuple(map(int, np.unravel_index(index, variable.shape)))
+    place = ", ".join(map(str, index)) if isinstance(index, tuple) else str(index)
+    return f"{variable.name}[{place}]" if place else variable.name
 
 
 def _superscript(power: float) -> str:

@@ -12,6 +12,7 @@ import pytest
 import gradlab as gl
 from gradlab import Verdict
 from gradlab.errors import InputError
+from tests.specimens import tanh_network
 
 EPS = 2.2e-16
 
@@ -24,23 +25,7 @@ def exp_sum(x):
 @pytest.fixture(scope="module")
 def doubled():
     """The tutorial's network: the gradient of W1 is doubled, the others are right."""
-    rng = np.random.default_rng(1)
-    X, Y = rng.normal(size=(5, 4)), rng.normal(size=(5, 3))
-    params = {
-        "W1": rng.normal(size=(4, 10)),
-        "b1": rng.normal(size=10),
-        "W2": rng.normal(size=(10, 3)),
-        "b2": rng.normal(size=3),
-    }
-
-    def loss_and_grads(p):
-        h = np.tanh(X @ p["W1"] + p["b1"])
-        d = (h @ p["W2"] + p["b2"] - Y) / 5
-        dh = d @ p["W2"].T * (1 - h * h)
-        grads = {"W1": 2 * X.T @ dh, "b1": dh.sum(0), "W2": h.T @ d, "b2": d.sum(0)}
-        return 2.5 * (d * d).sum(), grads
-
-    return gl.sweep(loss_and_grads, params)
+    return gl.sweep(*tanh_network.doubled())
 
 
 class TestReading:
@@ -211,6 +196,20 @@ class TestEntry:
 
         with pytest.raises(InputError, match=r"x\[7\]"):
             sweep.entry("x", (7,))
+
+    @pytest.mark.parametrize("index", [2, -1])
+    def test_position_beyond_the_input(self, index):
+        """It is refused like an index, with what there is."""
+        sweep = gl.sweep(exp_sum, np.ones(2), grad=np.exp)
+
+        with pytest.raises(InputError, match=r"there is row 0 of x\[0\], x\[1\]$"):
+            sweep.entry("x", index)
+
+    def test_the_one_entry_of_a_scalar(self):
+        """It stands at position 0 and at the empty index."""
+        sweep = gl.sweep(np.exp, np.array(1.0), grad=np.exp, names=["c"])
+
+        assert sweep.entry("c", 0).inputs == sweep.entry("c", ()).inputs == ("c",)
 
     def test_unknown_input(self):
         """An input that does not exist is answered with those that do."""

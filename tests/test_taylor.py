@@ -161,19 +161,11 @@ def test_detached_second_derivative_is_found():
     """A backward that treats its own factor as constant fails at order 2 only."""
     torch = pytest.importorskip("torch")
 
-    class Square(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x**2
+    from tests.specimens.squares import squared
 
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return 2 * x.detach() * g
-
+    square = squared(lambda x, g: 2 * x.detach() * g)
     x = torch.linspace(0.5, 1.5, 4, dtype=torch.float64)
-    test = gl.taylor_test(lambda x: (Square.apply(x) * x).sum(), x, order=2)
+    test = gl.taylor_test(lambda x: (square(x) * x).sum(), x, order=2)
 
     assert test.derivatives[1].verdict == gl.Verdict.AGREES
     assert test.derivatives[2].verdict == gl.Verdict.DISAGREES

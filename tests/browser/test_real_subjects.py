@@ -7,38 +7,15 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.specimens import squares
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.browser
 
 
-class Doubled(torch.autograd.Function):
-    """x squared, whose backward forgets the factor 2."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """Square."""
-        ctx.save_for_backward(x)
-        return x**2
-
-    @staticmethod
-    def backward(ctx, g):
-        """Forget the 2."""
-        (x,) = ctx.saved_tensors
-        return g * x
-
-
-class Act(torch.nn.Module):
-    """Applies the wrong function."""
-
-    def forward(self, x):
-        """Call it."""
-        return Doubled.apply(x)
-
-
 def _module():
     torch.manual_seed(0)
-    layers = (torch.nn.Linear(4, 6), Act(), torch.nn.Linear(6, 2))
+    layers = (torch.nn.Linear(4, 6), squares.HalfSquare(), torch.nn.Linear(6, 2))
     net = torch.nn.Sequential(*layers).double()
     x = torch.randn(3, 4, dtype=torch.float64)
     return gl.check(net, x, loss=lambda y: y.sum())
@@ -70,7 +47,7 @@ def _forward_backward():
 
 def _float32():
     x = torch.randn(3, 4, requires_grad=True)
-    return gl.check(lambda x: Doubled.apply(x).sum(), x)
+    return gl.check(lambda x: squares.half(x).sum(), x)
 
 
 def _probed():

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.specimens.squares import squared
+
 torch = pytest.importorskip("torch")
 SHELF = {}
 
@@ -26,22 +28,6 @@ def _real(*shape):
 
 def _complex(*shape):
     return lambda: normal(*shape, dtype=torch.complex128)
-
-
-def _custom(backward):
-    """Square with a backward of one's own."""
-
-    class Square(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x**2
-
-        @staticmethod
-        def backward(ctx, grad):
-            return backward(ctx.saved_tensors[0], grad)
-
-    return Square.apply
 
 
 def _raising(error):
@@ -106,9 +92,9 @@ for _name, _backward in {
     "detached": lambda x, g: 2 * x.detach() * g,
     "random": lambda x, g: 2 * x * g + torch.rand_like(x) * 1e-3,
 }.items():
-    _shelve(f"backward {_name}", _custom(_backward), _real(3))
-_shelve("wirtinger right", _custom(lambda x, g: 2 * x.conj() * g), _complex(2))
-_shelve("wirtinger wrong", _custom(lambda x, g: 2 * x * g), _complex(2))
+    _shelve(f"backward {_name}", squared(_backward), _real(3))
+_shelve("wirtinger right", squared(lambda x, g: 2 * x.conj() * g), _complex(2))
+_shelve("wirtinger wrong", squared(lambda x, g: 2 * x * g), _complex(2))
 _shelve("hook wrong", _hooked(1.5), _real(3))
 _shelve("hook right", _hooked(1.0), _real(3))
 _shelve("in place", lambda x: x.mul_(2), _real(3))

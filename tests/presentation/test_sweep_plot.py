@@ -7,6 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import gradlab as gl
+from tests.specimens import tanh_network
 
 EPS = 2.2e-16
 
@@ -19,23 +20,7 @@ def exp_sum(x):
 @pytest.fixture(scope="module")
 def doubled():
     """The tutorial's network: the gradient of W1 is doubled, the others are right."""
-    rng = np.random.default_rng(1)
-    X, Y = rng.normal(size=(5, 4)), rng.normal(size=(5, 3))
-    params = {
-        "W1": rng.normal(size=(4, 10)),
-        "b1": rng.normal(size=10),
-        "W2": rng.normal(size=(10, 3)),
-        "b2": rng.normal(size=3),
-    }
-
-    def loss_and_grads(p):
-        h = np.tanh(X @ p["W1"] + p["b1"])
-        d = (h @ p["W2"] + p["b2"] - Y) / 5
-        dh = d @ p["W2"].T * (1 - h * h)
-        grads = {"W1": 2 * X.T @ dh, "b1": dh.sum(0), "W2": h.T @ d, "b2": d.sum(0)}
-        return 2.5 * (d * d).sum(), grads
-
-    return gl.sweep(loss_and_grads, params)
+    return gl.sweep(*tanh_network.doubled())
 
 
 class TestDisplay:

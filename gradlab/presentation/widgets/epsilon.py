@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
+from gradlab.errors import InputError
 from gradlab.presentation.packing_adaptive import pack_adaptive
 from gradlab.presentation.packing_results import LIVE_BYTES, pack_inner, pack_sweep
 from gradlab.presentation.widgets.host import LiveView
@@ -107,7 +108,7 @@ class EpsilonSweep(LiveView):
         report = self._reports[self.dtype]
         if report is None:
             msg = "this sweep was made without a report: gl.check first"
-            raise ValueError(msg)
+            raise InputError(msg)
         return report
 
     def _answer_matrix(self, message: dict[str, Any]) -> Answer:

@@ -2,7 +2,7 @@
 
 JupyterLab serves widget messages on a thread of their own, even while a cell is
 running. So everything here happens under one lock, with the floating-point error
-handling and the gradient mode of the thread that made the widget, and an exception
+handling of the thread that made the widget and with gradients on, and an exception
 becomes a sentence in the page: nobody reads the log of a server.
 """
 
@@ -82,7 +82,7 @@ class LiveView(anywidget.AnyWidget):
 
     @contextlib.contextmanager
     def _undisturbed(self) -> Iterator[None]:
-        """Compute as the thread would that made the widget, and one at a time."""
+        """Compute one at a time, gradients on, errors as in the thread of the maker."""
         torch = sys.modules.get("torch")
         mode = torch.enable_grad() if torch else contextlib.nullcontext()
         with DRAWING, np.errstate(**self._errors), mode:

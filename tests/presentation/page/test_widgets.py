@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 import weakref
 
 import builders
@@ -13,6 +12,7 @@ import traitlets
 
 import gradlab as gl
 from gradlab.comparison.comparison import Comparison
+from gradlab.presentation import tiles
 from gradlab.presentation.widgets import progress
 from gradlab.presentation.widgets.layers import LayerBlame
 from gradlab.subject.subject import Variable
@@ -221,11 +221,18 @@ def test_layers_widget_names_the_layer():
     assert "blocks.1.act" in repr(widget)
 
 
-def test_a_hundred_million_entries_open_in_seconds(rng):
-    """10,000 x 10,000 with one wrong entry: found, at its true place, without copies.
+@pytest.mark.slow
+def test_a_hundred_million_entries_open(monkeypatch):
+    """10,000 x 10,000 with one wrong entry: found, at its true place.
 
-    Three seconds are the promise on an idle machine; three times that here.
+    Explorer and report in a cell share what they read: the matrices are gone through
+    once for the page and once for the picture, which is coarser.
     """
+    readings = []
+    read = tiles._read
+    monkeypatch.setattr(
+        tiles, "_read", lambda *given: readings.append(given) or read(*given)
+    )
     side, at = 10_000, (6131, 2717)
     numeric = np.ones((side, side))
     analytic = numeric.copy()
@@ -247,17 +254,12 @@ def test_a_hundred_million_entries_open_in_seconds(rng):
         step=same(1e-5),
     )
     report = builders.report(block)
-    began = time.perf_counter()
     explorer = report.explore()
     text = repr(explorer)
-    seconds = time.perf_counter() - began
-    began = time.perf_counter()
     bundle = report._repr_mimebundle_()
-    plain = time.perf_counter() - began
 
-    print(f"explorer {seconds:.2f} s, report in a cell {plain:.2f} s")
-    assert seconds < 9
-    assert plain < 9
+    sizes = [size for _, size in readings]
+    assert len(sizes) == len(set(sizes)) <= 2
     assert "y[6131] / W[2717]" in bundle["text/plain"]
     assert '"index":[6131,2717]' in bundle["text/html"]
     assert len(bundle["text/html"]) < 2e6
@@ -310,7 +312,7 @@ def test_progress_is_silent_outside_notebooks(capsys):
     assert not progress.in_notebook()
 
 
-def test_in_a_notebook_a_bar_appears_after_a_second(monkeypatch):
+def test_in_a_notebook_a_bar_appears_after_a_second(monkeypatch, clock):
     """Nobody asked: nothing is drawn of a quick check, a bar of a slow one."""
     shown = []
     monkeypatch.setattr(progress, "in_notebook", lambda: True)
@@ -321,7 +323,7 @@ def test_in_a_notebook_a_bar_appears_after_a_second(monkeypatch):
     bar, mine = progress.progress_bar(None)
     bar.update(1)
     quick = list(shown)
-    bar._last -= 2.0  # two seconds go by
+    clock.sleep(2.0)
     bar.update(1)
 
     assert mine

@@ -201,24 +201,10 @@ class TestLayers:
     def widget(self):
         """Audit a network whose activation forgets the factor 2."""
         torch = pytest.importorskip("torch")
-
-        class Square(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x**2
-
-            @staticmethod
-            def backward(ctx, g):
-                (x,) = ctx.saved_tensors
-                return g * x
-
-        class Act(torch.nn.Module):
-            def forward(self, x):
-                return Square.apply(x)
+        from tests.specimens.squares import HalfSquare
 
         torch.manual_seed(0)
-        layers = (torch.nn.Linear(4, 6), Act(), torch.nn.Linear(6, 2))
+        layers = (torch.nn.Linear(4, 6), HalfSquare(), torch.nn.Linear(6, 2))
         net = torch.nn.Sequential(*layers).double()
         x = torch.randn(1, 4, dtype=torch.float64)
         return gl.blame(net, x, loss=lambda y: y.sum()).explore()
