@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.compat.chainer_backward import Options, compare, matched
+from gradlab.compat.chainer_backward import Options, compare, is_floating, matched
 from gradlab.compat.chainer_engines import (
     NumpyEngine,
     TorchEngine,
@@ -26,7 +26,7 @@ from gradlab.compat.chainer_engines import (
     pull,
 )
 from gradlab.compat.chainer_numeric import NondifferentiableError, numerical_grad
-from gradlab.compat.torch_machinery import machinery
+from gradlab.compat.torch_machinery import as_tuple, machinery
 from gradlab.errors import InputError, SubjectError
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.torch_values import is_torch
@@ -107,7 +107,7 @@ def check_backward(  # noqa: PLR0917 - chainer's signature
     >>> x, gy = np.array([0.5, 2.0]), np.array([1.0, -3.0])
     >>> check_backward(np.sin, x, gy, vjp=lambda g, x: g * np.cos(x))
     """
-    inputs, parameters = _tuple(x_data), _tuple(params)
+    inputs, parameters = as_tuple(x_data), as_tuple(params)
     with StateGuard(inputs, parameters, func, vjp):
         engine = engine_for(func, inputs, parameters, vjp)
         xs = [plain(x) for x in inputs]
@@ -174,8 +174,8 @@ detect_nondifferentiable, seed
     ...     double_vjp=lambda gg, x, gy: (-gg * gy * np.sin(x), gg * np.cos(x)),
     ... )
     """
-    inputs, parameters = _tuple(x_data), _tuple(params)
-    seeds = _tuple(x_grad_grad) + _tuple(params_grad_grad)
+    inputs, parameters = as_tuple(x_data), as_tuple(params)
+    seeds = as_tuple(x_grad_grad) + as_tuple(params_grad_grad)
     with StateGuard(inputs, parameters, func, vjp, double_vjp):
         first = engine_for(func, inputs, parameters, vjp)
         xs = [plain(x) for x in inputs]
@@ -207,7 +207,7 @@ def _gradient_engine(
 ) -> Engine:
     """Engine for ``(inputs, y_grads) -> gradients of inputs and params``."""
     count = len(inputs)
-    floating = [k for k, x in enumerate(inputs) if _is_floating(plain(x))]
+    floating = [k for k, x in enumerate(inputs) if is_floating(plain(x))]
     if isinstance(first, NumpyEngine):
         if double_vjp is None:
             raise InputError("a function of arrays needs double_vjp= for this check")
@@ -216,7 +216,7 @@ def _gradient_engine(
         def of_arrays(*values: Any) -> tuple[Any, ...]:
             seeds = values[count] if len(gys) == 1 else values[count:]
             found = known(seeds, *values[:count]) if known is not None else ()
-            every = _tuple(found)
+            every = as_tuple(found)
             return (*(every[k] for k in floating), *every[count:])
 
         return NumpyEngine(of_arrays, double_vjp, params)
@@ -241,7 +241,7 @@ def _of_tensors(
     params: tuple[Any, ...],
 ) -> Callable[..., tuple[Any, ...]]:
     def gradients(*values: Any) -> tuple[Any, ...]:
-        ys = _tuple(func(*values[:count]))
+        ys = as_tuple(func(*values[:count]))
         seeds = [g.to(y.dtype) for y, g in zip(ys, values[count:], strict=True)]
         targets = [values[k] for k in floating] + [p for p in params if p.requires_grad]
         found = machinery().torch.autograd.grad(
@@ -262,7 +262,7 @@ def _of_variables(
     params: tuple[Any, ...],
 ) -> Callable[..., tuple[Any, ...]]:
     def gradients(*values: Any) -> tuple[Any, ...]:
-        ys = _tuple(func(*values[:count]))
+        ys = as_tuple(func(*values[:count]))
         for variable in (*values[:count], *params):
             if variable is not None:
                 variable.cleargrad()
@@ -283,17 +283,9 @@ def _of_variables(
     return gradients
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, tuple | list) else (value,)
-
-
-def _is_floating(x: Any) -> bool:
-    return x is not None and np.dtype(x.dtype).kind == "f"
-
-
 def _flags(no_grads: Sequence[bool] | None, xs: Sequence[Any]) -> tuple[bool, ...]:
     if no_grads is None:
-        return tuple(x is not None and not _is_floating(x) for x in xs)
+        return tuple(x is not None and not is_floating(x) for x in xs)
     if len(no_grads) != len(xs):
         raise InputError(
             f"no_grads must have one flag for each of the {len(xs)} inputs, got "

@@ -10,6 +10,7 @@ import numpy as np
 from gradlab.checks import check
 from gradlab.compat.chainer_engines import plain
 from gradlab.compat.chainer_numeric import numerical_grad
+from gradlab.compat.torch_machinery import as_tuple
 from gradlab.errors import GradientMismatchError, InputError, SubjectError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from gradlab.compat.chainer_engines import Engine
     from gradlab.report import Report
 
-__all__ = ["Options", "compare", "matched"]
+__all__ = ["Options", "compare", "is_floating", "matched"]
 
 _SPREAD = 0.01  # no part of the direction is below 0.1 / sqrt(n): nothing is left out
 _SECOND_LOOK = "10s"
@@ -57,8 +58,7 @@ def matched(
                 f"outputs of shapes {shapes}"
             )
         return (np.ones((), dtype=ys[0].dtype),)
-    every = tuple(y_grad) if isinstance(y_grad, tuple | list) else (y_grad,)
-    seeds = tuple(plain(g) for g in every)
+    seeds = tuple(plain(g) for g in as_tuple(y_grad))
     if len(seeds) != len(ys):
         raise InputError(
             f"{what} must have one entry for each of the {len(ys)} outputs, got "
@@ -100,7 +100,9 @@ def compare(
         x is not None and not skip for x, skip in zip(xs, options.no_grads, strict=True)
     ]
     gxs, gparams = engine.gradients(
-        xs, [None if g is None else g.copy() for g in gys], _reachable(xs)
+        xs,
+        [None if g is None else g.copy() for g in gys],
+        [is_floating(x) for x in xs],
     )
     for k, (skip, gradient) in enumerate(zip(options.no_grads, gxs, strict=True)):
         if skip and gradient is not None:
@@ -128,8 +130,9 @@ def compare(
     )
 
 
-def _reachable(xs: Sequence[Any]) -> list[bool]:
-    return [x is not None and np.dtype(x.dtype).kind == "f" for x in xs]
+def is_floating(x: Any) -> bool:
+    """Whether an input can have a gradient, by Chainer's rules."""
+    return x is not None and np.dtype(x.dtype).kind == "f"
 
 
 def _direction(arrays: Sequence[Any], seed: int) -> list[NDArray[np.float64]]:
@@ -166,7 +169,7 @@ def _numeric(
         for x, want in zip(xs, wanted, strict=True):
             if want:
                 here.append(cast(x.astype(np.float64) + delta * next(parts), x))
-            elif x is not None and np.dtype(x.dtype).kind == "f":
+            elif is_floating(x):
                 here.append(cast(x.astype(np.float64), x))
             else:
                 here.append(x)
@@ -212,12 +215,12 @@ def _report(
         return tuple(ys[k] for k in counted if ys[k] is not None)
 
     def vjp(cotangents: Any, *values: Any) -> tuple[Any, ...]:
-        every = cotangents if isinstance(cotangents, tuple | list) else (cotangents,)
         seeds: list[Any] = [None] * len(gys)
-        for k, cotangent in zip(counted, every, strict=True):
+        for k, cotangent in zip(counted, as_tuple(cotangents), strict=True):
             seeds[k] = np.asarray(cotangent)
         full, moved = placed(values)
-        gxs, gparams = engine.gradients(full, seeds, _reachable(full), moved)
+        reachable = [is_floating(x) for x in full]
+        gxs, gparams = engine.gradients(full, seeds, reachable, moved)
         return (*(gxs[k] for k in where), *gparams)
 
     for diagnose in (True, False):

@@ -9,18 +9,19 @@ import has put it.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gradlab.compat.torch_machinery import machinery
+from gradlab.compat.torch_machinery import as_tuple, machinery
 from gradlab.errors import InputError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.torch_values import is_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -88,10 +89,6 @@ def engine_for(
     )
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, tuple | list) else (value,)
-
-
 class NumpyEngine:
     """A function of arrays, with ``vjp(cotangents, *inputs)``; parameters in place."""
 
@@ -109,7 +106,7 @@ class NumpyEngine:
     def outputs(
         self, xs: Sequence[Any], params: Sequence[Any] | None = None
     ) -> list[Any]:
-        found = self._with(params, lambda: _tuple(self._func(*xs)))
+        found = self._with(params, lambda: as_tuple(self._func(*xs)))
         return [plain(y) for y in found]
 
     def gradients(
@@ -120,7 +117,7 @@ class NumpyEngine:
         params: Sequence[Any] | None = None,
     ) -> tuple[list[Any], list[Any]]:
         seeds = gys[0] if len(gys) == 1 else tuple(gys)
-        found = self._with(params, lambda: _tuple(self._vjp(seeds, *xs)))
+        found = self._with(params, lambda: as_tuple(self._vjp(seeds, *xs)))
         count = len(xs) + len(self._params)
         if len(found) != count:
             raise InputError(
@@ -159,9 +156,9 @@ class TorchEngine:
     def outputs(
         self, xs: Sequence[Any], params: Sequence[Any] | None = None
     ) -> list[Any]:
-        with _Data(self._params, params):
+        with self._given(params):
             leaves = self._leaves(xs)
-            return [plain(_still(y)) for y in _tuple(self._func(*leaves))]
+            return [plain(_still(y)) for y in as_tuple(self._func(*leaves))]
 
     def gradients(
         self,
@@ -171,9 +168,9 @@ class TorchEngine:
         params: Sequence[Any] | None = None,
     ) -> tuple[list[Any], list[Any]]:
         torch = machinery().torch
-        with _Data(self._params, params):
+        with self._given(params):
             leaves = self._leaves(xs)
-            ys = _tuple(self._func(*leaves))
+            ys = as_tuple(self._func(*leaves))
             used = [k for k, want in enumerate(wanted) if want]
             targets = [leaves[k] for k in used]
             targets += [p for p in self._params if p.requires_grad]
@@ -199,6 +196,16 @@ class TorchEngine:
         rest = iter(arrays[len(used) :])
         return gxs, [next(rest) if p.requires_grad else None for p in self._params]
 
+    def _given(
+        self, values: Sequence[Any] | None
+    ) -> contextlib.AbstractContextManager[None]:
+        """Put other data into the parameters, without the graph noticing."""
+        if values is not None:
+            tensor = machinery().torch.tensor
+            pairs = zip(self._params, values, strict=True)
+            values = [tensor(value, device=own.device) for own, value in pairs]
+        return _lent(self._params, "data", values)
+
     def _leaves(self, xs: Sequence[Any]) -> list[Any]:
         torch = machinery().torch
         leaves = []
@@ -215,23 +222,22 @@ def _still(value: Any) -> Any:
     return value.detach() if is_torch(value) else value
 
 
-class _Data:
-    """Other values in tensors for a while, without the graph noticing."""
-
-    def __init__(self, tensors: Sequence[Any], values: Sequence[Any] | None) -> None:
-        self._tensors, self._values = tensors, values
-        self._before: list[Any] = []
-
-    def __enter__(self) -> None:
-        if self._values is None:
-            return
-        self._before = [t.data for t in self._tensors]
-        for tensor, value in zip(self._tensors, self._values, strict=True):
-            tensor.data = machinery().torch.tensor(value, device=tensor.device)
-
-    def __exit__(self, *_exception: object) -> None:
-        for tensor, data in zip(self._tensors, self._before, strict=False):
-            tensor.data = data
+@contextlib.contextmanager
+def _lent(
+    owners: Sequence[Any], attribute: str, values: Sequence[Any] | None
+) -> Iterator[None]:
+    """Give parameters other values for a while; None leaves them as they are."""
+    if values is None:
+        yield
+        return
+    before = [getattr(owner, attribute) for owner in owners]
+    try:
+        for owner, value in zip(owners, values, strict=True):
+            setattr(owner, attribute, value)
+        yield
+    finally:
+        for owner, value in zip(owners, before, strict=True):
+            setattr(owner, attribute, value)
 
 
 class VariableEngine:
@@ -248,8 +254,8 @@ class VariableEngine:
     def outputs(
         self, xs: Sequence[Any], params: Sequence[Any] | None = None
     ) -> list[Any]:
-        with _Arrays(self._params, params):
-            return [plain(y) for y in _tuple(self._func(*self.variables(xs)))]
+        with _lent(self._params, "array", params):
+            return [plain(y) for y in as_tuple(self._func(*self.variables(xs)))]
 
     def gradients(
         self,
@@ -258,9 +264,9 @@ class VariableEngine:
         wanted: Sequence[bool],  # noqa: ARG002 - backward reaches them all
         params: Sequence[Any] | None = None,
     ) -> tuple[list[Any], list[Any]]:
-        with _Arrays(self._params, params):
+        with _lent(self._params, "array", params):
             given = self.variables(xs)
-            ys = _tuple(self._func(*given))
+            ys = as_tuple(self._func(*given))
             for variable in (*given, *self._params):
                 if variable is not None:
                     variable.cleargrad()  # what the function itself has left
@@ -299,22 +305,3 @@ def pull(ys: Sequence[Any], gys: Sequence[Any], *, again: bool = False) -> None:
         total = part if total is None else total + part
     if total is not None:
         total.backward(enable_double_backprop=again)
-
-
-class _Arrays:
-    """Other arrays in parameters for a while."""
-
-    def __init__(self, params: Sequence[Any], values: Sequence[Any] | None) -> None:
-        self._params, self._values = params, values
-        self._before: list[Any] = []
-
-    def __enter__(self) -> None:
-        if self._values is None:
-            return
-        self._before = [p.array for p in self._params]
-        for parameter, value in zip(self._params, self._values, strict=True):
-            parameter.array = value
-
-    def __exit__(self, *_exception: object) -> None:
-        for parameter, array in zip(self._params, self._before, strict=False):
-            parameter.array = array

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.compat.torch_machinery import as_tuple
 from gradlab.errors import GradlabError, InputError, SubjectError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.torch_values import is_torch
@@ -142,8 +143,7 @@ def _evaluated(
     try:
         for step in steps:
             array[index] = before + step
-            result = f()
-            every = result if isinstance(result, tuple | list) else (result,)
+            every = as_tuple(f())
             if len(every) != count:
                 raise SubjectError(
                     f"f must return as many outputs as there are grad_outputs, got "

@@ -14,6 +14,7 @@ from gradlab.errors import InputTypeError
 from gradlab.subject.torch_values import overlaps
 
 __all__ = [
+    "as_tuple",
     "check_inputs",
     "direction",
     "generator_of",
@@ -106,7 +107,7 @@ def selector(func: Any, first: Any) -> tuple[Any, tuple[int, ...], int]:
     int
         How many outputs there are.
     """
-    every = _as_tuple(first)
+    every = as_tuple(first)
     for value in every:
         if value is not None and not isinstance(value, int | float | complex | str):
             _refuse(value)
@@ -119,7 +120,7 @@ def selector(func: Any, first: Any) -> tuple[Any, tuple[int, ...], int]:
         _refuse(first)
 
     def selected(*arguments: Any) -> tuple[Any, ...]:
-        again = _as_tuple(func(*arguments))
+        again = as_tuple(func(*arguments))
         if len(again) != len(every):
             raise AssertionError(
                 f"Expected `func` to return the same number of outputs in every call, "
@@ -130,7 +131,8 @@ def selector(func: Any, first: Any) -> tuple[Any, tuple[int, ...], int]:
     return selected, tuple(kept), len(every)
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """Take one output, or a tuple or list of them, as a tuple."""
     return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 

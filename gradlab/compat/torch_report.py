@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.checks import check
 from gradlab.comparison.comparison import Comparison
 from gradlab.comparison.verdict import Verdict
-from gradlab.compat.torch_machinery import is_tensor
+from gradlab.compat.torch_machinery import as_tuple, is_tensor, machinery
 from gradlab.compat.torch_pairs import Mismatch, Pair, Rule
 from gradlab.compat.torch_troubles import trouble
 from gradlab.diagnosis.finding import BugKind, Finding
@@ -145,10 +145,7 @@ def _matrix(tensor: Any) -> NDArray[Any]:
 
 
 def _epsilon(tensor: Any) -> float:
-    name = dtype_name(tensor.dtype)
-    known = {"float64": 2.2e-16, "float32": 1.2e-7, "float16": 9.8e-4}
-    known |= {"bfloat16": 7.8e-3, "complex128": 2.2e-16, "complex64": 1.2e-7}
-    return known.get(name, 0.0)
+    return float(machinery().torch.finfo(tensor.dtype).eps)
 
 
 def _output(pair: Pair, point: Point, told: Told) -> Variable:
@@ -184,8 +181,7 @@ def _second_look(
 
     def tensors_only(*arguments: Any) -> Any:
         result = func(*arguments)
-        every = result if isinstance(result, tuple | list) else (result,)
-        chosen = tuple(every[k] for k in point.kept)
+        chosen = tuple(as_tuple(result)[k] for k in point.kept)
         return chosen[0] if point.count == 1 else chosen
 
     wrong = [c for c in comparisons if c.verdict == Verdict.DISAGREES]
