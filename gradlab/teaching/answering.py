@@ -12,10 +12,13 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from gradlab.errors import InputError
 from gradlab.teaching.time_limit import call_within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
     "Answer",
@@ -23,6 +26,7 @@ __all__ = [
     "Open",
     "choice",
     "complaint",
+    "dealt",
     "names",
     "number",
     "of_value",
@@ -118,6 +122,35 @@ def complaint(error: BaseException) -> str:
     """
     text = " ".join(str(error).split())[:_LONGEST]
     return f"it raised {type(error).__name__}: {text}"
+
+
+def dealt(kinds: Sequence[str], letter: str, stream: Sequence[int]) -> str:
+    """Return which of several kinds is behind a letter; each is behind one.
+
+    Parameters
+    ----------
+    kinds
+        As many as there are letters.
+    letter
+        "A" for the first.
+    stream
+        Seeds of the order.
+
+    Raises
+    ------
+    InputError
+        A `ValueError`, if there is no such letter.
+
+    Examples
+    --------
+    >>> sorted(dealt(["sign", "factor"], letter, [0, 1]) for letter in "AB")
+    ['factor', 'sign']
+    """
+    letters = [chr(ord("A") + k) for k in range(len(kinds))]
+    if letter not in letters:
+        raise InputError(f"letter must be one of {', '.join(letters)}, got {letter!r}")
+    order = np.random.default_rng(stream).permutation(len(kinds))
+    return kinds[int(order[letters.index(letter)])]
 
 
 def of_value(judge: Callable[[Any], str]) -> Callable[[Any, int], str]:

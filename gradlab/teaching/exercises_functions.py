@@ -10,7 +10,7 @@ import numpy as np
 
 from gradlab.checks import check
 from gradlab.comparison.verdict import Verdict
-from gradlab.teaching.answering import Exercise, Open, names, number
+from gradlab.teaching.answering import Exercise, Open, dealt, names, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -105,11 +105,6 @@ _LETTERS = "ABCDE"
 _BEHIND = ("kink", "leak", "outside", "noise", "new mask")
 
 
-def _behind(letter: str, seed: int) -> str:
-    order = np.random.default_rng([seed, 7]).permutation(len(_BEHIND))
-    return _BEHIND[int(order[_LETTERS.index(letter)])]
-
-
 def suspect(letter: str, seed: int = 0) -> tuple[Any, Any, Any]:
     """Deal one of five programs of lesson 6; some are right, some are wrong.
 
@@ -128,8 +123,8 @@ def suspect(letter: str, seed: int = 0) -> tuple[Any, Any, Any]:
 
     Raises
     ------
-    ValueError
-        If there is no such letter.
+    InputError
+        A `ValueError`, if there is no such letter.
 
     Examples
     --------
@@ -137,10 +132,7 @@ def suspect(letter: str, seed: int = 0) -> tuple[Any, Any, Any]:
     >>> x.shape
     (4,)
     """
-    if letter not in _LETTERS or len(letter) != 1:
-        msg = f"letter must be one of {', '.join(_LETTERS)}, got {letter!r}"
-        raise ValueError(msg)
-    return _DEALS[_behind(letter, seed)]()
+    return _DEALS[dealt(_BEHIND, letter, [seed, 7])]()
 
 
 def _rectifier(

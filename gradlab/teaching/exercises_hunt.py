@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.checks import check
 from gradlab.comparison.verdict import Verdict
-from gradlab.teaching.answering import Exercise, Open, names, number
+from gradlab.teaching.answering import Exercise, Open, dealt, names, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -102,8 +102,7 @@ _LETTERS = "ABCDEF"
 
 
 def _kind(letter: str, seed: int) -> str:
-    rng = np.random.default_rng([seed, 4])
-    return _KINDS[int(rng.permutation(len(_KINDS))[_LETTERS.index(letter)])]
+    return dealt(_KINDS, letter, [seed, 4])
 
 
 def _telling(rng: np.random.Generator) -> tuple[Any, Any, Any]:
@@ -134,8 +133,8 @@ def mystery(letter: str, seed: int = 0) -> tuple[Any, Any, tuple[Any, ...]]:
 
     Raises
     ------
-    ValueError
-        If there is no such letter.
+    InputError
+        A `ValueError`, if there is no such letter.
 
     Examples
     --------
@@ -143,9 +142,6 @@ def mystery(letter: str, seed: int = 0) -> tuple[Any, Any, tuple[Any, ...]]:
     >>> forward(*inputs)[0].shape
     (3, 4)
     """
-    if letter not in _LETTERS or len(letter) != 1:
-        msg = f"letter must be one of {', '.join(_LETTERS)}, got {letter!r}"
-        raise ValueError(msg)
     kind = _kind(letter, seed)
     x, w, b = _telling(np.random.default_rng([seed, 5]))
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import pathlib
+import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,10 +179,6 @@ def _tested(student: Any, _seed: int) -> str:
 
 def _exit_code() -> float:
     """Ask the command line about a function that never repeats itself."""
-    import pathlib
-    import subprocess
-    import tempfile
-
     source = (
         "import secrets\n"
         "import numpy as np\n"

@@ -140,10 +140,7 @@ class Hunt:
 
     def go(self, level: int) -> None:
         """Play another level; what was done on this one is kept."""
-        if not 1 <= level <= len(self.levels):
-            raise InputError(
-                f"there is no level {level!r}: choose one of 1 to {len(self.levels)}"
-            )
+        self._at(level)
         self.number = int(level)
         self._progress.setdefault(self.number, _Progress(time.monotonic()))
 
@@ -156,12 +153,14 @@ class Hunt:
 
     def source(self, level: int | None = None) -> str:
         """Return the broken code of a level, ready to be pasted into a cell."""
-        number = self.number if level is None else level
+        return self._at(self.number if level is None else level).source
+
+    def _at(self, number: int) -> Level:
         if not 1 <= number <= len(self.levels):
             raise InputError(
                 f"there is no level {number!r}: choose one of 1 to {len(self.levels)}"
             )
-        return self.levels[number - 1].source
+        return self.levels[number - 1]
 
     # ---------------------------------------------------------------------- playing
     def check(self, student: Any = None) -> Outcome:

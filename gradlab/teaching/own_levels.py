@@ -101,7 +101,7 @@ def level_from(
         deal=deal,
         forward=forward,
         run=run,
-        needs="torch" if edit and "autograd.Function" in source else "",
+        needs="torch" if "autograd" in source else "",
     )
     _must_be_right(level)
     return level
@@ -231,12 +231,12 @@ def _loss(source: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any
     def run(student: Any, trial: Trial) -> tuple[Any, dict[str, Any]]:
         loss, *found = call(student, trial.inputs, trial.given)
         one = found[0] if len(found) == 1 else tuple(found)
-        named = _by_name(one, tuple(trial.inputs))
+        by_name = _by_name(one, tuple(trial.inputs))
         # the loss is a scalar: what arrives from above multiplies all of them
         scale = float(trial.dout)
         scaled = {
             each: None if value is None else np.asarray(value) * scale
-            for each, value in named.items()
+            for each, value in by_name.items()
         }
         return loss, scaled
 
