@@ -30,13 +30,8 @@ _TILES = (
     "rows", "columns", "analytic", "numeric", "numeric_error", "allowed", "verdicts",
 )  # fmt: skip
 _TALLIED = (
-    "shape",
-    "looked",
-    "counts",
-    "max_abs_error",
-    "max_rel_error",
-    "finite_power",
-)
+    "shape", "looked", "counts", "max_abs_error", "max_rel_error", "finite_power",
+)  # fmt: skip
 _WORDS = ("method", "coverage", "escalated", "stated_power")
 _PLAIN = (
     "subject", "analytic", "culprits", "method", "coverage", "evaluations", "seconds",
@@ -122,30 +117,30 @@ def load(path: str | PathLike[str]) -> Report:
     array([[2., 2.]])
     """
     try:
-        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        text = json.loads(arrays["report.json"].tobytes())
-    except FileNotFoundError:
+        return _read(Path(path))
+    except (FileNotFoundError, InputError):
         raise
     except Exception as cause:
         msg = (
             f"{path} is not a report saved by gradlab ({type(cause).__name__}: {cause})"
         )
         raise InputError(msg) from cause
-    if text.get("format") != _FORMAT:
+
+
+def _read(path: Path) -> Report:
+    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    text = json.loads(arrays["report.json"].tobytes())
+    if text["format"] != _FORMAT:
         msg = (
-            f"{path} has format {text.get('format')!r}, this gradlab reads {_FORMAT}; "
+            f"{path} has format {text['format']!r}, this gradlab reads {_FORMAT}; "
             f"install the version that wrote it"
         )
         raise InputError(msg)
     comparisons = tuple(
         _comparison(block, f"{i}.", arrays) for i, block in enumerate(text["blocks"])
     )
-    plain = {name: text[name] for name in _PLAIN}
-    plain["culprits"], plain["remarks"] = (
-        tuple(plain["culprits"]),
-        tuple(plain["remarks"]),
-    )
+    plain = _frozen({name: text[name] for name in _PLAIN})
     return Report(
         comparisons=comparisons,
         findings=_findings(text["findings"]),

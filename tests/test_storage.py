@@ -82,6 +82,17 @@ def test_other_files_are_refused(content, tmp_path):
         gl.load(path)
 
 
+@pytest.mark.parametrize("text", ["[1]", "{}", '{"format": 1}', '{"format": 99}'])
+def test_damaged_reports_are_refused(text, tmp_path):
+    """An archive that lacks something is no report; that of another version says so."""
+    path = tmp_path / "damaged.npz"
+    content = np.frombuffer(text.encode(), dtype=np.uint8)
+    np.savez(path, **{"report.json": content})
+    words = "format 99, this gradlab reads 1" if "99" in text else "is not a report"
+    with pytest.raises(InputError, match=words):
+        gl.load(path)
+
+
 def test_missing_file(tmp_path):
     """A file that is not there is the usual error."""
     with pytest.raises(FileNotFoundError):
