@@ -139,6 +139,8 @@ def escalate(
     for block in blocks:
         _allow_for_noise(reference, base, block, noise, meter)
     judge_all(subject, outcome, plan)
+    if not any(suspects_of(block).size for block in blocks):
+        return
     settled = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
     looks = CLOSE_LOOKS if outcome.known is None else outcome.known.looks
     quota = [min(first_looks(block), looks) for block in blocks]

@@ -14,7 +14,11 @@ import numpy as np
 
 from gradlab.differentiation.adaptive import AdaptiveSettings, adaptive
 from gradlab.differentiation.complex_step import complex_step
-from gradlab.differentiation.evaluation import displaced_rows, line_rows
+from gradlab.differentiation.evaluation import (
+    displaced_rows,
+    displaced_sets,
+    line_rows,
+)
 from gradlab.differentiation.finite_difference import (
     central,
     one_sided,
@@ -217,18 +221,12 @@ def noise_level(
         is none, or it cannot be told.
     """
     rng = np.random.default_rng([seed, 11])
-    spacing = _SPACING * np.arange(1, _NOISE_POINTS + 1)
+    sizes = [_own_sizes(subject, k) for k in range(len(subject.inputs))]
     found = []
-    for _ in range(3):
-        directions: list[NDArray[np.float64] | None] = [
-            _own_sizes(subject, k) * rng.uniform(-1, 1, variable.coordinates)
-            for k, variable in enumerate(subject.inputs)
-        ]
-        for side in (spacing, -spacing):
-            values = line_rows(subject, directions, side.tolist(), meter)
-            with np.errstate(all="ignore"):
-                size = np.abs(values).max(axis=0)  # first: squares of 1e200 overflow
-                found.append(difference_noise(values / size) * size)
+    for values in _along_lines(subject, sizes, rng, meter):
+        with np.errstate(all="ignore"):
+            size = np.abs(values).max(axis=0)  # first: squares of 1e200 overflow
+            found.append(difference_noise(values / size) * size)
     levels = np.array(found)
     still = (levels == 0).all(axis=0)
     heard = np.where(np.isfinite(levels) & (levels > 0), levels, np.inf)
@@ -244,6 +242,26 @@ def noise_level(
     # 1 + small has lost what is below its last digit, and then stands still
     noise = np.where(still, np.fmax(noise, LAST_DIGITS), np.nan_to_num(noise))
     return np.asarray(noise)
+
+
+def _along_lines(
+    subject: Subject,
+    sizes: list[NDArray[np.float64]],
+    rng: np.random.Generator,
+    meter: Meter,
+) -> list[NDArray[np.float64]]:
+    """Values at equal distances along three random lines, forth and back: six arrays.
+
+    Each of shape (points, rows).
+    """
+    spacing = _SPACING * np.arange(1, _NOISE_POINTS + 1)
+    lines = [[size * rng.uniform(-1, 1, len(size)) for size in sizes] for _ in range(3)]
+    halves = [(line, side) for line in lines for side in (spacing, -spacing)]
+    if len(sizes) > 1:
+        return [line_rows(subject, line, side.tolist(), meter) for line, side in halves]
+    moves = [np.multiply.outer(side, line[0]) for line, side in halves]
+    values = displaced_sets(subject, 0, np.concatenate(moves), meter)
+    return np.split(values, len(halves))
 
 
 def _own_sizes(subject: Subject, which: int) -> NDArray[np.float64]:
