@@ -35,7 +35,6 @@ def wrong(x):
 x = np.array([1.0, 2.0, 3.0])
 good = {"fn": cube, "inputs": (x,), "grad": right}
 bad = {"fn": cube, "inputs": (x,), "grad": wrong}
-misspelt = {"fn": cube, "inputs": (x,), "gard": right}
 no_function = {"inputs": (x,)}
 bare_input = {"fn": cube, "inputs": x, "grad": right}
 undecided = {"fn": lambda x: (np.nan * x).sum(), "inputs": (x,),
@@ -118,7 +117,6 @@ def test_exit_code_is_the_verdict(cases, gradlab_command, name, code):
         ("number", "the target is int"),
         ("no_function", "'fn' should be the function to check, got NoneType"),
         ("bare_input", "'inputs' should be a tuple"),
-        ("misspelt", "gard"),
         ("needs", "needs(x) needs arguments"),
         ("fails", "fails() failed: ValueError: no data today (line "),
         ("leaves", "leaves() failed: SystemExit"),
@@ -154,18 +152,6 @@ def test_a_file_that_fails_to_run_tells_where(gradlab_command, tmp_path):
 
     assert result.exit_code == 2
     assert "ZeroDivisionError: division by zero (line 2)" in result.stderr
-
-
-def test_a_file_that_is_no_python_is_said(gradlab_command, tmp_path):
-    """A syntax error is one sentence too."""
-    file = tmp_path / "broken_syntax.py"
-    file.write_text("def (:\n", encoding="utf-8")
-
-    result = gradlab_command("check", f"{file}:x")
-
-    assert result.exit_code == 2
-    assert "SyntaxError" in result.stderr
-    assert "Traceback" not in result.output
 
 
 def test_json_says_what_the_report_says(cases, gradlab_command, tmp_path):
@@ -293,7 +279,7 @@ def test_the_package_runs_as_a_program(cases):
     )
 
     assert done.returncode == 1, done.stderr
-    assert "x" in done.stdout
+    assert "disagrees: x is wrong" in done.stdout
     assert done.stderr == ""
 
 

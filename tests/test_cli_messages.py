@@ -71,6 +71,7 @@ def test_syntax_error_has_its_own_line(tmp_path):
     assert done.exit_code == 2
     assert "SyntaxError: invalid syntax (line 2)" in done.stderr
     assert done.stderr.count("line") == 1
+    assert "Traceback" not in done.output
 
 
 def test_page_that_was_written_is_named(target, tmp_path):

@@ -11,24 +11,6 @@ import pytest
 import gradlab as gl
 
 PAGE = Path(__file__).resolve().parents[1] / "tutorials" / "coming_from.md"
-
-
-def test_code_on_the_page_runs():
-    """Every block, in order, in one session."""
-    pytest.importorskip("torch")
-    blocks = re.findall(
-        r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
-    )
-    session = {"np": np, "gl": gl}
-
-    for block in blocks:
-        exec(compile(block, str(PAGE), "exec"), session)
-
-    assert len(blocks) > 10
-    assert isinstance(session["report"], gl.Report)
-    session["test_layer"](lambda *a, **k: gl.check(*a, **k).raise_if_failed())
-
-
 WATCHED = (
     "check",
     "check_accumulation",
@@ -39,10 +21,11 @@ WATCHED = (
 )
 
 
-def test_checks_on_the_page_agree():
-    """Examples of right gradients are right, or the page teaches mistrust."""
+def test_code_on_the_page_runs_and_agrees():
+    """Every block, in order; a right gradient that is accused would teach mistrust."""
     pytest.importorskip("torch")
     source = PAGE.read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", source, re.DOTALL)
     kept = {name: [] for name in WATCHED}
 
     class Watching:
@@ -58,10 +41,13 @@ def test_checks_on_the_page_agree():
             return watched
 
     session = {"np": np, "gl": Watching()}
-    for block in re.findall(r"```python\n(.*?)```", source, re.DOTALL):
+    for block in blocks:
         code = block.replace("import gradlab as gl\n", "")
         exec(compile(code, str(PAGE), "exec"), session)
 
+    assert len(blocks) > 10
+    assert isinstance(session["report"], gl.Report)
+    session["test_layer"](lambda *a, **k: gl.check(*a, **k).raise_if_failed())
     assert all(kept.values())
     assert {r.verdict for results in kept.values() for r in results} == {
         gl.Verdict.AGREES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -48,7 +49,7 @@ def session(tmp_path_factory):
         text=True,
         check=False,
         cwd=folder,
-        env={**__import__("os").environ, "PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONPATH": str(root)},
     )
     return done.stdout + done.stderr
 

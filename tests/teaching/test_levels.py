@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -35,8 +36,6 @@ def answers(level, seed=0):
 
 def _with(level, run):
     """The same level, with another way to call the student's code."""
-    import dataclasses
-
     return dataclasses.replace(level, run=run)
 
 
