@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from gradlab.comparison.tally import Tally
     from gradlab.subject.subject import Variable
 
-__all__ = ["Comparison", "relative_error"]
+__all__ = ["RELATIVE_FLOOR", "Comparison", "relative_error"]
 
 # Below this fraction of the block's largest entry, a relative error says nothing.
-_RELATIVE_FLOOR = 1e-8
+RELATIVE_FLOOR = 1e-8
 
 
 def relative_error(
@@ -136,7 +136,7 @@ class Comparison:
         The denominator is never below 1e-8 times `scale`, so that structural zeros
         do not shout.
         """
-        return relative_error(self.analytic, self.numeric, _RELATIVE_FLOOR * self.scale)
+        return relative_error(self.analytic, self.numeric, RELATIVE_FLOOR * self.scale)
 
     @property
     def verdict(self) -> Verdict:

@@ -190,7 +190,7 @@ class JacobianDisplay:
             self.picture_ = picture(self.comparison, self._pixels())
             down, across = self.picture_.shape
             square = 0.25 <= down / max(across, 1) <= 2 and down > 1
-            height = 3.4 if down > 1 else 2.3
+            height = 3.4 if down > 1 else 2.4
             if square:  # as high as square cells make the panels, and no higher
                 height = min(2.75 * down / across, 2.6) + 1.5
             if np.isfinite(_category_of_error(self.picture_)).any():
@@ -278,7 +278,9 @@ class JacobianDisplay:
         ax.yaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
         ax.set_xlabel(middle(view.xlabel, 40))
         if panel in ("analytic", next(iter(self.axes_))):
-            ax.set_ylabel(middle(view.ylabel, 40))
+            high = self.figure_.get_size_inches()[1]
+            # nine points a letter, and half of the height is titles and colour bars
+            ax.set_ylabel(middle(view.ylabel, max(12, min(int(7 * high), 40))))
         if down == 1:
             ax.set_yticks([])
 

@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.tolerance import SAFETY, default_rtol
+from gradlab.comparison.comparison import RELATIVE_FLOOR, relative_error
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.presentation.pictures import tolerance_of
 from gradlab.presentation.tiles import LARGE, arrangement, digest, largest_size
-from gradlab.presentation.views import worst_entry, worst_relative
+from gradlab.presentation.views import log_error, worst_entry, worst_relative
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
 
-__all__ = ["LIVE_ENTRIES", "Packed", "number", "pack_block", "pack_tile"]
+__all__ = ["LIVE_ENTRIES", "Packed", "number", "pack_block", "pack_slices", "pack_tile"]
 
 # A live view, which saves nothing, takes this many entries without reduction.
 LIVE_ENTRIES = LARGE
 _MAX_TILES = 400_000  # more than a screen has pixels for: 10 MB, sent once
-_FLOOR = 1e-8  # as in Comparison.relative_error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,9 +164,9 @@ def pack_block(
         "verdict": 2 if wrong else 1 if undecided else 0,
         "complex": bool("ai" in planes),
         "unit": unit,
-        "floor": _FLOOR * scale / unit,
+        "floor": RELATIVE_FLOOR * scale / unit,
         "scale": number(top),
-        "rtol": _tolerance(comparison, pick, epsilon),
+        "rtol": tolerance_of(comparison, epsilon),
         "safety": SAFETY,
         "method": comparison.method,
         "coverage": comparison.coverage,
@@ -189,26 +190,6 @@ def _grid(rows: int, columns: int, entries: int) -> tuple[int, int]:
     return tiles // across, across
 
 
-def _tolerance(
-    comparison: Comparison, pick: tuple[Any, Any] | None, epsilon: float
-) -> float:
-    """Relative tolerance in force at the largest entry that is shown."""
-
-    def take(values: NDArray[Any]) -> NDArray[Any]:
-        return values.ravel() if pick is None else values[pick].ravel()
-
-    sizes = np.maximum(
-        np.abs(take(comparison.analytic)), np.abs(take(comparison.numeric))
-    )
-    sizes = np.where(np.isfinite(sizes), sizes, 0.0)
-    if sizes.size:
-        place = int(sizes.argmax())
-        allowed = float(take(comparison.allowed)[place])
-        if sizes[place] > 0 and 0 < allowed < math.inf:
-            return allowed / float(sizes[place])
-    return default_rtol(epsilon)
-
-
 def _worst(comparison: Comparison) -> dict[str, Any] | None:
     """Describe the worst entry, the one that the list of blocks shows."""
     place = worst_entry(comparison)
@@ -223,6 +204,39 @@ def _worst(comparison: Comparison) -> dict[str, Any] | None:
         "abs": number(float(error)),
         "step": number(float(comparison.step[place])),
     }
+
+
+def pack_slices(
+    analytic: NDArray[Any], numeric: NDArray[Any], shape: tuple[int, ...]
+) -> tuple[dict[str, int], dict[str, bytes]]:
+    """Pack the logarithm of the relative error of every entry, step by step.
+
+    Parameters
+    ----------
+    analytic, numeric
+        Two Jacobians, or numeric ones at several steps, shape (S, m, n).
+    shape
+        Of the input, in which the gradient of a scalar is drawn.
+
+    Returns
+    -------
+    place, planes
+        Rows and columns of the picture; float32 in the plane "s".
+
+    Examples
+    --------
+    >>> place, planes = pack_slices(np.ones((1, 6)), np.ones((4, 1, 6)), (2, 3))
+    >>> place, len(planes["s"])
+    ({'rows': 2, 'columns': 3}, 96)
+    """
+    size = np.abs(numeric)
+    scale = float(size[np.isfinite(size)].max(initial=0.0))
+    error = relative_error(analytic, numeric, RELATIVE_FLOOR * scale)
+    rows, columns = numeric.shape[-2:]
+    if rows == 1 and len(shape) > 1 and math.prod(shape) == columns:
+        rows, columns = shape[0], columns // shape[0]
+    place = {"rows": int(rows), "columns": int(columns)}
+    return place, {"s": np.ascontiguousarray(log_error(error), "<f4").tobytes()}
 
 
 def pack_tile(

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.comparison import relative_error
-from gradlab.presentation.packing import number
+from gradlab.presentation.packing import number, pack_slices
 from gradlab.presentation.views import worst_relative
 
 if TYPE_CHECKING:
@@ -60,17 +59,8 @@ def pack_adaptive(
         state["adaptive"].append({"low": low, "typical": typical, "high": high})
         analytic = np.concatenate([block.analytic for block in blocks])
         numeric = np.concatenate([block.numeric for block in blocks])
-        size = np.abs(numeric)
-        scale = float(size[np.isfinite(size)].max(initial=0.0))
-        with np.errstate(divide="ignore"):
-            logs = np.log10(relative_error(analytic, numeric, 1e-8 * scale))
-        rows, columns = logs.shape
-        shape = blocks[0].input.shape
-        if rows == 1 and len(shape) > 1 and int(np.prod(shape)) == columns:
-            rows, columns = shape[0], columns // shape[0]
         key = f"adaptive{which}"
-        blobs[key] = {"s": np.ascontiguousarray(logs, "<f4").tobytes()}
-        place = {"rows": int(rows), "columns": int(columns)}
+        place, blobs[key] = pack_slices(analytic, numeric, blocks[0].input.shape)
         state["matrices"].append(
             {"key": key, "method": "adaptive", "input": which, **place}
         )

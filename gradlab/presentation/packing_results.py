@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.comparison import relative_error
 from gradlab.comparison.tolerance import default_rtol
 from gradlab.labels import code_place
 from gradlab.presentation.layer_text import (
@@ -15,7 +14,7 @@ from gradlab.presentation.layer_text import (
     headline_of,
     sweep_headline,
 )
-from gradlab.presentation.packing import Packed, number, pack_block
+from gradlab.presentation.packing import Packed, number, pack_block, pack_slices
 from gradlab.presentation.text import headline
 from gradlab.presentation.words import plural
 
@@ -275,26 +274,17 @@ def _slices(
         numeric = np.asarray(values)
         if numeric.size * 4 > budget:
             continue
-        analytic = np.asarray(analytic_sides[name])
-        size = np.abs(numeric)
-        scale = float(size[np.isfinite(size)].max(initial=0.0))
-        error = relative_error(analytic[None], numeric, 1e-8 * scale)
-        with np.errstate(divide="ignore"):
-            logs = np.log10(error)
         key = f"m{len(matrices)}"
-        rows, columns = numeric.shape[1:]
-        shape = shapes[name]
-        if rows == 1 and len(shape) > 1 and int(np.prod(shape)) == columns:
-            rows, columns = shape[0], columns // shape[0]
-        blobs[key] = {"s": np.ascontiguousarray(logs, "<f4").tobytes()}
+        place, blobs[key] = pack_slices(
+            np.asarray(analytic_sides[name]), numeric, shapes[name]
+        )
         budget -= numeric.size * 4
         matrices.append(
             {
                 "key": key,
                 "method": method,
                 "input": sweep.inputs.index(name),
-                "rows": int(rows),
-                "columns": int(columns),
+                **place,
             }
         )
     return matrices, blobs

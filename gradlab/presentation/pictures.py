@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.tolerance import SAFETY, default_rtol
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.tiles import LARGE, arrangement, digest, worst_of_tiles
 
@@ -32,7 +32,7 @@ __all__ = ["Picture", "picture", "tolerance_of"]
 # Entries of a gradient are put into the parameter's shape up to this many; beyond, the
 # map from pixels to entries would cost more than the gradient itself.
 _ARRANGED = 4_000_000
-_FALLBACK_TOLERANCE = 1e-6  # where nothing has a size to be relative to
+_EPS = float(np.finfo(np.float64).eps)
 _LOWEST_TOLERANCE = 1e-16  # the join of the two ramps must stay on the scale
 _JUST = 1e-9  # relative shift that puts an error on the right side of the tolerance
 
@@ -83,8 +83,11 @@ class Picture:
         return self.rows[wrong], self.columns[wrong]
 
 
-def tolerance_of(comparison: Comparison) -> float:
+def tolerance_of(comparison: Comparison, epsilon: float = _EPS) -> float:
     """Relative tolerance in force at the largest entry of a block.
+
+    Where nothing has a size to be relative to, the default of arithmetic of round-off
+    `epsilon`.
 
     Examples
     --------
@@ -92,20 +95,21 @@ def tolerance_of(comparison: Comparison) -> float:
     >>> round(tolerance_of(report["x"]), 9)
     1e-06
     """
-    if comparison.allowed.size == 0:
-        return _FALLBACK_TOLERANCE
     pick: Any = ...
     if comparison.allowed.size > LARGE:  # the worst of the tiles are many enough
         found = digest(comparison)
         flat = found.rows * found.shape[1] + found.columns
         pick = np.unravel_index(flat, comparison.shape)
-    size = np.abs(comparison.numeric[pick])
-    place = np.unravel_index(int(np.argmax(np.nan_to_num(size, posinf=0))), size.shape)
-    largest = max(float(size[place]), float(np.abs(comparison.analytic[pick][place])))
-    allowed = float(comparison.allowed[pick][place])
-    if not 0 < largest < math.inf or not 0 < allowed < math.inf:
-        return _FALLBACK_TOLERANCE
-    return max(allowed / largest, _LOWEST_TOLERANCE)
+    sizes = np.maximum(
+        np.abs(comparison.analytic[pick]), np.abs(comparison.numeric[pick])
+    )
+    sizes = np.where(np.isfinite(sizes), sizes, 0.0)
+    if sizes.size:
+        place = np.unravel_index(int(sizes.argmax()), sizes.shape)
+        allowed = float(comparison.allowed[pick][place])
+        if sizes[place] > 0 and 0 < allowed < math.inf:
+            return max(allowed / float(sizes[place]), _LOWEST_TOLERANCE)
+    return default_rtol(epsilon)
 
 
 Take = Any  # an index of rows and columns: slices for a band, arrays for pixels
@@ -256,26 +260,30 @@ def picture(comparison: Comparison, out: tuple[int, int] = (240, 240)) -> Pictur
     seen = sheet.seen(rows, columns)
     if seen is not None:
         verdicts = np.where(seen, verdicts, -1).astype(np.int8)
-    magnitude = np.iscomplexobj(comparison.analytic) or np.iscomplexobj(
-        comparison.numeric
-    )
-    sides = [take(side) for side in (comparison.analytic, comparison.numeric)]
-    if magnitude:
-        sides = [np.abs(side) for side in sides]
-    sizes = [np.abs(side[np.isfinite(side)]) for side in sides]
-    return Picture(
+    return _drawn(
+        [take(side) for side in (comparison.analytic, comparison.numeric)],
         shape=sheet.shape,
         rows=rows,
         columns=columns,
-        analytic=np.asarray(sides[0], dtype=np.float64),
-        numeric=np.asarray(sides[1], dtype=np.float64),
         error=error,
         verdicts=verdicts,
         tolerance=tolerance,
-        scale=max(float(size.max(initial=0.0)) for size in sizes),
         xlabel=sheet.xlabel,
         ylabel=sheet.ylabel,
-        magnitude=bool(magnitude),
+    )
+
+
+def _drawn(sides: list[NDArray[Any]], **others: Any) -> Picture:
+    """Finish a picture: sizes in place of complex values, and a common scale."""
+    magnitude = any(map(np.iscomplexobj, sides))
+    values = [np.asarray(np.abs(s) if magnitude else s, np.float64) for s in sides]
+    sizes = [np.abs(side[np.isfinite(side)]) for side in values]
+    return Picture(
+        analytic=values[0],
+        numeric=values[1],
+        scale=max(float(size.max(initial=0.0)) for size in sizes),
+        magnitude=magnitude,
+        **others,
     )
 
 
@@ -288,22 +296,14 @@ def _of_tally(comparison: Comparison, tally: Tally, out: tuple[int, int]) -> Pic
     key = np.where(seen, np.where(undecided, tolerance, graded), -1.0)
     grid = (int(key.shape[0]), int(key.shape[1]))
     at = worst_of_tiles(lambda r, c: key[r, c], grid, out)
-    sides = [tally.analytic[at], tally.numeric[at]]
-    magnitude = np.iscomplexobj(sides[0]) or np.iscomplexobj(sides[1])
-    if magnitude:
-        sides = [np.abs(side) for side in sides]
-    sizes = [np.abs(side[np.isfinite(side)]) for side in sides]
-    return Picture(
+    return _drawn(
+        [tally.analytic[at], tally.numeric[at]],
         shape=tally.shape,
         rows=tally.rows[at],
         columns=tally.columns[at],
-        analytic=np.asarray(sides[0], dtype=np.float64),
-        numeric=np.asarray(sides[1], dtype=np.float64),
         error=graded[at],
         verdicts=np.where(seen[at], verdicts[at], -1).astype(np.int8),
         tolerance=tolerance,
-        scale=max(float(size.max(initial=0.0)) for size in sizes),
         xlabel=f"entry of {comparison.input.name}",
         ylabel=f"entry of {comparison.output.name}" if tally.shape[0] > 1 else "",
-        magnitude=bool(magnitude),
     )

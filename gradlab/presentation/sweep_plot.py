@@ -161,39 +161,22 @@ class SweepDisplay:
         for label, power, height in self.sweep.theory[method]:
             levels = height + power * np.log10(ends)
             values = 10.0 ** np.clip(levels, -300, 300)
-            if power < 0:
-                self._name_rounding(height)
             (line,) = ax.plot(
                 ends, values, color=INK, linewidth=0.9, linestyle=(0, (2, 3)), zorder=1
             )
             self.theory_.append(line)
-            if power < 0:
-                continue
-            at = low * (high / low) ** 0.09  # the height at which the name stands
-            x = 10 ** ((np.log10(at) - height) / power)
-            inside = ends[0] * 2 < x < ends[1] / 2
-            if not inside:
+            # at the foot of the axes, or where the line leaves them at a side
+            foot = np.log10(low) + 0.09 * np.log10(high / low)
+            inner = np.log10(ends) + np.array([0.3, -0.3])
+            x = float(np.clip((foot - height) / power, *inner))
+            if not low < 10 ** (height + power * x) < high:
                 continue
             ax.annotate(
-                label.replace("truncation ", ""),
-                (x, at),
-                xytext=(-4, 0),
+                "~ " + label.split("~ ")[-1],
+                (10**x, 10 ** (height + power * x)),
+                xytext=(5, 0) if power < 0 else (-4, 0),
                 textcoords="offset points",
-                ha="right",
-                fontsize=8,
-                color=INK,
-            )
-
-    def _name_rounding(self, height: float) -> None:
-        """Name the falling line near its upper end, or where it enters the axes."""
-        ends = np.log10(self.ax_.get_xlim())
-        x = max(ends[0] + 0.08 * (ends[1] - ends[0]), height + 0.3)
-        if x < ends[1] and height - x > np.log10(self.ax_.get_ylim()[0]):
-            self.ax_.annotate(
-                "~ u/h",
-                (10**x, 10 ** (height - x)),
-                xytext=(5, 5),
-                textcoords="offset points",
+                ha="left" if power < 0 else "right",
                 fontsize=8,
                 color=INK,
             )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.comparison import relative_error
+from gradlab.comparison.comparison import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 
@@ -45,7 +45,6 @@ LARGE = 1_000_000
 _BAND = 300_000
 _GRID = (240, 240)  # tiles down and across, where nobody says how many
 _FOLD = 48  # a vector longer than this is folded into lines
-_FLOOR = 1e-8  # as in Comparison.relative_error
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -297,7 +296,7 @@ def _read(comparison: Comparison, out: tuple[int, int]) -> Digest:
 
     def key(rows: Any, columns: Any) -> NDArray[np.float32]:
         at = (rows, columns)
-        return badness(analytic[at], numeric[at], verdicts[at], _FLOOR * scale)
+        return badness(analytic[at], numeric[at], verdicts[at], RELATIVE_FLOOR * scale)
 
     rows, columns = worst_of_tiles(key, (height, width), out)
     rank = key(rows, columns)
@@ -333,5 +332,5 @@ def _largest_told(comparison: Comparison, pick: tuple[Any, ...], scale: float) -
         passed = (verdicts == Verdict.AGREES) & (np.abs(analytic - numeric) > allowed)
     told = ~(size <= SAFETY * bars) & ~passed
     worth = told | (verdicts == Verdict.DISAGREES)
-    relative = relative_error(analytic, numeric, _FLOOR * scale)
+    relative = relative_error(analytic, numeric, RELATIVE_FLOOR * scale)
     return float(np.max(relative[worth], initial=0.0))

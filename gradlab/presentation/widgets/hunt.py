@@ -115,23 +115,7 @@ class BugHunt(LiveView):
     def grade(
         self, student: Any = None, *, seed: int | None = None, by_hand: bool = True
     ) -> Any:
-        """Mark the code on hidden inputs, in a process of its own.
-
-        Parameters
-        ----------
-        student
-            The class or function, or the text of a program that defines it; default:
-            whatever has its name in the notebook.
-        seed
-            Of the hidden inputs; default: a fresh one, told in the grade.
-        by_hand
-            Whether calls to automatic or numeric differentiation cost all points.
-
-        Returns
-        -------
-        gradlab.teaching.grading.Grade
-            A score out of 100, and a reason for each gradient.
-        """
+        """Mark the code on hidden inputs: `gradlab.teaching.hunt.Hunt.grade`."""
         return self._hunt.grade(student, seed=seed, by_hand=by_hand)
 
     def next(self) -> BugHunt:

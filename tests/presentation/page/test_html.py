@@ -9,11 +9,9 @@ import re
 
 import builders
 import numpy as np
-import pytest
 
 import gradlab as gl
 from gradlab.presentation import html as pages
-from gradlab.presentation import palettes
 
 
 class Tags(html.parser.HTMLParser):
@@ -126,27 +124,3 @@ def test_sweep_and_layers_have_pages(rng):
 
     assert pages.page_sweep(report.sweep()).startswith("<!doctype html>")
     assert pages.page_layers(builders.audit(2)).startswith("<!doctype html>")
-
-
-@pytest.mark.parametrize(
-    ("theme", "palette"), [("light", palettes.LIGHT), ("dark", palettes.DARK)]
-)
-def test_page_and_figures_share_their_colours(theme, palette):
-    """The ramps written in JavaScript are those that figures use and tests judge."""
-    script = pages.script_path().read_text(encoding="utf-8")
-    start = script.index(f"  {theme}: {{", script.index("const PALETTES"))
-    part = script[start : script.index("\n  },", start)]
-
-    for key, colours in {
-        "pass": palette.below,
-        "fail": palette.above,
-        "signed": palette.signed,
-    }.items():
-        found = re.search(rf"{key}: \[(.*?)\]", part)[1]
-        assert tuple(re.findall(r"#\w{6}", found)) == colours
-    for key, colour in {
-        "equal": palette.exact,
-        "nan": palette.nan,
-        "inf": palette.inf,
-    }.items():
-        assert f'{key}: "{colour}"' in part
