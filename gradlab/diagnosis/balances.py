@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measures import EXACT, Case, Clue
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from gradlab.diagnosis.measures import EXACT, Case, Clue, vanishing_sums
 
 __all__ = ["broken_sums", "constants", "coupling_factor", "unreal"]
 
@@ -98,11 +93,10 @@ def broken_sums(case: Case) -> list[Clue]:
     n, a = case.grid(case.numeric), case.grid(case.analytic)
     if n is None or a is None or case.variable.is_complex or not case.variable.shape:
         return []
-    true = [axis for axis in range(len(case.variable.shape)) if _balanced(n, axis)]
-    broken = [axis for axis in true if not _balanced(a, axis)]
-    if not broken or len(broken) < len(true):
+    true = vanishing_sums(n)
+    if not true or true & vanishing_sums(a):
         return []
-    axis = broken[0]
+    axis = min(true)
     lost = bool(case.zero(case.analytic)[case.wrong].all())
     spread = case.wrong.reshape(a.shape)
     lines = np.moveaxis(spread, axis + 1, -1).reshape(-1, a.shape[axis + 1])
@@ -120,13 +114,6 @@ def broken_sums(case: Case) -> list[Clue]:
             f"margin.",
         )
     ]
-
-
-def _balanced(grid: NDArray[np.float64], axis: int) -> bool:
-    if grid.shape[axis + 1] < 2:
-        return False
-    size = float(np.abs(grid).sum())
-    return bool(size > 0 and np.abs(grid.sum(axis=axis + 1)).sum() < 1e-6 * size)
 
 
 def constants(case: Case) -> list[Clue]:

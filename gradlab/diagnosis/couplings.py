@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measures import EXACT, Case, Clue
+from gradlab.diagnosis.measures import EXACT, Case, Clue, vanishing_sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -152,7 +152,7 @@ def invariant_sums(case: Case) -> list[Clue]:
     n, a = case.grid(case.numeric), case.grid(case.analytic)
     if n is None or a is None or n.ndim < 3 or case.variable.is_complex:
         return []
-    true, ours = _vanishing(case, n), _vanishing(case, a)
+    true, ours = vanishing_sums(n), vanishing_sums(a)
     if not true or not ours - true or true & ours:
         return []
     return [
@@ -164,12 +164,3 @@ def invariant_sums(case: Case) -> list[Clue]:
             f"Check the axis of the sums and means in the backward of {case.name}.",
         )
     ]
-
-
-def _vanishing(case: Case, grid: NDArray[np.float64]) -> set[int]:
-    size = np.abs(grid).sum()
-    return {
-        axis
-        for axis, length in enumerate(case.variable.shape)
-        if length > 1 and np.abs(grid.sum(axis=axis + 1)).sum() < 1e-6 * size
-    }

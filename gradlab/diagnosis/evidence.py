@@ -31,7 +31,7 @@ class Part:
     numeric: NDArray[np.float64]
     error: NDArray[np.float64]  # error bar of numeric
     verdicts: NDArray[np.int8]
-    kinds: NDArray[np.int8]  # adaptive.Smoothness where looked at closely, else -1
+    kinds: NDArray[np.int8]  # `Smoothness` where looked at closely, else -1
     left: NDArray[np.float64]  # one-sided slopes, nan where not measured
     right: NDArray[np.float64]
     accepted: NDArray[np.bool_]  # sub-gradients at a kink
@@ -66,7 +66,11 @@ class Evidence:
     notes
         Conditions met on the way, by kind: "random": names of the sources that were
         frozen; "state": what the function changes; "mutated": inputs it writes to;
-        "raised": the first exception away from the point.
+        "dependent": inputs made from others, as "b from a"; "unsteady": by how much
+        two values at the point differ; "raised": how often evaluations failed, and the
+        first exception; "second_opinion": the method whose step misled; "own_steps":
+        inputs measured at steps that the user asked for; "rough": inputs that half
+        precision hides in.
     reference
         The subject in float64, if the values were compared with that.
     at

@@ -7,18 +7,17 @@ differences agree with the analytic side once that value is held fixed, it was t
 from __future__ import annotations
 
 import collections
+import itertools
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import Case, Clue
 from gradlab.diagnosis.moving import cotangent_of, slopes_at
+from gradlab.diagnosis.torch_modes import under
 from gradlab.subject.subject import is_torch_subject
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["left_torch"]
 
@@ -33,12 +32,8 @@ def left_torch(case: Case) -> list[Clue]:
     torch: Any = sys.modules.get("torch")
     if torch is None or not is_torch_subject(subject) or not case.part.complete:
         return []
-    program, loss = subject.program, subject.loss
     tapes = Tape(torch), Tape(torch)
-    subject.program = _Under(program, tapes[0])
-    if loss is not None:
-        subject.loss = _under(loss, tapes[1])
-    try:
+    with under(subject, tapes[0].mode, tapes[1].mode):
         case.evidence.meter.spend(1)
         subject.row()
         met = tapes[0].names + tapes[1].names
@@ -47,8 +42,6 @@ def left_torch(case: Case) -> list[Clue]:
         for tape in tapes:
             tape.playing = True
         right = _right(case)
-    finally:
-        subject.program, subject.loss = program, loss
     if not right:
         return []
     told = ", ".join(f"{n} ({k}x)" for n, k in met.items() if n in _NAMED)
@@ -89,7 +82,7 @@ class Tape:
 
     def mode(self) -> Any:
         """Return a mode of torch for one call of the function."""
-        tape, count = self, iter(range(10**9))
+        tape, count = self, itertools.count()
 
         class Exits(self._torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined] # Any base
             def __torch_function__(
@@ -109,26 +102,3 @@ class Tape:
                 return value
 
         return Exits()
-
-
-class _Under:
-    """A program that is called under the mode of a tape."""
-
-    def __init__(self, program: Any, tape: Tape) -> None:
-        self._program, self._tape = program, tape
-
-    def call(self, *arguments: Any) -> Any:
-        """Call the program."""
-        with self._tape.mode():
-            return self._program.call(*arguments)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._program, name)
-
-
-def _under(function: Callable[..., Any], tape: Tape) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
-        with tape.mode():
-            return function(*arguments)
-
-    return call

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence, Part
     from gradlab.subject.subject import Variable
 
-__all__ = ["EXACT", "Case", "Clue", "cases_of", "fraction_words", "reaches"]
+__all__ = [
+    "EXACT",
+    "Case",
+    "Clue",
+    "cases_of",
+    "fraction_words",
+    "reaches",
+    "vanishing_sums",
+]
 
 EXACT = 0.98  # share of the error above which an explanation is called exact
 _BARS = 5.0  # error bars that a residual may have
@@ -54,7 +62,6 @@ class Case:
 
     evidence: Evidence
     part: Part
-    share_scale: float = 1.0
 
     @property
     def variable(self) -> Variable:
@@ -182,6 +189,22 @@ def cases_of(evidence: Evidence) -> list[Case]:
 def reaches(mask: NDArray[np.bool_], axis: int | tuple[int, ...]) -> NDArray[np.bool_]:
     """Reduce a mask over an axis: where anything is true along it."""
     return np.asarray(mask.any(axis=axis), dtype=np.bool_)
+
+
+def vanishing_sums(grid: NDArray[np.float64]) -> set[int]:
+    """Axes of an input along which a gradient sums to zero.
+
+    Parameters
+    ----------
+    grid
+        From `Case.grid`, shape (rows, *shape of the input).
+    """
+    size = np.abs(grid).sum()
+    return {
+        axis
+        for axis, length in enumerate(grid.shape[1:])
+        if length > 1 and np.abs(grid.sum(axis=axis + 1)).sum() < 1e-6 * size
+    }
 
 
 def fraction_words(value: float, slack: float = 1e-4) -> str | None:

@@ -34,15 +34,15 @@ def penalty(case: Case) -> list[Clue]:
         trust = 0.985 if len(x) > 2 else 0.6
         if words:  # of few entries a mask or a slope may look the same
             trust = 0.9 if len(x) >= 8 else 0.5
-        missing = (factor < 0) == (words != "-")
-        verb = "is missing from" if missing else "is in"
-        other = "the gradient" if missing else "the gradient and not in the loss"
+        verb = "is missing from the gradient"
+        if factor > 0:
+            verb = "is in the gradient and not in the loss"
         clues.append(
             Clue(
                 BugKind.REGULARIZATION,
                 trust * share,
                 f"analytic - numeric = {factor:.6g} * {words}{case.name} "
-                f"{every_entry(case.numeric.size)}: a penalty {verb} {other}.",
+                f"{every_entry(case.numeric.size)}: a penalty {verb}.",
                 f"Put the penalty on {case.name} into both the loss and its gradient, "
                 f"with the same strength (0.5 * c * w**2 goes with c * w).",
             )

@@ -163,10 +163,10 @@ def repeated(case: Case) -> list[Clue]:
     for group in groups:
         where = tuple(axis + 1 for axis in group)
         length = int(np.prod([shape[axis] for axis in group]))
-        rest = tuple(range(len(group), n.ndim))
         front = tuple(range(len(group)))
-        ours = np.moveaxis(a, where, front).reshape(length, *_kept(a, rest, where))
-        true = np.moveaxis(n, where, front).reshape(ours.shape)
+        ours, true = (
+            np.moveaxis(side, where, front).reshape(length, -1) for side in (a, n)
+        )
         size = float(np.abs(ours).max(initial=0.0))
         if length < 2 or size == 0 or np.ptp(ours, axis=0).max() > 1e-6 * size:
             continue
@@ -257,14 +257,6 @@ def other_axis(case: Case) -> list[Clue]:
     return [
         Clue(BugKind.WRONG_AXIS, 0.94, told, advice),
         Clue(BugKind.TRANSPOSE, 0.9, told, advice),
-    ]
-
-
-def _kept(
-    a: NDArray[np.float64], rest: tuple[int, ...], where: tuple[int, ...]
-) -> list[int]:
-    return [length for axis, length in enumerate(a.shape) if axis not in where][
-        : len(rest)
     ]
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["returned"]
 
-_SHAPE = re.compile(r"\((\d+(?:, ?\d+)*,?|)\)")
 _BRACKETS = re.compile(r"got \[([\d, ]*)\]")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import Case, Clue
+from gradlab.diagnosis.torch_modes import under
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -110,42 +111,14 @@ def _again(
         return None
     met: collections.Counter[str] = collections.Counter()
     mode = _mode(torch, met, cuts=cuts, hooks=hooks)
-    program, loss = subject.program, subject.loss
     rows = len(case.evidence.base)
     case.evidence.meter.spend(1)
-    subject.program = _Under(program, mode)
-    if loss is not None:
-        subject.loss = _under(loss, mode)
     try:
-        values = side.on(subject).pull(np.eye(rows)).values[case.part.which]
+        with under(subject, mode, mode):
+            values = side.on(subject).pull(np.eye(rows)).values[case.part.which]
     except Exception:  # noqa: BLE001 - without its cut the program may not run
         return None
-    finally:
-        subject.program, subject.loss = program, loss
     return values[:, case.part.positions], met
-
-
-class _Under:
-    """A program that is called under a mode of torch."""
-
-    def __init__(self, program: Any, mode: Any) -> None:
-        self._program, self._mode = program, mode
-
-    def call(self, *arguments: Any) -> Any:
-        """Call the program."""
-        with self._mode():
-            return self._program.call(*arguments)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._program, name)
-
-
-def _under(function: Any, mode: Any) -> Any:
-    def call(*arguments: Any) -> Any:
-        with mode():
-            return function(*arguments)
-
-    return call
 
 
 def _mode(
