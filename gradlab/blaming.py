@@ -231,7 +231,11 @@ def _finding(blamed: Blamed) -> Finding:
     kind, words, confidence = "unknown", outcome.reason, 0.3
     if character is not None:
         kind, words, confidence = character.kind, character.words, character.confidence
-    advice = _ADVICE.get(kind, "Compare its backward with the derivative on paper.")
+    advice = _ADVICE.get(
+        kind,
+        "Compare its backward with the derivative on paper, or check this layer alone "
+        "(gradlab.check), which reads its whole Jacobian.",
+    )
     if outcome.hook:
         if kind == "unknown":  # the hook is known to be the cause, whatever it does
             kind, confidence = "surrogate", 0.9

@@ -127,7 +127,8 @@ class LayerAudit:
     seconds
         Wall-clock time.
     steps
-        The same in training steps (forward and backward) of this model.
+        The same in training steps: forward and backward of all pieces one by one. In a
+        small model, where Python takes longer than arithmetic, yours are shorter.
     live
         The model, for a closer look at single layers; None in a loaded audit.
     """

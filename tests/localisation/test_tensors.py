@@ -69,7 +69,7 @@ def test_every_contaminated_tensor_is_named(case):
     grads = loss_and_grads(params)[1]
     before = {f"{kind}{i}" for i in range(8) for kind in "Wb"}
     rng = np.random.default_rng(0)
-    for name in before:  # not one factor: every entry off by its own
+    for name in sorted(before):  # not one factor: every entry off by its own
         grads[name] = grads[name] * rng.uniform(0.5, 0.999, grads[name].shape)
     probes = probe_tensors(subject_of(params, loss_and_grads, grads))
 
