@@ -1,4 +1,8 @@
-"""Evaluating on an executor: the same numbers as one process, whatever befalls it."""
+"""Evaluating on an executor: the same numbers as one process, whatever befalls it.
+
+Work is sent away where an evaluation takes long enough. Here it takes the millisecond
+that it sleeps, by a clock that nothing else moves: what is sent is the same everywhere.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,11 @@ from gradlab.differentiation.crew_work import same_arithmetic
 from gradlab.errors import InputError, InputTypeError, SubjectError
 
 _BITS = ("analytic", "numeric", "numeric_error", "step", "verdicts", "allowed")
+
+
+@pytest.fixture(autouse=True)
+def _by_this_clock(clock):
+    """Sleeping takes its time on the virtual clock, and none of the machine's."""
 
 
 @pytest.fixture(scope="module")

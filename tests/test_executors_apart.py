@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.clocks import VirtualClock
 
+PATIENCE = 600  # seconds for a process that hangs, not for one that is slow
 _FORKED = """
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -44,7 +46,7 @@ def test_torch_on_workers_does_not_hang(tmp_path, how):
         check=False,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     verdict, *remarks = done.stdout.strip().split("|")
@@ -58,20 +60,31 @@ import os, signal, sys, threading, time
 from concurrent.futures import ProcessPoolExecutor
 import numpy as np, gradlab as gl
 def f(x):
-    time.sleep(5e-3)
+    time.sleep(2e-3)
     return (x**2).sum()
 if __name__ == "__main__":
     whom = os.killpg if sys.argv[1] == "group" else os.kill
-    threading.Timer(1.5, lambda: whom(os.getpid(), signal.SIGINT)).start()
+    underway = threading.Event()
+    def ctrl_c():
+        underway.wait()
+        whom(os.getpid(), signal.SIGINT)
+    threading.Thread(target=ctrl_c, daemon=True).start()
+    class Bar:
+        n = 0
+        def update(self, more):
+            self.n += more
+            if self.n > 1000:  # of 8000: some slices are done, and more are to come
+                underway.set()
     with ProcessPoolExecutor(2) as pool:
         report = gl.check(f, np.ones(4000), grad=lambda x: 2 * x, coverage="full",
-                          executor=pool)
+                          executor=pool, progress=Bar())
         workers = list(pool._processes)
     print(report.partial, report.verdict.name, *report.remarks, sep="|")
-    time.sleep(0.2)
     for worker in workers:
         try:
-            os.kill(worker, 0)
+            for _ in range(600):  # a minute to end
+                os.kill(worker, 0)
+                time.sleep(0.1)
             print("still there", worker)
         except ProcessLookupError:
             pass
@@ -89,7 +102,7 @@ def test_interrupt_leaves_a_partial_report_and_no_worker(tmp_path, whom):
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         start_new_session=True,
     )
     assert done.stdout.startswith("True|UNDECIDED"), done.stdout + done.stderr
@@ -98,13 +111,14 @@ def test_interrupt_leaves_a_partial_report_and_no_worker(tmp_path, whom):
 
 
 @pytest.mark.slow
-def test_dask_gives_the_same_bits():
+def test_dask_gives_the_same_bits(monkeypatch):
     """A local Dask cluster, through its executor or its client itself."""
     distributed = pytest.importorskip("distributed")
+    # an evaluation seems to take a millisecond: long enough to be sent away
+    monkeypatch.setattr(time, "perf_counter", VirtualClock(reading=2e-3).read)
     x = np.linspace(-1, 2, 20)
 
     def f(x):
-        time.sleep(1e-3)
         return np.sin(3 * x) * x.sum()
 
     def jac(x):
@@ -141,7 +155,7 @@ def test_code_on_the_page_about_clusters_runs(tmp_path, block):
         check=False,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr

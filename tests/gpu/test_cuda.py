@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -149,11 +147,18 @@ def test_memory_that_others_hold_makes_batches_smaller():
         torch.cuda.empty_cache()
 
 
-def test_gradient_check_is_faster_than_one_by_one():
-    """Batches are worth it on a GPU: 2000 evaluations in less than two seconds."""
+def test_gradient_check_is_not_one_by_one():
+    """Batches are worth it on a GPU: 2000 evaluations in a few dozen calls."""
     x = torch.linspace(0, 1, 1000, dtype=torch.float64, device="cuda")
     W = torch.randn(1000, 8, dtype=torch.float64, device="cuda") / 30
-    gl.check(lambda x: torch.tanh(x @ W), x)
-    start = time.perf_counter()
-    assert gl.check(lambda x: torch.tanh(x @ W), x).ok
-    assert time.perf_counter() - start < 2
+    calls = []
+
+    def f(x):
+        calls.append(x.shape)
+        return torch.tanh(x @ W)
+
+    report = gl.check(f, x)
+
+    assert report.ok
+    assert report.evaluations >= 2000
+    assert len(calls) < 200

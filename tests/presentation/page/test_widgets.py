@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 
 import builders
@@ -16,6 +17,7 @@ from gradlab.presentation import tiles
 from gradlab.presentation.widgets import progress
 from gradlab.presentation.widgets.layers import LayerBlame
 from gradlab.subject.subject import Variable
+from tests.clocks import VirtualClock
 
 
 def cubes(params):
@@ -312,7 +314,7 @@ def test_progress_is_silent_outside_notebooks(capsys):
     assert not progress.in_notebook()
 
 
-def test_in_a_notebook_a_bar_appears_after_a_second(monkeypatch, clock):
+def test_in_a_notebook_a_bar_appears_after_a_second(monkeypatch):
     """Nobody asked: nothing is drawn of a quick check, a bar of a slow one."""
     shown = []
     monkeypatch.setattr(progress, "in_notebook", lambda: True)
@@ -320,10 +322,15 @@ def test_in_a_notebook_a_bar_appears_after_a_second(monkeypatch, clock):
         progress.NotebookProgress, "_show", lambda self, text: shown.append(text)
     )
 
+    clock = VirtualClock()
+    monkeypatch.setattr(time, "monotonic", clock.read)
+
     bar, mine = progress.progress_bar(None)
     bar.update(1)
+    clock.sleep(0.9)
+    bar.update(1)
     quick = list(shown)
-    clock.sleep(2.0)
+    clock.sleep(0.3)
     bar.update(1)
 
     assert mine
