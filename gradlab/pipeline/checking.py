@@ -8,7 +8,6 @@ adaptive ladder; only then is anything said.
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,13 +17,7 @@ from gradlab.differentiation.analytic_noise import analytic_noise
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.metering import why_stopped
-from gradlab.differentiation.method import (
-    Adaptive,
-    Auto,
-    Backward,
-    ComplexStep,
-    Forward,
-)
+from gradlab.differentiation.method import Auto
 from gradlab.differentiation.sparsity import compressed
 from gradlab.pipeline.blocks import Block, Known, Outcome, Plan, judge_all
 from gradlab.pipeline.escalation import escalate, settle_still
@@ -49,7 +42,6 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Subject
 
 __all__ = [
-    "COST",
     "AnalyticColumns",
     "Reference",
     "analytic_columns",
@@ -59,8 +51,6 @@ __all__ = [
 ]
 
 _FIRST_SLICE = 64
-COST: dict[type, int] = defaultdict(lambda: 2)  # evaluations of one coordinate
-COST.update({Forward: 1, Backward: 1, ComplexStep: 1, Adaptive: 24})
 _PATIENCE = 0.25  # seconds of work that an interruption may cost
 _SLICE = 4096  # coordinates between two looks at the budget and the Stop button
 _EPS_DOUBLE = 1e-15  # anything coarser is "lower precision"
@@ -333,11 +323,11 @@ def _slices(
             )
             if found is not None:
                 parts, done = [found], len(positions)
-        each: float = COST[type(method)]
-        slice_size = _first_slice(meter, COST[type(method)])
+        each: float = method.cost
+        slice_size = _first_slice(meter, method.cost)
         while done < len(positions):
             # what a budget leaves, or the whole slice would be lost with it
-            slice_size = max(1, min(slice_size, meter.left() // COST[type(method)]))
+            slice_size = max(1, min(slice_size, meter.left() // method.cost))
             part = positions[done : done + slice_size]
             began, before = meter.seconds, meter.evaluations
             at = wanted.subject, wanted.which

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from gradlab.pipeline.measuring import numeric_side
 from gradlab.pipeline.planning import choose_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -33,13 +33,9 @@ _SECONDS = 20.0  # a pause nobody minds; beyond, a sample is taken
 _PATIENCE = 60.0  # seconds after which inputs are left out rather than waited for
 _EVALUATIONS = 200_000
 _WORST = 4  # entries of each block of a report that a sample always contains
-_METHODS: dict[str, Callable[[float], Any]] = {
-    "central": Central,
-    "forward": Forward,
-    "backward": Backward,
-    "complex-step": ComplexStep,
-}
-_COST = {"central": 2, "forward": 1, "backward": 1, "complex-step": 1, "five-point": 4}
+_METHODS = {kind.name: kind for kind in (Central, Forward, Backward, ComplexStep)}
+_COST = {name: kind.cost for name, kind in _METHODS.items()}
+_COST["five-point"] = 2 * Central.cost
 
 
 def default_steps(subject: Subject) -> tuple[NDArray[np.float64], str]:

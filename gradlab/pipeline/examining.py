@@ -17,7 +17,7 @@ from gradlab.differentiation.metering import why_stopped
 from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.assembling import as_parts, comparisons_of
-from gradlab.pipeline.checking import COST, run_full
+from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.noticing import excused, noticed, purposeful
 from gradlab.pipeline.planning import Coverage, Estimate, choose_columns, estimate
 from gradlab.pipeline.probing import compare_by_probes
@@ -148,7 +148,7 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
         plan.seed,
         analytic_seconds=pulling,
     )
-    costs = [COST[type(plan.method_of(v.name))] for v in subject.inputs]
+    costs = [plan.method_of(v.name).cost for v in subject.inputs]
     total = sum(variable.coordinates for variable in subject.inputs)
     expected = estimate(coverage, costs, each, pulling, total)
     _announce(meter, expected, coverage)

@@ -66,7 +66,6 @@ _AMPLIFIED = 10.0  # noise of f in an extrapolation, in units of noise / longest
 _SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
 _NOISE_POINTS = 6
 LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
-_LADDER = 20  # evaluations of one coordinate, about
 _FIRST_PULL = 16  # cotangents in the first batch where seconds are counted
 _PULL_SECONDS = 0.02  # a batch that took less may be followed by a larger one
 _CHUNK_ENTRIES = 2_000_000  # numbers in one batch of cotangents and gradients
@@ -292,7 +291,7 @@ def look_closer(
         Factor on all steps.
     """
     if noise is not None:  # a second look, which nobody could foresee
-        meter.expect(_LADDER * len(positions))
+        meter.expect(Adaptive.cost * len(positions))
 
     def sample(
         columns: NDArray[np.intp], displacements: NDArray[np.float64]
