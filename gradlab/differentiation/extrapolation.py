@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.ledges import ledges
 from gradlab.differentiation.runs import Estimate, Runs
 from gradlab.differentiation.second_thoughts import overrule, roughen
 from gradlab.differentiation.strays import Rungs, foretold_bends, strays
@@ -64,11 +65,9 @@ def extrapolate_central(ladder: Ladder, floor: float, width: int) -> Estimate:
             found.append(_judge(table, forecast, bend, rungs))
         best = _choose(found, rungs, bend)
         best = roughen(best, table, rungs)
-        return dataclasses.replace(
-            best,
-            hidden=np.maximum(best.hidden, rungs.apart),
-            split=np.where(np.isnan(best.split), rungs.gap, best.split),
-        )
+        scales = ladder.steps[0] * np.exp2(ladder.rungs[0])  # nearly: see `Ladder`
+        apart = ledges(rungs, scales=scales, base=ladder.base, top=best.top)
+        return dataclasses.replace(best, hidden=np.maximum(best.hidden, apart))
 
 
 def extrapolate_side(

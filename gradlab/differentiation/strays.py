@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.ledges import Ledges
 from gradlab.differentiation.tableau import Table
 
 if TYPE_CHECKING:
@@ -36,10 +35,8 @@ class Rungs:
     even: np.ndarray
     unit: np.ndarray  # rounding of f itself
     reach: np.ndarray  # (C, 1): rounding of the argument, times the slope
-    still: np.ndarray  # f did not move at all, or along a ledge
+    still: np.ndarray  # f did not move at all
     quantum: np.ndarray  # (C, m): size of its first move above a narrow plateau
-    apart: np.ndarray  # (C, m): what a doubtful ledge's slope is off by
-    gap: np.ndarray  # (C, m): rung above which one is missing to see a ledge, or nan
     floor: float
 
     @classmethod
@@ -55,26 +52,14 @@ class Rungs:
         # x + h and x - h round differently, so the two displacements do as well
         skew = ((ladder.ahead - ladder.behind) / 2)[:, :, None] / h
         odd, even = odd - even * 2 * skew, even - odd * skew
-        reach = floor * np.abs(ladder.points)[:, None]
-        quantum = _quantum(ladder, still, ahead, behind, unit)
-        ledges = Ledges.of(
-            h,
-            odd,
-            even,
-            known=unit + reach * np.abs(odd / h),
-            rungs=ladder.rungs,
-            base=ladder.base,
-        )
         return cls(
             h=h,
             odd=odd,
             even=even,
             unit=unit,
-            reach=reach,
-            still=still | ledges.still,
-            quantum=np.maximum(quantum, ledges.height),
-            apart=ledges.apart,
-            gap=ledges.gap,
+            reach=floor * np.abs(ladder.points)[:, None],
+            still=still,
+            quantum=_quantum(ladder, still, ahead, behind, unit),
             floor=floor,
         )
 
