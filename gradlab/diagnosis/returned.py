@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Problem, Variable
 
 __all__ = ["returned"]
-
-_BRACKETS = re.compile(r"got \[([\d, ]*)\]")
 
 
 def returned(evidence: Evidence) -> list[Finding]:
@@ -86,10 +83,12 @@ def _shape(evidence: Evidence, problem: Problem, detail: str) -> list[Finding]:
             where,
             0.98,
             _sentence(detail, where),
-            f"Return a gradient of exactly the shape of {where}.",
+            "Return one array for each input, of the shape that is expected."
+            if problem.got is None
+            else f"Return a gradient of exactly the shape of {where}.",
         )
     ]
-    got = _got(detail)
+    got = problem.got
     if variable is None or got is None:
         return findings
     axes = _unsummed(got, variable)
@@ -119,16 +118,6 @@ def _shape(evidence: Evidence, problem: Problem, detail: str) -> list[Finding]:
             )
         )
     return findings
-
-
-def _got(detail: str) -> tuple[int, ...] | None:
-    brackets = _BRACKETS.search(detail)
-    if brackets is not None:
-        return tuple(int(n) for n in brackets.group(1).split(",") if n.strip())
-    found = re.search(r"has shape \(([\d, ]*)\), expected", detail)
-    if found is None:
-        return None
-    return tuple(int(n) for n in found.group(1).split(",") if n.strip())
 
 
 def _unsummed(got: tuple[int, ...], variable: Variable) -> str | None:

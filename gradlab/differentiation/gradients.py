@@ -134,7 +134,7 @@ def read_gradient(
             f"the gradient of {name} has shape {array.shape}, expected "
             f"{variable.shape}, the shape of {name} itself."
         )
-        problems.append(Problem("wrong_shape", name, detail))
+        problems.append(Problem("wrong_shape", name, detail, array.shape))
         if _squeezed(array.shape) != _squeezed(variable.shape):
             return blank, problems
         array = array.reshape(

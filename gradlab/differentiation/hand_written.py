@@ -226,11 +226,11 @@ def _read_block(
         zero = np.zeros((real_rows, variable.coordinates))
         return zero, [Problem("none", name, detail)]
     array = as_numpy(value, f"the Jacobian with respect to {name}")
-    wanted = {(m, variable.size), (*shape, *variable.shape)}
+    wanted = dict.fromkeys([(m, variable.size), (*shape, *variable.shape)])
     if array.shape not in wanted:
         detail = (
             f"the Jacobian with respect to {name} has shape {array.shape}, expected "
-            f"{(m, variable.size)} or {(*shape, *variable.shape)}."
+            f"{' or '.join(map(str, wanted))}."
         )
         blank = np.full((real_rows, variable.coordinates), np.nan)
         return blank, [Problem("wrong_shape", name, detail)]

@@ -92,6 +92,7 @@ class Problem:
     kind: Literal["wrong_shape", "dtype", "none", "missing", "raised", "extra"]
     where: str  # name of the input
     detail: str  # one sentence: what came, what was expected
+    got: tuple[int, ...] | None = None  # shape of a gradient that has a wrong one
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

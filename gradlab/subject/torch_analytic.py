@@ -6,6 +6,7 @@ shape makes the entries of that input nan, and a `Problem` says what came.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReverseMode"]
 
+_GOT = re.compile(r"got \[([\d, ]*)\]")  # a shape, in torch's words
 _WIDE = ("float64", "complex128")
 
 # Batched and single backward passes may round differently; beyond this many units of
@@ -343,5 +345,8 @@ def _problem(cell: Cell, error: Exception) -> Problem:
     where = cell.variable.name
     if "invalid gradient" in text and "shape" in text:
         detail = f"{where} has shape {cell.variable.shape}; torch says: {text:.300}"
-        return Problem("wrong_shape", where, detail)
+        found = _GOT.search(text)
+        sizes = None if found is None else found.group(1).split(",")
+        got = None if sizes is None else tuple(int(n) for n in sizes if n.strip())
+        return Problem("wrong_shape", where, detail, got)
     return Problem("raised", where, f"{type(error).__name__}: {text:.300}")

@@ -101,3 +101,14 @@ def test_budget_bounds_diagnosis(rng):
 
     assert not full.ok
     assert full.evaluations - plain.evaluations < 250
+
+
+def test_shape_of_a_jacobian_is_not_read_as_that_of_a_gradient():
+    """A 5 x 3 Jacobian where 4 x 3 belongs is no gradient that was not summed."""
+    report = gl.check(
+        lambda x: np.append(x, x.sum()), np.ones(3), jac=lambda x: np.ones((5, 3))
+    )
+
+    kinds = [finding.kind for finding in report.findings]
+    assert kinds == ["wrong_shape"]
+    assert "has shape (5, 3), expected (4, 3)." in report.findings[0].evidence
