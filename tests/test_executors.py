@@ -350,3 +350,11 @@ def test_other_rounding_is_told_from_other_numbers():
     assert same_arithmetic(row * (1 + 4e-16), row) is False
     assert same_arithmetic(row[[0, 0]], row) is None
     assert same_arithmetic(np.where(row > 0, np.nan, row), row) is None
+
+
+def test_missing_cloudpickle_is_told_with_its_remedy(monkeypatch):
+    """The function is not at fault: one sentence, which says how to get it."""
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)  # as if not installed
+    needed = r"^executor= needs cloudpickle.* pip install gradlab\[distributed\]$"
+    with ThreadPoolExecutor(1) as threads, pytest.raises(InputError, match=needed):
+        gl.check(slowly(np.sum), np.ones(3), grad=np.ones_like, executor=threads)

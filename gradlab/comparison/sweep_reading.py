@@ -60,8 +60,9 @@ def read_sweep(
     """
     if block.verdicts.size == 0:
         return "empty: nothing to differentiate"
-    if block.verdict == Verdict.DISAGREES:
-        return _wrong(block, steps, curves)
+    culprit = block.culprit
+    if culprit is not None:
+        return _wrong(block, culprit, steps, curves)
     if block.verdict == Verdict.UNDECIDED:
         return _undecided(block, steps, curves)
     return _correct(block, steps, curves, curve)
@@ -161,10 +162,9 @@ def _undecided(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
     )
 
 
-def _wrong(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
-    place = block.culprit
-    if place is None:  # pragma: no cover - the verdict says there is one
-        return "wrong"
+def _wrong(
+    block: Swept, place: tuple[int, int], steps: NDArray[np.float64], curves: Curves
+) -> str:
     analytic, numeric = float(block.analytic[place]), float(block.reference[place])
     values = f"{block.place(*place)}: analytic {analytic:.4g}, numeric {numeric:.4g}"
     if not np.isfinite(analytic) or not np.isfinite(numeric):

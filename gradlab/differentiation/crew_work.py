@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from gradlab.differentiation.evaluation import Meter, evaluate_rows, evaluate_sets
+from gradlab.errors import InputError
 from gradlab.subject.subject import output_rows
 
 if TYPE_CHECKING:
@@ -125,9 +126,12 @@ def pickled_subject(subject: Subject) -> bytes:
     """Pickle a subject without its analytic side, which only its own process asks."""
     try:
         import cloudpickle
-    except ImportError as cause:  # pragma: no cover - the tests have it
-        msg = "cloudpickle is missing: pip install gradlab[distributed]"
-        raise ImportError(msg) from cause
+    except ImportError as cause:
+        msg = (
+            "executor= needs cloudpickle, which is not installed: "
+            "pip install gradlab[distributed]"
+        )
+        raise InputError(msg) from cause
     kept = {
         name: getattr(subject, name)
         for name in ("analytic", "side")

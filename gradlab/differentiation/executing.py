@@ -143,7 +143,8 @@ class Workers:
         Raises
         ------
         InputError
-            If it cannot be pickled, or the executor takes no work.
+            If it cannot be pickled, cloudpickle is missing, or the executor takes no
+            work.
         """
         try:
             self._executor.submit(os.getpid)
@@ -157,6 +158,8 @@ class Workers:
             raise InputError(msg) from cause
         try:
             pickled = pickled_subject(subject)
+        except InputError:
+            raise
         except Exception as cause:
             msg = (
                 f"the function cannot be sent to the workers of executor=: pickling it "
