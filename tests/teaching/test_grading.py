@@ -274,6 +274,7 @@ def test_whatever_it_does_there_is_a_grade_and_a_reason(code, reason):
 def test_what_never_ends_is_ended_and_told(monkeypatch, code):
     """A loop while the program is read, or when it is called."""
     monkeypatch.setattr("gradlab.teaching.isolation._START_UP", 600.0)  # Python's own
+    monkeypatch.setattr("gradlab.teaching.isolation._LOADING", 1.0)
     graded = grade(LAZY, code, seed=50, seconds=0.3)
 
     assert graded.score == 0
