@@ -1,8 +1,10 @@
-"""What every test may ask for."""
+"""What every test may ask for, and what each finds: the same clock, the same draws."""
 
 from __future__ import annotations
 
 import os
+import random
+import sys
 
 import hypothesis
 import numpy as np
@@ -26,6 +28,40 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile(os.environ.get("GRADLAB_HYPOTHESIS", "fast"))
 
+SEED = int(os.environ.get("GRADLAB_SEED", "67280421310721"))  # torch's own default
+
+
+def pytest_configure(config):
+    """Leave the order of the tests to chance, not what they draw."""
+    config.option.randomly_reset_seed = False  # pytest-randomly, if it is there
+
+
+def pytest_runtest_setup():
+    """Give each test the draws that it would have all by itself; see below."""
+    _reseed()
+
+
+def pytest_runtest_call():
+    """The same again: fixtures of other tests may have drawn before."""
+    _reseed()
+
+
+def _reseed():
+    """Start the generators that all of a process share: random, NumPy's, torch's."""
+    random.seed(SEED)
+    np.random.seed(SEED % 2**32)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(SEED)
+
+
+def _clock_name():
+    return os.environ.get("GRADLAB_CLOCK")
+
+
+def pytest_report_header():
+    """Say what may be set, so that a failure can be had again."""
+    return f"GRADLAB_CLOCK={_clock_name() or 'steady'} GRADLAB_SEED={SEED}"
+
 
 def pytest_sessionstart(session):
     """Let time go by evenly, so that no choice depends on the machine; not to measure.
@@ -34,7 +70,7 @@ def pytest_sessionstart(session):
     """
     measuring = session.config.getoption("benchmark_enable", default=False)
     usual = "real" if measuring else "steady"
-    clocks.set_clock(os.environ.get("GRADLAB_CLOCK", usual))
+    clocks.set_clock(_clock_name() or usual)
 
 
 @pytest.fixture
