@@ -53,6 +53,9 @@ def show(chromium, tmp_path):
         page = manager.__enter__()
         opened.append((manager, page))
         page.goto(path.as_uri())
+        if options.get("java_script_enabled", True):
+            page.wait_for_selector(".gl")
+            driver.settle(page, 100)
         return page
 
     yield _show

@@ -18,7 +18,7 @@ import urllib.request
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PREAMBLE = """
@@ -26,6 +26,10 @@ import builders, numpy as np, gradlab as gl
 rng = np.random.default_rng(7)
 """
 MINUS = "\N{MINUS SIGN}"
+# Seconds to wait for what comes at once, but on a busy machine: a test ends as soon as
+# it has come, and none fails because something was slow.
+PATIENCE = 300
+expect.set_options(timeout=1000 * PATIENCE)
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 IDLE = """() => {
@@ -45,6 +49,12 @@ CLOSE = """async () => {
     widget.dispose();
   }
 }"""
+# Timers fire in the order in which they are due: after one that is set now, all shorter
+# ones that were set before have fired. Two frames later all they asked for is drawn.
+SETTLED = """wait => new Promise(done => {
+  setTimeout(done, wait + 20000);  // a page that is not shown has no frames
+  setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), wait);
+})"""
 EVALUATE = """async code => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
   const future = kernel.requestExecute(
@@ -82,6 +92,7 @@ def tab(chromium, *, width=1300, height=1000, dark=False, offline=False, **optio
         color_scheme="dark" if dark else "light",
         **options,
     )
+    context.set_default_timeout(1000 * PATIENCE)
     page = context.new_page()
     page.problems = []
     page.requests_made = []
@@ -166,17 +177,17 @@ def jupyter(root, app="lab"):
         finally:
             os.killpg(process.pid, signal.SIGTERM)  # our own process group only
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
             shutil.rmtree(home, ignore_errors=True)
 
 
 def _wait_for_server(url, process, log):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=2) as answer:
+            with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
                 answer.read()
             return
         except OSError:
@@ -198,15 +209,15 @@ def open_notebook(page, server, name):
     """Show a notebook and wait for its kernel; a Lab that is open stays open."""
     if server["app"] == "lab" and page.url.startswith(f"{server['base']}/lab"):
         page.evaluate(OPEN, name)
-        page.wait_for_function(OPENED, arg=name, timeout=60_000)
+        page.wait_for_function(OPENED, arg=name)
     else:
         place = "lab/tree" if server["app"] == "lab" else "notebooks"
         query = f"token={server['token']}"
         query += "&reset" if server["app"] == "lab" else ""
         address = f"{server['base']}/{place}/{name}?{query}"
         page.goto(address, wait_until="domcontentloaded")
-    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
-    page.wait_for_function(IDLE, timeout=60_000)
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+    page.wait_for_function(IDLE)
 
 
 def run_all(page):
@@ -215,12 +226,20 @@ def run_all(page):
     page.evaluate(
         "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
     )
-    page.wait_for_function(ALL_RAN, timeout=120_000)
-    page.wait_for_function(IDLE, timeout=60_000)
+    page.wait_for_function(ALL_RAN)
+    page.wait_for_function(IDLE)
     return page.eval_on_selector_all(
         "[data-mime-type='application/vnd.jupyter.stderr'], "
         "[data-mime-type='application/vnd.jupyter.error']",
         "nodes => nodes.map(node => node.textContent.slice(0, 1500))",
+    )
+
+
+def save(page):
+    """Save the notebook, and wait until its file is written."""
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    page.wait_for_function(
+        "() => !window.jupyterapp.shell.currentWidget.context.model.dirty"
     )
 
 
@@ -229,7 +248,25 @@ def ask_kernel(page, expression):
     return page.evaluate(EVALUATE, expression)
 
 
-def wait_for_kernel(page, expression, expected, seconds=10):
+def settle(page, milliseconds=350):
+    """Wait until the page has drawn all that it knows of, delayed work included."""
+    page.evaluate(SETTLED, milliseconds)
+
+
+def read(page, selector):
+    """Read an element once the page has drawn what it was told just before."""
+    settle(page, 0)
+    return page.inner_text(selector)
+
+
+def shows(page, selector, *words):
+    """Wait until the first such element says all of these words."""
+    for each in words:
+        element = page.locator(selector).first
+        expect(element).to_contain_text(each, use_inner_text=True)
+
+
+def wait_for_kernel(page, expression, expected, seconds=PATIENCE):
     """Wait until an expression in the kernel has the expected repr."""
     deadline = time.monotonic() + seconds
     while True:

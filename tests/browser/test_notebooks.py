@@ -6,6 +6,7 @@ import shutil
 
 import driver
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NOTEBOOKS = sorted((driver.ROOT / "notebooks").glob("*.ipynb"))
@@ -18,10 +19,10 @@ def test_notebook_runs_and_shows_its_pages(chromium, served, path):
     with driver.tab(chromium) as page:
         driver.open_notebook(page, served, path.name)
         assert driver.run_all(page) == []
-        page.wait_for_selector(".gl :is(.status, .cursor, .lrow)", timeout=20_000)
+        page.wait_for_selector(".gl :is(.status, .cursor, .lrow)")
 
-        empty = page.locator("[data-gl]:not([data-on])").count()
-        assert empty == 0
+        expect(page.locator("[data-gl]:not([data-on])")).to_have_count(0)
+        driver.settle(page)
         # JupyterLab indents the lists of HTML outputs: ours stand flush
         lists = page.eval_on_selector_all(
             ".gl ul", "nodes => nodes.map(node => getComputedStyle(node).paddingLeft)"

@@ -88,13 +88,15 @@ def test_real_report_is_shown_without_a_complaint(chromium, tmp_path, name):
     report.to_html(path)
     with driver.tab(chromium, offline=True) as page:
         page.goto(path.as_uri())
-        page.wait_for_timeout(150)
+        page.wait_for_selector(".gl :is(.status, p)")
+        driver.settle(page)
         text = page.text_content(".gl")  # what is folded is there as well
         for row in page.locator(".gl .brow[role=option]").all():
             row.click()
             page.locator(".gl canvas[role=application]").focus()
             for key in ("n", "ArrowRight", "ArrowDown", "p", "w", "+", "0"):
                 page.keyboard.press(key)
+        driver.settle(page)
         assert page.problems == []
 
     assert word in text
@@ -112,11 +114,14 @@ def test_real_sweep_is_shown_without_a_complaint(chromium, tmp_path, name):
     sweep.to_html(path)
     with driver.tab(chromium, offline=True) as page:
         page.goto(path.as_uri())
+        page.wait_for_selector(".gl .cursor")
+        driver.settle(page)
         for chip in page.locator(".gl .chip").all():
             chip.click()
         page.locator(".gl .cursor").focus()
         for key in ("ArrowLeft", "Home", "End"):
             page.keyboard.press(key)
+        driver.settle(page)
         assert page.problems == []
         for name in sweep.inputs:
-            assert name in page.inner_text(".gl")
+            assert name in driver.read(page, ".gl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import driver
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.browser]
 PAGES = driver.ROOT / "build" / "site" / "_build" / "html"
@@ -35,13 +36,13 @@ def test_a_report_in_a_lesson_is_interactive_without_a_kernel(site):
     report = page.locator(".gl:has(.brow[data-key='b1'])").first
     report.locator(".brow[data-key='b1']").click()
 
-    assert "b1" in report.locator(".status").first.inner_text()
+    expect(report.locator(".status").first).to_contain_text("b1")
 
 
 def test_formulas_are_set_without_a_network(site):
     """MathJax comes with the pages."""
     page = site("03_the_bug_hunt")
-    page.locator("mjx-container").first.wait_for(timeout=20_000)
+    page.locator("mjx-container").first.wait_for()
 
 
 def test_a_sweep_on_a_page_can_be_dragged(site):
@@ -52,7 +53,7 @@ def test_a_sweep_on_a_page_can_be_dragged(site):
     slider.focus()
     slider.press("ArrowLeft")
 
-    assert slider.get_attribute("aria-valuetext") != before
+    expect(slider).not_to_have_attribute("aria-valuetext", before)
 
 
 def test_the_reference_names_every_public_function(site):

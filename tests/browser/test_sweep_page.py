@@ -27,6 +27,8 @@ def show(chromium, tmp_path):
         managers.append(manager)
         pages.append(page)
         page.goto(path.as_uri())
+        page.wait_for_selector(".gl")
+        driver.settle(page, 100)
         return page
 
     yield _show
@@ -44,6 +46,7 @@ def sweep():
 
 def cursor(page):
     """Return the step at the cursor, as its label says it."""
+    driver.settle(page, 0)
     text = page.get_attribute(".gl .cursor", "aria-valuetext")
     return float(text.replace(driver.MINUS, "-"))
 
@@ -53,7 +56,7 @@ def test_every_curve_is_drawn_and_the_worst_is_read(show, sweep):
     page = show(pack_sweep(sweep))
 
     assert page.locator(".gl .curve").count() == len(sweep.inputs)
-    assert "plateau at 1" in page.inner_text(".gl .finding")
+    assert "plateau at 1" in driver.read(page, ".gl .finding")
 
 
 def test_keys_move_the_cursor_along_measured_steps(show, sweep):
@@ -66,7 +69,7 @@ def test_keys_move_the_cursor_along_measured_steps(show, sweep):
     assert cursor(page) == pytest.approx(before * 10**0.5, rel=0.1)
     page.keyboard.press("Home")
     assert cursor(page) == pytest.approx(1e-14)
-    text = page.inner_text(".gl .chip >> nth=4").replace(driver.MINUS, "-")
+    text = driver.read(page, ".gl .chip >> nth=4").replace(driver.MINUS, "-")
     expected = sweep.errors["forward", "fc2.weight"][0]
     assert float(text.split()[-1]) == pytest.approx(expected, rel=0.1)
 
@@ -78,6 +81,7 @@ def test_method_buttons_change_the_curves(show, sweep):
 
     page.get_by_role("button", name="central").click()
 
+    driver.settle(page)
     after = page.get_attribute(".gl .curve >> nth=0 >> path >> nth=1", "d")
     assert after != before
     button = page.get_by_role("button", name="central")
@@ -97,11 +101,14 @@ def test_heat_map_turns_from_truncation_to_clean_to_noise(show, sweep):
       return n / (data.length / 4);
     }"""
     page.keyboard.press("End")
+    driver.settle(page)
     truncated = page.evaluate(loud)
     while cursor(page) > 3e-8:
         page.keyboard.press("ArrowLeft")
+    driver.settle(page)
     clean = page.evaluate(loud)
     page.keyboard.press("Home")
+    driver.settle(page)
     noisy = page.evaluate(loud)
 
     assert truncated > 0.8
@@ -121,10 +128,10 @@ def test_hostile_names_stay_text(show, sweep):
         values = getattr(sweep, field)
         setattr(sweep, field, {(m, swap.get(k, k)): v for (m, k), v in values.items()})
     page = show(pack_sweep(sweep))
-    page.wait_for_timeout(200)
+    driver.settle(page)
 
     assert page.evaluate("window.pwned") is None
-    assert name in page.inner_text(".gl")
+    assert name in driver.read(page, ".gl")
 
 
 @pytest.mark.parametrize("width", [360, 480, 1400])
@@ -133,7 +140,7 @@ def test_nothing_sticks_out(show, sweep, width, dark):
     """Sweeps and layers fit every width, in both themes."""
     for packed in (pack_sweep(sweep), pack_layers(builders.audit(40))):
         page = show(packed, width=width, dark=dark)
-        page.wait_for_timeout(150)
+        driver.settle(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -171,6 +178,7 @@ def test_two_hundred_layers_fold(show):
     assert "blocks.1.act" in opened.inner_text()
     assert opened.is_visible()
     page.locator(".gl .fold").click()
+    driver.settle(page)
     assert page.locator(".gl .lrow").count() > 190
 
 
@@ -181,7 +189,7 @@ def test_layers_are_walked_by_keyboard(show):
 
     page.keyboard.press("ArrowUp")
 
-    assert "blocks.1.fc" in page.inner_text(".gl .lrow[aria-selected=true]")
+    assert "blocks.1.fc" in driver.read(page, ".gl .lrow[aria-selected=true]")
     assert page.locator(".gl .ldetail").count() == 1
 
 
