@@ -76,7 +76,7 @@ notebooks: $(DEV_READY) ## run every notebook from top to bottom
 	cp -r tutorials/. $(SITE)
 	cp -r notebooks $(SITE)/instruments
 	cp CONTRIBUTING.md CHANGELOG.md $(SITE)
-	GRADLAB_PAGES=1 $(PYTEST) -q -n $(WORKERS) --nbmake --nbmake-timeout=300 --overwrite $(SITE)
+	GRADLAB_PAGES=1 $(PYTEST) -q -n $(WORKERS) --nbmake --nbmake-timeout=1800 --overwrite $(SITE)
 
 site: $(DEV_READY) ## build the course, the gallery and the reference as pages
 	@[ -d $(SITE)/instruments ] || $(MAKE) --no-print-directory notebooks
@@ -95,8 +95,8 @@ bench: $(DEV_READY) ## measure (nothing fails for being slow)
 		[ ! -f "$$script" ] || { echo "--- $$script"; $(BIN)/python "$$script"; } || exit 1; \
 	done
 
-nightly: $(DEV_READY) ## the unit tests with many more random examples
-	GRADLAB_HYPOTHESIS=nightly $(PYTEST) -q -n $(WORKERS) --ignore=tests/browser tests
+nightly: $(DEV_READY) ## the unit tests with more random examples, other draws, a real clock
+	GRADLAB_HYPOTHESIS=nightly GRADLAB_CLOCK=real GRADLAB_SEED=$$(date +%Y%m%d) $(PYTEST) -q -n $(WORKERS) --ignore=tests/browser tests
 
 hooks: $(DEV_READY) ## run the linters before every commit
 	$(BIN)/pre-commit install
