@@ -51,6 +51,7 @@ def conclude(
         kind = np.full(value.shape, Smoothness.SMOOTH, np.int8)
         known = np.maximum(estimate.known, floor * _typical_size(ladder))
         kind[estimate.noise > 100 * known] = Smoothness.NOISY
+        kind[estimate.hidden > np.abs(value) / 10] = Smoothness.NOISY  # a ledge
         steps = stairs(ladder, floor)
         kind[steps] = Smoothness.STAIRCASE
         error[steps] += np.abs(value[steps])

@@ -79,7 +79,8 @@ def test_structure_that_is_meant_keeps_its_narrow_bar(case):
     assert found.bar < 1e-6 * abs(found.truth)
 
 
-def test_right_gelu_far_to_the_left_is_no_false_alarm():
+@pytest.mark.parametrize("x", [-7.2, -7.7, -8.0])
+def test_right_gelu_far_to_the_left_is_no_false_alarm(x):
     """gelu'(-7.2) is -1.6e-11, and float64 shows 3.0e-13 between two of its jumps."""
     erf = np.vectorize(math.erf)
 
@@ -89,5 +90,5 @@ def test_right_gelu_far_to_the_left_is_no_false_alarm():
     def jac(x):
         return np.diag(normal(x) + x * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi))
 
-    report = gl.check(lambda x: x * normal(x), np.array([-7.2, 1.0]), jac=jac)
+    report = gl.check(lambda x: x * normal(x), np.array([x, 1.0]), jac=jac)
     assert report.ok, report
