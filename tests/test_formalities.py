@@ -260,6 +260,33 @@ def test_torch_is_imported_late_and_in_few_files(path):
         assert not _imports_torch(ast.walk(tree))
 
 
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+CLOCKS = {"perf_counter", "perf_counter_ns", "process_time", "thread_time", "time"}
+
+
+@pytest.mark.parametrize("path", TESTS, ids=_name)
+def test_no_test_depends_on_a_clock(path):
+    """Who looks at a clock has set it: a busy machine must not fail anybody's landing.
+
+    `time.monotonic` is for waiting, which ends when something happens. In a browser a
+    pause of so many milliseconds waits for nothing: see `driver.settle`.
+    """
+    looking = []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        named = [each for each in ast.walk(node) if isinstance(each, ast.Attribute)]
+        looks = [
+            each.attr
+            for each in named
+            if each.attr == "wait_for_timeout"
+            or (ast.unparse(each.value) == "time" and each.attr in CLOCKS)
+        ]
+        arguments = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
+        if looks and not arguments & {"clock", "monkeypatch"}:
+            looking.append(ast.unparse(node).partition("\n")[0])
+
+    assert looking == [] or path.parent.name == "benchmarks"
+
+
 @pytest.mark.skipif(not NOTEBOOKS, reason="no notebook in this checkout")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=_name)
 def test_notebook_is_kept_without_outputs(path):
