@@ -30,6 +30,8 @@ MINUS = "\N{MINUS SIGN}"
 # it has come, and none fails because something was slow.
 PATIENCE = 300
 expect.set_options(timeout=1000 * PATIENCE)
+# GRADLAB_SLOWER=8 makes pages so many times slower, to look for tests that mind.
+SLOWER = float(os.environ.get("GRADLAB_SLOWER", "1"))
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 IDLE = """() => {
@@ -94,6 +96,9 @@ def tab(chromium, *, width=1300, height=1000, dark=False, offline=False, **optio
     )
     context.set_default_timeout(1000 * PATIENCE)
     page = context.new_page()
+    if SLOWER > 1:
+        throttle = context.new_cdp_session(page)
+        throttle.send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
     page.problems = []
     page.requests_made = []
     page.on("console", lambda m: m.type == "error" and page.problems.append(m.text))

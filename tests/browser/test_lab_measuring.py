@@ -5,6 +5,7 @@ from __future__ import annotations
 import driver
 import pytest
 from driver import PREAMBLE
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -37,35 +38,35 @@ w = report.sweep().explore(); w
 def test_a_click_on_a_layer_opens_its_jacobian(lab):
     """The wrong activation: its own 5 x 5 Jacobian is drawn, and half of it is gone."""
     page = lab(RESIDUAL)
+    page.wait_for_selector(".gl .lrow")
+    driver.settle(page)
     assert page.locator(ERROR).count() == 0  # nothing is measured unasked
 
     page.locator(".gl .lrow", has_text="act").first.click()
 
-    page.wait_for_selector(".gl.nested .status", timeout=20_000)
-    nested = page.locator(".gl.nested")
-    assert "5 of 25 entries disagree" in nested.locator(".status").inner_text()
-    assert "analytic / numeric\n0.5" in nested.locator(".entry").inner_text()
+    driver.shows(page, ".gl.nested .status", "5 of 25 entries disagree")
+    driver.shows(page, ".gl.nested .entry", "analytic / numeric\n0.5")
 
 
 def test_another_layer_takes_its_place(lab):
     """Three blocks of a right layer, one of them chosen, in place of the wrong one."""
     page = lab(RESIDUAL)
     page.locator(".gl .look").click()  # the root is opened; its button measures
-    page.wait_for_selector(".gl.nested .status", timeout=20_000)
+    page.wait_for_selector(".gl.nested .status")
 
     page.locator(".gl .lrow", has_text="stem").click()
-    page.wait_for_selector(".gl.nested .brow[data-key=bias]", timeout=20_000)
+    page.wait_for_selector(".gl.nested .brow[data-key=bias]")
     page.locator(".gl.nested .brow[data-key=bias]").click()
 
-    assert page.locator(".gl.nested").count() == 1
-    status = page.inner_text(".gl.nested .status")
-    assert "bias" in status
-    assert "agree" in status
+    expect(page.locator(".gl.nested")).to_have_count(1)
+    driver.shows(page, ".gl.nested .status", "bias", "agree")
 
 
 def test_a_branch_has_a_lane_of_its_own(lab):
     """What the stem hands on runs past the activation to the layer beside it."""
     page = lab(RESIDUAL)
+    page.wait_for_selector(".gl .lrow")
+    driver.settle(page)
     lanes = page.evaluate(
         """() => Object.fromEntries([...document.querySelectorAll('.gl .lrow[role]')]
           .map(row => [row.querySelector('.name').textContent,
@@ -92,35 +93,39 @@ def test_methods_and_precision_by_buttons(lab):
     """Adaptive draws levels; float32 lifts the valley of the right input."""
     page = lab(SWEPT)
     path = ".gl .curve[data-name=x] path >> nth=1"
+    page.wait_for_selector(path, state="attached")
+    driver.settle(page)
     before = page.get_attribute(path, "d")
 
     page.get_by_role("button", name="adaptive").click()
     page.wait_for_selector(".gl button[aria-pressed=true]:text-is('adaptive')")
+    driver.shows(page, ".gl .finding", "adaptive chose steps")
+    driver.settle(page)
     heights = {
         point.split(" ")[1]
         for point in page.get_attribute(path, "d").replace("M", "L").split("L")[1:]
     }
     assert len(heights) == 1
-    assert "adaptive chose steps" in page.inner_text(".gl .finding")
 
     page.get_by_role("button", name="float32").click()
     page.wait_for_selector(".gl button[aria-pressed=true]:text-is('float32')")
-    assert page.get_attribute(path, "d") != before
+    expect(page.locator(path)).not_to_have_attribute("d", before)
     driver.wait_for_kernel(page, "w.dtype, w.method", "('float32', 'central')")
     assert driver.ask_kernel(page, "bool(w.page['floor']['central'][0] > 1e-7)")
 
     page.get_by_role("button", name="float64").click()
     page.wait_for_selector(".gl button[aria-pressed=true]:text-is('float64')")
     page.get_by_role("button", name="central").click()
-    assert page.get_attribute(path, "d") == before
+    expect(page.locator(path)).to_have_attribute("d", before)
 
 
 def test_the_heat_map_is_read_under_the_pointer(lab):
     """Place and error of an entry of the swept matrix, by its name."""
     page = lab(SWEPT)
     page.locator(".gl .chip", has_text="x").click()
-    page.wait_for_selector(".gl.nested .status", timeout=20_000)
-    assert "x" in page.inner_text(".gl.nested .status")
+    page.wait_for_selector(".gl.nested .status")
+    driver.shows(page, ".gl.nested .status", "x")
+    driver.settle(page)
 
     canvas = page.locator(".gl figure canvas[role=img]").first
     canvas.scroll_into_view_if_needed()
@@ -145,4 +150,4 @@ def test_what_fails_is_told_and_the_buttons_come_back(lab):
     page.wait_for_function(
         "document.querySelector('.gl .message')?.innerText.includes('Error')"
     )
-    assert page.locator(".gl .bar button:disabled").count() == 0
+    expect(page.locator(".gl .bar button:disabled")).to_have_count(0)

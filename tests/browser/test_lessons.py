@@ -6,6 +6,7 @@ import shutil
 
 import driver
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 # Of the cells themselves, not of the page: JupyterLab draws only those in sight.
@@ -33,8 +34,8 @@ def lesson(chromium, served):
         page.evaluate(
             "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
         )
-        page.wait_for_function(ALL_RAN, timeout=120_000)
-        page.wait_for_function(driver.IDLE, timeout=60_000)
+        page.wait_for_function(ALL_RAN)
+        page.wait_for_function(driver.IDLE)
         assert page.evaluate(TROUBLE) == []
         return page
 
@@ -52,15 +53,14 @@ def test_the_best_step_is_found_by_moving_the_line(lesson):
         "() => window.jupyterapp.shell.currentWidget.content.scrollToItem(8, 'start')"
     )
     cursor = page.locator(".gl .cursor").first  # found again where it is redrawn
-    cursor.wait_for(timeout=20_000)
+    cursor.wait_for()
+    driver.settle(page)
     before = cursor.get_attribute("aria-valuetext")
 
     cursor.focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(300)
 
-    after = cursor.get_attribute("aria-valuetext")
-    assert after != before
+    expect(cursor).not_to_have_attribute("aria-valuetext", before)
 
 
 def test_an_answer_is_judged(lesson):

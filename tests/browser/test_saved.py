@@ -9,6 +9,7 @@ import driver
 import nbformat
 import pytest
 from driver import PREAMBLE
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -36,7 +37,7 @@ def test_exported_html_is_interactive_without_network(executed, chromium):
         page.goto(executed.with_suffix(".html").as_uri())
         page.locator(".gl .brow[data-key='norm.gamma']").click()
 
-        assert "norm.gamma" in page.inner_text(".gl .status")
+        driver.shows(page, ".gl .status", "norm.gamma")
         assert [p for p in page.problems if "net::" not in p and "CORS" not in p] == []
 
 
@@ -56,7 +57,8 @@ def test_untrusted_notebook_shows_picture_and_text(executed, chromium, served):
     nbformat.write(book, served["root"] / name)
     with driver.tab(chromium) as page:
         driver.open_notebook(page, served, name)
-        page.wait_for_selector(".jp-OutputArea-output img", timeout=20_000)
+        page.wait_for_selector(".jp-OutputArea-output img")
+        driver.settle(page)
 
         assert page.locator(".gl").count() == 0
-        assert page.locator(".jp-OutputArea-output img").first.is_visible()
+        expect(page.locator(".jp-OutputArea-output img").first).to_be_visible()
