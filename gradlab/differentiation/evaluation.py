@@ -116,7 +116,7 @@ def displaced_rows(
         if done is not None:
             values[part], taken[part] = done
             continue
-        batched = subject.batchable and len(moves[0]) > 1
+        batched = subject.batches(which, len(moves[0]))
         out = values[part], taken[part]
         evaluate_rows(subject, which, moves, out, meter, batched=batched)
     return values, taken

@@ -200,7 +200,7 @@ class Workers:
         member = self._member(subject, meter)
         if member is None or len(positions) * member.each < _WORTHWHILE:
             return None
-        batched = subject.batchable and len(positions) > 1
+        batched = subject.batches(which, len(positions))
         unit = batch_size(subject, which) if batched else 2
         moves = np.asarray(positions, dtype=np.intp), displacements
         alone = member.alone or batched

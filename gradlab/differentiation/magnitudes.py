@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.subject import Subject
 
-__all__ = ["Magnitudes", "looked_at", "magnitudes"]
+__all__ = ["Magnitudes", "is_short", "looked_at", "magnitudes"]
 
 _BLOCK = 1 << 16  # 512 KiB stay in a core's own cache
 
@@ -37,6 +37,22 @@ class Magnitudes:
     second: float
     rest: float
     finite: bool
+
+
+def is_short(values: NDArray[np.float64]) -> bool:
+    """Whether numbers meant to be float64 are all float32, or shorter, underneath.
+
+    Gradients collected in buffers that were made as float32 stay so, whatever type the
+    rest of the arithmetic has.
+
+    Examples
+    --------
+    >>> is_short(np.float32([0.1, 0.7]).astype(float)), is_short(np.array([0.1]))
+    (True, False)
+    """
+    with np.errstate(all="ignore"):
+        rounded = values.astype(np.float32).astype(np.float64)
+    return bool(np.array_equal(rounded, values, equal_nan=True))
 
 
 def looked_at(subject: Subject, which: int) -> NDArray[np.float64]:

@@ -11,28 +11,31 @@ entry, or puts it into a wrong place, does not survive it: what the random direc
 sees of the entries outside, their slopes as well as kinks that a central difference
 averages away, must be too little to matter to any of them.
 
-The second asks the function: all coordinates that share an index along one axis (or a
-bit of it) are moved together, and the outputs that stay put do not depend on any of
-them. Either way, what an output may depend on is bounded by a product of sets, one per
-axis.
+The second asks the function (`gradlab.differentiation.dependence`). Either way, what an
+output may depend on is bounded by a product of sets, one per axis of the input.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.colouring import Colouring, colouring_of, smallest_period
-from gradlab.differentiation.evaluation import displaced_sets
+from gradlab.differentiation.colouring import Colouring, colouring_of
+from gradlab.differentiation.dependence import (
+    Case,
+    axes_of,
+    hidden_by_rounding,
+    seen_everywhere,
+    stirred,
+    touched_by,
+    touched_in,
+)
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
 from gradlab.differentiation.quotients import Pattern, Quotients
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
@@ -43,11 +46,6 @@ __all__ = ["compressed"]
 _FEWEST_COLUMNS = 8  # with fewer there is nothing to save
 _FEWEST_ROWS = 4  # one colour serves at most as many columns as there are rows
 _WORTHWHILE = 0.7  # of the evaluations of a dense Jacobian
-_SAMPLE = 6  # indices of an axis that are tried before all are
-_FEW = 0.4  # of the outputs: what moves more leaves little to save
-_NEARLY_ALL = 0.9  # of the outputs: a coordinate that moves them leaves nothing to save
-_FAR = 2e-3  # of the scale: as far as masks are moved, in float64
-_ULPS = 8.0  # of f: movements below are rounding, as batches and threads make it
 _SAFETY = 8.0  # error bars by which the directional derivative may be off
 _TOLD = 2e-8  # of the largest effect on an output: zeros with such a bar are settled
 _FEW_GROUPS = 8  # of rows that depend on the same: each is asked by itself
@@ -55,27 +53,6 @@ _DEVIATIONS = 4.0  # of the rounding seen along a direction: as much may be hidd
 _LEAST_SHARE = 0.1  # of the rounding that bars allow for: never less is believed
 _SHORTEST = 0.5  # of its step: what a random direction moves any coordinate at least
 _ROUND_OFF = 4.0  # as in `finite_difference.central`
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Case:
-    """One input, and what does not change while it is looked at."""
-
-    subject: Subject
-    which: int
-    base: NDArray[np.float64]
-    scales: NDArray[np.float64]
-    meter: Meter
-    rng: np.random.Generator
-    idle: NDArray[np.float64]  # movement seen where nothing was displaced, (rows,)
-
-    @property
-    def epsilon(self) -> float:
-        return self.subject.epsilon
-
-    def values(self, displacements: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Evaluate with whole rows of displacements; shape (count, rows)."""
-        return displaced_sets(self.subject, self.which, displacements, self.meter)
 
 
 def compressed(
@@ -130,16 +107,16 @@ def compressed(
         return None
     rng = np.random.default_rng([seed, which, 13])
     idle = np.zeros(rows)
-    case = _Case(subject, which, base, scales_of(subject, which), meter, rng, idle)
-    axes = _axes(variable.shape, n, is_complex=variable.is_complex)
+    case = Case(subject, which, base, scales_of(subject, which), meter, rng, idle)
+    axes = axes_of(variable.shape, n, is_complex=variable.is_complex)
     if guess is not None:
-        colouring = colouring_of(_touched_by(guess, axes), axes)
+        colouring = colouring_of(touched_by(guess, axes), axes)
         found = _as_guessed(case, colouring) if _pays(colouring) else None
         if found is not None:
             return found
-    if _seen_everywhere(case):
+    if seen_everywhere(case):
         return None
-    colouring = colouring_of(_touched(case, axes), axes)
+    colouring = colouring_of(touched_in(case, axes), axes)
     return _measured(case, colouring) if _pays(colouring) else None
 
 
@@ -147,19 +124,6 @@ def _pays(colouring: Colouring) -> bool:
     """Whether the colours are few enough."""
     n = len(colouring.colours)
     return 2 * colouring.count + 2 <= _WORTHWHILE * 2 * n
-
-
-def _touched_by(
-    guess: NDArray[np.float64], axes: tuple[NDArray[np.intp], ...]
-) -> list[NDArray[np.bool_]]:
-    """Per axis: which row has an entry at which index, shape (size, rows)."""
-    sizes = [int(axis[-1]) + 1 for axis in axes]  # in order: the last is the largest
-    entries = (guess != 0).reshape(len(guess), *sizes)
-    every = set(range(1, entries.ndim))
-    return [
-        entries.any(axis=tuple(every - {k + 1})).T.reshape(size, len(guess))
-        for k, size in enumerate(sizes)
-    ]
 
 
 def _affordable(meter: Meter, n: int) -> bool:
@@ -172,107 +136,6 @@ def _affordable(meter: Meter, n: int) -> bool:
         return False
     each = meter.seconds / max(meter.evaluations, 1)
     return budget.seconds is None or meter.seconds + count * each <= budget.seconds
-
-
-def _axes(
-    shape: Sequence[int], n: int, *, is_complex: bool
-) -> tuple[NDArray[np.intp], ...]:
-    """Index of every coordinate along each axis that has more than one index."""
-    shape = (*shape, 2) if is_complex else tuple(shape)
-    if int(np.prod(shape)) != n:  # the stored entries of a sparse tensor
-        shape = (n,)
-    indices = np.unravel_index(np.arange(n), shape)
-    return tuple(
-        np.asarray(index, dtype=np.intp)
-        for index, size in zip(indices, shape, strict=True)
-        if size > 1
-    )
-
-
-def _touched(
-    case: _Case, axes: tuple[NDArray[np.intp], ...]
-) -> list[NDArray[np.bool_]]:
-    """Per axis: which output may depend on which index, shape (size, rows).
-
-    Two evaluations for each bit of an index tell outputs that depend on one index of
-    the axis only. Where that leaves many colours, every index is tried by itself.
-    """
-    sizes = [int(axis.max()) + 1 for axis in axes]
-    found = _by_bits(case, axes, sizes)
-    periods = [smallest_period(may) for may in found]
-    for k in np.argsort(sizes):
-        axis, size = axes[k], sizes[k]
-        counts = found[k].sum(axis=0)
-        dense = ((counts == size) | (counts == 0)).all()  # as far as bits can tell
-        saved = math.prod(periods) * (1 if dense else 2)
-        if periods[k] > 1 and saved > size and _local(case, axis, size):
-            found[k] = _moved(case, axis[None, :] == np.arange(size)[:, None])
-            periods[k] = smallest_period(found[k])
-    return found
-
-
-def _local(case: _Case, axis: NDArray[np.intp], size: int) -> bool:
-    """Whether single indices, of which a few are tried, move few of the outputs."""
-    if size <= 2 * _SAMPLE:
-        return True
-    some = (np.arange(_SAMPLE) * size + size // 2) // _SAMPLE
-    return bool(_moved(case, axis[None, :] == some[:, None]).mean() < _FEW)
-
-
-def _by_bits(
-    case: _Case, axes: tuple[NDArray[np.intp], ...], sizes: list[int]
-) -> list[NDArray[np.bool_]]:
-    """Bound what each output depends on by the bits of the indices; all in one go."""
-    bits = [range((size - 1).bit_length()) for size in sizes]
-    masks = [
-        ((axis >> bit) & 1) == side
-        for axis, some in zip(axes, bits, strict=True)
-        for bit in some
-        for side in (0, 1)
-    ]
-    moved = iter(_moved(case, np.array(masks)).reshape(-1, 2, len(case.base)))
-    found = []
-    for size, some in zip(sizes, bits, strict=True):
-        index = np.arange(size)
-        may = np.ones((size, len(case.base)), dtype=bool)
-        for bit in some:
-            may &= next(moved)[(index >> bit) & 1]
-        found.append(may)
-    return found
-
-
-def _seen_everywhere(case: _Case) -> bool:
-    """Whether one coordinate, drawn at random, moves nearly all outputs.
-
-    One evaluation that spares a dense function a few dozen.
-    """
-    one = int(case.rng.integers(len(case.scales)))
-    moves = np.zeros((1, len(case.scales)))
-    moves[0, one] = case.scales[one] * _FAR
-    with np.errstate(all="ignore"):
-        moved = np.abs(case.values(moves)[0] - case.base) > _rounding(case)
-    return bool(moved.mean() > _NEARLY_ALL)
-
-
-def _moved(case: _Case, masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which outputs move when the coordinates of a mask do, shape (masks, rows)."""
-    sizes = case.rng.uniform(0.5, 1.0, masks.shape) * case.rng.choice(
-        [-1.0, 1.0], masks.shape
-    )
-    reach = np.sqrt(step_sizes(np.ones(1), case.epsilon, 2))
-    moves = np.where(masks, sizes * (reach * case.scales), 0.0)
-    idle = np.zeros((1, len(case.scales)))  # what a batch rounds otherwise is no move
-    values = case.values(np.concatenate([idle, moves, idle]))
-    with np.errstate(all="ignore"):
-        still = np.abs(values[[0, -1]] - case.base).max(axis=0)
-        np.maximum(case.idle, still, out=case.idle)
-        moved = np.abs(values[1:-1] - case.base) > _rounding(case)
-        return np.asarray(moved | ~np.isfinite(values[1:-1]))
-
-
-def _rounding(case: _Case) -> NDArray[np.float64]:
-    """Movement of each output that is nothing but rounding."""
-    return np.asarray(_ULPS * case.epsilon * np.abs(case.base) + 2 * case.idle)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -295,7 +158,7 @@ class _Slopes:
         return expected, np.where(self.valid, self.error * np.abs(there), 0.0)
 
 
-def _measured(case: _Case, colouring: Colouring) -> Quotients | None:
+def _measured(case: Case, colouring: Colouring) -> Quotients | None:
     """Measure by a pattern that the function itself has told.
 
     A random direction is walked along in the same batch; None where it disagrees.
@@ -304,7 +167,7 @@ def _measured(case: _Case, colouring: Colouring) -> Quotients | None:
     slopes, ends = _displaced(case, colouring, np.array([direction, -direction]))
     # of what is outside: what moving a whole mask, by more than a central difference
     # would, cannot have hidden
-    outside = _hidden_by_rounding(case)
+    outside = hidden_by_rounding(case)
     expected, bars = slopes.along(direction)
     with np.errstate(all="ignore"):
         hidden = outside * (np.abs(direction) / case.scales).sum()
@@ -315,7 +178,7 @@ def _measured(case: _Case, colouring: Colouring) -> Quotients | None:
     return _spread_out(case, slopes, outside)
 
 
-def _as_guessed(case: _Case, colouring: Colouring) -> Quotients | None:
+def _as_guessed(case: Case, colouring: Colouring) -> Quotients | None:
     """Measure by a pattern that nobody has confirmed; None where it is not.
 
     Along one random direction, at its full length and at half of it: the slope has to
@@ -339,12 +202,12 @@ def _as_guessed(case: _Case, colouring: Colouring) -> Quotients | None:
         doubt = ~(outside <= _TOLD * least)
     if doubt.any() and not _still_outside(case, colouring, doubt):
         return None
-    outside = np.where(doubt, _hidden_by_rounding(case), outside)
+    outside = np.where(doubt, hidden_by_rounding(case), outside)
     return _spread_out(case, slopes, outside)
 
 
 def _left_over(
-    case: _Case,
+    case: Case,
     slopes: _Slopes,
     direction: NDArray[np.float64],
     ends: NDArray[np.float64],
@@ -365,7 +228,7 @@ def _left_over(
     return np.asarray(off + min(1.0, max(_DEVIATIONS * share, _LEAST_SHARE)) * noise)
 
 
-def _still_outside(case: _Case, colouring: Colouring, doubt: NDArray[np.bool_]) -> bool:
+def _still_outside(case: Case, colouring: Colouring, doubt: NDArray[np.bool_]) -> bool:
     """Whether some outputs stay put when all they should not depend on moves far.
 
     Outputs of different patterns are asked one by one while they are few, else by the
@@ -386,23 +249,18 @@ def _still_outside(case: _Case, colouring: Colouring, doubt: NDArray[np.bool_]) 
         told[some] |= mask
     if not told.all():
         return False
-    moved = _moved(case, masks)[:, doubt]
+    moved = stirred(case, masks)[:, doubt]
     return not moved[asked[:, group.ravel()]].any()
 
 
-def _hidden_by_rounding(case: _Case) -> NDArray[np.float64]:
-    """Bar of zeros that stood still far from the point, times their scale; (rows,)."""
-    return _rounding(case) / np.sqrt(step_sizes(np.ones(1), case.epsilon, 2)) * 2
-
-
-def _direction(case: _Case) -> NDArray[np.float64]:
+def _direction(case: Case) -> NDArray[np.float64]:
     """Displace every coordinate by half its step or more, at random."""
     direction = step_sizes(case.scales, case.epsilon, 2)
     direction *= case.rng.choice([-1.0, 1.0], len(direction))
     return direction * case.rng.uniform(_SHORTEST, 1.0, len(direction))
 
 
-def _truncation(case: _Case, ends: NDArray[np.float64]) -> float:
+def _truncation(case: Case, ends: NDArray[np.float64]) -> float:
     """Movement of f by what neither bar nor bend shows.
 
     The third derivative, that is, which moves f by a rounding of its own scale: that
@@ -413,7 +271,7 @@ def _truncation(case: _Case, ends: NDArray[np.float64]) -> float:
 
 
 def _displaced(
-    case: _Case, colouring: Colouring, more: NDArray[np.float64]
+    case: Case, colouring: Colouring, more: NDArray[np.float64]
 ) -> tuple[_Slopes, NDArray[np.float64]]:
     """Displace all columns of a colour together; hand each row to its own column.
 
@@ -453,9 +311,7 @@ def _displaced(
     return slopes, values[2 * colouring.count :]
 
 
-def _spread_out(
-    case: _Case, slopes: _Slopes, outside: NDArray[np.float64]
-) -> Quotients:
+def _spread_out(case: Case, slopes: _Slopes, outside: NDArray[np.float64]) -> Quotients:
     """Give every entry its place in a matrix, and the zeros their bar."""
     shape = len(case.base), len(case.scales)
     with np.errstate(all="ignore"):

@@ -17,6 +17,7 @@ from gradlab.differentiation.analytic_noise import analytic_noise
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.metering import why_stopped
+from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.sparsity import compressed
 from gradlab.pipeline.blocks import Block, Known, Outcome, Plan, judge_all
@@ -24,7 +25,6 @@ from gradlab.pipeline.escalation import escalate, settle_still
 from gradlab.pipeline.measuring import (
     AnalyticSide,
     analytic_side,
-    is_short,
     numeric_side,
 )
 from gradlab.pipeline.second_opinion import second_opinion_on
@@ -50,7 +50,7 @@ __all__ = [
     "run_full",
 ]
 
-_FIRST_SLICE = 64
+_FIRST_SLICE = 64  # coordinates; where they go in batches, that many times four
 _PATIENCE = 0.25  # seconds of work that an interruption may cost
 _SLICE = 4096  # coordinates between two looks at the budget and the Stop button
 _EPS_DOUBLE = 1e-15  # anything coarser is "lower precision"
@@ -280,12 +280,15 @@ def _round_off(
     return [_SCATTER * part for part in noise]
 
 
-def _first_slice(meter: Meter, cost: int) -> int:
+def _first_slice(wanted: _Wanted, meter: Meter, cost: int) -> int:
     """Choose how many coordinates to begin with: no more than one is patient for."""
     breadth = 1 if meter.crew is None else meter.crew.breadth
+    most = min(4 * _FIRST_SLICE, len(wanted.positions))
+    if not wanted.subject.batches(wanted.which, cost * most):
+        most = _FIRST_SLICE
     if meter.each <= 0:
-        return _FIRST_SLICE
-    return max(1, min(_FIRST_SLICE, int(_PATIENCE / (meter.each * cost) * breadth)))
+        return most
+    return max(1, min(most, int(_PATIENCE / (meter.each * cost) * breadth)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -324,7 +327,7 @@ def _slices(
             if found is not None:
                 parts, done = [found], len(positions)
         each: float = method.cost
-        slice_size = _first_slice(meter, method.cost)
+        slice_size = _first_slice(wanted, meter, method.cost) if not parts else 1
         while done < len(positions):
             # what a budget leaves, or the whole slice would be lost with it
             slice_size = max(1, min(slice_size, meter.left() // method.cost))

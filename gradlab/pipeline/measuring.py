@@ -51,7 +51,6 @@ __all__ = [
     "OWN_SCALE",
     "AnalyticSide",
     "analytic_side",
-    "is_short",
     "look_closer",
     "noise_level",
     "numeric_side",
@@ -138,22 +137,6 @@ def analytic_side(
     return AnalyticSide(whole, tuple(problems))
 
 
-def is_short(values: NDArray[np.float64]) -> bool:
-    """Whether numbers meant to be float64 are all float32, or shorter, underneath.
-
-    Gradients collected in buffers that were made as float32 stay so, whatever type the
-    rest of the arithmetic has.
-
-    Examples
-    --------
-    >>> is_short(np.float32([0.1, 0.7]).astype(float)), is_short(np.array([0.1]))
-    (True, False)
-    """
-    with np.errstate(all="ignore"):
-        rounded = values.astype(np.float32).astype(np.float64)
-    return bool(np.array_equal(rounded, values, equal_nan=True))
-
-
 def numeric_side(
     subject: Subject,
     which: int,
@@ -220,9 +203,8 @@ def noise_level(
         is none, or it cannot be told.
     """
     rng = np.random.default_rng([seed, 11])
-    sizes = [_own_sizes(subject, k) for k in range(len(subject.inputs))]
     found = []
-    for values in _along_lines(subject, sizes, rng, meter):
+    for values in _along_lines(subject, rng, meter):
         with np.errstate(all="ignore"):
             size = np.abs(values).max(axis=0)  # first: squares of 1e200 overflow
             found.append(difference_noise(values / size) * size)
@@ -244,15 +226,10 @@ def noise_level(
 
 
 def _along_lines(
-    subject: Subject,
-    sizes: list[NDArray[np.float64]],
-    rng: np.random.Generator,
-    meter: Meter,
+    subject: Subject, rng: np.random.Generator, meter: Meter
 ) -> list[NDArray[np.float64]]:
-    """Values at equal distances along three random lines, forth and back: six arrays.
-
-    Each of shape (points, rows).
-    """
+    """Values along three random lines, forth and back: six arrays (points, rows)."""
+    sizes = [_own_sizes(subject, k) for k in range(len(subject.inputs))]
     spacing = _SPACING * np.arange(1, _NOISE_POINTS + 1)
     lines = [[size * rng.uniform(-1, 1, len(size)) for size in sizes] for _ in range(3)]
     halves = [(line, side) for line in lines for side in (spacing, -spacing)]

@@ -53,8 +53,6 @@ class ArraySubject:
         Words for people.
     """
 
-    batchable = False
-
     def __init__(
         self,
         call: Callable[..., Any],
@@ -197,14 +195,18 @@ class ArraySubject:
             if not _same_bits(working)
         )
 
+    def batches(self, which: int, count: int) -> bool:  # noqa: ARG002 - of the protocol
+        """NumPy functions are evaluated one point at a time."""
+        return False
+
     def rows(
         self,
-        which: int,  # noqa: ARG002 - of the protocol
+        which: int,  # noqa: ARG002 - as above
         positions: NDArray[np.intp],  # noqa: ARG002
         displacements: NDArray[np.float64],  # noqa: ARG002
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Not available: NumPy functions are evaluated one point at a time."""
-        msg = "NumPy subjects are not batchable"
+        msg = "NumPy subjects have no batches"
         raise RuntimeError(msg)
 
     # ---------------------------------------------------------------- variants

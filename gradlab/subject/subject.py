@@ -147,9 +147,8 @@ class Subject(Protocol):
     def epsilon(self) -> float:
         """Unit round-off of the arithmetic in which `row` evaluates."""
 
-    @property
-    def batchable(self) -> bool:
-        """Whether `rows` evaluates many perturbed points in one call."""
+    def batches(self, which: int, count: int) -> bool:
+        """Whether `rows` is the way to so many perturbed points of an input."""
 
     def point(self, which: int) -> NDArray[np.float64]:
         """Real coordinates of input `which` at the point; a copy."""

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Batches", "Plan"]
 
-_TRIALS = (8, 64)  # rows of a trial: a few, then enough to spread vmap's overhead
+_TRIAL = 64  # rows of a trial: enough to spread vmap's overhead
+_LONGER = 8  # times the rows of a trial: so much work is worth another one
 _CLEARLY = 0.8  # of the time of a loop, or batches are not worth their memory
 _FEWEST = 4  # with fewer coordinates than this a loop is over before a trial is
 _SHORT = 7e-4  # seconds; a loop as short as this is over before a batch is ready
@@ -48,6 +49,7 @@ class Plan:
     batched: bool
     entries: bool = False  # in products, without copies: see torch_entries
     with_buffers: bool = False  # a module writes to its buffers: batch them as well
+    slower: int = 0  # rows of a trial in which batches were right, but took longer
 
 
 class Batches:
@@ -60,11 +62,18 @@ class Batches:
         self._tried: dict[int, int] = {}  # length of the set that was too short to pay
         self._kept: tuple[tuple[int, int], Any, Any] | None = None
 
-    def worthwhile(self) -> bool:
-        """Whether any input goes in batches."""
-        return any(
-            self._plan(which).batched for which in range(len(self._subject.cells))
-        )
+    def worthwhile(self, which: int, count: int) -> bool:
+        """Whether so many rows of an input go in batches.
+
+        A machine that was busy during the trial gets another one before a long job.
+        """
+        if count < 2:
+            return False
+        plan = self._plan(which)
+        if count > _LONGER * plan.slower > 0:
+            plan = self._trial(which, self._candidates(which), 2 * plan.slower)
+            self._plans[which] = plan
+        return plan.batched
 
     def size(self, which: int) -> int:
         """Return the number of rows that go together; 1 where a loop is better."""
@@ -85,11 +94,8 @@ class Batches:
         """Evaluate by the plan; see `gradlab.subject.subject.Subject.rows`."""
         positions = np.asarray(positions, dtype=np.intp)
         displacements = np.asarray(displacements, dtype=np.float64)
-        count = sum(variable.size for variable in self._subject.outputs)
-        if not len(positions):
-            return np.empty((0, count)), np.empty(0)
         plan = self._plan(which)
-        if not plan.batched:
+        if not plan.batched or not len(positions):
             return looped(self._subject, which, positions, displacements)
         parts = []
         size = _ENTRIES if plan.entries else self._chunk(which)
@@ -200,7 +206,7 @@ class Batches:
 
     def _chunk(self, which: int) -> int:
         bound = self._subject.chunk_bytes
-        return copies(self._subject.cells[which].values, bound, _TRIALS[-1])
+        return copies(self._subject.cells[which].values, bound, _TRIAL)
 
     def _batch(
         self,
@@ -329,40 +335,40 @@ class Batches:
             self._plans[which] = self._trial(which, self._candidates(which))
         return self._plans[which]
 
-    def _trial(self, which: int, plans: Sequence[Plan]) -> Plan:
-        """Compare a few rows with single evaluations, in value and in time."""
+    def _trial(self, which: int, plans: Sequence[Plan], rows: int = _TRIAL) -> Plan:
+        """Compare some rows with single evaluations, in value and in time."""
         subject = self._subject
         cell = subject.cells[which]
         loop = Plan(batched=False)
         total = cell.variable.coordinates
         if total < _FEWEST or not plans:
             return loop
-        few, many = (min(rows, total, self._chunk(which)) for rows in _TRIALS)
-        positions, steps = self._trial_points(which, few)
-        checked = np.unique([0, few // 2, few - 1])
-        rows, times = [], []
+        count = min(rows, total, self._chunk(which))
+        positions, steps = self._trial_points(which, count)
+        checked = np.unique([0, count // 2, count - 1])
+        found, times = [], []
         for row in checked:
             one = slice(row, row + 1)
             start = time.perf_counter()
-            rows.append(looped(self._subject, which, positions[one], steps[one])[0])
+            found.append(looped(self._subject, which, positions[one], steps[one])[0])
             times.append(time.perf_counter() - start)
-        expected, single = np.concatenate(rows), min(times)
+        expected, single = np.concatenate(found), min(times)
         if np.isnan(expected).all():
             return loop
         for plan in plans:
             try:
-                values, _ = self._batch(which, positions, steps, plan)
-                if not self._equal(expected, values[checked]):
-                    continue
-                for _ in range(2):  # a machine that is busy just then deserves a second
+                for _ in range(3):  # a machine may be busy just then
                     start = time.perf_counter()
-                    self._batch(which, *self._trial_points(which, many), plan)
+                    values, _ = self._batch(which, positions, steps, plan)
                     seconds = time.perf_counter() - start
-                    if seconds < _CLEARLY * many * single:
+                    if not self._equal(expected, values[checked]):
+                        break
+                    if seconds < _CLEARLY * count * single:
                         return plan
+                else:
+                    return Plan(batched=False, slower=rows)
             except Exception:  # noqa: BLE001, S112 - vmap raises many types; loop
                 continue
-            return loop
         return loop
 
     def _trial_points(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OtherUseError", "one_entry", "suitable"]
 
-_FEWEST = 128  # entries; copies of anything smaller cost nothing
+_FEWEST = 256  # entries; copies of anything smaller cost nothing
 
 
 class OtherUseError(Exception):

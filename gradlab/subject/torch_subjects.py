@@ -178,10 +178,9 @@ class TorchSubject:
         dtypes += [dtype for _, _, dtype in self._signature or ()]
         return max(float(torch.finfo(dtype).eps) for dtype in dtypes)
 
-    @property
-    def batchable(self) -> bool:
-        """Whether some input's perturbations are cheaper in batches; tries it once."""
-        return self._batches.worthwhile()
+    def batches(self, which: int, count: int) -> bool:
+        """Whether so many perturbations are cheaper in batches; tries it once."""
+        return self._batches.worthwhile(which, count)
 
     def point(self, which: int) -> NDArray[np.float64]:
         """Real coordinates of input `which` at the point; a copy."""

@@ -96,7 +96,7 @@ def always_batched(subject):
     """Skip the trial: which side wins it is a matter of the machine's mood."""
     for which in range(len(subject.inputs)):
         subject._batches._plans[which] = Plan(batched=True)
-    assert subject.batchable
+        assert subject.batches(which, 2)
 
 
 def test_batches_and_single_evaluations_agree():
@@ -163,7 +163,7 @@ def test_functions_that_cannot_be_batched_are_looped(fn):
     """The fall-back is silent and right."""
     subject = torch_subject(fn, (randn(2, 3),))
 
-    assert not subject.batchable
+    assert not subject.batches(0, 6)
     assert_analytic_equals_differences(subject)
 
 
@@ -171,7 +171,7 @@ def test_small_smooth_functions_pass_the_trial():
     """Two hundred sigmoids at once take less time than two hundred times one."""
     subjects = [torch_subject(torch.sigmoid, (randn(20, 10),)) for _ in range(9)]
 
-    assert any(subject.batchable for subject in subjects)
+    assert any(subject.batches(0, 400) for subject in subjects)
 
 
 def test_rows_outside_the_domain_are_nan():
@@ -195,7 +195,7 @@ def test_functions_that_compute_otherwise_in_batches_are_looped():
 
     subject = torch_subject(f, (randn(40, 10),))
 
-    assert not subject.batchable
+    assert not subject.batches(0, 800)
 
 
 def test_functions_that_differentiate_inside_run_in_grad_mode():
