@@ -160,6 +160,7 @@ class TorchSubject:
         self.kept: tuple[int, ...] | None = None  # outputs that require grad; all
         self._signature: list[tuple[str, tuple[int, ...], Any]] | None = None
         self._outputs: tuple[Variable, ...] | None = None
+        self._epsilon: float | None = None
         self._batches = Batches(self)
 
     @property
@@ -174,9 +175,14 @@ class TorchSubject:
         """Unit round-off of the coarsest dtype among inputs and outputs."""
         import torch
 
-        dtypes = [cell.values.dtype for cell in self.cells]
-        dtypes += [dtype for _, _, dtype in self._signature or ()]
-        return max(float(torch.finfo(dtype).eps) for dtype in dtypes)
+        if self._epsilon is None:
+            dtypes = {cell.values.dtype for cell in self.cells}
+            dtypes |= {dtype for _, _, dtype in self._signature or ()}
+            found = max(float(torch.finfo(dtype).eps) for dtype in dtypes)
+            if self._signature is None:  # an output may be coarser
+                return found
+            self._epsilon = found
+        return self._epsilon
 
     def batches(self, which: int, count: int) -> bool:
         """Whether so many perturbations are cheaper in batches; tries it once."""
@@ -344,7 +350,7 @@ class TorchSubject:
         left = [name for k, name in enumerate(names) if k not in told]
         self.kind += f" (not looked at, without requires_grad: {', '.join(left)})"
         self.kept = tuple(told)
-        self._signature = self._outputs = None
+        self._signature = self._outputs = self._epsilon = None
 
     def undo_writes(self, versions: Sequence[int]) -> None:
         """Put inputs back that the function wrote to, and remember their names."""
