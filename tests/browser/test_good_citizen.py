@@ -62,7 +62,7 @@ def _counted(page):
 def _settled(page):
     """Count when the notebook has finished opening: twice the same, apart in time."""
     counted = _counted(page)
-    for _ in range(100):
+    for _ in range(20):
         driver.settle(page, 500)
         last, counted = counted, _counted(page)
         if counted == last:
