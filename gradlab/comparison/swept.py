@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.comparison import relative_error
+from gradlab.comparison.comparison import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Curves", "Swept", "step_errors"]
 
-_FLOOR = 1e-8  # as in Comparison.relative_error
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -208,7 +207,7 @@ def step_errors(
     if numeric.size == 0:
         return 0.0, 0.0, 0.0, float("nan")
     known = np.abs(block.reference)
-    floor = _FLOOR * float(np.max(known[np.isfinite(known)], initial=0.0))
+    floor = RELATIVE_FLOOR * float(np.max(known[np.isfinite(known)], initial=0.0))
     error = relative_error(block.analytic, numeric, floor)
     # an analytic side that is not a number is as wrong as can be
     lost = ~np.isfinite(block.analytic) & np.isfinite(numeric)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.comparison import relative_error
+from gradlab.comparison.comparison import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.tiling import bands
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
@@ -26,7 +26,6 @@ __all__ = ["Tally", "Tallying"]
 
 _TILES = 240  # down and across: as many as a picture has pixels for
 _PLANES = ("analytic", "numeric", "numeric_error", "allowed")
-_FLOOR = 1e-8  # as in Comparison.relative_error
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +133,7 @@ class Tallying:
             # as in `Comparison.max_rel_error` and `Comparison.power`
             told = ~(size <= SAFETY * bars) & ~(agrees & (error > allowed))
             told |= verdicts == Verdict.DISAGREES
-            relative = relative_error(a, b, _FLOOR * self._scale)
+            relative = relative_error(a, b, RELATIVE_FLOOR * self._scale)
             bound = np.maximum(2 * allowed, SAFETY * bars) + np.where(agrees, error, 0)
             bound = np.where(verdicts == Verdict.UNDECIDED, 0.0, bound)
         self._extreme("abs", error)

@@ -101,8 +101,11 @@ def in_precision(report: Report, precision: str) -> Report:
 
 
 def _cast_module(module: Any, precision: str) -> Any:
-    torch: Any = sys.modules["torch"]
-    return copy.deepcopy(module).to(getattr(torch, precision))
+    twin = copy.deepcopy(module)
+    for tensor in (*twin.parameters(), *twin.buffers()):
+        # Module.to would drop the imaginary part of what is complex
+        tensor.data = _cast_leaf(tensor.data, precision)
+    return twin
 
 
 def _cast(values: tuple[Any, ...], precision: str) -> tuple[Any, ...]:

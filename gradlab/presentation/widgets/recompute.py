@@ -98,9 +98,7 @@ def check_again(
             "complex-step": ComplexStep,
         }
         if method not in kinds:
-            msg = (
-                f"{method!r} chooses its own steps; give a step to: {', '.join(kinds)}"
-            )
+            msg = f"{method!r} takes no step of its own; {', '.join(kinds)} do"
             raise InputError(msg)
         chosen = kinds[method](step=float(step))
     fresh: Report = front_door(

@@ -111,7 +111,7 @@ def test_errors_become_sentences(report, asked):
         report.explore(), type="recompute", key="a", method="adaptive", step=1e-3
     )
 
-    assert words["error"].startswith("InputError: 'adaptive' chooses its own steps")
+    assert words["error"].startswith("InputError: 'adaptive' takes no step of its own")
     assert planes == {}
 
 

@@ -164,6 +164,27 @@ class TestPrecision:
         assert "cannot be replaced" in words["error"]
         assert widget.dtype == "float64"
 
+    def test_complex_parameters_keep_their_imaginary_part(self):
+        """Of a module the whole numbers are rounded to single precision."""
+        torch = pytest.importorskip("torch")
+
+        class Turn(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                turn = torch.tensor([1 + 2j, 3 - 1j], dtype=torch.complex128)
+                self.turn = torch.nn.Parameter(turn)
+
+            def forward(self, z):
+                return (self.turn * z).abs()
+
+        z = torch.tensor([0.5 + 1j, 1 - 0.25j], dtype=torch.complex128)
+        report = gl.check(Turn(), z)
+
+        given = in_precision(report, "float32").live.arguments
+
+        assert given["fn"].turn.dtype is torch.complex64
+        assert given["fn"].turn.tolist() == [1 + 2j, 3 - 1j]
+
     def test_one_block_is_recomputed_in_float32(self):
         """Central differences in float32 are off by 1e-4, in float64 by 1e-10."""
         report = gl.check(
