@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Magnitudes", "is_short", "looked_at", "magnitudes"]
 
 _BLOCK = 1 << 16  # 512 KiB stay in a core's own cache
+# Of a gradient in single precision, if it is round-off and nothing else.
+_LEFT = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,17 +41,32 @@ class Magnitudes:
     finite: bool
 
 
-def is_short(values: NDArray[np.float64]) -> bool:
+def is_short(
+    values: NDArray[np.float64], beside: NDArray[np.float64] | None = None
+) -> bool:
     """Whether numbers meant to be float64 are all float32, or shorter, underneath.
 
     Gradients collected in buffers that were made as float32 stay so, whatever type the
     rest of the arithmetic has.
 
+    Parameters
+    ----------
+    beside
+        What shorter arithmetic made of the same. Where `values` are far smaller, they
+        are what is left of terms that cancel: few digits, but no buffer in float32 had
+        them.
+
     Examples
     --------
     >>> is_short(np.float32([0.1, 0.7]).astype(float)), is_short(np.array([0.1]))
     (True, False)
+    >>> is_short(np.array([2.0**-55]), beside=np.array([1e-8]))
+    False
     """
+    if beside is not None:
+        sizes = [magnitudes(matrix.ravel()).largest for matrix in (values, beside)]
+        if sizes[0] < _LEFT * sizes[1]:
+            return False
     with np.errstate(all="ignore"):
         rounded = values.astype(np.float32).astype(np.float64)
     return bool(np.array_equal(rounded, values, equal_nan=True))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.tolerance import SAFETY, Tolerance
+from gradlab.comparison.judge import stillness
+from gradlab.comparison.tolerance import SAFETY, Tolerance, roundings
 from gradlab.differentiation.adaptive import adaptive
 from gradlab.differentiation.directions import (
     Direction,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.localisation.precise import Precise
     from gradlab.subject.subject import Problem, Pullback, Subject
 
 __all__ = ["ROUNDOFFS", "Bench"]
@@ -75,6 +77,9 @@ class Bench:
     dear
         Whether evaluations are so dear that directions get four of them, and a tensor
         is judged as a whole instead of entry by entry.
+    precise
+        Takes the round-off of short arithmetic out of the gradients; None where they
+        are judged as they come.
     """
 
     subject: Subject
@@ -94,6 +99,7 @@ class Bench:
     wary: bool = True
     dear: bool = False
     immovable: dict[int, NDArray[np.intp]] = dataclasses.field(default_factory=dict)
+    precise: Precise | None = None
     _rough: bool = False
     _ladders: dict[tuple[int, int], tuple[NDArray[np.float64], ...]] = (
         dataclasses.field(default_factory=dict)
@@ -102,6 +108,7 @@ class Bench:
     _served: tuple[float, int] | None = None  # length of a direction, exponent
     _drawn: int = 0
     _sizes: dict[int, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    _matters: float | None = None
 
     # ------------------------------------------------------------- analytic side
     def pull(self) -> None:
@@ -110,6 +117,7 @@ class Bench:
         self.problems = tuple(dict.fromkeys((*self.problems, *pulled.problems)))
         self.gradients = [values[0] for values in pulled.values]
         self._sizes.clear()
+        self._matters = None
         for which, still in self.immovable.items():
             self.gradients[which][still] = 0.0
         for (which, position), column in self.known.items():
@@ -123,7 +131,8 @@ class Bench:
             msg = "the subject has no gradient to check; pass grad=, jac= or backward="
             raise InputError(msg)
         with np.errstate(all="ignore"):
-            return analytic.pull(cotangents)
+            own = analytic.pull(cotangents)
+            return own if self.precise is None else self.precise.of(own, cotangents)
 
     def turn(self, rng: np.random.Generator) -> None:
         """Draw another cotangent, where there is more than one output row."""
@@ -136,6 +145,7 @@ class Bench:
         self.known[which, position] = column
         self.gradients[which][position] = column.expected
         self._sizes.pop(which, None)
+        self._matters = None
 
     def sizes(self, which: int) -> tuple[float, float]:
         """Root mean square of a gradient, and the scale of its entries."""
@@ -147,10 +157,36 @@ class Bench:
             self._sizes[which] = (typical, scale_of(gradient, size))
         return self._sizes[which]
 
+    def analytic_epsilon(self, which: int) -> float:
+        """Round-off of what `gradients` holds of an input."""
+        if self.precise is None:
+            return self.subject.epsilon
+        return self.precise.epsilon(which)
+
+    def rounding(self, which: int) -> float:
+        """Smallest error of an entry that is more than the round-off of what matters.
+
+        As in `gradlab.comparison.judge`: no backward pass is more exact than a few
+        thousand roundings of the largest effect that any entry of any input has. A
+        gradient that is zero because large terms cancel comes out as that.
+        """
+        share = roundings(self.analytic_epsilon(which))
+        return max(share * self.matters, self.still / 1e4) / self.units[which]
+
     @property
-    def analytic_epsilon(self) -> float:
-        """Round-off of the arithmetic of the analytic side."""
-        return self.subject.epsilon
+    def matters(self) -> float:
+        """Largest effect on ``v . f`` of moving an entry by the unit of its input."""
+        if self._matters is None:
+            effects = [self.sizes(k)[1] * unit for k, unit in enumerate(self.units)]
+            self._matters = max(effects, default=0.0)
+        return self._matters
+
+    @property
+    def still(self) -> float:
+        """Effect on ``v . f`` below which nothing moves, as in a full check."""
+        live = self.cotangent != 0
+        size = stillness(self.base)[live, 0] * np.abs(self.cotangent[live])
+        return float(size.max(initial=0.0))
 
     def forgiven(self, which: int) -> float:
         """Smallest error of one entry of an input that anybody would object to."""
@@ -166,13 +202,14 @@ class Bench:
         scale
             That of the other entries of its row, from `scale_of`.
         """
-        epsilon = self.analytic_epsilon
+        epsilon = self.analytic_epsilon(which)
         tolerance = self.tolerance.of(self.subject.inputs[which].name)
         size = np.fmax(abs(analytic), abs(numeric))
         if np.isfinite(numeric):
             scale = max(scale, abs(numeric))
         absolute = tolerance.absolute(np.array([[scale]]), epsilon)
-        return float(tolerance.relative(epsilon) * size + absolute[0, 0])
+        allowed = tolerance.relative(epsilon) * size + absolute[0, 0]
+        return float(allowed + self.rounding(which))
 
     def listen(self) -> None:
         """Measure the noise of f; four evaluations."""
@@ -283,9 +320,8 @@ class Bench:
         least = min(
             (self.forgiven(p.which) * self.units[p.which] for p in parts), default=0.0
         )
-        return max(
-            SAFETY * found.error, ROUNDOFFS * self.analytic_epsilon * found.norm, least
-        )
+        epsilon = max(map(self.analytic_epsilon, {p.which for p in parts}), default=0.0)
+        return max(SAFETY * found.error, ROUNDOFFS * epsilon * found.norm, least)
 
     # ------------------------------------------------------------- one coordinate
     def column(self, which: int, position: int) -> Column:

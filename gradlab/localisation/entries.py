@@ -229,7 +229,13 @@ def locate_entries(
     (123,)
     """
     meter = meter or Meter()
-    bench = set_up(subject, tolerance=tolerance or Tolerance(), meter=meter, seed=seed)
+    bench = set_up(
+        subject,
+        tolerance=tolerance or Tolerance(),
+        meter=meter,
+        seed=seed,
+        precise=True,
+    )
     search = Search(bench, limit=limit)
     finished = True
     try:

@@ -118,6 +118,7 @@ def _suspicious_rows(
     places = list(columns)
     numeric = np.array([columns[p].numeric for p in places])  # (places, rows)
     errors = np.array([columns[p].error for p in places])
+    epsilon = np.array([bench.analytic_epsilon(which) for which, _ in places])
     ranges, found = [rows], []
     while ranges:
         cotangents = np.zeros((len(ranges), len(bench.base)))
@@ -131,7 +132,7 @@ def _suspicious_rows(
                 expected = numeric[:, part] @ weights
                 bar = errors[:, part] @ np.abs(weights)
                 size = np.abs(numeric[:, part]) @ np.abs(weights)
-                bound = SAFETY * bar + ROUNDOFFS * bench.analytic_epsilon * size
+                bound = SAFETY * bar + ROUNDOFFS * epsilon * size
                 clean = np.abs(values[i] - expected) <= bound
             if clean.all():
                 continue

@@ -12,6 +12,7 @@ from gradlab.differentiation.line_slope import start_exponent
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
 from gradlab.localisation.bench import Bench
 from gradlab.localisation.cotangents import draw_cotangent
+from gradlab.localisation.precise import Precise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +36,7 @@ def set_up(
     meter: Meter,
     seed: int,
     base: NDArray[np.float64] | None = None,
+    precise: bool = False,
 ) -> Bench:
     """Evaluate once, choose a reference, fetch the gradients.
 
@@ -42,6 +44,9 @@ def set_up(
     ----------
     base
         f at the point, where that is already known; saves one evaluation.
+    precise
+        Take the round-off of short arithmetic out of the gradients, with the help of
+        the same gradients in float64.
 
     Raises
     ------
@@ -78,5 +83,7 @@ def set_up(
         point = looked_at(numeric, which)
         if not magnitudes(point).finite:
             bench.immovable[which] = np.flatnonzero(~np.isfinite(point))
+    if precise and numeric is not subject:
+        bench.precise = Precise.of_twin(subject, numeric, bench.units, seed)
     bench.pull()
     return bench

@@ -43,6 +43,7 @@ _BLIND = 1e-2
 # norm of a tensor's gradient must show, wherever they are, and no single entry must.
 DEAR = 2_000_000
 _BLIND_DEAR = 1e-3
+_NEGLIGIBLE = 1e-7  # effects of an entry so much smaller than the largest
 _NOTHING = 1e-10  # gradients so much smaller than the largest are the round-off of zero
 
 
@@ -94,6 +95,8 @@ class TensorProbes:
         By input: number of entries that are infinite, hence cannot be displaced.
     stop
         What cut the search short, a budget or an interrupt; None if it was finished.
+    reference
+        The same subject in float64, where that was evaluated instead.
     """
 
     tensors: tuple[TensorProbe, ...]
@@ -101,6 +104,7 @@ class TensorProbes:
     evaluations: int
     immovable: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stop: BaseException | None = None
+    reference: Subject | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -172,6 +176,7 @@ def probe_tensors(
         meter=meter,
         seed=seed,
         base=base,
+        precise=True,
     )
     bench.dear = sum(variable.coordinates for variable in subject.inputs) >= DEAR
     if bench.dear:
@@ -195,7 +200,8 @@ def probe_tensors(
         subject.inputs[which].name: positions.size
         for which, positions in bench.immovable.items()
     }
-    return TensorProbes(tensors, located, meter.evaluations, still, stop)
+    twin = None if bench.numeric is subject else bench.numeric
+    return TensorProbes(tensors, located, meter.evaluations, still, stop, twin)
 
 
 def _judge(bench: Bench, search: Search, alone: dict[int, Group]) -> None:
@@ -293,7 +299,7 @@ def _tolerable(bench: Bench, group: Group) -> tuple[float, float]:
     which = group.parts[0].which
     own = bench.tolerance.of(bench.subject.inputs[which].name)
     absolute = bench.forgiven(which) * bench.units[which] * group.size**0.5
-    return own.relative(bench.analytic_epsilon), absolute
+    return own.relative(bench.analytic_epsilon(which)), absolute
 
 
 def _all_forgiven(search: Search, part: Part, rng: np.random.Generator) -> bool:
@@ -344,12 +350,18 @@ def _tensor(
 def _hidden(bench: Bench, which: int, power: float) -> bool:
     """Whether a small error of all entries together could hide in the error bars."""
     typical = _norm(bench, which)
-    if not bench.dear:
-        return typical > 0 and not power <= _BLIND * typical
-    effects = [_norm(bench, k) * unit for k, unit in enumerate(bench.units)]
-    if effects[which] <= _NOTHING * max(effects):
+    if typical == 0:
         return False
-    return not power <= _BLIND_DEAR * typical
+    effects = [_norm(bench, k) * unit for k, unit in enumerate(bench.units)]
+    if bench.dear and effects[which] <= _NOTHING * max(effects):
+        return False
+    if bench.dear:
+        return not power <= max(_BLIND_DEAR * typical, 2 * bench.rounding(which))
+    # what round-off hides no measurement can show, and what moves nothing need not:
+    # as in `comparison.judge`; `TensorProbe.power` tells of it
+    still = bench.still if bench.matters <= bench.still else 0.0
+    least = max(_NEGLIGIBLE * bench.matters, still) / bench.units[which]
+    return not power <= max(_BLIND * typical, 2 * bench.rounding(which), least)
 
 
 def _norm(bench: Bench, which: int) -> float:

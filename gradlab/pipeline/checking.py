@@ -16,8 +16,8 @@ from gradlab.comparison.judge import stillness
 from gradlab.differentiation.analytic_noise import analytic_noise
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.finite_difference import scales_of
-from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.magnitudes import is_short
+from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.sparsity import compressed
 from gradlab.pipeline.blocks import Block, Known, Outcome, Plan, judge_all
@@ -199,11 +199,9 @@ def _trusted(
     for wide, own in zip(precise.values, analytic.values, strict=True):
         if (np.isfinite(own) & ~np.isfinite(wide)).any():
             return None
-    same = [
-        np.array_equal(own, wide, equal_nan=True)
-        for wide, own in zip(precise.values, analytic.values, strict=True)
-    ]
-    if not all(same) and all(is_short(wide) for wide in precise.values):
+    pairs = list(zip(precise.values, analytic.values, strict=True))
+    same = [np.array_equal(own, wide, equal_nan=True) for wide, own in pairs]
+    if not all(same) and all(is_short(wide, beside=own) for wide, own in pairs):
         return None  # a backward that is single precision whatever comes in
     return precise.values
 

@@ -175,7 +175,7 @@ def _tested(
         if second is not None:
             residuals[2] = np.abs(moved - ladder * slope - ladder**2 / 2 * second)
         # round-off of the analytic side grows with the step
-        own = line.bench.analytic_epsilon * line.spread * ladder
+        own = line.bench.subject.epsilon * line.spread * ladder
     derivatives = {1: _first(line, slope, noise)}
     if second is not None:
         derivatives[2] = _second(line, second, noise)
@@ -219,7 +219,7 @@ def _unheard(line: Line, found: Derivative) -> list[str]:
 def _first(line: Line, slope: float, noise: float) -> Derivative:
     """Differentiate along the line, and look for a kink at its origin."""
     spread = line.spread
-    relative = line.bench.tolerance.relative(line.bench.analytic_epsilon)
+    relative = line.bench.tolerance.relative(line.bench.subject.epsilon)
     goal = 0.1 * relative * max(abs(slope), spread)
     epsilon = line.bench.numeric.epsilon
     found = line_slope(

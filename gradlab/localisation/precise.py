@@ -1,0 +1,149 @@
+"""Gradients in short arithmetic, less what round-off made of them.
+
+A search for wrong entries that sees a gradient in float32 cannot tell a small slip from
+round-off. The same gradient in float64 can be asked for where the function runs in
+float64: where both say the same, up to what round-off explains, the float64 one is
+searched, to twelve digits; where they do not, the user's own stands, and is accused if
+the function contradicts it. So slips of the formula show however small they are, slips
+that only short arithmetic makes show if they are no round-off, and round-off never.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import roundings
+from gradlab.differentiation.analytic_noise import analytic_noise
+from gradlab.differentiation.magnitudes import is_short, magnitudes
+from gradlab.localisation.columns import scale_of
+from gradlab.subject.subject import Pullback
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Subject
+
+__all__ = ["Precise"]
+
+# As in a full check: beyond five percent of the largest entry of an input it is no
+# round-off, unless it is measured to be: four times the scatter of four repetitions.
+_ROUND_OFF = 0.05
+_SCATTER = 4.0
+_MOST_NUMBERS = 20_000_000  # cotangents times coordinates of which scatter is measured
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Precise:
+    """A subject in short arithmetic, and its twin that computes gradients in float64.
+
+    Parameters
+    ----------
+    subject, twin
+        At the same point, both with an analytic side.
+    units
+        Size of each input.
+    trusted
+        By input, whether the twin's gradient is one in float64. False for buffers that
+        are float32 whatever comes in, and for numbers that do not follow the twin.
+    """
+
+    subject: Subject
+    twin: Subject
+    units: tuple[float, ...]
+    seed: int
+    trusted: tuple[bool, ...] | None = None
+
+    @classmethod
+    def of_twin(
+        cls, subject: Subject, twin: Subject, units: tuple[float, ...], seed: int
+    ) -> Precise | None:
+        """Join a subject and its twin; None where the twin has no gradients."""
+        if subject.analytic is None or twin.analytic is None:
+            return None
+        return cls(subject, twin, units, seed)
+
+    def epsilon(self, which: int) -> float:
+        """Round-off of what `of` returns for an input."""
+        trusted = self.trusted is not None and self.trusted[which]
+        return (self.twin if trusted else self.subject).epsilon
+
+    def of(self, own: Pullback, cotangents: NDArray[np.float64]) -> Pullback:
+        """Take the round-off out of what the subject's analytic side returned.
+
+        Parameters
+        ----------
+        own
+            What it made of `cotangents`, shape (count, rows).
+        """
+        analytic = self.twin.analytic
+        if analytic is None or self.trusted == (False,) * len(own.values):
+            return own
+        wide = analytic.pull(cotangents)
+        if self.trusted is None:
+            self.trusted = _trusted(own, wide)
+        forgiven = self._forgiven(own, wide)
+        explained = _explained(own, wide, forgiven)
+        doubt = any(
+            sure and not fits.all()
+            for sure, fits in zip(self.trusted, explained, strict=True)
+        )
+        if doubt and sum(values.size for values in own.values) <= _MOST_NUMBERS:
+            noise = analytic_noise(self.subject, cotangents, seed=self.seed)
+            forgiven = [
+                np.maximum(limit, _SCATTER * scatter)
+                for limit, scatter in zip(forgiven, noise, strict=True)
+            ]
+            explained = _explained(own, wide, forgiven)
+        values = tuple(
+            np.where(fits, fine, coarse) if sure else coarse
+            for sure, fits, fine, coarse in zip(
+                self.trusted, explained, wide.values, own.values, strict=True
+            )
+        )
+        return Pullback(values, own.problems)
+
+    def _forgiven(self, own: Pullback, wide: Pullback) -> list[NDArray[np.float64]]:
+        """Differences that round-off explains, for each entry of each input."""
+        effects = [
+            np.array([scale_of(row) for row in values]) * unit
+            for values, unit in zip(wide.values, self.units, strict=True)
+        ]
+        matters = roundings(self.subject.epsilon) * np.max(effects, axis=0)
+        limits = []
+        for values, coarse, unit in zip(
+            wide.values, own.values, self.units, strict=True
+        ):
+            tops = np.array([[magnitudes(row).largest] for row in values])
+            size = np.fmin(np.abs(values), np.abs(coarse))
+            limits.append(_ROUND_OFF * np.maximum(size, tops) + matters[:, None] / unit)
+        return limits
+
+
+def _explained(
+    own: Pullback, wide: Pullback, forgiven: list[NDArray[np.float64]]
+) -> list[NDArray[np.bool_]]:
+    """Entries whose two values differ by no more than is forgiven; nan never does."""
+    with np.errstate(all="ignore"):
+        return [
+            np.abs(coarse - fine) <= limit
+            for coarse, fine, limit in zip(
+                own.values, wide.values, forgiven, strict=True
+            )
+        ]
+
+
+def _trusted(own: Pullback, wide: Pullback) -> tuple[bool, ...]:
+    """Tell by input whether the gradient of the twin is one in float64."""
+    pairs = list(zip(own.values, wide.values, strict=True))
+    same = [np.array_equal(coarse, fine, equal_nan=True) for coarse, fine in pairs]
+    lost = any((np.isfinite(c) & ~np.isfinite(w)).any() for c, w in pairs)
+    if lost or (wide.problems and not own.problems):
+        return (False,) * len(pairs)  # it fails where the user's does not
+    short = [is_short(fine, beside=coarse) for coarse, fine in pairs]
+    if all(short):  # precomputed, or single precision whatever comes in
+        return (False,) * len(pairs)
+    # zeros, ones and the like may well be equal; buffers in float32 are not
+    return tuple(equal or not brief for equal, brief in zip(same, short, strict=True))
