@@ -205,3 +205,18 @@ def test_step_that_nobody_doubted_in_time_accuses_nothing(budget):
     assert any(told in remark for remark in report.remarks)
     wrong = gl.check(f, x, grad=lambda x: 2 * slope(x), budget=400, **options)
     assert wrong.verdict == gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize(
+    ("method", "coverage"), [("central", "full"), ("adaptive", "probe")]
+)
+def test_a_budget_pays_for_the_method_that_was_chosen(method, coverage):
+    """Two evaluations for each of 200 coordinates fit into 1000, two dozen do not."""
+    x = np.linspace(0.5, 2.0, 200)
+    report = gl.check(
+        lambda x: np.sin(x).sum(), x, grad=np.cos, method=method, budget=1000
+    )
+
+    assert report.coverage == coverage
+    assert report.verdict == gl.Verdict.AGREES
+    assert not report.partial

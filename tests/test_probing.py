@@ -77,3 +77,41 @@ def test_large_subjects_are_probed_by_themselves(rng):
     assert report.coverage == "probe"
     assert report.verdict == gl.Verdict.AGREES
     assert report.table["coverage"].tolist() == ["probe"]
+
+
+def test_a_step_that_misleads_is_told_as_in_a_full_check():
+    """One wrong entry of forty, and a step too long for all the others."""
+    x = np.linspace(0.5, 2.0, 40)
+
+    def grad(x):
+        slope = np.cos(x)
+        slope[7] *= 2
+        return slope
+
+    def told(coverage):
+        step = gl.Central(step=0.3)
+        report = gl.check(
+            lambda x: np.sin(x).sum(), x, grad=grad, coverage=coverage, method=step
+        )
+        assert report.culprits == ("x",)
+        assert any("differences at this step" in remark for remark in report.remarks)
+        return {finding.kind for finding in report.findings}
+
+    assert "step_size" in told("probe")
+    assert told("probe") == told("full")
+
+
+def test_what_was_raised_beside_the_point_is_told():
+    """f = sum(sqrt x), which raises below zero; one coordinate is next to it."""
+
+    def f(x):
+        if (x < 0).any():
+            raise ValueError("below zero")
+        return np.sqrt(x).sum()
+
+    x = np.full(40, 0.5)
+    x[3] = 1e-6
+    report = gl.check(f, x, grad=lambda x: 0.5 / np.sqrt(x), coverage="probe")
+
+    assert report.verdict != gl.Verdict.DISAGREES
+    assert any("below zero" in finding.evidence for finding in report.findings)

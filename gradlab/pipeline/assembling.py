@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Block
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block, Outcome, Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["as_parts", "comparisons_of"]
+__all__ = ["as_parts", "comparisons_of", "met_on_the_way"]
 
 
 def comparisons_of(
@@ -119,3 +120,37 @@ def as_parts(subject: Subject, blocks: list[Block]) -> tuple[Part, ...]:
         )
         for block in blocks
     )
+
+
+def met_on_the_way(
+    subject: Subject, plan: Plan, meter: Meter, outcome: Outcome | None
+) -> dict[str, tuple[str, ...]]:
+    """List for diagnosis what was met while numbers were compared.
+
+    Parameters
+    ----------
+    outcome
+        None where nothing was compared entry by entry.
+
+    Returns
+    -------
+    dict
+        For `Evidence.notes`.
+    """
+    notes: dict[str, tuple[str, ...]] = {}
+    notes["own_steps"] = tuple(
+        variable.name
+        for variable in subject.inputs
+        if not plan.finds_steps(variable.name)
+    )
+    if meter.raised:
+        notes["raised"] = (f"{meter.raised}", repr(meter.first_exception))
+    if outcome is None:
+        return notes
+    if outcome.overruled:
+        notes["second_opinion"] = (" and ".join(outcome.overruled),)
+    if outcome.unsteady is not None:
+        notes["unsteady"] = (f"{outcome.unsteady.max():.2g}",)
+    if outcome.rough:
+        notes["rough"] = outcome.rough
+    return notes

@@ -16,7 +16,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.metering import why_stopped
 from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.assembling import as_parts, comparisons_of
+from gradlab.pipeline.assembling import as_parts, comparisons_of, met_on_the_way
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.noticing import excused, noticed, purposeful
 from gradlab.pipeline.planning import Coverage, Estimate, choose_columns, estimate
@@ -140,6 +140,7 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
     """Decide what to look at, and say what it will cost, before the work."""
     each = meter.each / (1 if meter.crew is None else meter.crew.breadth)
     pulling = _analytic_seconds(subject, meter.budget)
+    costs = [plan.method_of(v.name).cost for v in subject.inputs]
     coverage = choose_columns(
         subject,
         plan.coverage,
@@ -147,8 +148,8 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
         each,
         plan.seed,
         analytic_seconds=pulling,
+        costs=costs,
     )
-    costs = [plan.method_of(v.name).cost for v in subject.inputs]
     total = sum(variable.coordinates for variable in subject.inputs)
     expected = estimate(coverage, costs, each, pulling, total)
     _announce(meter, expected, coverage)
@@ -189,19 +190,7 @@ def _seen(
     comparisons = comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
     )
-    notes["own_steps"] = tuple(
-        variable.name
-        for variable in subject.inputs
-        if not plan.finds_steps(variable.name)
-    )
-    if outcome.overruled:
-        notes["second_opinion"] = (" and ".join(outcome.overruled),)
-    if outcome.unsteady is not None:
-        notes["unsteady"] = (f"{outcome.unsteady.max():.2g}",)
-    if outcome.rough:
-        notes["rough"] = outcome.rough
-    if meter.raised:
-        notes["raised"] = (f"{meter.raised}", repr(meter.first_exception))
+    notes |= met_on_the_way(subject, plan, meter, outcome)
     evidence = Evidence(
         subject=subject,
         base=outcome.base,

@@ -105,6 +105,7 @@ def choose_columns(
     seed: int,
     *,
     analytic_seconds: float = 0.0,
+    costs: Sequence[float] | None = None,
 ) -> Coverage:
     """Decide between full, sample and probe coverage, and draw the sample.
 
@@ -122,6 +123,9 @@ def choose_columns(
     analytic_seconds
         Time to read out the analytic side; where a budget has no room for it, "auto"
         goes along random directions, which ask for a few rows only.
+    costs
+        Evaluations that one coordinate takes, per input: what a budget has to pay for.
+        Default two.
 
     Returns
     -------
@@ -130,12 +134,17 @@ def choose_columns(
     """
     rows = sum(output.size for output in subject.outputs)
     cost = _PER_COORDINATE * sum(v.coordinates for v in subject.inputs)
+    costs = costs or [_PER_COORDINATE] * len(subject.inputs)
+    pairs = zip(subject.inputs, costs, strict=True)
+    paid = sum(v.coordinates * each for v, each in pairs)
     if wanted == "auto":
         # a small subject is checked whole even on a machine that is busy just now
         patience = _SECONDS if cost > _SMALL else 6 * _SECONDS
         fits = (
-            cost <= min(_EVALUATIONS, 0.8 * (budget.evaluations or np.inf))
-            and cost * seconds_each <= min(patience, 0.8 * (budget.seconds or np.inf))
+            cost <= _EVALUATIONS
+            and cost * seconds_each <= patience
+            and paid <= 0.8 * (budget.evaluations or np.inf)
+            and paid * seconds_each <= 0.8 * (budget.seconds or np.inf)
             and rows * cost <= _PER_COORDINATE * _ENTRIES
         )
         wanted = "full" if fits else _less(subject, budget, seconds_each)
@@ -149,7 +158,7 @@ def choose_columns(
     total = sum(len(positions) for positions in every)
     if wanted == "full":
         return Coverage("full", every, remarks)
-    most = _affordable(subject, budget, seconds_each)
+    most = _affordable(costs, budget, seconds_each)
     rng = np.random.default_rng([seed, 1])
     chosen = [_draw(subject, k, every[k], most, rng) for k in range(len(every))]
     looked = sum(len(part) for part in chosen)
@@ -194,10 +203,10 @@ def _immovable(subject: Subject, every: list[NDArray[np.intp]]) -> tuple[str, ..
     return (f"not looked at: {', '.join(left)}",) if left else ()
 
 
-def _affordable(subject: Subject, budget: Budget, seconds_each: float) -> int:
+def _affordable(costs: Sequence[float], budget: Budget, seconds_each: float) -> int:
     """Entries per input that the budget allows, half of it kept for second looks."""
     limits = [float(_SAMPLE)]
-    each = 2 * _PER_COORDINATE * max(1, len(subject.inputs))
+    each = max(1.0, 2 * sum(costs))
     if budget.evaluations is not None:
         limits.append(budget.evaluations / each)
     if budget.seconds is not None:

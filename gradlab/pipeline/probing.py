@@ -23,7 +23,7 @@ from gradlab.localisation.tensors import (
     TensorProbes,
     probe_tensors,
 )
-from gradlab.pipeline.assembling import as_parts, comparisons_of
+from gradlab.pipeline.assembling import as_parts, comparisons_of, met_on_the_way
 from gradlab.pipeline.checking import run_full
 from gradlab.subject.subject import Variable, output_rows
 
@@ -105,7 +105,9 @@ def compare_by_probes(
         if any(c.verdict == Verdict.DISAGREES for c in closer):
             comparisons += closer
         else:
-            comparisons.append(_as_comparison(subject, variable, probe))
+            unsteady = outcome is not None and outcome.unsteady is not None
+            told = _in_doubt(probe) if unsteady else probe
+            comparisons.append(_as_comparison(subject, variable, told))
     problems: tuple[Problem, ...] = probes.located.problems
     evidence = Evidence(
         subject=subject,
@@ -115,10 +117,11 @@ def compare_by_probes(
         problems=problems,
         meter=meter,
         rng=np.random.default_rng([plan.seed, 2]),
-        notes=notes,
-        reference=None if outcome is None else outcome.reference,
+        notes=notes | met_on_the_way(subject, plan, meter, outcome),
+        reference=probes.reference if outcome is None else outcome.reference,
     )
-    remarks = (*_remarks(subject, probes), *_closer(comparisons))
+    met = () if outcome is None else outcome.met()
+    remarks = (*_remarks(subject, probes), *met, *_closer(comparisons))
     if stopped:
         remarks = (*remarks, f"{stopped} before the search was over")
     return Probed(tuple(comparisons), evidence, remarks, partial=bool(stopped))
@@ -173,6 +176,12 @@ def _positions(
     if variable.is_complex:
         return np.stack([2 * entries, 2 * entries + 1], axis=1).reshape(-1)
     return entries
+
+
+def _in_doubt(probe: TensorProbe) -> TensorProbe:
+    """Leave undecided what directions say of a function that does not repeat itself."""
+    accused = probe.verdict == Verdict.DISAGREES
+    return dataclasses.replace(probe, verdict=Verdict.UNDECIDED) if accused else probe
 
 
 def _as_comparison(
