@@ -26,6 +26,12 @@ AUTOGRAD = (
 )
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch):
+    """Python may take long to start in another process, on a machine that is busy."""
+    monkeypatch.setattr("gradlab.teaching.isolation._START_UP", 600.0)
+
+
 def reasons(graded):
     """Return why, by gradient."""
     return {each.name: each.reason for each in graded.marks}
