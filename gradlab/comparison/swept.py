@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["Curves", "Swept", "step_errors"]
 
 
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Swept:
     """One input of a sweep: all that does not depend on the step.
