@@ -67,7 +67,7 @@ format: $(DEV_READY) ## let ruff and nbstripout put files right
 
 unit: $(DEV_READY) ## unit tests, property tests and doctests, with coverage
 	$(PYTEST) -q -n $(WORKERS) --dist worksteal --ignore=tests/browser \
-		--cov --cov-report=term:skip-covered tests gradlab
+		--cov --cov-report=term:skip-covered --durations=25 tests gradlab
 
 # The course is executed where its pages are built from, once for both.
 notebooks: $(DEV_READY) ## run every notebook from top to bottom
