@@ -149,7 +149,7 @@ def test_a_wrong_step_is_told_in_the_page(lab):
 
     page.wait_for_selector(".gl .message")
     page.wait_for_function(
-        "document.querySelector('.gl .message').innerText.includes('own steps')"
+        "document.querySelector('.gl .message').innerText.includes('step of its own')"
     )
 
 
