@@ -168,14 +168,11 @@ def _measured(case: Case, colouring: Colouring) -> Quotients | None:
     # of what is outside: what moving a whole mask, by more than a central difference
     # would, cannot have hidden
     outside = hidden_by_rounding(case)
-    expected, bars = slopes.along(direction)
+    off, bars = _left_over(slopes, direction, ends)
     with np.errstate(all="ignore"):
-        hidden = outside * (np.abs(direction) / case.scales).sum()
-        off = np.abs((ends[0] - ends[1]) / 2 - expected)
-        allowed = _SAFETY * (bars.sum(axis=1) + hidden) + _truncation(case, ends)
-        if not (off <= allowed).all():
-            return None
-    return _spread_out(case, slopes, outside)
+        bars = bars.sum(axis=1) + outside * (np.abs(direction) / case.scales).sum()
+        holds = off <= _SAFETY * bars + _truncation(case, ends)
+    return _spread_out(case, slopes, outside) if holds.all() else None
 
 
 def _as_guessed(case: Case, colouring: Colouring) -> Quotients | None:
@@ -183,19 +180,25 @@ def _as_guessed(case: Case, colouring: Colouring) -> Quotients | None:
 
     Along one random direction, at its full length and at half of it: the slope has to
     be that of the entries inside, and the second difference has to shrink to a quarter.
-    That of a kink, whose slope may be zero, shrinks to a half.
+    That of a kink, whose slope may be zero, shrinks to a half. Outputs so flat that
+    rounding could hide an entry of theirs have to stand still besides, far away.
     """
     direction = _direction(case)
     lengths = np.array([1.0, -1.0, 0.5, -0.5])
     slopes, ends = _displaced(case, colouring, np.multiply.outer(lengths, direction))
     if not np.isfinite(ends).all():
         return None
+    off, bars = _left_over(slopes, direction, ends)
     with np.errstate(all="ignore"):
+        slack = _truncation(case, ends)
         far, near = (ends[k] - case.base + (ends[k + 1] - case.base) for k in (0, 2))
-        if (np.abs(far - 4 * near) > 2 * _truncation(case, ends)).any():
+        holds = (off <= _SAFETY * bars.sum(axis=1) + slack) & (
+            np.abs(far - 4 * near) <= 2 * slack
+        )
+        if not holds.all():
             return None
         reach = _SHORTEST * step_sizes(np.ones(1), case.epsilon, 2)
-        outside = _left_over(case, slopes, direction, ends) / reach
+        outside = (off + _unseen(case, off, bars, ends)) / reach
         effects = np.abs(slopes.value * case.scales[slopes.columns])
         effect = np.where(slopes.valid, effects, 0.0).max(axis=1, initial=0.0)
         least = np.where(effect > 0, effect, np.minimum(1.0, np.abs(case.base)) / 4)
@@ -207,25 +210,31 @@ def _as_guessed(case: Case, colouring: Colouring) -> Quotients | None:
 
 
 def _left_over(
+    slopes: _Slopes, direction: NDArray[np.float64], ends: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what the entries inside do not explain, (rows,), and their bars."""
+    expected, bars = slopes.along(direction)
+    with np.errstate(all="ignore"):
+        return np.abs((ends[0] - ends[1]) / 2 - expected), bars
+
+
+def _unseen(
     case: Case,
-    slopes: _Slopes,
-    direction: NDArray[np.float64],
+    off: NDArray[np.float64],
+    bars: NDArray[np.float64],
     ends: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """How far entries outside may have moved each output along a direction, (rows,).
+    """How much of the movement along a direction rounding may hide, (rows,).
 
-    What was seen of them, and what the rounding of all values may hide. Rounding errors
-    of many values add up like their squares, and how large they really are is told by
-    what is left over in all rows together.
+    Rounding errors of many values add up like their squares, and how large they really
+    are is told by what is left over in all rows together.
     """
-    expected, bars = slopes.along(direction)
-    off = np.abs((ends[0] - ends[1]) / 2 - expected)
     moved = (ends != case.base).any(axis=0)
     digits = np.where(moved, 2 * _ROUND_OFF, 0.5) * case.epsilon
     noise = np.sqrt((bars**2).sum(axis=1)) + digits * np.abs(case.base)
     seen = off[noise > 0] / noise[noise > 0]
     share = float(np.sqrt(np.mean(seen**2))) if seen.size else 0.0
-    return np.asarray(off + min(1.0, max(_DEVIATIONS * share, _LEAST_SHARE)) * noise)
+    return np.asarray(min(1.0, max(_DEVIATIONS * share, _LEAST_SHARE)) * noise)
 
 
 def _still_outside(case: Case, colouring: Colouring, doubt: NDArray[np.bool_]) -> bool:

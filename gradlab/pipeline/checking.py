@@ -323,9 +323,9 @@ def _slices(
                 guess=wanted.guess,
             )
             if found is not None:
-                parts, done = [found], len(positions)
+                return [found], None
         each: float = method.cost
-        slice_size = _first_slice(wanted, meter, method.cost) if not parts else 1
+        slice_size = _first_slice(wanted, meter, method.cost)
         while done < len(positions):
             # what a budget leaves, or the whole slice would be lost with it
             slice_size = max(1, min(slice_size, meter.left() // method.cost))

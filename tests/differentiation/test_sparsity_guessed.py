@@ -125,6 +125,22 @@ class TestGuessed:
             found.pattern.spread(found.pattern.bend, bend)
             assert np.allclose(np.diag(bend)[x == 0], 2.0)
 
+    def test_dependence_close_by_that_far_moves_do_not_see(self, rng):
+        """Of flat outputs far moves are asked; what the direction saw stands."""
+        x = rng.normal(size=40)
+        x[:6] = np.pi / 2 - 1e-6
+        here = x.copy()
+
+        def fn(x):
+            y = np.sin(x)
+            if np.abs(x - here).max() < 1e-4:  # far moves step further than this
+                y[:6] += 0.01 * (x - here)[20:26]
+            return y
+
+        subject, base, meter = built(fn, x)
+
+        assert compressed(subject, 0, base, meter, guess=np.diag(np.cos(x))) is None
+
     @pytest.mark.parametrize("seed", range(12))
     def test_whatever_is_wrong_is_what_a_dense_difference_calls_wrong(self, seed):
         """Random stencils, random slips: the verdicts of one coordinate at a time."""
