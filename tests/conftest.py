@@ -13,6 +13,8 @@ import pytest
 from gradlab.diagnosis import diagnose
 from tests import clocks
 
+pytest.register_assert_rewrite("tests.specimens")  # some of them assert
+
 diagnose.STRICT = True  # a detector that fails, fails the test
 
 # Neither profile has a deadline: two workers on two cores make any clock a liar.

@@ -11,11 +11,6 @@ from gradlab.subject.torch_subjects import torch_subject
 torch = pytest.importorskip("torch")
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(2026)
-
-
 def batch_norm_model():
     """A bias in front of a batch normalisation has the gradient zero."""
     module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6))

@@ -9,25 +9,9 @@ import gradlab as gl
 from gradlab.differentiation.autodiff import second_order
 from gradlab.errors import SubjectError
 from gradlab.subject.torch_subjects import torch_subject
+from tests.specimens.torch_sides import DOUBLE, eye_of, randn
 
 torch = pytest.importorskip("torch")
-
-DOUBLE = torch.float64
-
-
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(2026)
-
-
-def randn(*shape, dtype=DOUBLE, **options):
-    """Normal numbers in float64."""
-    return torch.randn(shape, dtype=dtype, **options)
-
-
-def eye_of(subject):
-    """One cotangent for each output row."""
-    return np.eye(len(subject.row()))
 
 
 # ------------------------------------------------------------ second order

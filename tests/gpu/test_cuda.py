@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.specimens.slips import Slipping, network
 
 torch = pytest.importorskip("torch")
 
@@ -16,33 +17,6 @@ pytestmark = [
         reason="no CUDA device here: what runs on a GPU was not tried",
     ),
 ]
-
-
-class Slip(torch.autograd.Function):
-    """Square, with a derivative five percent too large."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * x
-
-    @staticmethod
-    def backward(ctx, g):
-        return 2.1 * ctx.saved_tensors[0] * g
-
-
-class Slipping(torch.nn.Module):
-    """The same as a layer."""
-
-    def forward(self, x):
-        return Slip.apply(x)
-
-
-def network(*middle, dtype=torch.float64):
-    """Build a network and its input, both on the GPU."""
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(4, 5), *middle, torch.nn.Linear(5, 2))
-    return net.to("cuda", dtype), torch.randn(6, 4).to("cuda", dtype)
 
 
 def squares(out):
@@ -69,9 +43,9 @@ def test_elementwise_function(dtype):
 @pytest.mark.parametrize("coverage", ["full", "sample", "probe"])
 def test_module_that_is_right_and_one_that_is_wrong(coverage):
     """Right agrees, wrong is blamed on its layer; parameters stay where they are."""
-    right, x = network(torch.nn.Tanh())
+    right, x = network(torch.nn.Tanh(), device="cuda")
     assert gl.check(right, x, loss=squares, coverage=coverage).ok
-    wrong, x = network(Slipping())
+    wrong, x = network(Slipping(), device="cuda")
     before = [p.clone() for p in wrong.parameters()]
     report = gl.check(wrong, x, loss=squares, coverage=coverage)
     assert report.verdict == gl.Verdict.DISAGREES
@@ -94,7 +68,7 @@ def test_numbers_are_those_of_the_host():
 
 def test_random_state_of_the_gpu_is_put_back():
     """Dropout draws the same mask at every evaluation, and the user's state stays."""
-    net, x = network(torch.nn.Dropout(0.3))
+    net, x = network(torch.nn.Dropout(0.3), device="cuda")
     state = torch.cuda.get_rng_state_all()
     assert gl.check(net, x, loss=squares).ok
     after = torch.cuda.get_rng_state_all()
@@ -111,7 +85,7 @@ def test_sparse_and_complex_tensors():
 
 def test_blame_and_locate_find_the_layer():
     """The audit and the search run where the module is."""
-    net, x = network(Slipping())
+    net, x = network(Slipping(), device="cuda")
     assert gl.blame(net, x, loss=squares).culprits == ("1",)
     assert len(gl.locate(net, x, loss=squares).table) > 0
 
@@ -130,7 +104,7 @@ def test_gpu_as_the_default_device():
     with torch.device("cuda"):
         assert gl.check(torch.sin, x).ok
         assert gl.check(torch.sin, x.cuda()).ok
-        net, y = network(torch.nn.Tanh())
+        net, y = network(torch.nn.Tanh(), device="cuda")
         assert gl.check(net, y, loss=squares, coverage="probe").ok
 
 

@@ -11,15 +11,7 @@ from torch import nn  # noqa: E402
 from gradlab.blaming import blame  # noqa: E402
 from gradlab.errors import InputError  # noqa: E402
 from gradlab.localisation.layers import LayerState  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(2)
-
-
-def randn(*shape):
-    return torch.randn(*shape, dtype=torch.float64)
+from tests.specimens.torch_sides import randn  # noqa: E402
 
 
 class Own(nn.Module):

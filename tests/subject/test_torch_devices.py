@@ -17,36 +17,10 @@ from gradlab.subject.torch_devices import (  # noqa: E402 - after torch
     copies,
     out_of_memory,
 )
+from tests.specimens.slips import Slip, Slipping, network  # noqa: E402
 
 X = torch.linspace(0.1, 1.0, 12, dtype=torch.float64)
 W = torch.linspace(-1.0, 1.0, 12, dtype=torch.float64).reshape(3, 4)
-
-
-class Slip(torch.autograd.Function):
-    """Square, with a derivative five percent too large."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * x
-
-    @staticmethod
-    def backward(ctx, g):
-        return 2.1 * ctx.saved_tensors[0] * g
-
-
-class Slipping(torch.nn.Module):
-    """The same as a layer."""
-
-    def forward(self, x):
-        return Slip.apply(x)
-
-
-def network(*middle, dtype=torch.float64):
-    """Build a small network, and something to feed it."""
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(4, 5), *middle, torch.nn.Linear(5, 2))
-    return net.to(dtype), torch.randn(6, 4).to(dtype)
 
 
 def squares(out):

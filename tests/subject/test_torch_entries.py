@@ -8,17 +8,13 @@ import pytest
 import gradlab as gl
 from gradlab.subject.torch_entries import OtherUseError, one_entry, suitable
 from gradlab.subject.torch_subjects import torch_subject
+from tests.specimens.torch_sides import randn
 
 torch = pytest.importorskip("torch")
 
 F = torch.nn.functional
 
 ROWS, COLUMNS = 5, 7
-
-
-def randn(*shape):
-    """Normal numbers in float64."""
-    return torch.randn(shape, dtype=torch.float64)
 
 
 USES = {

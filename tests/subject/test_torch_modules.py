@@ -9,46 +9,14 @@ import pytest
 
 from gradlab.errors import InputError
 from gradlab.subject.torch_subjects import torch_subject
+from tests.specimens.torch_sides import (
+    DOUBLE,
+    assert_analytic_equals_differences,
+    names_of,
+    randn,
+)
 
 torch = pytest.importorskip("torch")
-
-DOUBLE = torch.float64
-
-
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(2026)
-
-
-def randn(*shape, dtype=DOUBLE, **options):
-    """Normal numbers in float64."""
-    return torch.randn(shape, dtype=dtype, **options)
-
-
-def names_of(subject):
-    """Names of the inputs, in order."""
-    return [variable.name for variable in subject.inputs]
-
-
-def central(subject, which, step=1e-6):
-    """Jacobian block by central differences, through the subject's own interface."""
-    count = subject.inputs[which].coordinates
-    if not count:
-        return np.zeros((len(subject.row()), 0))
-    positions = np.arange(count)
-    up, right = subject.rows(which, positions, np.full(count, step))
-    down, left = subject.rows(which, positions, np.full(count, -step))
-    return ((up - down) / (right - left)[:, None]).T
-
-
-def assert_analytic_equals_differences(subject, tolerance=1e-7):
-    """Autograd on one side, differences on the other."""
-    rows = len(subject.row())
-    pullback = subject.analytic.pull(np.eye(rows))
-    assert pullback.problems == ()
-    for which, block in enumerate(pullback.values):
-        numeric = central(subject, which)
-        assert block == pytest.approx(numeric, abs=tolerance, rel=tolerance)
 
 
 def test_modules_have_trainable_parameters_as_inputs():
