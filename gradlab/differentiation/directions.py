@@ -116,7 +116,8 @@ class Direction:
             In the units of the input, shape (up to 65536,).
         """
         if self.pooled:
-            yield from self._from_pool(part, scale * self.units[part.which])
+            for start, values, factor in self.pieces(part, scale=scale):
+                yield start, factor * values
             return
         table = scale * (_TABLE * self.units[part.which])
         for block in range(part.start // _BLOCK, -(-part.stop // _BLOCK)):
@@ -134,10 +135,21 @@ class Direction:
                 values *= self._kept(part.which, block, stop - first)[inside]
             yield start, values
 
-    def _from_pool(
-        self, part: Part, factor: float
-    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        pool = _pool()
+    def pieces(
+        self, part: Part, *, scale: float = 1.0
+    ) -> Iterator[tuple[int, NDArray[np.float64], float]]:
+        """Generate a pooled direction a block at a time, unscaled and without copies.
+
+        Yields
+        ------
+        start
+            Coordinate of the first value.
+        values
+            Part of the pool, not to be written to, shape (up to 65536,).
+        factor
+            What they are to be multiplied by.
+        """
+        pool, factor = _pool(), scale * self.units[part.which]
         count = -(-part.stop // _BLOCK)
         draw = np.random.Generator(np.random.SFC64([self.seed, part.which, 2]))
         drawn = np.frombuffer(draw.bytes(8 * count), dtype=np.uint64)
@@ -147,11 +159,11 @@ class Direction:
             first = block * _BLOCK
             start, stop = max(part.start, first), min(part.stop, first + _BLOCK)
             at = places[block] - first
-            values = signs[block] * pool[at + start : at + stop]
+            values = pool[at + start : at + stop]
             if self.thinning:
                 inside = slice(start - first, stop - first)
-                values *= self._kept(part.which, block, stop - first)[inside]
-            yield start, values
+                values = values * self._kept(part.which, block, stop - first)[inside]
+            yield start, values, signs[block]
 
     def _kept(self, which: int, block: int, count: int) -> NDArray[np.bool_]:
         """Choose one coordinate in 2**thinning; a deeper thinning is a subset."""
@@ -254,11 +266,12 @@ def unit_of(subject: Subject, which: int) -> float:
 class Walk:
     """A subject walked along a direction; `back` puts it at the point again.
 
-    Memory: for subjects that have a ``displace(which, start, displacements)`` of their
-    own (write ``point + displacements`` from coordinate `start` on) one block of
+    Memory: for subjects that have a ``displace(which, start, moves, factor)`` of their
+    own (write ``point + factor * moves`` from coordinate `start` on) one block of
     numbers; for others one tensor at a time. Directions of up to four million
     coordinates are kept while the walk lasts, of longer ones a byte for each up to 64
-    million; beyond that they are generated at every step.
+    million; beyond that they are generated at every step. Pooled ones are cut from
+    their pool as they are needed, at no cost.
 
     Parameters
     ----------
@@ -276,7 +289,8 @@ class Walk:
             self._parts.setdefault(part.which, []).append(part)
         self._direction = direction
         self._kept: dict[Part, list[tuple[int, NDArray[np.float64]]]] = {}
-        if direction.size <= _KEEP:
+        cheap = direction.pooled and not direction.thinning
+        if direction.size <= _KEEP and not cheap:
             self._kept = {p: list(direction.values(p)) for p in direction.parts}
         self._origins: dict[int, list[tuple[int, float]]] = {}
         self._bytes: dict[tuple[int, int, int], NDArray[np.uint8]] | None = None
@@ -287,14 +301,14 @@ class Walk:
         """Put the subject at ``point + step * direction``."""
         for which, parts in self._parts.items():
             if self._own is not None:
-                for start, values in self._values(parts, step):
-                    self._own(which, start, values)
+                for start, values, factor in self._values(parts, step):
+                    self._own(which, start, values, factor)
             elif sum(part.size for part in parts) <= _FEW:
                 self._move_few(which, parts, step)
             else:
                 point = self._subject.point(which)
-                for start, values in self._values(parts, step):
-                    point[start : start + len(values)] += values
+                for start, values, factor in self._values(parts, step):
+                    point[start : start + len(values)] += factor * values
                 self._subject.place(which, point)
 
     def back(self) -> None:
@@ -304,13 +318,19 @@ class Walk:
 
     def _values(
         self, parts: Sequence[Part], step: float = 1.0
-    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    ) -> Iterator[tuple[int, NDArray[np.float64], float]]:
+        """Blocks of the displacements, and what they are to be multiplied by."""
+        direction = self._direction
         for part in parts:
             if part in self._kept:
                 for start, values in self._kept[part]:
-                    yield start, step * values
+                    yield start, values, step
+            elif direction.pooled:
+                yield from direction.pieces(part, scale=step)
             else:
-                yield from self._direction.values(part, scale=step, memory=self._bytes)
+                found = direction.values(part, scale=step, memory=self._bytes)
+                for start, values in found:
+                    yield start, values, 1.0
 
     def _move_few(self, which: int, parts: Sequence[Part], step: float) -> None:
         flat = self._subject.coordinates(which)
@@ -320,7 +340,7 @@ class Walk:
                 for part in parts
                 for p in range(part.start, part.stop)
             ]
-        moves = np.concatenate([values for _, values in self._values(parts)])
+        moves = np.concatenate([f * values for _, values, f in self._values(parts)])
         for (position, origin), move in zip(
             self._origins[which], moves.tolist(), strict=True
         ):

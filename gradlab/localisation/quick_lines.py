@@ -32,6 +32,7 @@ _ULPS = 4.0  # round-off of one value of f in units of epsilon * |f|
 # Exponents in float64, in the order of trying: for smooth functions; for such with many
 # kinks; for noisy ones.
 _LADDER = (18, 20, 26, 28, 23, 14)
+_FINEST = 28  # exponent in float64; finer steps vanish in the round-off of x
 _NOISE = 0.5  # of four standard deviations of f: three of a quotient over one step
 _SAFETY = 5.0  # error bars that a defect must exceed
 
@@ -105,8 +106,9 @@ def quick_probe(
 
     scale = -np.log2(subject.epsilon) / 52
     ladder = [round(rung * scale) for rung in _LADDER]
-    if start is not None:
-        ladder = [start - 2, start, *ladder]
+    if start is None:
+        start = max(_finest(noise, resolution, round(_FINEST * scale)), ladder[1])
+    ladder = [start - 2, start, *ladder]
     seen: dict[int, float] = {}
     best, bar, exponent = np.nan, np.inf, 0
     try:
@@ -130,3 +132,14 @@ def quick_probe(
         walk.back()
     step = 2.0**-exponent
     return Probe(analytic, best, bar, norm, step, exponent, 2 * len(seen))
+
+
+def _finest(noise: float, resolution: float, most: int) -> int:
+    """Exponent of the finest step whose noise leaves half of the resolution.
+
+    Along a direction through millions of parameters nothing but noise speaks against
+    fine steps: both curvature and kinks show less the finer they are.
+    """
+    if not (np.isfinite(resolution) and resolution > 0 and noise > 0):
+        return 0
+    return min(int(np.log2(resolution / (2 * _NOISE * noise))), most)

@@ -126,18 +126,21 @@ class ArraySubject:
         else:
             scatter(working.array, values)
 
-    def displace(self, which: int, start: int, moves: NDArray[np.float64]) -> None:
-        """Write ``point + moves`` from coordinate `start` of an input on."""
+    def displace(
+        self, which: int, start: int, moves: NDArray[np.float64], factor: float = 1.0
+    ) -> None:
+        """Write ``point + factor * moves`` from coordinate `start` of an input on."""
         working = self._working[which]
         here, there = working.pristine, working.array
         part = slice(start, start + len(moves))
         plain = here.dtype.kind == "f" and here.flags.c_contiguous
         if plain and there.flags.c_contiguous:
             target = there.reshape(-1)[part]
-            np.add(here.reshape(-1)[part], moves, out=target, casting="same_kind")
+            moved = factor * moves
+            np.add(here.reshape(-1)[part], moved, out=target, casting="same_kind")
             return
         values = gather(there)
-        values[part] = gather(here)[part] + moves
+        values[part] = gather(here)[part] + factor * moves
         scatter(there, values)
 
     def arguments(self) -> tuple[Any, ...]:

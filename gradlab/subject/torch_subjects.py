@@ -200,9 +200,11 @@ class TorchSubject:
         """Overwrite all coordinates of an input; None puts the point back."""
         self.cells[which].place(values)
 
-    def displace(self, which: int, start: int, moves: NDArray[np.float64]) -> None:
-        """Write ``point + moves`` from coordinate `start` of an input on."""
-        displace(self.cells[which], start, moves)
+    def displace(
+        self, which: int, start: int, moves: NDArray[np.float64], factor: float = 1.0
+    ) -> None:
+        """Write ``point + factor * moves`` from coordinate `start` of an input on."""
+        displace(self.cells[which], start, moves, factor)
 
     def row(self) -> NDArray[np.float64]:
         """Evaluate at what the coordinates hold; one number per real output row."""
@@ -218,9 +220,8 @@ class TorchSubject:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Evaluate with one coordinate displaced at a time.
 
-        In batches where a trial has shown that to be possible, equal to single
-        evaluations up to round-off, and faster; else one at a time. Rows where the
-        user's function raised are nan.
+        In batches where a trial has shown that to be possible, equal up to round-off
+        and faster; else one at a time. Rows where the function raised are nan.
         """
         return self._batches.rows(which, positions, displacements)
 
@@ -238,8 +239,7 @@ class TorchSubject:
         """Return the same program on float64 copies, with autograd beside it.
 
         None where it cannot run in float64, casts to less on the way, or everything
-        is in float64 already. Memory: eight bytes for every entry of every parameter,
-        buffer and argument.
+        is in float64 already. Memory: float64 copies of all tensors.
         """
         return in_double(self)
 

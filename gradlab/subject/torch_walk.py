@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["displace"]
 
 
-def displace(cell: Cell, start: int, moves: NDArray[np.float64]) -> None:
-    """Write ``point + moves`` from one coordinate of a cell on, nothing else.
+def displace(
+    cell: Cell, start: int, moves: NDArray[np.float64], factor: float = 1.0
+) -> None:
+    """Write ``point + factor * moves`` from one coordinate of a cell on, nothing else.
 
     Parameters
     ----------
@@ -23,8 +25,8 @@ def displace(cell: Cell, start: int, moves: NDArray[np.float64]) -> None:
         Its private copy is written to.
     start
         First real coordinate.
-    moves
-        Displacements, shape (count,).
+    moves, factor
+        Displacements, shape (count,), and what they are multiplied by.
 
     Examples
     --------
@@ -44,8 +46,9 @@ def displace(cell: Cell, start: int, moves: NDArray[np.float64]) -> None:
         there = torch.from_numpy(moves).to(real.device)
         part = slice(start, start + len(moves))
         if real.is_contiguous() and origin.is_contiguous():
-            torch.add(origin.view(-1)[part], there, out=real.view(-1)[part])
+            here, target = origin.view(-1)[part], real.view(-1)[part]
+            torch.add(here, there, alpha=factor, out=target)  # one pass over memory
             return
         index = np.unravel_index(np.arange(part.start, part.stop), tuple(real.shape))
         where = tuple(torch.from_numpy(axis).to(real.device) for axis in index)
-        real[where] = (origin[where].double() + there).to(real.dtype)
+        real[where] = (origin[where].double() + factor * there).to(real.dtype)

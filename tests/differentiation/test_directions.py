@@ -167,7 +167,9 @@ class TestWalk:
         """A subject's own displace is given every block, once per step."""
         x, got = rng.normal(size=LARGE), []
         subject = subject_of(lambda x: x.sum(), x)
-        subject.displace = lambda which, start, values: got.append((start, values))
+        subject.displace = lambda which, start, v, factor: got.append(
+            (start, factor * v)
+        )
         direction = Direction(1, whole(subject), (1.0,))
         Walk(subject, direction).to(0.5)
 
