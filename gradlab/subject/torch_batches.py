@@ -10,7 +10,6 @@ one at a time.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,10 @@ _LONGER = 8  # times the rows of a trial: so much work is worth another one
 _CLEARLY = 0.8  # of the time of a loop, or batches are not worth their memory
 _FEWEST = 4  # with fewer coordinates than this a loop is over before a trial is
 _SHORT = 7e-4  # seconds; a loop as short as this is over before a batch is ready
-_ENTRIES = 256  # displacements without copies in one batch: measured, 128 to 512 alike
+_ENTRIES = 256  # displacements without copies in one batch, at least
+_FILLED = 2**18  # numbers that such a batch may fill at once: 2 MiB, as caches are
+_MOST_ENTRIES = 4096  # displacements in one batch; more gain nothing
+_LONG_TRIAL = 512  # rows of a trial without copies, where thousands will follow
 _SAMPLED = 1024  # of so many displacements one is done a second time, by itself
 _SLACK = 4  # units of round-off by which batched rows may differ from single ones
 
@@ -47,7 +49,7 @@ class Plan:
     """How one input is to be perturbed."""
 
     batched: bool
-    entries: bool = False  # in products, without copies: see torch_entries
+    entries: int = 0  # together, in products and without copies: see torch_entries
     with_buffers: bool = False  # a module writes to its buffers: batch them as well
     slower: int = 0  # rows of a trial in which batches were right, but took longer
 
@@ -78,8 +80,7 @@ class Batches:
     def size(self, which: int) -> int:
         """Return the number of rows that go together; 1 where a loop is better."""
         plan = self._plan(which)
-        whole = _ENTRIES if plan.entries else self._chunk(which)
-        return whole if plan.batched else 1
+        return plan.entries or self._chunk(which) if plan.batched else 1
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the kept copies behind: what was decided travels, they do not."""
@@ -98,7 +99,7 @@ class Batches:
         if not plan.batched or not len(positions):
             return looped(self._subject, which, positions, displacements)
         parts = []
-        size = _ENTRIES if plan.entries else self._chunk(which)
+        size = plan.entries or self._chunk(which)
         for start in range(0, len(positions), size):
             piece = positions[start : start + size], displacements[start : start + size]
             try:
@@ -199,7 +200,7 @@ class Batches:
             return []
         plans = [Plan(batched=True)]
         if suitable(subject.cells[which].values) and not subject.needs_grad:
-            plans.insert(0, Plan(batched=True, entries=True))
+            plans.insert(0, Plan(batched=True, entries=_ENTRIES))
         if subject.program.buffers:
             plans.append(Plan(batched=True, with_buffers=True))
         return plans
@@ -219,7 +220,7 @@ class Batches:
         import torch
 
         if plan.entries:
-            return self._batch_of_entries(which, positions, displacements)
+            return self._batch_of_entries(which, positions, displacements, plan)
         count = len(positions)
         with torch.no_grad():
             stack, flat = self._kept_copies(which, count)
@@ -243,6 +244,7 @@ class Batches:
         which: int,
         positions: NDArray[np.intp],
         displacements: NDArray[np.float64],
+        plan: Plan,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """One call of vmap over displacements of single entries, without copies."""
         import torch
@@ -254,15 +256,21 @@ class Batches:
         old = cell.point()[positions]
         taken = (old + displacements) - old
         steps = torch.from_numpy(taken).to(device)
+        sizes: list[int] = []
 
         def single(row: Any, column: Any, step: Any) -> tuple[Any, ...]:
             given = [part.tensor() for part in self._subject.cells]
             given[which] = values
-            call = functools.partial(self._subject.observed, given)
-            found: Any = one_entry(values, row, column, step, call)
-            return tuple(found.tensors)
 
-        return self._vmapped(single, (row, column, steps)), taken
+            def call() -> tuple[Any, ...]:
+                return self._subject.observed(given).tensors
+
+            return one_entry(values, row, column, step, call, sizes)
+
+        found = self._vmapped(single, (row, column, steps))
+        filled = max(1, *sizes, found.shape[1])
+        plan.entries = min(max(_ENTRIES, _FILLED // filled), _MOST_ENTRIES)
+        return found, taken
 
     def _kept_copies(self, which: int, count: int) -> tuple[Any, Any]:
         """Give copies as `_copies` does, those of the last batch where they serve.
@@ -344,6 +352,8 @@ class Batches:
         if total < _FEWEST or not plans:
             return loop
         count = min(rows, total, self._chunk(which))
+        if plans[0].entries:  # thousands in a batch: what one costs shows in hundreds
+            count = max(count, min(_LONG_TRIAL, total // _LONGER))
         positions, steps = self._trial_points(which, count)
         checked = np.unique([0, count // 2, count - 1])
         found, times = [], []

@@ -2,9 +2,10 @@
 
 A product is linear in each factor: with one entry of `w` displaced by `h`, ``x @ w``
 changes by `h` times one column of `x`, in one column. Of a matrix of thousands of
-entries that costs a thousandth of a perturbed copy. `one_entry` stands over an
-evaluation of the user's function, lets the products of that weight through with the
-change added, and refuses every other use of its memory: then copies have to do. The
+entries that costs a thousandth of a perturbed copy, and what follows the product may
+go on with that column alone (`gradlab.subject.torch_differing`). `one_entry` stands
+over an evaluation of the user's function, lets the products of that weight through with
+the change added, and refuses every other use of its memory: then copies have to do. The
 values are those of the function itself, up to the order of summation, which is checked
 against single evaluations (`gradlab.subject.torch_batches`). Nothing here knows of
 derivatives.
@@ -16,16 +17,25 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.torch_differing import (
+    OtherUseError,
+    answered,
+    differing,
+    exact,
+    getter,
+    harmless,
+    is_batched,
+    is_differing,
+    tensors_in,
+    whole,
+)
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 __all__ = ["OtherUseError", "one_entry", "suitable"]
 
 _FEWEST = 256  # entries; copies of anything smaller cost nothing
-
-
-class OtherUseError(Exception):
-    """The weight is used in some other way than in a product; never shown."""
 
 
 def suitable(values: Any) -> bool:
@@ -37,8 +47,13 @@ def suitable(values: Any) -> bool:
 
 
 def one_entry(
-    values: Any, row: Any, column: Any, step: Any, call: Callable[[], Any]
-) -> Any:
+    values: Any,
+    row: Any,
+    column: Any,
+    step: Any,
+    call: Callable[[], tuple[Any, ...]],
+    sizes: list[int] | None = None,
+) -> tuple[Any, ...]:
     """Call with one entry of a matrix displaced in every product that it is part of.
 
     Parameters
@@ -49,6 +64,10 @@ def one_entry(
         Index of the entry, integer tensors of shape (); batched under vmap.
     step
         Displacement, shape ().
+    call
+        Evaluates; returns tensors.
+    sizes
+        Gets the size of every tensor that has to be filled in the course of it.
 
     Raises
     ------
@@ -59,12 +78,13 @@ def one_entry(
     --------
     >>> import torch
     >>> w, one = torch.ones(2, 3), torch.tensor(1)
-    >>> one_entry(w, one, one, torch.tensor(0.5), lambda: torch.ones(1, 2) @ w)
-    tensor([[2.0000, 2.5000, 2.0000]])
+    >>> one_entry(w, one, one, torch.tensor(0.5), lambda: (torch.ones(1, 2) @ w,))
+    (tensor([[2.0000, 2.5000, 2.0000]]),)
     """
-    watch = _Watch(values, row, column, step)
+    watch = _Watch(values, row, column, step, [] if sizes is None else sizes)
     with _mode()(watch.answer):
-        return call()
+        found = call()
+    return tuple(whole(tensor) for tensor in found)
 
 
 @functools.cache
@@ -93,7 +113,6 @@ class _Words:
     products: tuple[Any, ...]
     swapped: tuple[Any, ...]  # products whose second argument stands on the left
     turned: tuple[Any, ...]  # transposes
-    harmless: tuple[Any, ...]  # what says nothing of the entries
 
 
 @functools.cache
@@ -101,34 +120,34 @@ def _words() -> _Words:
     import torch
 
     tensor = torch.Tensor
-    attributes = ("shape", "dtype", "device", "layout", "requires_grad", "ndim")
     return _Words(
         linear=(torch.nn.functional.linear,),
         products=(torch.matmul, torch.mm, tensor.matmul, tensor.mm, tensor.__matmul__),
         swapped=(tensor.__rmatmul__,),
-        turned=(torch.t, tensor.t, _getter("T"), _getter("mT")),
-        harmless=(
-            *map(_getter, attributes),
-            *map(_getter, ("is_cuda", "is_sparse", "is_quantized", "is_nested")),
-            *(tensor.size, tensor.dim, tensor.numel, tensor.__len__),
-            *(tensor.is_contiguous, tensor.is_floating_point, tensor.is_complex),
-        ),
+        turned=(torch.t, tensor.t, getter("T"), getter("mT")),
     )
 
 
 class _Watch:
     """Answers for the functions that are called with one matrix."""
 
-    def __init__(self, values: Any, row: Any, column: Any, step: Any) -> None:
-        self.plain, self.step = values, step
+    def __init__(
+        self, values: Any, row: Any, column: Any, step: Any, sizes: list[int]
+    ) -> None:
+        self.plain, self.step, self.sizes = values, step, sizes
+        row, column = row.reshape(1), column.reshape(1)
         self.place, self.turned_place = (row, column), (column, row)
         self.turned: list[Any] = []  # transposes that were asked for
 
     def answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call a function; with the change added, where the matrix is a factor."""
         words = _words()
-        met = [a for a in _tensors((args, kwargs)) if _shares(a, self.plain)]
-        if not met or func in words.harmless:
+        given = list(tensors_in((args, kwargs)))
+        differ = any(map(is_differing, given))
+        met = [a for a in given if not is_differing(a) and _shares(a, self.plain)]
+        if not met and differ:
+            return answered(func, args, kwargs)
+        if not met or func in harmless():
             return func(*args, **kwargs)
         if len(met) > 1:
             raise OtherUseError
@@ -138,6 +157,8 @@ class _Watch:
                 return self.plain
             self.turned.append(found)
             return found
+        args = tuple(map(whole, args))
+        kwargs = {name: whole(value) for name, value in kwargs.items()}
         if func in words.linear:
             return self._linear(func, args, kwargs)
         if func in words.products and len(args) == 2 and not kwargs:
@@ -157,79 +178,64 @@ class _Watch:
     def _linear(self, func: Any, args: Any, kwargs: Any) -> Any:
         given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
         place = self._known(given["weight"])
+        if place is not None:
+            out = exact(func(*args, **kwargs), self.plain)
+            return self._moved(out, -1, place[0], _column(given["input"], place[1]))
+        place = self._known(given["input"])
         if place is None:
             raise OtherUseError
-        out = self._exact(func(*args, **kwargs))
-        change = _column(given["input"], place[1]) * self.step
-        return out + change * _unit(place[0], out)
+        out = exact(func(*args, **kwargs), self.plain)
+        return self._moved(out, -2, place[0], _column(given["weight"], place[1]).mT)
 
     def _product(self, func: Any, args: Any, factors: Any) -> Any:
-        import torch
-
         left, right = factors
         place = self._known(right)
         if place is not None and left.dim() > 0:
-            out = self._exact(func(*args))
-            change = _column(left, place[0]) * self.step
-            if left.dim() == 1:
-                change = change.reshape(())
-            return out + change * _unit(place[1], out)
+            out = exact(func(*args), self.plain)
+            return self._moved(out, -1, place[1], _column(left, place[0]))
         place = self._known(left)
         if place is None or right.dim() != 2:
             raise OtherUseError
-        out = self._exact(func(*args))
-        change = torch.index_select(right, 0, place[1].reshape(1)) * self.step
-        rows = torch.arange(out.shape[0], device=out.device)
-        return out + (rows == place[0]).to(out.dtype)[:, None] * change
+        out = exact(func(*args), self.plain)
+        return self._moved(out, -2, place[0], _row(right, place[1]))
 
-    def _exact(self, out: Any) -> Any:
-        if out.dtype is not self.plain.dtype:  # under autocast, for one
-            raise OtherUseError
-        return out
+    def _moved(self, out: Any, axis: int, index: Any, slope: Any) -> Any:
+        """Give a product of which one slice moves, by the step times a slope."""
+        if is_batched(out):  # an earlier product has changed all of it
+            self.sizes.append(out.numel())
+            return out + (_numbers(out, axis) == index) * (slope * self.step)
+        cut = _column if axis == -1 else _row
+        part = cut(out, index) + slope * self.step
+        return differing(out, axis, index, part, self.sizes)
 
 
-def _getter(name: str) -> Any:
-    """Give the getter of an attribute, by which torch announces that it is read."""
+def _numbers(values: Any, axis: int) -> Any:
+    """Give numbers to the slices along an axis, shaped to be broadcast."""
     import torch
 
-    return getattr(torch.Tensor, name).__get__
+    numbers = torch.arange(values.shape[axis], device=values.device)
+    return numbers if axis == -1 else numbers[:, None]
 
 
 def _column(values: Any, index: Any) -> Any:
     """One index of the last axis, as an axis of length 1."""
     import torch
 
-    return torch.index_select(values, -1, index.reshape(1))
+    return torch.index_select(values, -1, index)
 
 
-def _unit(index: Any, like: Any) -> Any:
-    """Give the unit vector along the last axis of a result."""
+def _row(values: Any, index: Any) -> Any:
+    """One index of the axis before the last, as an axis of length 1."""
     import torch
 
-    return (torch.arange(like.shape[-1], device=like.device) == index).to(like.dtype)
-
-
-def _tensors(tree: Any) -> Iterator[Any]:
-    """All tensors in nested tuples, lists and dicts."""
-    import torch
-
-    if isinstance(tree, torch.Tensor):
-        yield tree
-    elif isinstance(tree, dict):
-        for value in tree.values():
-            yield from _tensors(value)
-    elif isinstance(tree, tuple | list):
-        for value in tree:
-            yield from _tensors(value)
+    return torch.index_select(values, -2, index)
 
 
 def _shares(tensor: Any, values: Any) -> bool:
     """Whether a tensor shows memory of another; batches are copies of their own."""
     import torch
 
-    if torch._C._functorch.is_batchedtensor(tensor):  # noqa: SLF001 - torch's only way
-        return False
-    if tensor.layout is not torch.strided:
+    if is_batched(tensor) or tensor.layout is not torch.strided:
         return False
     try:
         own = tensor.untyped_storage().data_ptr()

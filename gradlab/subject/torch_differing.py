@@ -1,0 +1,404 @@
+"""Tensors that differ from another one in a single row or column.
+
+Displacing one entry of a weight changes one column of a product, and an activation of
+that changes nowhere else. Evaluating only what changes costs a hundredth of evaluating
+all of it. A tensor of this kind looks to the user's function like any other: functions
+of single entries and products go by the change alone, everything else gets the whole
+tensor, and code that bypasses torch's functions raises, so that the caller takes
+another way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "OtherUseError",
+    "answered",
+    "differing",
+    "exact",
+    "getter",
+    "harmless",
+    "is_batched",
+    "is_differing",
+    "tensors_in",
+    "whole",
+]
+
+_NUMBERS = (int, float)
+_SELF = ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__setitem__")
+
+
+class OtherUseError(Exception):
+    """A tensor is used in a way that cannot be followed; never shown."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Change:
+    """Where a tensor differs, and what stands there."""
+
+    base: Any
+    axis: int  # -1: in a column, -2: in a row
+    index: Any  # of that column or row, a tensor of shape (1,)
+    part: Any  # as base, of size 1 along the axis
+    sizes: list[int]  # of tensors that every evaluation has had to fill
+    dense: Any = None  # the whole, once somebody has asked for it
+    shared: bool = False  # a transpose of the same memory was handed out
+
+    def of(self, other: Any) -> Any:
+        """Cut the same slice out of a tensor that is broadcast to this one."""
+        import torch
+
+        if other.dim() < -self.axis or other.shape[self.axis] == 1:
+            return other
+        return torch.index_select(other, self.axis, self.index)
+
+    def step(self) -> Any:
+        """How much the slice differs from that of the base."""
+        return self.part - self.of(self.base)
+
+
+def differing(
+    base: Any, axis: int, index: Any, part: Any, sizes: list[int] | None = None
+) -> Any:
+    """Make a tensor that is `base` but for one slice.
+
+    Parameters
+    ----------
+    base
+        Dense.
+    axis
+        -1 for a column, -2 for a row.
+    index
+        Number of the slice, integer tensor of shape (1,).
+    part
+        What stands there: as `base`, of size 1 along the axis.
+    sizes
+        Gets the size of every tensor that has to be filled in the course of it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> found = differing(torch.ones(2, 3), -1, torch.tensor([1]), torch.zeros(2, 1))
+    >>> whole(found)
+    tensor([[1., 0., 1.],
+            [1., 0., 1.]])
+    """
+    return _kind()(_Change(base, axis, index, part, [] if sizes is None else sizes))
+
+
+def is_differing(value: Any) -> bool:
+    """Whether a value was made by `differing`."""
+    return type(value) is _kind()
+
+
+def whole(value: Any) -> Any:
+    """Give the tensor with every entry in memory; anything else as it is.
+
+    From then on its whole is what counts: a view of it may be written to.
+    """
+    import torch
+
+    if not is_differing(value):
+        return value
+    change = value.change
+    if change.dense is None:
+        size = change.base.shape[change.axis]
+        here = torch.arange(size, device=change.base.device) == change.index
+        here = here if change.axis == -1 else here[:, None]
+        change.dense = torch.where(here, change.part, change.base)
+        change.sizes.append(change.base.numel())
+    return change.dense
+
+
+def answered(func: Any, args: Any, kwargs: Any) -> Any:
+    """Call a function of torch, some of whose arguments were made by `differing`.
+
+    Raises
+    ------
+    OtherUseError
+        If it may write to one of them of which there is a transpose.
+    """
+    words = _words()
+    if func in words.harmless:
+        return func(*args, **kwargs)
+    met = [t.change for t in tensors_in((args, kwargs)) if is_differing(t)]
+    found: Any = NotImplemented
+    if _writes(func, args, kwargs):
+        if any(change.shared for change in met):
+            raise OtherUseError
+    elif all(change.dense is None for change in met):
+        if func in words.single:
+            found = _single(func, args, kwargs)
+        elif func in words.pairs:
+            found = _pair(func, args, kwargs)
+        elif func in words.linear:
+            given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
+            found = _linear(func, **given)
+        elif func in words.products and len(args) == 2 and not kwargs:
+            found = _product(func, *args)
+        elif func in words.turned and len(args) == 1:
+            found = _turned(func, args[0])
+    if found is not NotImplemented:
+        return found
+    return func(*_whole_of(args), **_whole_of(kwargs))
+
+
+@functools.cache
+def _kind() -> Any:
+    """Make the class; it needs torch itself."""
+    import torch
+
+    class Differing(torch.Tensor):
+        """Refuses whatever does not ask by one of torch's functions."""
+
+        change: _Change
+
+        @staticmethod
+        def __new__(cls: Any, change: _Change) -> Any:
+            base = change.base
+            made = torch.Tensor._make_wrapper_subclass(  # noqa: SLF001 - torch's way to a tensor without memory
+                cls, base.shape, dtype=base.dtype, device=base.device
+            )
+            made.change = change
+            return made
+
+        __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment] # noqa: SLF001 - as torch documents it
+
+        @classmethod
+        def __torch_dispatch__(cls, *_: Any, **__: Any) -> Any:
+            raise OtherUseError
+
+    return Differing
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Words:
+    """Functions of torch by what they mean here."""
+
+    single: frozenset[Any]  # of every entry by itself
+    pairs: frozenset[Any]  # of the entries of two tensors
+    linear: frozenset[Any]
+    products: frozenset[Any]
+    turned: frozenset[Any]
+    harmless: frozenset[Any]  # what says nothing of the entries
+
+
+_SINGLE = """
+    tanh sigmoid relu exp exp2 expm1 log log1p log2 sin cos tan sinh cosh asinh atan
+    erf erfc sqrt rsqrt square abs neg reciprocal gelu silu elu celu selu softplus
+    softsign leaky_relu relu6 hardtanh hardsigmoid hardswish logsigmoid mish
+    tanhshrink softshrink hardshrink clamp positive __neg__ __abs__
+"""
+_PAIRS = """
+    add sub mul div true_divide subtract multiply divide pow __add__ __radd__ __sub__
+    __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __pow__ __rpow__
+"""
+
+
+@functools.cache
+def _words() -> _Words:
+    import torch
+
+    tensor = torch.Tensor
+    homes = (torch, tensor, torch.nn.functional, torch.special)
+
+    def named(names: str) -> frozenset[Any]:
+        found = [getattr(home, name, None) for home in homes for name in names.split()]
+        return frozenset(each for each in found if each is not None)
+
+    return _Words(
+        single=named(_SINGLE),
+        pairs=named(_PAIRS),
+        linear=frozenset((torch.nn.functional.linear,)),
+        products=named("matmul mm __matmul__"),
+        turned=frozenset((torch.t, tensor.t, *map(getter, ("T", "mT")))),
+        harmless=harmless(),
+    )
+
+
+def getter(name: str) -> Any:
+    """Give the getter of an attribute, by which torch announces that it is read."""
+    import torch
+
+    return getattr(torch.Tensor, name).__get__
+
+
+@functools.cache
+def harmless() -> frozenset[Any]:
+    """Give the functions of torch that say nothing of the entries."""
+    import torch
+
+    tensor = torch.Tensor
+    attributes = ("shape", "dtype", "device", "layout", "requires_grad", "ndim")
+    return frozenset(
+        (
+            *map(getter, attributes),
+            *map(getter, ("is_cuda", "is_sparse", "is_quantized", "is_nested")),
+            *(tensor.size, tensor.dim, tensor.numel, tensor.__len__),
+            *(tensor.is_contiguous, tensor.is_floating_point, tensor.is_complex),
+        )
+    )
+
+
+def tensors_in(tree: Any) -> Iterator[Any]:
+    """All tensors in nested tuples, lists and dicts."""
+    import torch
+
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, dict):
+        for value in tree.values():
+            yield from tensors_in(value)
+    elif isinstance(tree, tuple | list):
+        for value in tree:
+            yield from tensors_in(value)
+
+
+def _writes(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a function changes one of its arguments, or may."""
+    name = getattr(func, "__name__", "")
+    if name in _SELF or (name.endswith("_") and not name.endswith("__")):
+        return True
+    flags = (*args, *kwargs.values())  # such as relu(x, True)
+    return "out" in kwargs or any(flag is True for flag in flags)
+
+
+def _whole_of(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _whole_of(value) for key, value in tree.items()}
+    if type(tree) in (tuple, list):
+        return type(tree)(_whole_of(value) for value in tree)
+    return whole(tree)
+
+
+def _like(change: _Change, base: Any, part: Any) -> Any:
+    return differing(base, change.axis, change.index, part, change.sizes)
+
+
+def _single(func: Any, args: Any, kwargs: Any) -> Any:
+    """Apply a function of single entries to the base and to the slice."""
+    if not args or not is_differing(args[0]) or any(tensors_in((args[1:], kwargs))):
+        return NotImplemented
+    change = args[0].change
+    rest = args[1:]
+    return _like(
+        change, func(change.base, *rest, **kwargs), func(change.part, *rest, **kwargs)
+    )
+
+
+def _pair(func: Any, args: Any, kwargs: Any) -> Any:
+    """Join two tensors, entry by entry, of which at least one differs in a slice."""
+    if len(args) != 2 or any(tensors_in(kwargs)):
+        return NotImplemented
+    change = next(value.change for value in args if is_differing(value))
+    bases, parts = [], []
+    for value in args:
+        if isinstance(value, _NUMBERS):
+            base = part = value
+        elif is_differing(value):
+            own = value.change
+            if (
+                own.axis != change.axis
+                or own.index is not change.index
+                or own.base.shape != change.base.shape
+            ):
+                return NotImplemented
+            base, part = own.base, own.part
+        elif _fits(value, change.base):
+            base, part = value, change.of(value)
+        else:
+            return NotImplemented
+        bases.append(base)
+        parts.append(part)
+    return _like(change, func(*bases, **kwargs), func(*parts, **kwargs))
+
+
+def _fits(value: Any, base: Any) -> bool:
+    """Whether a tensor, the same for all, is broadcast to the shape of another."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.dtype is not base.dtype:
+        return False
+    if is_batched(value) or value.dim() > base.dim():
+        return False
+    ends = zip(reversed(value.shape), reversed(base.shape), strict=False)
+    return all(own in (1, there) for own, there in ends)
+
+
+def is_batched(value: Any) -> bool:
+    """Whether a tensor has other entries in every evaluation of a batch."""
+    import torch
+
+    return bool(torch._C._functorch.is_batchedtensor(value))  # noqa: SLF001 - torch's only way
+
+
+def _plain(value: Any, base: Any, dims: int) -> bool:
+    """Whether a factor is an ordinary tensor of the same precision."""
+    import torch
+
+    return (
+        isinstance(value, torch.Tensor)
+        and not is_differing(value)
+        and value.dim() == dims
+        and value.dtype is base.dtype
+    )
+
+
+def _linear(func: Any, input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002 - torch's own names
+    if not is_differing(input) or is_differing(bias):
+        return NotImplemented
+    change = input.change
+    if not _plain(weight, change.base, 2):
+        return NotImplemented
+    out = exact(func(change.base, weight, bias), change.base)
+    if change.axis == -2:
+        return _like(change, out, func(change.part, weight, bias))
+    change.sizes.append(out.numel())
+    return out + change.step() * change.of(weight)[:, 0]
+
+
+def _product(func: Any, left: Any, right: Any) -> Any:
+    """Multiply; what differs along the axis that is summed changes everything."""
+    import torch
+
+    if is_differing(left):
+        change = left.change
+        if change.base.dim() < 2 or not _plain(right, change.base, 2):
+            return NotImplemented
+        out = exact(func(change.base, right), change.base)
+        if change.axis == -2:
+            return _like(change, out, func(change.part, right))
+        change.sizes.append(out.numel())
+        return out + change.step() * torch.index_select(right, -2, change.index)
+    change = right.change
+    if change.base.dim() != 2 or not _plain(left, change.base, 2):
+        return NotImplemented
+    out = exact(func(left, change.base), change.base)
+    if change.axis == -1:
+        return _like(change, out, func(left, change.part))
+    change.sizes.append(out.numel())
+    return out + torch.index_select(left, -1, change.index) * change.step()
+
+
+def _turned(func: Any, value: Any) -> Any:
+    change = value.change
+    if change.base.dim() != 2:
+        return NotImplemented
+    axis = -3 - change.axis
+    base, part = func(change.base), func(change.part)
+    turned = differing(base, axis, change.index, part, change.sizes)
+    change.shared = turned.change.shared = True
+    return turned
+
+
+def exact(out: Any, like: Any) -> Any:
+    """Refuse a product that is less precise than its factors."""
+    if out.dtype is not like.dtype:  # under autocast, for one
+        raise OtherUseError
+    return out
