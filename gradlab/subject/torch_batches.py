@@ -18,7 +18,12 @@ import numpy as np
 
 from gradlab.subject.torch_devices import copies, out_of_memory
 from gradlab.subject.torch_entries import one_entry, suitable
-from gradlab.subject.torch_loops import looped, looped_sets
+from gradlab.subject.torch_loops import (
+    looped,
+    looped_sets,
+    same_values,
+    trial_points,
+)
 from gradlab.subject.torch_outputs import stack_of_rows
 from gradlab.subject.torch_values import real_numbers
 
@@ -41,7 +46,6 @@ _FILLED = 2**18  # numbers that such a batch may fill at once: 2 MiB, as caches 
 _MOST_ENTRIES = 4096  # displacements in one batch; more gain nothing
 _LONG_TRIAL = 512  # rows of a trial without copies, where thousands will follow
 _SAMPLED = 1024  # of so many displacements one is done a second time, by itself
-_SLACK = 4  # units of round-off by which batched rows may differ from single ones
 
 
 @dataclasses.dataclass(slots=True)
@@ -127,7 +131,7 @@ class Batches:
         rng = np.random.default_rng([which, len(positions), int(positions[0])])
         some = rng.integers(len(positions), size=1 + len(positions) // _SAMPLED)
         expected, _ = looped(self._subject, which, positions[some], displacements[some])
-        return self._equal(expected, values[some])
+        return same_values(self._subject, expected, values[some])
 
     def sets(
         self, which: int, displacements: NDArray[np.float64]
@@ -169,7 +173,7 @@ class Batches:
                 seconds = time.perf_counter() - start
             except Exception:  # noqa: BLE001, S112 - vmap raises many types; loop
                 continue
-            if self._equal(expected, values[[0, count - 1]]):
+            if same_values(self._subject, expected, values[[0, count - 1]]):
                 faster = seconds < _CLEARLY * single * count
                 self._plans_of_sets[which] = plan if faster else loop
                 self._tried[which] = count
@@ -354,7 +358,7 @@ class Batches:
         count = min(rows, total, self._chunk(which))
         if plans[0].entries:  # thousands in a batch: what one costs shows in hundreds
             count = max(count, min(_LONG_TRIAL, total // _LONGER))
-        positions, steps = self._trial_points(which, count)
+        positions, steps = trial_points(subject, which, count)
         checked = np.unique([0, count // 2, count - 1])
         found, times = [], []
         for row in checked:
@@ -371,7 +375,7 @@ class Batches:
                     start = time.perf_counter()
                     values, _ = self._batch(which, positions, steps, plan)
                     seconds = time.perf_counter() - start
-                    if not self._equal(expected, values[checked]):
+                    if not same_values(subject, expected, values[checked]):
                         break
                     if seconds < _CLEARLY * count * single:
                         return plan
@@ -380,30 +384,3 @@ class Batches:
             except Exception:  # noqa: BLE001, S112 - vmap raises many types; loop
                 continue
         return loop
-
-    def _trial_points(
-        self, which: int, count: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Coordinates from all over the input, and steps as a difference takes them."""
-        cell = self._subject.cells[which]
-        last = cell.variable.coordinates - 1
-        positions = np.linspace(0, last, count).astype(np.intp)
-        scale = np.maximum(1.0, np.abs(cell.point()[positions]))
-        return positions, np.sqrt(self._subject.epsilon) * scale
-
-    def _equal(
-        self, expected: NDArray[np.float64], values: NDArray[np.float64]
-    ) -> bool:
-        """Equal to a few units of round-off: of the entry, or of a large neighbour.
-
-        An entry that is small by cancellation may differ by the round-off of what
-        cancelled; the largest entry of its row stands for that, at a quarter.
-        """
-        finite = np.isfinite(expected)
-        if not np.array_equal(expected[~finite], values[~finite], equal_nan=True):
-            return False
-        magnitude = np.where(finite, np.abs(expected), 0.0)
-        largest = magnitude.max(axis=1, initial=0.0, keepdims=True)
-        allowed = _SLACK * self._subject.epsilon * np.maximum(magnitude, largest / 4)
-        difference = np.abs(np.where(finite, values - expected, 0.0))
-        return bool(np.all(difference <= allowed))

@@ -12,23 +12,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from gradlab.subject.torch_words import is_batched, tensors_in, words
 
-__all__ = [
-    "OtherUseError",
-    "answered",
-    "differing",
-    "exact",
-    "getter",
-    "harmless",
-    "is_batched",
-    "is_differing",
-    "tensors_in",
-    "whole",
-]
+__all__ = ["OtherUseError", "answered", "differing", "exact", "is_differing", "whole"]
 
 _NUMBERS = (int, float)
 _SELF = ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__setitem__")
@@ -124,8 +112,8 @@ def answered(func: Any, args: Any, kwargs: Any) -> Any:
     OtherUseError
         If it may write to one of them of which there is a transpose.
     """
-    words = _words()
-    if func in words.harmless:
+    known = words()
+    if func in known.harmless:
         return func(*args, **kwargs)
     met = [t.change for t in tensors_in((args, kwargs)) if is_differing(t)]
     found: Any = NotImplemented
@@ -133,16 +121,16 @@ def answered(func: Any, args: Any, kwargs: Any) -> Any:
         if any(change.shared for change in met):
             raise OtherUseError
     elif all(change.dense is None for change in met):
-        if func in words.single:
+        if func in known.single:
             found = _single(func, args, kwargs)
-        elif func in words.pairs:
+        elif func in known.pairs:
             found = _pair(func, args, kwargs)
-        elif func in words.linear:
+        elif func in known.linear:
             given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
             found = _linear(func, **given)
-        elif func in words.products and len(args) == 2 and not kwargs:
+        elif func in known.products and len(args) == 2 and not kwargs:
             found = _product(func, *args)
-        elif func in words.turned and len(args) == 1:
+        elif func in known.turned and len(args) == 1:
             found = _turned(func, args[0])
     if found is not NotImplemented:
         return found
@@ -175,89 +163,6 @@ def _kind() -> Any:
             raise OtherUseError
 
     return Differing
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Words:
-    """Functions of torch by what they mean here."""
-
-    single: frozenset[Any]  # of every entry by itself
-    pairs: frozenset[Any]  # of the entries of two tensors
-    linear: frozenset[Any]
-    products: frozenset[Any]
-    turned: frozenset[Any]
-    harmless: frozenset[Any]  # what says nothing of the entries
-
-
-_SINGLE = """
-    tanh sigmoid relu exp exp2 expm1 log log1p log2 sin cos tan sinh cosh asinh atan
-    erf erfc sqrt rsqrt square abs neg reciprocal gelu silu elu celu selu softplus
-    softsign leaky_relu relu6 hardtanh hardsigmoid hardswish logsigmoid mish
-    tanhshrink softshrink hardshrink clamp positive __neg__ __abs__
-"""
-_PAIRS = """
-    add sub mul div true_divide subtract multiply divide pow __add__ __radd__ __sub__
-    __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __pow__ __rpow__
-"""
-
-
-@functools.cache
-def _words() -> _Words:
-    import torch
-
-    tensor = torch.Tensor
-    homes = (torch, tensor, torch.nn.functional, torch.special)
-
-    def named(names: str) -> frozenset[Any]:
-        found = [getattr(home, name, None) for home in homes for name in names.split()]
-        return frozenset(each for each in found if each is not None)
-
-    return _Words(
-        single=named(_SINGLE),
-        pairs=named(_PAIRS),
-        linear=frozenset((torch.nn.functional.linear,)),
-        products=named("matmul mm __matmul__"),
-        turned=frozenset((torch.t, tensor.t, *map(getter, ("T", "mT")))),
-        harmless=harmless(),
-    )
-
-
-def getter(name: str) -> Any:
-    """Give the getter of an attribute, by which torch announces that it is read."""
-    import torch
-
-    return getattr(torch.Tensor, name).__get__
-
-
-@functools.cache
-def harmless() -> frozenset[Any]:
-    """Give the functions of torch that say nothing of the entries."""
-    import torch
-
-    tensor = torch.Tensor
-    attributes = ("shape", "dtype", "device", "layout", "requires_grad", "ndim")
-    return frozenset(
-        (
-            *map(getter, attributes),
-            *map(getter, ("is_cuda", "is_sparse", "is_quantized", "is_nested")),
-            *(tensor.size, tensor.dim, tensor.numel, tensor.__len__),
-            *(tensor.is_contiguous, tensor.is_floating_point, tensor.is_complex),
-        )
-    )
-
-
-def tensors_in(tree: Any) -> Iterator[Any]:
-    """All tensors in nested tuples, lists and dicts."""
-    import torch
-
-    if isinstance(tree, torch.Tensor):
-        yield tree
-    elif isinstance(tree, dict):
-        for value in tree.values():
-            yield from tensors_in(value)
-    elif isinstance(tree, tuple | list):
-        for value in tree:
-            yield from tensors_in(value)
 
 
 def _writes(func: Any, args: Any, kwargs: Any) -> bool:
@@ -329,13 +234,6 @@ def _fits(value: Any, base: Any) -> bool:
         return False
     ends = zip(reversed(value.shape), reversed(base.shape), strict=False)
     return all(own in (1, there) for own, there in ends)
-
-
-def is_batched(value: Any) -> bool:
-    """Whether a tensor has other entries in every evaluation of a batch."""
-    import torch
-
-    return bool(torch._C._functorch.is_batchedtensor(value))  # noqa: SLF001 - torch's only way
 
 
 def _plain(value: Any, base: Any, dims: int) -> bool:

@@ -13,7 +13,6 @@ derivatives.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +21,10 @@ from gradlab.subject.torch_differing import (
     answered,
     differing,
     exact,
-    getter,
-    harmless,
-    is_batched,
     is_differing,
-    tensors_in,
     whole,
 )
+from gradlab.subject.torch_words import is_batched, tensors_in, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,29 +101,6 @@ def _mode() -> Any:
     return Answered
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Words:
-    """Functions of torch by what they mean here."""
-
-    linear: tuple[Any, ...]
-    products: tuple[Any, ...]
-    swapped: tuple[Any, ...]  # products whose second argument stands on the left
-    turned: tuple[Any, ...]  # transposes
-
-
-@functools.cache
-def _words() -> _Words:
-    import torch
-
-    tensor = torch.Tensor
-    return _Words(
-        linear=(torch.nn.functional.linear,),
-        products=(torch.matmul, torch.mm, tensor.matmul, tensor.mm, tensor.__matmul__),
-        swapped=(tensor.__rmatmul__,),
-        turned=(torch.t, tensor.t, getter("T"), getter("mT")),
-    )
-
-
 class _Watch:
     """Answers for the functions that are called with one matrix."""
 
@@ -141,17 +114,17 @@ class _Watch:
 
     def answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call a function; with the change added, where the matrix is a factor."""
-        words = _words()
+        known = words()
         given = list(tensors_in((args, kwargs)))
         differ = any(map(is_differing, given))
         met = [a for a in given if not is_differing(a) and _shares(a, self.plain)]
         if not met and differ:
             return answered(func, args, kwargs)
-        if not met or func in harmless():
+        if not met or func in known.harmless:
             return func(*args, **kwargs)
         if len(met) > 1:
             raise OtherUseError
-        if func in words.turned and self._known(met[0]) is not None:
+        if func in known.turned and self._known(met[0]) is not None:
             found = func(*args, **kwargs)
             if met[0] is not self.plain:
                 return self.plain
@@ -159,11 +132,11 @@ class _Watch:
             return found
         args = tuple(map(whole, args))
         kwargs = {name: whole(value) for name, value in kwargs.items()}
-        if func in words.linear:
+        if func in known.linear:
             return self._linear(func, args, kwargs)
-        if func in words.products and len(args) == 2 and not kwargs:
+        if func in known.products and len(args) == 2 and not kwargs:
             return self._product(func, args, args)
-        if func in words.swapped and len(args) == 2 and not kwargs:
+        if func in known.swapped and len(args) == 2 and not kwargs:
             return self._product(func, args, args[::-1])
         raise OtherUseError
 

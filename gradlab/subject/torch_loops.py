@@ -1,4 +1,4 @@
-"""Perturbed evaluations of torch subjects, one at a time."""
+"""Perturbed evaluations of torch subjects, one at a time: what batches equal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from gradlab.subject.torch_subjects import TorchSubject
 
-__all__ = ["looped", "looped_sets"]
+__all__ = ["looped", "looped_sets", "same_values", "trial_points"]
+
+_SLACK = 4  # units of round-off by which batched rows may differ from single ones
 
 
 def looped(
@@ -70,3 +72,32 @@ def looped_sets(
     finally:
         cell.place(None)
     return values
+
+
+def trial_points(
+    subject: TorchSubject, which: int, count: int
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Coordinates from all over an input, and steps as a difference takes them."""
+    cell = subject.cells[which]
+    last = cell.variable.coordinates - 1
+    positions = np.linspace(0, last, count).astype(np.intp)
+    scale = np.maximum(1.0, np.abs(cell.point()[positions]))
+    return positions, np.sqrt(subject.epsilon) * scale
+
+
+def same_values(
+    subject: TorchSubject, expected: NDArray[np.float64], values: NDArray[np.float64]
+) -> bool:
+    """Equal to a few units of round-off: of the entry, or of a large neighbour.
+
+    An entry that is small by cancellation may differ by the round-off of what
+    cancelled; the largest entry of its row stands for that, at a quarter.
+    """
+    finite = np.isfinite(expected)
+    if not np.array_equal(expected[~finite], values[~finite], equal_nan=True):
+        return False
+    magnitude = np.where(finite, np.abs(expected), 0.0)
+    largest = magnitude.max(axis=1, initial=0.0, keepdims=True)
+    allowed = _SLACK * subject.epsilon * np.maximum(magnitude, largest / 4)
+    difference = np.abs(np.where(finite, values - expected, 0.0))
+    return bool(np.all(difference <= allowed))

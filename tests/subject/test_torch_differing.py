@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.subject import torch_differing
 from gradlab.subject.torch_differing import (
     OtherUseError,
     answered,
@@ -16,6 +15,7 @@ from gradlab.subject.torch_differing import (
 )
 from gradlab.subject.torch_entries import one_entry
 from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.torch_words import words
 from tests.specimens.torch_sides import randn
 
 torch = pytest.importorskip("torch")
@@ -96,10 +96,10 @@ def test_names_mean_functions_of_single_entries():
     """Every name on the list, in every home, maps each entry by itself."""
     torch.manual_seed(0)
     x = randn(3, 4).abs() + 0.1
-    words = torch_differing._words()
+    single = words().single
 
-    assert len(words.single) >= 70
-    for func in words.single:
+    assert len(single) >= 70
+    for func in single:
         args = (x, 0.2, 0.8) if func.__name__ == "clamp" else (x,)
         rest = args[1:]
         alone = torch.stack([func(entry, *rest) for entry in x.reshape(-1)])
