@@ -85,7 +85,8 @@ site: $(DEV_READY) ## build the course, the gallery and the reference as pages
 
 browser: $(DEV_READY) $(VENV)/.gradlab-chromium ## click and drag in a real JupyterLab
 	GRADLAB_CHROMIUM="$$(cat $(VENV)/.gradlab-chromium)" \
-		$(PYTEST) -q -p no:randomly tests/browser
+		$(PYTEST) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		-p no:randomly tests/browser
 
 bench: $(DEV_READY) ## measure (nothing fails for being slow)
 	$(PYTEST) -p no:randomly -p no:xdist --benchmark-enable \

@@ -116,9 +116,12 @@ def tab(chromium, *, width=1300, height=1000, dark=False, offline=False, **optio
 
 
 def _free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Find a port below those that the system gives to whoever asks meanwhile."""
+    while True:
+        port = 20_000 + secrets.randbelow(10_000)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 def _settings(home):
@@ -165,6 +168,10 @@ def jupyter(root, app="lab"):
         f"--LabApp.user_settings_dir={home}/settings",
         f"--LabApp.workspaces_dir={home}/workspaces",
     ]
+    if sys.platform == "linux":
+        # Sockets that are files: the servers of two workers may give two kernels one
+        # port, since who picks a port and who opens it are two processes.
+        command.append("--KernelManager.transport=ipc")
     log = home / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
