@@ -22,6 +22,7 @@ from gradlab.differentiation.method import Auto
 from gradlab.differentiation.sparsity import compressed
 from gradlab.pipeline.blocks import Block, Known, Outcome, Plan, judge_all
 from gradlab.pipeline.escalation import escalate, settle_still
+from gradlab.pipeline.last_digits import hear_last_digits
 from gradlab.pipeline.measuring import (
     AnalyticSide,
     analytic_side,
@@ -155,6 +156,8 @@ def compare_columns(
         judge_all(subject, outcome, plan)
         if set_unsteady_aside(at, row, outcome, meter):
             escalate(subject, at, row, outcome, plan, meter)
+            own, other = (subject, base), (at, row)
+            hear_last_digits(subject, own, other, outcome, plan, meter)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if not outcome.blocks:
             raise

@@ -14,6 +14,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
 from gradlab.pipeline.blocks import Block, Outcome, Plan, judge_block, matters_of
 from gradlab.pipeline.closer import CLOSE_LOOKS, spread, take_closer
+from gradlab.pipeline.last_digits import widen_bars
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +84,10 @@ def _hear(
     while chosen.size:
         take_closer(subject, base, twin, chosen, np.zeros(len(base)), meter)
         heard[chosen] = True
-        taken_back = _settle(subject, block, twin, chosen, outcome, plan)
+        _judge(subject, block, twin, outcome, plan)
+        if widen_bars(subject, base, twin, meter, plan.seed):
+            _judge(subject, block, twin, outcome, plan)
+        taken_back = _settle(block, twin, chosen)
         if not taken_back:
             break  # all upheld: so are the rest
         outcome.overruled[name] += taken_back
@@ -100,17 +104,16 @@ def _copy(block: Block) -> Block:
     return dataclasses.replace(block, **copies)
 
 
-def _settle(
-    subject: Subject,
-    block: Block,
-    twin: Block,
-    chosen: NDArray[np.intp],
-    outcome: Outcome,
-    plan: Plan,
-) -> int:
-    """Let what the ladder saw in some columns decide; return what it took back."""
+def _judge(
+    subject: Subject, block: Block, twin: Block, outcome: Outcome, plan: Plan
+) -> None:
+    """Give the entries of the twin of a block verdicts beside all other blocks."""
     others = [twin if other is block else other for other in outcome.blocks]
     judge_block(subject, twin, plan, matters_of(others, outcome.known), outcome)
+
+
+def _settle(block: Block, twin: Block, chosen: NDArray[np.intp]) -> int:
+    """Let what the ladder saw in some columns decide; return what it took back."""
     seen = np.isin(np.arange(len(block.positions)), chosen)
     accused = block.verdicts == Verdict.DISAGREES
     cleared = accused & (twin.verdicts != Verdict.DISAGREES) & seen
