@@ -17,13 +17,14 @@ import numpy as np
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.magnitudes import Magnitudes
     from gradlab.subject.subject import Subject
 
-__all__ = ["Direction", "Part", "Walk", "unit_of", "whole", "without"]
+__all__ = ["Direction", "Part", "Walk", "unit_from", "unit_of", "whole", "without"]
 
 # Coordinates that share a generator; 512 KiB of float64 stay in a core's own cache.
 _BLOCK = 1 << 16
@@ -174,13 +175,16 @@ class Direction:
         """Value at one coordinate, whether it is in a part or not."""
         return float(next(self.values(Part(which, position, position + 1)))[1][0])
 
-    def along(self, gradients: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
+    def along(
+        self,
+        gradients: Sequence[NDArray[np.float64]] | Mapping[int, NDArray[np.float64]],
+    ) -> tuple[float, float]:
         """Analytic derivative along the direction, and the norm of its terms.
 
         Parameters
         ----------
         gradients
-            One per input, shape (coordinates,).
+            One per input that moves, shape (coordinates,).
 
         Returns
         -------
@@ -252,12 +256,16 @@ def unit_of(subject: Subject, which: int) -> float:
     One unit for a whole tensor, not one per entry: an entry's error then shows in
     proportion to its size, wherever it is.
     """
-    point = looked_at(subject, which)
-    size = magnitudes(point)
+    size = magnitudes(looked_at(subject, which))
+    return unit_from(size, subject.inputs[which].coordinates)
+
+
+def unit_from(size: Magnitudes, count: int) -> float:
+    """Return the unit of an input of `count` coordinates of which `size` is known."""
     if size.largest == 0.0:
         return 1.0
     # no overflow: of 1e200 the square would not be in range
-    typical = float(np.hypot(size.largest, size.rest)) / float(np.sqrt(len(point)))
+    typical = float(np.hypot(size.largest, size.rest)) / float(np.sqrt(count))
     if not np.isfinite(typical) or typical == 0.0:
         typical = size.largest
     return float(np.exp2(np.clip(np.round(np.log2(typical)), -900, 900)))

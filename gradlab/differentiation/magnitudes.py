@@ -103,8 +103,8 @@ def magnitudes(values: NDArray[np.float64]) -> Magnitudes:
             squares += float(np.dot(block, block))
             most = float(block.max(initial=0.0))
             if most > second:
-                pair = np.partition(block, -2)[-2:] if block.size > 1 else block
-                ranked = sorted([top, second, *pair.tolist()])
+                block[int(block.argmax())] = 0.0
+                ranked = sorted([top, second, most, float(block.max(initial=0.0))])
                 top, second = ranked[-1], ranked[-2]
         if top > 0 and not 1e-280 < squares < np.inf:
             scaled = sum(float(np.dot(b / top, b / top)) for b, _ in _blocks(values))

@@ -19,11 +19,11 @@ from gradlab.differentiation.directions import (
 )
 from gradlab.differentiation.evaluation import displaced_rows
 from gradlab.differentiation.line_slope import start_exponent
-from gradlab.differentiation.magnitudes import magnitudes
 from gradlab.differentiation.probe import Probe, probe, ripple
 from gradlab.errors import InputError
-from gradlab.localisation.columns import Column, scale_of
+from gradlab.localisation.columns import Column
 from gradlab.localisation.cotangents import draw_cotangent
+from gradlab.localisation.gradients import fetched
 from gradlab.localisation.quick_lines import quick_probe
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.localisation.gradients import Gradients
     from gradlab.localisation.precise import Precise
     from gradlab.subject.subject import Problem, Pullback, Subject
 
@@ -61,8 +62,8 @@ class Bench:
     cotangent
         Weights of the rows, shape (rows,).
     gradients
-        One array per input; entries that were found wrong are replaced by what they
-        should have been, so that the search goes on for others.
+        Of each input; entries that were found wrong are replaced by what they should
+        have been, so that the search goes on for others.
     units
         Power of two near the size of each input.
     settled
@@ -86,7 +87,7 @@ class Bench:
     numeric: Subject
     base: NDArray[np.float64]
     cotangent: NDArray[np.float64]
-    gradients: list[NDArray[np.float64]]
+    gradients: Gradients
     units: tuple[float, ...]
     tolerance: Tolerance
     meter: Meter
@@ -113,16 +114,20 @@ class Bench:
     # ------------------------------------------------------------- analytic side
     def pull(self) -> None:
         """Fetch the gradients for the present cotangent; keep what was corrected."""
-        pulled = self.pulled(self.cotangent[None, :])
-        self.problems = tuple(dict.fromkeys((*self.problems, *pulled.problems)))
-        self.gradients = [values[0] for values in pulled.values]
+        lean = self.dear and self.precise is None
+        self.gradients = fetched(
+            self.subject, self.cotangent, self.pulled, self._note, lean=lean
+        )
         self._sizes.clear()
         self._matters = None
         for which, still in self.immovable.items():
-            self.gradients[which][still] = 0.0
+            self.gradients.correct(which, still.tolist(), 0.0)
         for (which, position), column in self.known.items():
             value = float(np.dot(self.cotangent, np.nan_to_num(column.numeric)))
-            self.gradients[which][position] = value
+            self.gradients.correct(which, [position], value)
+
+    def _note(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(dict.fromkeys((*self.problems, *problems)))
 
     def pulled(self, cotangents: NDArray[np.float64]) -> Pullback:
         """Ask the analytic side about some cotangents, shape (count, rows)."""
@@ -143,18 +148,18 @@ class Bench:
     def correct(self, which: int, position: int, column: Column) -> None:
         """Replace an entry that was found wrong by what it should have been."""
         self.known[which, position] = column
-        self.gradients[which][position] = column.expected
+        self.gradients.correct(which, [position], column.expected)
         self._sizes.pop(which, None)
         self._matters = None
 
     def sizes(self, which: int) -> tuple[float, float]:
         """Root mean square of a gradient, and the scale of its entries."""
         if which not in self._sizes:
-            gradient = self.gradients[which]
-            size = magnitudes(gradient)
-            norm = size.largest if len(gradient) < 2 else size.rest
-            typical = norm / max(len(gradient), 1) ** 0.5
-            self._sizes[which] = (typical, scale_of(gradient, size))
+            count = self.gradients.counts[which]
+            size = self.gradients.magnitudes(which)
+            norm = size.largest if count < 2 else size.rest
+            scale = size.largest if count < 2 else size.second
+            self._sizes[which] = (norm / max(count, 1) ** 0.5, scale)
         return self._sizes[which]
 
     def analytic_epsilon(self, which: int) -> float:
@@ -273,7 +278,7 @@ class Bench:
         found = quick_probe(
             self.numeric,
             direction,
-            gradients=self.gradients,
+            analytic=self.gradients.along(direction),
             cotangent=self.cotangent,
             base=self.base,
             meter=self.meter,
@@ -292,7 +297,7 @@ class Bench:
         steps of `quick_probe` that is still a small part of its size.
         """
         effects = [
-            self.sizes(k)[0] * unit * float(np.sqrt(max(self.gradients[k].size, 1)))
+            self.sizes(k)[0] * unit * float(np.sqrt(max(self.gradients.counts[k], 1)))
             for k, unit in enumerate(self.units)
         ]
         top = max(effects, default=0.0)

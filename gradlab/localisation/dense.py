@@ -38,7 +38,7 @@ def common_factor(bench: Bench, group: Group) -> dict[int, float] | None:
     shares = {
         part: np.array(
             [
-                bench.direction((part,), seed).along(bench.gradients)[0]
+                bench.gradients.along(bench.direction((part,), seed))[0]
                 for seed in group.seeds
             ]
         )

@@ -112,10 +112,9 @@ def measured(
     sparse: int = 0,
 ) -> Group:
     """Test a group along the directions of some seeds."""
-    found: list[Probe] = [
-        bench.measure(bench.direction(parts, seed, thinning, choice), resolution)
-        for seed in seeds
-    ]
+    directions = [bench.direction(parts, seed, thinning, choice) for seed in seeds]
+    bench.gradients.foresee(directions)
+    found: list[Probe] = [bench.measure(line, resolution) for line in directions]
     return Group(
         tuple(parts),
         tuple(seeds),

@@ -18,8 +18,6 @@ from gradlab.differentiation.evaluation import row_or_nan
 from gradlab.differentiation.probe import Probe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from gradlab.differentiation.directions import Direction
@@ -41,7 +39,7 @@ def quick_probe(
     subject: Subject,
     direction: Direction,
     *,
-    gradients: Sequence[NDArray[np.float64]],
+    analytic: tuple[float, float],
     cotangent: NDArray[np.float64],
     base: NDArray[np.float64],
     meter: Meter,
@@ -57,7 +55,9 @@ def quick_probe(
         At its point, and there again afterwards, whatever happens.
     direction
         Where to.
-    gradients, cotangent, base
+    analytic
+        Derivative along the direction by the analytic side, and the norm of its terms.
+    cotangent, base
         As for `gradlab.differentiation.probe.probe`.
     meter
         Charged with four evaluations; up to ten where the steps differ.
@@ -77,10 +77,11 @@ def quick_probe(
     >>> subject = build_subject(
     ...     lambda x: np.sin(x).sum(), [x], Sides(grad=lambda x: np.cos(x))
     ... )
+    >>> direction = Direction(1, whole(subject), (0.5,))
     >>> found = quick_probe(
     ...     subject,
-    ...     Direction(1, whole(subject), (0.5,)),
-    ...     gradients=[np.cos(x)],
+    ...     direction,
+    ...     analytic=direction.along([np.cos(x)]),
     ...     cotangent=np.ones(1),
     ...     base=subject.row(),
     ...     meter=Meter(),
@@ -90,7 +91,7 @@ def quick_probe(
     >>> found.evaluations, abs(found.defect) <= 5 * found.error < 1e-6
     (4, True)
     """
-    analytic, norm = direction.along(gradients)
+    expected, norm = analytic
     live = cotangent != 0
     with np.errstate(all="ignore"):
         size = float(np.abs(cotangent[live] * base[live]).sum())
@@ -125,13 +126,13 @@ def quick_probe(
                     apart = max(abs(seen[p] - other), _NOISE * noise * 2.0**fine)
                 if apart < bar:
                     best, bar, exponent = seen[fine], apart, fine
-            shown = abs(analytic - best) > _SAFETY * bar
+            shown = abs(expected - best) > _SAFETY * bar
             if len(seen) > 1 and bar <= resolution and not (shown and len(seen) < 3):
                 break
     finally:
         walk.back()
     step = 2.0**-exponent
-    return Probe(analytic, best, bar, norm, step, exponent, 2 * len(seen))
+    return Probe(expected, best, bar, norm, step, exponent, 2 * len(seen))
 
 
 def _finest(noise: float, resolution: float, most: int) -> int:

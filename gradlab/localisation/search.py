@@ -305,8 +305,10 @@ class Search:
 
     def _name_some(self, which: int) -> None:
         """Measure the two largest entries of an input that is wrong throughout."""
-        size = np.abs(self.bench.gradients[which])
-        for position in np.argsort(-size, kind="stable")[:2].tolist():
+        size = np.nan_to_num(np.abs(self.bench.gradients[which]), copy=False, nan=-1.0)
+        for _ in range(min(2, len(size))):
+            position = int(np.argmax(size))
+            size[position] = -1.0
             if len(self.wrong) < self.limit:
                 self.examine(which, position)
 
@@ -353,10 +355,11 @@ class Search:
     def _settle_nonfinite(self, rng: np.random.Generator) -> None:
         """Name entries whose analytic value is nan or inf; no probe is needed."""
         bench = self.bench
-        for which, gradient in enumerate(bench.gradients):
-            bad = np.flatnonzero(~np.isfinite(gradient))
-            if not bad.size:
+        for which in range(len(bench.gradients)):
+            if bench.gradients.magnitudes(which).finite:
                 continue
+            gradient = bench.gradients[which]
+            bad = np.flatnonzero(~np.isfinite(gradient))
             few = bad if bad.size <= 8 else rng.choice(bad, 3, replace=False)
             for position in few.tolist():
                 self.examine(which, int(position))

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.directions import unit_of
+from gradlab.differentiation.directions import unit_from, whole
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.line_slope import start_exponent
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
 from gradlab.localisation.bench import Bench
 from gradlab.localisation.cotangents import draw_cotangent
+from gradlab.localisation.gradients import Gradients
 from gradlab.localisation.precise import Precise
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def set_up(
     seed: int,
     base: NDArray[np.float64] | None = None,
     precise: bool = False,
+    dear: bool = False,
 ) -> Bench:
     """Evaluate once, choose a reference, fetch the gradients.
 
@@ -47,6 +49,8 @@ def set_up(
     precise
         Take the round-off of short arithmetic out of the gradients, with the help of
         the same gradients in float64.
+    dear
+        See `Bench`; of a large model the gradients are not kept then.
 
     Raises
     ------
@@ -71,19 +75,25 @@ def set_up(
         numeric=numeric,
         base=base,
         cotangent=draw_cotangent(numeric, base, np.random.default_rng(seed)),
-        gradients=[],
-        units=tuple(unit_of(numeric, k) for k in range(len(subject.inputs))),
+        gradients=Gradients(()),
+        units=(),
         tolerance=tolerance,
         meter=meter,
         seed=seed,
         exponent=start_exponent(numeric.epsilon),
         ripples=np.zeros((3, len(base))),
+        dear=dear,
     )
-    for which in range(len(subject.inputs)):
+    for which, variable in enumerate(subject.inputs):
         point = looked_at(numeric, which)
-        if not magnitudes(point).finite:
+        extent = magnitudes(point)
+        bench.units = (*bench.units, unit_from(extent, variable.coordinates))
+        if not extent.finite:
             bench.immovable[which] = np.flatnonzero(~np.isfinite(point))
     if precise and numeric is not subject:
         bench.precise = Precise.of_twin(subject, numeric, bench.units, seed)
     bench.pull()
+    if dear:  # the first direction is for the noise of f, the next two are compared
+        first = [(seed << 20) + k for k in (2, 3)]
+        bench.gradients.foresee([bench.direction(whole(numeric), k) for k in first])
     return bench

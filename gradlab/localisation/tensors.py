@@ -177,8 +177,8 @@ def probe_tensors(
         seed=seed,
         base=base,
         precise=True,
+        dear=sum(variable.coordinates for variable in subject.inputs) >= DEAR,
     )
-    bench.dear = sum(variable.coordinates for variable in subject.inputs) >= DEAR
     if bench.dear:
         bench.balance()
     for which in left_out:
@@ -365,4 +365,4 @@ def _hidden(bench: Bench, which: int, power: float) -> bool:
 
 
 def _norm(bench: Bench, which: int) -> float:
-    return bench.sizes(which)[0] * float(np.sqrt(bench.gradients[which].size))
+    return bench.sizes(which)[0] * float(np.sqrt(bench.gradients.counts[which]))

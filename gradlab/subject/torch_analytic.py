@@ -21,7 +21,7 @@ from gradlab.subject.torch_precision import is_single, lost_digits
 from gradlab.subject.torch_values import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -92,6 +92,44 @@ class ReverseMode:
         named = {problem.where for problem in problems}
         problems += [slip for slip in self._lost_digits() if slip.where not in named]
         return Pullback(tuple(values), tuple(problems))
+
+    @property
+    def streams(self) -> bool:
+        """Whether gradients had better be let go one by one: the inputs are large."""
+        return bool(sum(c.values.nbytes for c in self._subject.cells) > _LARGE)
+
+    def stream(
+        self,
+        cotangent: NDArray[np.float64],
+        chosen: Sequence[int],
+        take: Callable[[int, NDArray[np.float64]], None],
+    ) -> tuple[Problem, ...] | None:
+        """Hand over the gradients of one cotangent as they come, and keep none.
+
+        Parameters
+        ----------
+        cotangent
+            Shape (rows,).
+        chosen
+            Numbers of the inputs to differentiate by.
+        take
+            ``take(which, gradient)``, once for each of them in any order; must not keep
+            or change the array, which may be torch's own memory.
+
+        Returns
+        -------
+        tuple of Problem or None
+            None if something raised, and what was taken does not count: see `pull`.
+        """
+        try:
+            backward = self._forward(chosen)
+            if not any(tensor.requires_grad for tensor in backward.outputs):
+                return None
+            backward.streamed(cotangent, lambda k, values: take(chosen[k], values))
+        except Exception:  # noqa: BLE001 - whatever a backward raises
+            return None
+        about = map(_about, backward.cells, backward.dtypes)
+        return tuple(problem for problem in about if problem is not None)
 
     def _lost_digits(self) -> list[Problem]:
         """Find inputs whose gradient is single precision in disguise; once.

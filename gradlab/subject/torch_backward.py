@@ -12,6 +12,8 @@ from gradlab.subject.torch_outputs import cotangent_tensors
 from gradlab.subject.torch_values import real_numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from gradlab.subject.torch_values import Cell
@@ -77,6 +79,40 @@ class Backward:
                     block[row] = _coordinates(cell, gradient)
         return blocks
 
+    def streamed(
+        self,
+        seed: NDArray[np.float64],
+        take: Callable[[int, NDArray[np.float64]], None],
+    ) -> None:
+        """One backward pass that lets go of every gradient once it is taken.
+
+        A hook on each leaf, after those of the user, sees the gradient when all that
+        contributes to it has been added up, and leaves zeros without memory in its
+        place. Those of another kind than the leaf are taken at the end.
+        """
+        seen: set[int] = set()
+
+        def hook_of(which: int) -> Callable[[Any], Any]:
+            def hook(gradient: Any) -> Any:
+                if gradient.layout is not self.leaves[which].layout:
+                    return None
+                seen.add(which)
+                take(which, _coordinates(self.cells[which], gradient, fresh=False))
+                return gradient.new_zeros(()).expand(gradient.shape)
+
+            return hook
+
+        dense = [k for k, cell in enumerate(self.cells) if cell.pattern is None]
+        hooks = [self.leaves[k].register_hook(hook_of(k)) for k in dense]
+        try:
+            gradients = self._grad(seed, keep=False)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        for which, gradient in enumerate(gradients):
+            if which not in seen:
+                take(which, self._only_row(self.cells[which], gradient)[0])
+
     def _only_row(self, cell: Cell, gradient: Any) -> NDArray[np.float64]:
         """Copy one gradient, which nobody else holds, so that it can go at once."""
         if gradient is None:
@@ -99,8 +135,16 @@ class Backward:
             return None
 
 
-def _coordinates(cell: Cell, gradient: Any) -> NDArray[np.float64]:
-    """Real coordinates of one gradient, or of a stack of them."""
+def _coordinates(
+    cell: Cell, gradient: Any, *, fresh: bool = True
+) -> NDArray[np.float64]:
+    """Real coordinates of one gradient, or of a stack of them.
+
+    Parameters
+    ----------
+    fresh
+        Whether it has to be memory of its own: else torch's, where that will do.
+    """
     import torch
 
     if cell.pattern is not None:
@@ -109,4 +153,8 @@ def _coordinates(cell: Cell, gradient: Any) -> NDArray[np.float64]:
         gradient = gradient.to_dense()  # embedding(sparse=True) and the like
     if cell.values.dtype.is_complex and not gradient.dtype.is_complex:
         gradient = gradient.to(cell.values.dtype)
+    plain = gradient.dtype is torch.float64 and gradient.is_contiguous()
+    if not fresh and plain and gradient.device.type == "cpu" and not gradient.is_neg():
+        view: NDArray[np.float64] = gradient.detach().numpy().reshape(-1)
+        return view
     return real_numbers(gradient)
