@@ -10,6 +10,7 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import InputError
+from gradlab.late import Late
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +51,7 @@ def relative_error(
         return np.where(difference == 0, 0.0, difference / np.where(size == 0, 1, size))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Comparison:
     """Analytic against numeric Jacobian of one output with respect to one input.
 
@@ -99,9 +100,9 @@ class Comparison:
     output: Variable
     input: Variable
     analytic: NDArray[Any]
-    numeric: NDArray[Any]
-    numeric_error: NDArray[np.float64]
-    allowed: NDArray[np.float64]
+    numeric: Late = Late()
+    numeric_error: Late = Late()
+    allowed: Late = Late()
     verdicts: NDArray[np.int8]
     step: NDArray[np.float64]
     method: str = "central"
@@ -290,6 +291,12 @@ class Comparison:
         from gradlab.presentation.tables import entries_table
 
         return entries_table(self, k)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Hand on every matrix, not what would have made it."""
+        for name in ("numeric", "numeric_error", "allowed"):
+            getattr(self, name)
+        return vars(self).copy()
 
     def __repr__(self) -> str:
         names = f"{self.output.name} / {self.input.name}"

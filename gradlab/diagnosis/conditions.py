@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gradlab.diagnosis.evidence import Evidence, Part
+    from gradlab.differentiation.quotients import Pattern
 
 __all__ = ["conditions"]
 
@@ -178,6 +179,8 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
 
 def _hidden_noise(part: Part) -> bool:
     """Whether the error bars are those of single precision throughout."""
+    if part.pattern is not None and _mostly_zeros(part.pattern):
+        return False
     numeric = part.numeric
     size = max(float(numeric.max(initial=0.0)), -float(numeric.min(initial=0.0)))
     if 0 < size < np.inf and not (part.kinds == Smoothness.NOISY).any():
@@ -201,8 +204,17 @@ def _hidden_noise(part: Part) -> bool:
     return bool(np.mean(bars > 1e-6 * size) > 0.5)  # the median, without sorting
 
 
+def _mostly_zeros(pattern: Pattern) -> bool:
+    """Whether more than half of the entries are zeros with narrow bars."""
+    size = float(np.abs(pattern.value[pattern.valid]).max(initial=0.0))
+    few = 2 * pattern.columns.shape[1] < pattern.shape[1]
+    return few and 0 < size < np.inf and pattern.worst_zero <= 1e-6 * size
+
+
 def _smoothness(evidence: Evidence) -> Iterator[Finding]:
     for part in evidence.parts:
+        if part.pattern is not None:  # no entry has had a second look
+            continue
         name = evidence.subject.inputs[part.which].name
         for kind, words in (
             (Smoothness.KINK, "a kink"),
@@ -263,6 +275,8 @@ def _not_finite(evidence: Evidence) -> Iterator[Finding]:
     told = {problem.where for problem in evidence.problems}
     for part in evidence.parts:
         variable = evidence.subject.inputs[part.which]
+        if part.pattern is not None:  # every entry agrees: all are numbers
+            continue
         bad = ~np.isfinite(part.analytic)
         if not bad.any() or variable.name in told:
             continue

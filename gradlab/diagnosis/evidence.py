@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
+from gradlab.late import Late
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,26 +17,29 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.quotients import Pattern
     from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["Evidence", "Part"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Part:
     """One input's derivative of all outputs, in real coordinates, shape (rows, n)."""
 
     which: int  # number of the input in subject.inputs
     positions: NDArray[np.intp]  # real coordinates behind the columns
     analytic: NDArray[np.float64]
-    numeric: NDArray[np.float64]
-    error: NDArray[np.float64]  # error bar of numeric
+    numeric: Late = Late()
+    error: Late = Late()  # error bar of numeric
     verdicts: NDArray[np.int8]
     kinds: NDArray[np.int8]  # `Smoothness` where looked at closely, else -1
     left: NDArray[np.float64]  # one-sided slopes, nan where not measured
     right: NDArray[np.float64]
     accepted: NDArray[np.bool_]  # sub-gradients at a kink
     complete: bool  # every coordinate of the input is among the columns
+    # where every entry agreed at once: what was measured; the rest are zeros
+    pattern: Pattern | None = None
 
     @property
     def wrong(self) -> NDArray[np.bool_]:

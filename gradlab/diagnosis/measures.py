@@ -86,7 +86,8 @@ class Case:
     @functools.cached_property
     def usable(self) -> NDArray[np.bool_]:
         """Entries where both sides are numbers."""
-        return np.isfinite(self.part.analytic) & np.isfinite(self.part.numeric)
+        numbers = np.isfinite(self.part.analytic) & np.isfinite(self.part.numeric)
+        return np.asarray(numbers)
 
     @functools.cached_property
     def analytic(self) -> NDArray[np.float64]:

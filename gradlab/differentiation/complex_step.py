@@ -73,7 +73,7 @@ def complex_step(
     _believe(subject, which, positions, scales, value, meter)
     error = 16 * np.finfo(np.float64).eps * np.abs(value)
     shape = np.broadcast_to(steps, value.shape).copy()
-    return Quotients(value, error, shape, np.zeros_like(value))
+    return Quotients(value=value, error=error, step=shape, bend=np.zeros_like(value))
 
 
 def _complex_twin(subject: Subject, which: int) -> ArraySubject:

@@ -114,7 +114,7 @@ def central(
         noise = _round_off(np.maximum(np.abs(up), np.abs(down)), base, subject.epsilon)
         error = noise / np.abs(width) * 2 + np.abs(bend) * np.sqrt(subject.epsilon)
         step = np.broadcast_to(width / 2, (len(base), n)).copy()
-    return Quotients(value, error, step, bend)
+    return Quotients(value=value, error=error, step=step, bend=bend)
 
 
 def one_sided(
@@ -139,4 +139,6 @@ def one_sided(
         noise = np.where(value == 0, noise / (2 * _ULPS), noise)
         error = noise + np.abs(value) * np.abs(taken) / scales
         step = np.broadcast_to(np.abs(taken), value.shape).copy()
-    return Quotients(value, error, step, np.full_like(value, np.nan))
+    return Quotients(
+        value=value, error=error, step=step, bend=np.full_like(value, np.nan)
+    )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.late import Late
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -15,7 +17,7 @@ __all__ = ["Pattern", "Quotients"]
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """Columns that each row may depend on.
+    """Columns that each row may depend on, and what was measured there.
 
     Attributes
     ----------
@@ -25,14 +27,31 @@ class Pattern:
         False where a column is such a repetition, shape (rows, k).
     outside
         Bar of the zeros elsewhere, times the scale of their coordinate; shape (rows,).
-    bend
-        Slope to the right minus slope to the left of these entries, (rows, k).
+    value, error, bend
+        Slope, its error bar, and slope to the right minus slope to the left, of these
+        entries; (rows, k).
+    scales
+        Size of each coordinate, (n,).
     """
 
     columns: NDArray[np.intp]
     valid: NDArray[np.bool_]
     outside: NDArray[np.float64]
+    value: NDArray[np.float64]
+    error: NDArray[np.float64]
     bend: NDArray[np.float64]
+    scales: NDArray[np.float64]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the whole matrix."""
+        return len(self.columns), len(self.scales)
+
+    @property
+    def worst_zero(self) -> float:
+        """Bound on the error bars of the zeros."""
+        widest = self.outside.max(initial=0.0)
+        return float(widest / self.scales.min(initial=np.inf))
 
     def spread(self, values: NDArray[np.float64], whole: NDArray[np.float64]) -> None:
         """Put values of the entries, (rows, k), into their places in a matrix."""
@@ -41,15 +60,35 @@ class Pattern:
         some = np.where(self.valid[:, :1], values, whole[rows, self.columns])
         whole[rows, self.columns] = some
 
+    def values(self) -> NDArray[np.float64]:
+        """Make the matrix of all slopes, (rows, n)."""
+        whole = np.zeros(self.shape)
+        self.spread(self.value, whole)
+        return whole
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+    def errors(self) -> NDArray[np.float64]:
+        """Make the matrix of all error bars, (rows, n)."""
+        with np.errstate(all="ignore"):
+            whole = np.multiply.outer(self.outside, 1 / self.scales)
+        self.spread(self.error, whole)
+        return whole
+
+    def bends(self) -> NDArray[np.float64]:
+        """Make the matrix of all bends, (rows, n)."""
+        whole = np.zeros(self.shape)
+        self.spread(self.bend, whole)
+        return whole
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Quotients:
     """Difference quotients of some coordinates of one input, all of shape (rows, n).
 
     Attributes
     ----------
     value, error
-        Slope and its estimated absolute error, in units of output per input.
+        Slope and its estimated absolute error, in units of output per input; made
+        when asked for, where `pattern` holds them.
     step
         Displacement that was really made, in the units of the input.
     bend
@@ -59,8 +98,8 @@ class Quotients:
         Where all but a few entries are known to be zero; None: nothing is known.
     """
 
-    value: NDArray[np.float64]
-    error: NDArray[np.float64]
+    value: Late = Late()
+    error: Late = Late()
     step: NDArray[np.float64]
     bend: NDArray[np.float64]
     pattern: Pattern | None = None

@@ -321,17 +321,27 @@ def _displaced(
 
 
 def _spread_out(case: Case, slopes: _Slopes, outside: NDArray[np.float64]) -> Quotients:
-    """Give every entry its place in a matrix, and the zeros their bar."""
-    shape = len(case.base), len(case.scales)
-    with np.errstate(all="ignore"):
-        error = np.multiply.outer(outside, 1 / case.scales)
-    value = np.zeros(shape)
-    pattern = Pattern(slopes.columns, slopes.valid, outside, slopes.bend)
-    pattern.spread(slopes.value, value)
-    pattern.spread(slopes.error, error)
+    """Hand over the entries, the bar of the zeros, and how to make a matrix of both."""
+    pattern = Pattern(
+        slopes.columns,
+        slopes.valid,
+        outside,
+        slopes.value,
+        slopes.error,
+        slopes.bend,
+        case.scales,
+    )
     # no memory before it is needed
-    step, bend = (np.broadcast_to(part, shape) for part in (slopes.step, np.nan))
-    return Quotients(value, error, step, bend, pattern)
+    step, bend = (
+        np.broadcast_to(part, pattern.shape) for part in (slopes.step, np.nan)
+    )
+    return Quotients(
+        value=pattern.values,
+        error=pattern.errors,
+        step=step,
+        bend=bend,
+        pattern=pattern,
+    )
 
 
 def _side_by_side(

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.comparison.comparison import Comparison
 from gradlab.diagnosis.evidence import Part
+from gradlab.late import is_made
 from gradlab.subject.subject import block_slices
 
 if TYPE_CHECKING:
@@ -77,6 +78,11 @@ def _comparison(
         part = matrix[rows]
         return np.hypot(part[:, 0::2], part[:, 1::2]) if variable.is_complex else part
 
+    def late(name: str, cut: Callable[[Any], NDArray[Any]]) -> Any:
+        if is_made(block, name):
+            return cut(getattr(block, name))
+        return lambda: cut(getattr(block, name))
+
     def worst(matrix: NDArray[Any]) -> NDArray[Any]:
         part = matrix[rows]
         joined = (
@@ -89,9 +95,9 @@ def _comparison(
         output=subject.outputs[output],
         input=variable,
         analytic=value(block.analytic),
-        numeric=value(block.value),
-        numeric_error=size(block.error),
-        allowed=size(block.allowed),
+        numeric=late("value", value),
+        numeric_error=late("error", size),
+        allowed=late("allowed", size),
         verdicts=worst(block.verdicts),
         step=worst(block.step),
         method=f"{method}, adaptive" if looked and method == "central" else method,
@@ -109,17 +115,25 @@ def as_parts(subject: Subject, blocks: list[Block]) -> tuple[Part, ...]:
             which=block.which,
             positions=block.positions,
             analytic=block.analytic,
-            numeric=block.value,
-            error=block.error,
+            numeric=_shared(block, "value"),
+            error=_shared(block, "error"),
             verdicts=block.verdicts,
             kinds=block.kinds,
             left=block.left,
             right=block.right,
             accepted=block.accepted,
             complete=len(block.positions) == subject.inputs[block.which].coordinates,
+            pattern=block.pattern if block.settled else None,
         )
         for block in blocks
     )
+
+
+def _shared(block: Block, name: str) -> Any:
+    """Give a matrix of a block, or what makes it; it is made once."""
+    if is_made(block, name):
+        return getattr(block, name)
+    return lambda: getattr(block, name)
 
 
 def met_on_the_way(

@@ -15,6 +15,7 @@ from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.errors import InputError
 from gradlab.labels import chosen_for
+from gradlab.late import Late
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -83,23 +84,27 @@ class Plan:
                     raise InputError(msg)
 
 
-@dataclasses.dataclass(slots=True, eq=False)
+@dataclasses.dataclass(eq=False, kw_only=True)
 class Block:
-    """One input under examination, in real coordinates; (rows, n) unless said."""
+    """One input under examination, in real coordinates; (rows, n) unless said.
+
+    Values, error bars and tolerances are made when asked for, where the pattern of the
+    first pass holds them.
+    """
 
     which: int
     positions: NDArray[np.intp]  # (n,)
     scales: NDArray[np.float64]  # (n,)
     analytic: NDArray[np.float64]
     slack: NDArray[np.float64]
-    value: NDArray[np.float64]
-    error: NDArray[np.float64]
+    value: Late = Late()
+    error: Late = Late()
     step: NDArray[np.float64]
     kinds: NDArray[np.int8]
     left: NDArray[np.float64]
     right: NDArray[np.float64]
     verdicts: NDArray[np.int8]
-    allowed: NDArray[np.float64]
+    allowed: Late = Late()
     accepted: NDArray[np.bool_]
     looked: NDArray[np.bool_]  # (n,): columns that had a second look
     still: NDArray[np.float64]  # (rows, 1): what counts as no movement of f
@@ -109,6 +114,7 @@ class Block:
     # (n,): scales, but for coordinates that turned out to live on one of their own
     own_scales: NDArray[np.float64] | None = None
     pattern: Pattern | None = None  # as the first pass found it
+    settled: bool = False  # every entry agreed at once, by the pattern and its zeros
 
     @property
     def latest_scales(self) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ adaptive ladder; only then is anything said.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.sparsity import compressed
+from gradlab.late import is_made, unmade
 from gradlab.pipeline.blocks import Block, Known, Outcome, Plan, judge_all
 from gradlab.pipeline.escalation import escalate, settle_still
 from gradlab.pipeline.last_digits import hear_last_digits
@@ -356,13 +357,15 @@ def _first_pass(
 ) -> tuple[Block, BaseException | None]:
     """Make a block of cheap differences, as far as they came."""
     parts, stop = _slices(wanted, seed, meter)
-    done = sum(part.value.shape[1] for part in parts)
+    done = sum(part.step.shape[1] for part in parts)
     rows = len(wanted.base)
 
-    def joined(name: str) -> NDArray[np.float64]:
+    def joined(name: str) -> Any:
         if not parts:
             return np.zeros((rows, 0))
         if len(parts) == 1:
+            if name in ("value", "error") and not is_made(parts[0], name):
+                return unmade(parts[0], name)
             only: NDArray[np.float64] = getattr(parts[0], name)
             return only if only.strides[:1] == (0,) else np.ascontiguousarray(only)
         whole = np.empty((rows, done))  # row-major, as the analytic side is

@@ -377,4 +377,9 @@ def _joined(
 
 
 def _as_quotients(found: Derivatives) -> Quotients:
-    return Quotients(found.value, found.error, found.step, found.right - found.left)
+    return Quotients(
+        value=found.value,
+        error=found.error,
+        step=found.step,
+        bend=found.right - found.left,
+    )

@@ -17,6 +17,7 @@ import numpy as np
 from gradlab.comparison.judge import Tops, tops_of, zeros_told
 from gradlab.comparison.tiling import bands
 from gradlab.differentiation.method import Auto
+from gradlab.late import is_made
 from gradlab.pipeline.blocks import judge_block, matters_of
 from gradlab.pipeline.escalation import suspicious
 from gradlab.pipeline.second_steps import take_second_steps
@@ -52,7 +53,7 @@ def settled_at_once(
         return False
     looked: list[Block] = []
     for last in (False, True):
-        packed = [_packed(block, again=last) for block in blocks]
+        packed = [_packed(block) for block in blocks]
         if not any(packed):
             return False
         looked = [small or block for small, block in zip(packed, blocks, strict=True)]
@@ -72,6 +73,7 @@ def settled_at_once(
     for small, block in zip(looked, blocks, strict=True):
         if small is not block:
             _unpack(subject, small, block, plan)
+            block.settled = True
     return True
 
 
@@ -92,13 +94,14 @@ def _doubts(
     return doubts
 
 
-def _packed(block: Block, *, again: bool) -> Block | None:
+def _packed(block: Block) -> Block | None:
     """Lay the entries of a pattern side by side; None if there is more to be judged."""
     pattern = block.pattern
     if pattern is None or block.precise is not None or block.slack.any():
         return None
     columns = pattern.columns
-    places = columns + block.value.shape[1] * np.arange(len(columns))[:, None]
+    made = is_made(block, "value")  # by a second step, which wrote to it
+    places = columns + pattern.shape[1] * np.arange(len(columns))[:, None]
 
     def some(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
         # twice as fast as an index for each axis
@@ -108,10 +111,8 @@ def _packed(block: Block, *, again: bool) -> Block | None:
     inside = int(np.count_nonzero(analytic[pattern.valid]))
     if np.count_nonzero(block.analytic) != inside:
         return None
-    value = some(block.value)
-    if again and np.count_nonzero(block.value) != np.count_nonzero(
-        value[pattern.valid]
-    ):
+    value = some(block.value) if made else pattern.value
+    if made and np.count_nonzero(block.value) != np.count_nonzero(value[pattern.valid]):
         return None  # a second step saw something that the first did not
     shape = columns.shape
     blank = np.broadcast_to(np.nan, shape)
@@ -121,7 +122,7 @@ def _packed(block: Block, *, again: bool) -> Block | None:
         scales=block.scales[columns],
         analytic=analytic,
         value=value,
-        error=some(block.error),
+        error=some(block.error) if made else pattern.error,
         step=block.step[:1, :1],  # not asked for here
         bend=some(block.bend) if block.bend.flags.writeable else pattern.bend,
         kinds=np.full(shape, -1, dtype=np.int8),
@@ -137,8 +138,7 @@ def unfold_bend(block: Block) -> None:
     Few checks ever look at one, and fresh memory is what takes time in them.
     """
     if block.pattern is not None and not block.bend.flags.writeable:
-        block.bend = np.zeros(block.value.shape)
-        block.pattern.spread(block.pattern.bend, block.bend)
+        block.bend = block.pattern.bends()
 
 
 def _unpack(subject: Subject, small: Block, block: Block, plan: Plan) -> None:
@@ -146,9 +146,16 @@ def _unpack(subject: Subject, small: Block, block: Block, plan: Plan) -> None:
     if block.pattern is None:
         return
     tolerance = plan.tolerance.of(subject.inputs[block.which].name)
-    tops = tops_of(small.value, small.scales)
-    block.allowed = np.empty(block.value.shape)
-    for band in bands(block.value.shape):
-        largest = Tops(tops.size[band], tops.effect[band]).in_units_of(block.scales)
-        block.allowed[band] = tolerance.absolute(largest, subject.epsilon)
-    block.pattern.spread(small.allowed, block.allowed)
+    pattern, scales = block.pattern, block.scales
+    inside = small.allowed
+
+    def allowed() -> NDArray[np.float64]:
+        tops = tops_of(small.value, small.scales)
+        whole = np.empty(pattern.shape)
+        for band in bands(pattern.shape):
+            largest = Tops(tops.size[band], tops.effect[band]).in_units_of(scales)
+            whole[band] = tolerance.absolute(largest, subject.epsilon)
+        pattern.spread(inside, whole)
+        return whole
+
+    block.allowed = allowed
