@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from gradlab.differentiation.climb import climb
 from gradlab.differentiation.conclusion import conclude
 from gradlab.differentiation.derivatives import AdaptiveSettings, Derivatives
-from gradlab.differentiation.extrapolation import extrapolate_central
 from gradlab.differentiation.ladder import Ladder, Sampler
-from gradlab.differentiation.planning import Situation, next_rungs
-from gradlab.differentiation.smoothness import suspect
 
 __all__ = ["AdaptiveSettings", "Derivatives", "Sampler", "adaptive", "read_ladder"]
 
@@ -30,6 +28,7 @@ def adaptive(
     base: np.ndarray,
     floor: float = _EPS,
     settings: AdaptiveSettings | None = None,
+    noise: np.ndarray | None = None,
 ) -> Derivatives:
     """Differentiate along every coordinate, as well as the function allows.
 
@@ -50,6 +49,9 @@ def adaptive(
         Relative rounding unit of the arithmetic f is evaluated in.
     settings
         How far to go; None for the defaults.
+    noise
+        What is known of the noise of f from elsewhere, shape (m,): no rounding is taken
+        to be smaller.
 
     Returns
     -------
@@ -70,6 +72,8 @@ def adaptive(
     settings = settings or AdaptiveSettings()
     if points.size == 0:
         return Derivatives.unknown(base.size, np.zeros(0, int))
+    if noise is None:
+        noise = np.zeros(base.size)
     per_chunk = max(1, settings.chunk // max(1, base.size))
     parts = []
     for start in range(0, points.size, per_chunk):
@@ -80,66 +84,9 @@ def adaptive(
         ) -> tuple[np.ndarray, np.ndarray]:
             return sample(which + start, displacement)
 
-        parts.append(_climb(shifted, points[some], scales[some], base, floor, settings))
+        where = points[some], scales[some]
+        parts.append(climb(shifted, *where, base, noise, (floor, settings)))
     return Derivatives.join(parts)
-
-
-def _climb(
-    sample: Sampler,
-    points: np.ndarray,
-    scales: np.ndarray,
-    base: np.ndarray,
-    floor: float,
-    settings: AdaptiveSettings,
-) -> Derivatives:
-    """Build the ladders of one chunk of coordinates, rung by rung, and read them."""
-    spent = np.zeros(points.size, int)
-    if not np.isfinite(base).any():
-        return Derivatives.unknown(base.size, spent)
-    unit = np.exp2(np.clip(np.round(np.log2(scales)), -1000, 1022))  # stay finite
-    bits = -np.log2(floor)
-    stride = max(2.0, float(np.round(6 * bits / 52)))
-    spacing = np.maximum(4 * floor * np.abs(points), np.finfo(float).tiny)
-    limit = np.floor(np.minimum(bits, np.log2(unit) - np.log2(spacing)))
-    ladder = Ladder.empty(base, points)
-    wish = np.repeat((stride * np.arange(1.0, 4.0))[:, None], points.size, axis=1)
-    record = np.full((4, points.size), np.inf)
-    while np.isfinite(wish).any():
-        busy = np.flatnonzero(np.isfinite(wish).any(axis=0))
-        ladder.extend(sample, unit, wish)
-        spent += 2 * np.isfinite(wish).sum(axis=0)
-        wish = np.full((2, points.size), np.nan)
-        for block in _blocks(busy, base.size, settings):
-            part = ladder.part(block)
-            now = Situation(
-                ladder=part,
-                estimate=extrapolate_central(part, floor, settings.width),
-                doubt=suspect(part, floor),
-                limit=limit[block],
-                stride=stride,
-                record=record[:, block],
-            )
-            wish[:, block], bar = next_rungs(now, settings)
-            grew = bar > 2 * record[-1, block]  # it was too small: start counting again
-            older = np.where(grew, np.inf, record[1:, block])
-            record[:, block] = np.concatenate([older, bar[None]])
-        planned = spent + 2 * np.isfinite(wish).sum(axis=0)
-        wish[:, planned > settings.most] = np.nan
-    everything = _blocks(np.arange(points.size), base.size, settings)
-    return Derivatives.join(
-        [
-            conclude(ladder.part(some), floor, settings, spent[some])
-            for some in everything
-        ]
-    )
-
-
-def _blocks(
-    which: np.ndarray, outputs: int, settings: AdaptiveSettings
-) -> list[np.ndarray]:
-    """Cut coordinates into blocks that fit the processor's cache."""
-    size = max(1, settings.block // max(1, outputs))
-    return [which[start : start + size] for start in range(0, which.size, size)]
 
 
 def read_ladder(

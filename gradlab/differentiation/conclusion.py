@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.differentiation.derivatives import AdaptiveSettings, Derivatives
 from gradlab.differentiation.extrapolation import extrapolate_central, extrapolate_side
+from gradlab.differentiation.runs import Pick
 from gradlab.differentiation.smoothness import (
     Smoothness,
     Suspicion,
@@ -19,13 +20,18 @@ from gradlab.differentiation.smoothness import (
 
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder import Ladder
+    from gradlab.differentiation.reading import Reading
     from gradlab.differentiation.runs import Estimate
 
 __all__ = ["conclude"]
 
 
 def conclude(
-    ladder: Ladder, floor: float, settings: AdaptiveSettings, spent: np.ndarray
+    ladder: Ladder,
+    floor: float,
+    settings: AdaptiveSettings,
+    spent: np.ndarray,
+    reading: Reading | None = None,
 ) -> Derivatives:
     """Turn a finished ladder into derivatives.
 
@@ -39,12 +45,17 @@ def conclude(
         Width of an extrapolation, safety factor.
     spent
         Evaluations made for each coordinate, (C,).
+    reading
+        What the central slopes of this very ladder said, if it has been read.
     """
     if ladder.rungs.shape[0] < 2:
-        return Derivatives.unknown(ladder.base.size, spent)
+        return Derivatives.unknown(ladder.right.shape[2], spent)
     with np.errstate(all="ignore"):
-        estimate = extrapolate_central(ladder, floor, settings.width)
-        doubt = suspect(ladder, floor)
+        if reading is None:
+            estimate = extrapolate_central(ladder, floor, settings.width)
+            doubt = suspect(ladder, floor)
+        else:
+            estimate, doubt = reading.estimate, reading.doubt
         value = estimate.value.copy()
         error = settings.safety * np.maximum(estimate.error, estimate.hidden)
         error = np.maximum(error, _frozen_bar(ladder, estimate, floor))
@@ -58,8 +69,9 @@ def conclude(
         value[steps] = 0.0
         top = estimate.top.copy()
         slopes = _one_sided(
-            ladder, floor, settings, estimate, doubt, value, error, kind=kind, top=top
+            ladder, floor, settings, (estimate, doubt), (value, error, kind, top)
         )
+        error[np.isinf(value) | np.isnan(error)] = np.inf
         kind[(kind == Smoothness.SMOOTH) & ~np.isfinite(error)] = Smoothness.UNRESOLVED
     gone = ~np.isfinite(ladder.base) | (doubt.no_right & doubt.no_left)
     value[gone], error[gone] = np.nan, np.inf
@@ -81,27 +93,54 @@ def _one_sided(
     ladder: Ladder,
     floor: float,
     settings: AdaptiveSettings,
-    estimate: Estimate,
-    doubt: Suspicion,
-    value: np.ndarray,
-    error: np.ndarray,
-    *,
-    kind: np.ndarray,
-    top: np.ndarray,
+    reading: tuple[Estimate, Suspicion],
+    results: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+) -> np.ndarray:
+    """Look at each side where central differences cannot say; return both slopes.
+
+    Replaces value, error, kind and top in place. Slopes that were not needed come back
+    as nan; most functions need none, and pay for none.
+    """
+    estimate, doubt = reading
+    slopes = np.full((2, *estimate.value.shape), np.nan)
+    some = doubt.kink | doubt.jump | (doubt.no_right ^ doubt.no_left)
+    if not some.any():
+        return slopes
+    place = np.nonzero(some)
+    own = tuple(array[place][:, None] for array in results)
+    found = _from_sides(
+        ladder.entries(*place),
+        floor,
+        settings,
+        (estimate.noise[place][:, None], doubt.entries(*place)),
+        own,
+    )
+    for whole, part in zip((*results, *slopes), (*own, *found), strict=True):
+        whole[place] = part[:, 0]
+    return slopes
+
+
+def _from_sides(
+    ladder: Ladder,
+    floor: float,
+    settings: AdaptiveSettings,
+    told: tuple[np.ndarray, Suspicion],
+    results: tuple[np.ndarray, ...],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Replace, in place, what central differences cannot say; return both slopes.
 
     At a kink the value is the mean of the two slopes and the bar covers both; at a jump
-    no bar is large enough; at an edge the one side that exists is all there is. Slopes
-    that were not needed come back as nan.
+    no bar is large enough; at an edge the one side that exists is all there is.
     """
+    (noise, doubt), (value, error, kind, top) = told, results
     # at a kink or jump the strays of the central slope are no noise
-    quiet = np.where(doubt.kink | doubt.jump, 0.0, estimate.noise)
+    quiet = np.where(doubt.kink | doubt.jump, 0.0, noise)
     right, left = (
         extrapolate_side(ladder, floor, settings.width, right=side, noise=quiet)
         for side in (True, False)
     )
-    hops = [jumps(ladder, floor, right=side) & doubt.jump for side in (True, False)]
+    cliffs = [jumps(ladder, floor, right=side) for side in (True, False)]
+    hops = [cliff & doubt.jump for cliff in cliffs]
     jump = hops[0] | hops[1]
     stairs_or_noise = kind == Smoothness.STAIRCASE
     stairs_or_noise |= doubt.jump & (kind == Smoothness.NOISY)
@@ -123,10 +162,8 @@ def _one_sided(
     error[one] = settings.safety * bar[one]
     top[one] = np.where(doubt.no_right, left.top, right.top)[one]
     # f does not even approach its value from the side that exists
-    cliff = jumps(ladder, floor, right=True) | jumps(ladder, floor, right=False)
-    error[one & cliff] = np.inf
+    error[one & (cliffs[0] | cliffs[1])] = np.inf
     kind[both & np.isinf(ahead) & (ahead == behind)] = Smoothness.UNRESOLVED
-    error[np.isinf(value) | np.isnan(error)] = np.inf
     needed = both | one
     return np.where(needed, ahead, np.nan), np.where(needed, behind, np.nan)
 
@@ -142,7 +179,7 @@ def _typical_size(ladder: Ladder) -> np.ndarray:
 def _largest_step(ladder: Ladder, top: np.ndarray) -> np.ndarray:
     """Return the step of a rung of each entry, (C, m)."""
     steps = np.broadcast_to(ladder.steps[:, :, None], ladder.right.shape)
-    return np.asarray(np.take_along_axis(steps, top[None], axis=0)[0])
+    return Pick(top)(steps)
 
 
 def _frozen_bar(ladder: Ladder, estimate: Estimate, floor: float) -> np.ndarray:

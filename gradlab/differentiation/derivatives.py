@@ -33,7 +33,8 @@ class AdaptiveSettings:
     chunk
         Most entries (coordinates x outputs) held at once, which bounds memory.
     block
-        Entries worked on at once, few enough for the processor's cache.
+        Entries worked on at once, times the comparisons made for each: few enough for
+        the processor's cache.
     """
 
     tolerance: float = 1e-11
@@ -42,7 +43,7 @@ class AdaptiveSettings:
     safety: float = 2.0
     farthest: float = 46.0
     chunk: int = 100_000
-    block: int = 2_000
+    block: int = 150_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -93,19 +94,38 @@ class Derivatives:
             noise=side_by_side("noise"),
         )
 
+    def take(
+        self, other: Derivatives, coordinates: np.ndarray, outputs: slice | np.ndarray
+    ) -> None:
+        """Write what was found of some coordinates in its place.
+
+        Parameters
+        ----------
+        other
+            As many coordinates as are named, and as many outputs.
+        coordinates
+            Where they belong, (C,).
+        outputs
+            Where the outputs belong: a slice, or some for each coordinate, (C, K).
+        """
+        where = coordinates
+        if isinstance(outputs, np.ndarray):
+            outputs, where = outputs.T, coordinates[None]
+        for name in ("value", "error", "step", "left", "right", "kind", "noise"):
+            getattr(self, name)[outputs, where] = getattr(other, name)
+
     @classmethod
     def unknown(cls, outputs: int, spent: np.ndarray) -> Derivatives:
         """Say that nothing is known: no finite value of f was seen."""
-        hole = np.full((outputs, spent.size), np.nan)
-        kind = np.full(hole.shape, Smoothness.UNDEFINED, np.int8)
+        value, step, left, right, noise = np.full((5, outputs, spent.size), np.nan)
         return cls(
-            value=hole,
-            error=np.full(hole.shape, np.inf),
-            step=hole,
+            value=value,
+            error=np.full(value.shape, np.inf),
+            step=step,
             evaluations=int(spent.sum()),
             per_coordinate=spent,
-            left=hole,
-            right=hole,
-            kind=kind,
-            noise=hole,
+            left=left,
+            right=right,
+            kind=np.full(value.shape, Smoothness.UNDEFINED, np.int8),
+            noise=noise,
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["Ladder", "Sampler"]
+__all__ = ["Ladder", "Sampler", "Samples"]
 
 Sampler = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -34,7 +34,7 @@ class Ladder:
     Attributes
     ----------
     base
-        f at the point, shape (m,).
+        f at the point, shape (m,); (C, m) where each coordinate has outputs of its own.
     points
         The coordinates, shape (C,).
     rungs
@@ -53,20 +53,6 @@ class Ladder:
     ahead: np.ndarray
     behind: np.ndarray
 
-    @classmethod
-    def empty(cls, base: np.ndarray, points: np.ndarray) -> Ladder:
-        """Make a ladder without rungs."""
-        m, c = base.size, points.size
-        return cls(
-            base,
-            points,
-            np.empty((0, c)),
-            np.empty((0, c, m)),
-            np.empty((0, c, m)),
-            np.empty((0, c)),
-            np.empty((0, c)),
-        )
-
     @property
     def steps(self) -> np.ndarray:
         """Half the distance between the two points of each rung, shape (L, C)."""
@@ -77,7 +63,46 @@ class Ladder:
         """Rungs evaluated per coordinate, shape (C,)."""
         return np.asarray(np.isfinite(self.rungs).sum(axis=0))
 
-    def extend(self, sample: Sampler, unit: np.ndarray, exponents: np.ndarray) -> int:
+    def entries(self, coordinates: np.ndarray, outputs: np.ndarray) -> Ladder:
+        """Return the ladders of some entries, each as a coordinate with one output."""
+        base = np.broadcast_to(self.base, self.right.shape[1:])
+        return Ladder(
+            base=base[coordinates, outputs][:, None],
+            points=self.points[coordinates],
+            rungs=self.rungs[:, coordinates],
+            right=self.right[:, coordinates, outputs][:, :, None],
+            left=self.left[:, coordinates, outputs][:, :, None],
+            ahead=self.ahead[:, coordinates],
+            behind=self.behind[:, coordinates],
+        )
+
+
+class Samples:
+    """All values of f on the ladders of C coordinates, as they come in.
+
+    Each evaluated rung is a row of its own, so that a coordinate that goes on alone
+    costs no memory for the others.
+
+    Parameters
+    ----------
+    base
+        f at the point, shape (m,).
+    points
+        The coordinates, shape (C,).
+    """
+
+    def __init__(self, base: np.ndarray, points: np.ndarray) -> None:
+        self.base = base
+        self.points = points
+        self.rungs = np.empty((0, points.size))
+        self._ahead = np.empty((0, points.size))
+        self._behind = np.empty((0, points.size))
+        self._row = np.empty((0, points.size), int)
+        self._used = 1  # the first row stands for what has not been evaluated
+        self._right = np.full((1, base.size), np.nan)
+        self._left = np.full((1, base.size), np.nan)
+
+    def extend(self, sample: Sampler, unit: np.ndarray, exponents: np.ndarray) -> None:
         """Evaluate new rungs and sort them in.
 
         Parameters
@@ -88,54 +113,76 @@ class Ladder:
             Step of exponent 0 for each coordinate, shape (C,), powers of two.
         exponents
             New exponents, shape (K, C); nan where a coordinate wants none.
-
-        Returns
-        -------
-        int
-            Number of evaluations made.
         """
         level, which = np.nonzero(np.isfinite(exponents))
-        if which.size == 0:
-            return 0
         exponent = exponents[level, which]
         step = unit[which] * np.exp2(-exponent) * _dither(exponent)
         both, taken = sample(np.tile(which, 2), np.concatenate([step, -step]))
-        shape = (*exponents.shape, self.base.size)
-        fresh = {
-            name: np.full(shape[: 2 + (name in {"right", "left"})], np.nan)
-            for name in ("right", "left", "ahead", "behind")
-        }
         half = which.size
-        fresh["right"][level, which] = both[:half]
-        fresh["left"][level, which] = both[half:]
-        fresh["ahead"][level, which] = taken[:half]
-        fresh["behind"][level, which] = -taken[half:]
-        for name, array in fresh.items():
-            setattr(self, name, np.concatenate([getattr(self, name), array]))
+        rows = self._reserve(half)
+        self._right[rows], self._left[rows] = both[:half], both[half:]
+        row = np.zeros(exponents.shape, int)
+        ahead, behind = (np.full(exponents.shape, np.nan) for _ in range(2))
+        row[level, which] = np.arange(rows.start, rows.stop)
+        ahead[level, which], behind[level, which] = taken[:half], -taken[half:]
         self.rungs = np.concatenate([self.rungs, exponents])
+        self._row = np.concatenate([self._row, row])
+        self._ahead = np.concatenate([self._ahead, ahead])
+        self._behind = np.concatenate([self._behind, behind])
         self._sort()
-        return 2 * half
+
+    def moved(self) -> np.ndarray:
+        """Say which outputs moved on the largest rung of each coordinate, (C, m)."""
+        last = np.isfinite(self.rungs).sum(axis=0) - 1
+        row = self._row[last, np.arange(last.size)]
+        right, left = self._right[row] != self.base, self._left[row] != self.base
+        return np.asarray(right | left)
+
+    def _reserve(self, count: int) -> slice:
+        """Make room for some rows more."""
+        rows = slice(self._used, self._used + count)
+        self._used = rows.stop
+        if rows.stop > len(self._right):
+            shape = (max(rows.stop, 2 * len(self._right)), self.base.size)
+            for name in ("_right", "_left"):
+                old, grown = getattr(self, name), np.empty(shape)
+                grown[: len(old)] = old
+                setattr(self, name, grown)
+        return rows
 
     def _sort(self) -> None:
         """Order the rungs of every coordinate by step, padding last."""
         order = np.argsort(-np.where(np.isnan(self.rungs), -np.inf, self.rungs), axis=0)
-        depth = int(self.count.max())
-        order = order[:depth]
-        for name in ("rungs", "ahead", "behind"):
-            setattr(self, name, np.take_along_axis(getattr(self, name), order, axis=0))
-        for name in ("right", "left"):
+        order = order[: int(np.isfinite(self.rungs).sum(axis=0).max())]
+        for name in ("rungs", "_row", "_ahead", "_behind"):
             array = getattr(self, name)
-            setattr(self, name, np.take_along_axis(array, order[:, :, None], axis=0))
+            setattr(self, name, np.take_along_axis(array, order, axis=0))
 
-    def part(self, which: np.ndarray) -> Ladder:
-        """Return the ladder of some coordinates only (a copy, without idle rungs)."""
-        depth = int(self.count[which].max(initial=0))
+    def part(
+        self, which: np.ndarray, outputs: slice | np.ndarray = slice(None)
+    ) -> Ladder:
+        """Return the ladder of some coordinates only, without idle rungs.
+
+        Parameters
+        ----------
+        which
+            The coordinates, (C,).
+        outputs
+            A slice of the outputs, or some for each coordinate, (C, m).
+        """
+        depth = int(np.isfinite(self.rungs[:, which]).sum(axis=0).max(initial=0))
+        row = self._row[:depth, which]
+        if isinstance(outputs, slice):
+            right, left = self._right[row, outputs], self._left[row, outputs]
+        else:
+            right = self._right[row[:, :, None], outputs]
+            left = self._left[row[:, :, None], outputs]
         return Ladder(
-            base=self.base,
+            base=self.base[outputs],
             points=self.points[which],
             rungs=self.rungs[:depth, which],
-            right=self.right[:depth, which],
-            left=self.left[:depth, which],
-            ahead=self.ahead[:depth, which],
-            behind=self.behind[:depth, which],
+            right=right,
+            left=left,
+            ahead=self._ahead[:depth, which],
+            behind=self._behind[:depth, which],
         )

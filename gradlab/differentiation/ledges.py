@@ -49,6 +49,9 @@ def ledges(
     known = rungs.unit + rungs.reach * np.abs(slope)
     apart = np.zeros(top.shape)
     for b in range(1, h.shape[0] - 1):  # two rungs on the ledge at least
+        on = (top <= b) & (h[b] < _WIDE * scales[:, None])
+        if not on.any():
+            continue
         above = slice(b + 1, b + 5)
         ratio = h[above] / h[b]
         shake = known[b - 1] / h[b - 1] + known[b] / h[b]
@@ -58,9 +61,8 @@ def ledges(
         right, left = np.abs(lift + jump), np.abs(lift - jump)
         tall = np.maximum(right[0], left[0])
         ledge = tall > np.maximum(_SUDDEN * foretold, _LOUD * known[b + 1])
-        ledge &= (tall < _PART * np.abs(base)) & (ratio[0] < _FAR) & (top <= b)
+        ledge &= (tall < _PART * np.abs(base)) & (ratio[0] < _FAR) & on
         ledge &= ~rungs.still[b]  # a flat one is a stair, and told as such
-        ledge &= h[b] < _WIDE * scales[:, None]
         alike = np.minimum(right, left) * _ALIKE > np.maximum(right, left)
         ledge &= alike.any(axis=0)
         ledge &= _erratic(h[above], odd[above], _REGULAR * tall + 4 * known[b + 1])

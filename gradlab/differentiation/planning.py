@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from gradlab.differentiation.runs import Estimate
     from gradlab.differentiation.smoothness import Suspicion
 
-__all__ = ["Situation", "next_rungs"]
+__all__ = ["Situation", "next_rungs", "unsettled"]
 
 _SHAKY = 1e-5  # relative noise above which climbing beyond the scale averages signals
+_SEVERAL = 8  # outputs, before anything can be called usual
+_SIMILAR = 10.0  # times what is usual beside the rounding of f, for a bar to be so, too
+_FINE = 1e-8  # relative bar that will do where the slope is small beside the rounding
 _PATIENCE = 0.7  # a bar not better than this after four rounds will not get better
 
 
@@ -38,6 +41,8 @@ class Situation:
         Exponents between the first rungs; 6 in float64, fewer in shorter arithmetic.
     record
         Worst bars of the last four rounds, inf where they do not count, (4, C).
+    size
+        Largest output at the point.
     """
 
     ladder: Ladder
@@ -46,6 +51,7 @@ class Situation:
     limit: np.ndarray
     stride: float
     record: np.ndarray
+    size: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +86,7 @@ def next_rungs(
         comparable with earlier ones.
     """
     with np.errstate(all="ignore"):
-        needy = _needy(now)
+        needy = _needy(now, settings)
         bar = needy.relative
         wish = np.where(needy.truncated, _down(now, needy), _up(now, needy, settings))
     stuck = np.isfinite(now.record).all(axis=0) & (bar > _PATIENCE * now.record[0])
@@ -101,15 +107,40 @@ def next_rungs(
     return np.where(finished, neighbours, wishes), bar
 
 
-def _needy(now: Situation) -> _Needy:
+def _relative_bars(estimate: Estimate, base: np.ndarray) -> np.ndarray:
+    """Return the bar of every entry as a share of its slope, (C, m).
+
+    inf where there is no slope, 0 where it is exact or f has no value to start from.
+    """
+    relative = estimate.error / np.abs(estimate.value)
+    relative = np.where(np.isnan(relative), np.inf, relative)
+    exact = (estimate.error == 0) & np.isfinite(estimate.value)
+    return np.where(exact | ~np.isfinite(base), 0.0, relative)
+
+
+def _excused(
+    estimate: Estimate, relative: np.ndarray, settings: AdaptiveSettings
+) -> np.ndarray:
+    """Say which outputs are as good as they get, however small their slope, (C, m).
+
+    Where most outputs of a coordinate are finished, no ladder helps those whose bar is
+    as usual beside the rounding of f: it is large only beside a slope that is small.
+    """
+    if relative.shape[1] < _SEVERAL:
+        return np.zeros(relative.shape, bool)
+    share = estimate.error / estimate.known
+    usual = np.median(share, axis=1, keepdims=True)
+    done = np.median(relative, axis=1, keepdims=True) <= settings.tolerance
+    return np.asarray(done & (share <= _SIMILAR * usual) & (relative <= _FINE))
+
+
+def _needy(now: Situation, settings: AdaptiveSettings) -> _Needy:
     """Pick the output with the worst relative bar of each coordinate."""
     estimate, ladder = now.estimate, now.ladder
     rungs, last = ladder.rungs, ladder.count - 1
     columns = np.arange(last.size)
-    relative = estimate.error / np.abs(estimate.value)
-    relative = np.where(np.isnan(relative), np.inf, relative)
-    exact = (estimate.error == 0) & np.isfinite(estimate.value)
-    relative = np.where(exact | ~np.isfinite(ladder.base), 0.0, relative)
+    relative = _relative_bars(estimate, ladder.base)
+    relative = np.where(_excused(estimate, relative, settings), 0.0, relative)
     which = relative.argmax(axis=1)
 
     def at(array: np.ndarray) -> np.ndarray:
@@ -135,7 +166,7 @@ def _needy(now: Situation) -> _Needy:
         frozen=at(estimate.value == 0),
         truncated=truncated,
         balanced=at(estimate.truncation) < 4 * at(estimate.rounding),
-        shaky=at(estimate.noise) > _SHAKY * np.nanmax(np.abs(ladder.base)),
+        shaky=at(estimate.noise) > _SHAKY * now.size,
     )
 
 
@@ -170,12 +201,9 @@ def _down(now: Situation, needy: _Needy) -> np.ndarray:
 
 def _urgent(now: Situation, needy: _Needy) -> np.ndarray:
     """Return the rung that settles a doubt, nan where there is none."""
-    ladder, estimate = now.ladder, now.estimate
-    rungs = ladder.rungs
+    rungs, estimate = now.ladder.rungs, now.estimate
     smallest = rungs[0]
-    lost = ~np.isfinite(estimate.error) & np.isfinite(ladder.base)
-    useful = (smallest < 5 * now.stride) | (needy.relative > 1)
-    doubt = now.doubt.descend | lost | (estimate.unexplained & useful[:, None])
+    doubt = _doubts(now, needy.relative[:, None])
     dive = np.minimum(smallest + now.stride, now.limit)
     urgent = np.where(doubt.any(axis=1) & (dive > smallest), dive, np.nan)
     # a rung is missing between a fine slope and the strays above it
@@ -184,6 +212,37 @@ def _urgent(now: Situation, needy: _Needy) -> np.ndarray:
     below, above = rungs[cut, columns], rungs[np.minimum(cut + 1, needy.last), columns]
     split = (cut >= 0) & (below - above >= 2)
     return np.where(split, np.floor((below + above) / 2), urgent)
+
+
+def _doubts(now: Situation, relative: np.ndarray) -> np.ndarray:
+    """Say which outputs ask for a look at smaller steps, (C, m)."""
+    lost = ~np.isfinite(now.estimate.error) & np.isfinite(now.ladder.base)
+    useful = (now.ladder.rungs[0] < 5 * now.stride)[:, None] | (relative > 1)
+    return np.asarray(now.doubt.descend | lost | (now.estimate.unexplained & useful))
+
+
+def unsettled(now: Situation, settings: AdaptiveSettings) -> np.ndarray:
+    """Say which outputs a ladder does not serve that was built for others, (C, m).
+
+    Parameters
+    ----------
+    now
+        All outputs, read after the ladder was finished for some.
+    settings
+        The bar at which an output is finished.
+    """
+    with np.errstate(all="ignore"):
+        estimate = now.estimate
+        relative = _relative_bars(estimate, now.ladder.base)
+        found = relative > settings.tolerance
+        found &= ~_excused(estimate, relative, settings)
+        found |= _doubts(now, relative)
+        cut = np.nan_to_num(estimate.split, nan=-1.0).astype(int)
+        columns = np.arange(len(cut))[:, None]
+        above = np.minimum(cut + 1, now.ladder.count[:, None] - 1)
+        gap = now.ladder.rungs[cut, columns] - now.ladder.rungs[above, columns]
+        found |= (cut >= 0) & (gap >= 2)
+    return found
 
 
 def _neighbours(now: Situation, needy: _Needy) -> np.ndarray:

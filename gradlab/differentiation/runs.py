@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-__all__ = ["Estimate", "Runs"]
+__all__ = ["Estimate", "Pick", "Runs"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -65,12 +65,20 @@ class Runs:
     bottom: np.ndarray
     top: np.ndarray
 
-    @classmethod
-    def join(cls, parts: list[Runs]) -> Runs:
-        """Put runs of different lengths into one table."""
-        return cls(
-            *(
-                np.concatenate([getattr(part, field.name) for part in parts])
-                for field in dataclasses.fields(cls)
-            )
-        )
+
+class Pick:
+    """Takes from arrays (K, C, m) the layer that an index (C, m) names.
+
+    Examples
+    --------
+    >>> Pick(np.array([[1, 0]]))(np.array([[[1.0, 2.0]], [[3.0, 4.0]]]))
+    array([[3., 2.]])
+    """
+
+    def __init__(self, index: np.ndarray) -> None:
+        self._shape = index.shape
+        self._flat = index.ravel() * index.size + np.arange(index.size)
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        """Take one layer of each entry, in the shape of the index."""
+        return np.asarray(array.reshape(-1)[self._flat].reshape(self._shape))

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.runs import Pick
+
 if TYPE_CHECKING:
     from gradlab.differentiation.runs import Estimate, Runs
     from gradlab.differentiation.strays import Rungs
-    from gradlab.differentiation.tableau import Table
+    from gradlab.differentiation.tableau import Tableau
 
 __all__ = ["overrule", "roughen"]
 
@@ -39,59 +41,101 @@ def overrule(
         tell (nan where none).
     """
     error = runs.truncation + runs.rounding
-    size = rungs.unit.max(axis=0) / rungs.floor
+    size = np.fmax.reduce(rungs.unit, axis=0) / rungs.floor
     plain = (runs.away > 0) & (runs.noise < _FINE * size) & np.isfinite(error)
-    least = np.where(plain, runs.noise, np.inf).min(axis=0)
-    plain &= runs.noise <= 10 * least  # more is no noise but a wrong slope
-    rival = np.argmin(np.where(plain, error, np.inf), axis=0)[None]
-    exists = np.take_along_axis(plain, rival, axis=0)[0]
+    split = np.full(best.shape[1:], np.nan)
+    if not plain.any():
+        return best, split
+    noise = np.where(plain, runs.noise, np.inf)
+    plain &= runs.noise <= 10 * noise.min(axis=0)  # more is no noise: a wrong slope
+    error[~plain] = np.inf
+    rival = np.argmin(error, axis=0)
+    # what contradicts the rival takes two rungs at least between the two runs
+    apart = runs.bottom[rival] - runs.bottom[best[0]]
+    some = (apart >= 3) & np.isfinite(error.min(axis=0))
+    if not some.any():
+        return best, split
+    mine, theirs = best[0][some], rival[some]
+    take, missing = _contradicted(runs, rungs, bend, some, (mine, theirs))
+    split[some] = np.where(missing, runs.top[mine], np.nan)
+    best = best.copy()
+    best[0][some] = np.where(take, theirs, mine)
+    return best, split
 
-    def at(array: np.ndarray, index: np.ndarray) -> np.ndarray:
-        return np.asarray(np.take_along_axis(array, index, axis=0)[0])
 
-    mine, theirs = at(runs.value, best), at(runs.value, rival)
-    top, floor = runs.top[best[0]], runs.bottom[rival[0]]
-    last = rungs.h.shape[0] - 1
-    level = np.arange(last + 1)[:, None, None]
+def _contradicted(
+    runs: Runs,
+    rungs: Rungs,
+    bend: np.ndarray,
+    some: np.ndarray,
+    chosen: tuple[np.ndarray, np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Say for which entries a rival is meant, and which lack a rung to tell.
+
+    Parameters
+    ----------
+    some
+        The entries, (C, m); K of them.
+    chosen
+        The run with the smallest bar and its rival above, (K,) each.
+    """
+    best, rival = chosen
+    columns = np.nonzero(some)[0]
+    h, odd, bend = rungs.h[:, columns, 0], rungs.odd[:, some], bend[:, some]
+
+    def of(array: np.ndarray, index: np.ndarray) -> np.ndarray:
+        wide = np.broadcast_to(array, (array.shape[0], *some.shape))
+        return np.asarray(wide[(index, *np.nonzero(some))])
+
+    mine, theirs = of(runs.value, best), of(runs.value, rival)
+    top, floor = runs.top[best], runs.bottom[rival]
+    last = h.shape[0] - 1
+    level = np.arange(last + 1)[:, None]
     # what contradicts the rival must have established a slope of its own
-    doubtful = at(runs.truncation + runs.away + runs.rounding, best)
-    vague = (np.abs(mine - theirs) <= 3 * doubtful) & (at(error, rival) < doubtful)
-    start = np.where(vague, runs.bottom[best[0]], top)
+    doubtful = of(runs.truncation, best) + of(runs.away, best) + of(runs.rounding, best)
+    error = of(runs.truncation, rival) + of(runs.rounding, rival)
+    vague = (np.abs(mine - theirs) <= 3 * doubtful) & (error < doubtful)
+    start = np.where(vague, runs.bottom[best], top)
+    place = np.arange(best.size)
     between = (level > start) & (level < floor)
-    between &= rungs.h <= at(np.broadcast_to(rungs.h, bend.shape), floor[None]) / 15
-    stray = np.maximum(np.abs(rungs.odd - rungs.h * theirs), bend)
+    between &= h <= h[floor, place] / 15
+    stray = np.maximum(np.abs(odd - h * theirs), bend)
     high = np.where(between, np.nan_to_num(stray), 0.0).max(axis=0)
     # flat: over a factor 50 in step the stray does not shrink with it
-    steps = np.broadcast_to(rungs.h, stray.shape)
-    long = np.where(between & (stray > high / 10), steps, 0.0).max(axis=0)
-    short = np.where(between & (stray > high / 10), steps, np.inf).min(axis=0)
+    near = between & (stray > high / 10)
+    long = np.where(near, h, 0.0).max(axis=0)
+    short = np.where(near, h, np.inf).min(axis=0)
     flat = (long >= 50 * short) & (between.sum(axis=0) >= 2)
-    end = np.minimum(top + 1, last)[None]
-    own = np.abs(rungs.odd - rungs.h * mine)
-    shrink = (at(steps, top[None]) / at(steps, end)) ** 3
-    notice = 0.1 * at(own, end) * shrink
-    audible = notice > 4 * at(runs.known, best)
-    silent = at(own, top[None]) < notice
-    suspicious = exists & flat & (top < last)
-    take = suspicious & audible & silent
-    split = np.where(suspicious & ~audible, top, np.nan)
-    take |= exists & flat & vague
-    return np.where(take[None], rival, best), split
+    end = np.minimum(top + 1, last)
+    own = np.abs(odd - h * mine)
+    shrink = (h[top, place] / h[end, place]) ** 3
+    notice = 0.1 * own[end, place] * shrink
+    audible = notice > 4 * of(runs.known, best)
+    silent = own[top, place] < notice
+    suspicious = flat & (top < last)
+    take = (suspicious & audible & silent) | (flat & vague)
+    return take, suspicious & ~audible
 
 
-def roughen(best: Estimate, table: Table, rungs: Rungs) -> Estimate:
+def roughen(best: Estimate, table: Tableau, rungs: Rungs) -> Estimate:
     """Widen the bar where the larger steps betray jumps too small to see directly.
 
     A solver that stops at a tolerance is smooth between two of its jumps, and slightly
     wrong there. On five neighbouring rungs its jumps show in the highest divided
     difference: the terms of the series stop shrinking far above rounding.
     """
-    if len(table.divided) < 5:
+    columns = table.layout.columns
+    if len(columns) < 5:
+        return best
+    small = best.error < _SHARP * np.abs(best.value)
+    if not small.any():
         return best
     levels, u, h = rungs.h.shape[0], table.nodes, rungs.h
     terms = [
-        np.abs(table.divided[k][4 - k : levels - k]) * u[4:] ** k for k in range(5)
+        np.abs(table.divided[columns[k]][4 - k : levels - k]) * u[4:] ** k
+        for k in range(5)
     ]
+    highest, spread = np.abs(table.divided[columns[4]]), table.spread[columns[4]]
     rate = np.maximum(terms[1] / terms[0], terms[2] / terms[1])
     smooth = np.maximum(3 * terms[3] * rate, 10 * terms[2] * rate**2)
     smooth = np.maximum(smooth, 10 * terms[1] * rate**3)
@@ -100,17 +144,17 @@ def roughen(best: Estimate, table: Table, rungs: Rungs) -> Estimate:
         others = [k for k in range(5) if k != n]
         node = u[n : levels - 4 + n]
         span = np.prod([np.abs(node - u[k : levels - 4 + k]) for k in others], axis=0)
-        jump = np.maximum(jump, np.abs(table.divided[4]) * span * h[n : levels - 4 + n])
+        jump = np.maximum(jump, highest * span * h[n : levels - 4 + n])
     known = rungs.unit[4:] + rungs.reach * np.abs(best.value)
     known = 8 * np.fmax(known, best.noise)
     rough = (terms[4] > smooth) & (jump > known)
-    rough &= np.abs(table.divided[4]) > table.spread[4] * known
-    reach = np.take_along_axis(np.broadcast_to(h, rungs.odd.shape), best.top[None], 0)
+    rough &= highest > spread * known
+    reach = Pick(best.top)(np.broadcast_to(h, rungs.odd.shape))
     near = (h[4:] <= 40 * reach) & (h[4:] >= reach / 2)
     near &= h[4:] <= 12 * h[2 : levels - 2]
-    rough &= best.error < _SHARP * np.abs(best.value)
+    rough &= small
     # a slope that changes much up there is a kink or curvature, no hidden jump
-    rough &= np.abs(table.slopes[0][4:] - best.value) < 0.1 * np.abs(best.value)
+    rough &= np.abs(table.slopes[4:levels] - best.value) < 0.1 * np.abs(best.value)
     widen = np.where(rough & near, jump / h[2 : levels - 2], 0.0)
     widen = np.where(np.isfinite(widen), widen, 0.0).max(axis=0)
     return dataclasses.replace(best, hidden=widen)

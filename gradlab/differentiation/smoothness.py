@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.runs import Pick
+
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder import Ladder
 
@@ -57,6 +59,11 @@ class Suspicion:
     no_right: np.ndarray
     no_left: np.ndarray
 
+    def entries(self, coordinates: np.ndarray, outputs: np.ndarray) -> Suspicion:
+        """Return what is suspected of some entries, as arrays (K, 1)."""
+        fields = (getattr(self, name) for name in self.__slots__)
+        return Suspicion(*(field[coordinates, outputs][:, None] for field in fields))
+
 
 def suspect(ladder: Ladder, floor: float) -> Suspicion:
     """Look at the two smallest rungs of every entry.
@@ -80,22 +87,20 @@ def suspect(ladder: Ladder, floor: float) -> Suspicion:
         # even part ~ h^2 where smooth, ~ h at a kink; look at the smallest rung that
         # stands out of the rounding
         loud = (even > _LOUD * unit) & (even > 1e-9 * slope * h)
-        seen = np.minimum(np.argmax(loud, axis=0), loud.shape[0] - 2)[None]
-
-        def at(array: np.ndarray, index: np.ndarray) -> np.ndarray:
-            return np.asarray(np.take_along_axis(array, index, axis=0)[0])
-
+        # the largest rung of each coordinate has none above it to be compared with
+        last = np.maximum(ladder.count - 2, 0)[:, None]
+        seen = np.minimum(np.argmax(loud, axis=0), last)
         steps = np.broadcast_to(h, even.shape)
-        kink = at(loud, seen) & _linear(signed, steps, seen)
+        here = Pick(seen)
+        kink = here(loud) & _linear(signed, steps, seen)
         if even.shape[0] > 2:  # noise passes once in ten times, twice in a hundred
-            third = np.minimum(seen + 1, loud.shape[0] - 2)
-            kink &= _linear(signed, steps, third)
+            kink &= _linear(signed, steps, np.minimum(seen + 1, last))
         # a kink at the point itself would still stand out one rung below, if it could
-        under = np.maximum(seen - 1, 0)
-        expected = at(even, seen) * at(steps, under) / at(steps, seen)
-        hidden = expected < 2 * _LOUD * at(unit, under)
-        kink &= (seen[0] == 0) | hidden
-        fresh = kink & (seen[0] == 0)
+        under = Pick(np.maximum(seen - 1, 0))
+        expected = here(even) * under(steps) / here(steps)
+        hidden = expected < 2 * _LOUD * under(unit)
+        kink &= (seen == 0) | hidden
+        fresh = kink & (seen == 0)
         jump = moved[0] > np.maximum(_LOUD * floor, _FINE) * size[0]
         jump &= moved[0] > moved[1] * (h[0] / h[1]) ** 0.4
         passed = _passed(even, moved, loud, steps)
@@ -111,11 +116,9 @@ def suspect(ladder: Ladder, floor: float) -> Suspicion:
 
 def _linear(even: np.ndarray, steps: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Say where the even part grows like h**a, 0.3 < a < 1.5, over two rungs."""
-    low = np.take_along_axis(even, index, axis=0)[0]
-    high = np.take_along_axis(even, index + 1, axis=0)[0]
-    ratio = np.take_along_axis(steps, index, axis=0)[0]
-    ratio = ratio / np.take_along_axis(steps, index + 1, axis=0)[0]
-    growth = low / high
+    here, above = Pick(index), Pick(index + 1)
+    ratio = here(steps) / above(steps)
+    growth = here(even) / above(even)
     return np.asarray((growth > ratio**1.5) & (growth < ratio**0.3))
 
 
@@ -144,7 +147,7 @@ def jumps(ladder: Ladder, floor: float, *, right: bool) -> np.ndarray:
     The three smallest steps must show the same move to a tenth, far above rounding.
     """
     if ladder.rungs.shape[0] < 3:
-        return np.zeros((ladder.points.size, ladder.base.size), bool)
+        return np.zeros(ladder.right.shape[1:], bool)
     with np.errstate(all="ignore"):
         move = _moves(ladder, right=right)[:3]
         unit = floor * (np.abs(move[0]) + np.abs(ladder.base))
@@ -160,7 +163,7 @@ def rises(ladder: Ladder, floor: float, *, right: bool) -> np.ndarray:
     """
     count = min(4, ladder.rungs.shape[0])
     if count < 3:
-        return np.zeros((ladder.points.size, ladder.base.size))
+        return np.zeros(ladder.right.shape[1:])
     with np.errstate(all="ignore"):
         move = _moves(ladder, right=right)[:count]
         h = (ladder.ahead if right else ladder.behind)[:count, :, None]
@@ -177,18 +180,21 @@ def stairs(ladder: Ladder, floor: float) -> np.ndarray:
     All moves must be multiples of one height, and the height far above rounding.
     """
     with np.errstate(all="ignore"):
+        flat = (ladder.right[0] == ladder.base) & (ladder.left[0] == ladder.base)
+        if not flat.any():
+            return np.asarray(flat)
         moves = np.concatenate(
-            [_moves(ladder, right=True), _moves(ladder, right=False)]
+            [_moves(ladder, right=side)[:, flat] for side in (True, False)]
         )
         moves = np.where(np.isfinite(moves), np.abs(moves), 0.0)
-        flat = (ladder.right[0] == ladder.base) & (ladder.left[0] == ladder.base)
         smallest = np.where(moves > 0, moves, np.inf).min(axis=0)
-        whole = np.zeros(flat.shape, bool)
+        whole = np.zeros(smallest.shape, bool)
         for share in range(1, 9):
             count = moves * share / smallest
             near = np.abs(count - np.round(count)) < 1e-6
             whole |= (near | (moves == 0) | (count > 1e4)).all(axis=0)
         enough = ((moves > 0) & (moves < 1e4 * smallest)).sum(axis=0) >= 2
-        size = np.abs(ladder.base) + smallest
+        size = np.abs(np.broadcast_to(ladder.base, flat.shape)[flat]) + smallest
         seen = smallest > np.maximum(_LOUD * floor, _FINE) * size
-        return np.asarray(flat & whole & enough & seen)
+        flat[flat] = whole & enough & seen
+        return np.asarray(flat)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.tableau import Table
+from gradlab.differentiation.runs import Pick
 
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder import Ladder
+    from gradlab.differentiation.tableau import Layout, Tableau
 
 __all__ = ["Rungs", "foretold_bends", "strays"]
 
@@ -40,14 +41,19 @@ class Rungs:
     floor: float
 
     @classmethod
-    def of(cls, ladder: Ladder, floor: float) -> Rungs:
-        """Take a ladder apart, for arithmetic with the given rounding unit."""
+    def of(cls, ladder: Ladder, floor: float, noise: np.ndarray | None = None) -> Rungs:
+        """Take a ladder apart, for arithmetic with the given rounding unit.
+
+        No rounding is smaller than the noise of f that is known from elsewhere, (C, m).
+        """
         h = ladder.steps[:, :, None]
         size = np.fmax(np.abs(ladder.right), np.abs(ladder.left))
         size = np.fmax(size, np.abs(ladder.base))
         ahead, behind = ladder.right - ladder.base, ladder.left - ladder.base
         still = (ahead == 0) & (behind == 0)
         unit = floor * size
+        if noise is not None:
+            unit = np.fmax(unit, noise)
         odd, even = (ladder.right - ladder.left) / 2, (ahead + behind) / 2
         # x + h and x - h round differently, so the two displacements do as well
         skew = ((ladder.ahead - ladder.behind) / 2)[:, :, None] / h
@@ -72,22 +78,22 @@ def _quantum(
     unit: np.ndarray,
 ) -> np.ndarray:
     """Find the height of the steps of a fine staircase; 0 where there is none."""
+    if not still[0].any():
+        return np.zeros(still.shape[1:])
     count = np.minimum.accumulate(still, axis=0).sum(axis=0)  # still rungs from below
     moved = np.where(np.isfinite(ahead) & np.isfinite(behind), 1.0, 0.0)
     moved *= np.fmax(np.abs(ahead), np.abs(behind))
-    first = np.minimum(count, still.shape[0] - 1)[None]
-    height = np.take_along_axis(moved, first, axis=0)[0]
-    loud = height > _STRAY * np.take_along_axis(unit, first, axis=0)[0]
+    first = np.minimum(count, still.shape[0] - 1)
+    at = Pick(first)
+    height = at(moved)
+    loud = height > _STRAY * at(unit)
     columns = np.arange(still.shape[1])[:, None]
     narrow = ladder.rungs[np.maximum(count - 1, 0), columns] > _PLATEAU
     # a fine staircase steps on both sides alike; a kink nearby does not
     both = np.zeros(loud.shape, bool)
     for above in (0, 1):
-        index = np.minimum(first + above, still.shape[0] - 1)
-        moves = [
-            np.abs(np.take_along_axis(side, index, axis=0)[0])
-            for side in (ahead, behind)
-        ]
+        at = Pick(np.minimum(first + above, still.shape[0] - 1))
+        moves = [np.abs(at(side)) for side in (ahead, behind)]
         both |= np.minimum(*moves) * 30 > np.maximum(*moves)
     # a wide one may still be rounding to single precision, at the top of a hill
     size = np.abs(ladder.base)
@@ -103,22 +109,37 @@ def foretold_bends(rungs: Rungs, width: int) -> np.ndarray:
     little of it; noise is the same in all of them.
     """
     nodes = (rungs.h / rungs.h[:1]) ** 2
-    curve = rungs.even / rungs.h**2
-    table = Table.of(curve, nodes, np.stack([curve, curve]))
+    squares = rungs.h**2
+    curve = rungs.even / squares
     least = np.full(rungs.even.shape, np.inf)
     for q in range(1, min(width, curve.shape[0] - 1) + 1):
         if q > 1:
-            table.grow()
-        ahead = table.slopes[-1][1:]
-        rest = np.abs(
-            rungs.even[: ahead.shape[0]] - rungs.h[: ahead.shape[0]] ** 2 * ahead
-        )
-        least[: ahead.shape[0]] = np.fmin(least[: ahead.shape[0]], rest)
-    return np.where(np.isfinite(least), least, 0.0)
+            ratio = nodes[q - 1 :] / nodes[: nodes.shape[0] - q + 1]
+            last, curve = curve, np.subtract(curve[:-1], curve[1:])
+            curve /= ratio - 1
+            curve += last[:-1]
+        runs = curve.shape[0] - 1
+        rest = squares[:runs] * curve[1:]
+        np.subtract(rungs.even[:runs], rest, out=rest)
+        np.abs(rest, out=rest)
+        np.fmin(least[:runs], rest, out=least[:runs])
+    least[~np.isfinite(least)] = 0.0
+    return least
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """Strays of f at a rung from what a run above foretells; all arrays (P, C, m)."""
+
+    line: np.ndarray  # of the odd part
+    even: np.ndarray  # of the even part
+    total: np.ndarray  # the larger of both
+    known: np.ndarray  # what rounding explains
+    valid: np.ndarray | None  # None where all are
 
 
 def strays(
-    forecast: np.ndarray, bend: np.ndarray, argument: np.ndarray, rungs: Rungs
+    table: Tableau, bend: np.ndarray, argument: np.ndarray, rungs: Rungs
 ) -> tuple[np.ndarray, ...]:
     """Compare every run with all rungs below it.
 
@@ -127,56 +148,96 @@ def strays(
     that of a rung whose stray cannot be noise, because rungs below it are much quieter;
     and whether a stray has no rungs below it that could tell.
     """
-    runs, shape = forecast.shape[1], forecast.shape[1:]
-    peak, away = np.zeros(shape), np.zeros(shape)
-    unexplained = np.zeros(shape, bool)
-    plateau = rungs.still[0] & (rungs.quantum > 0)
-    totals: list[np.ndarray] = []
-    loudest: list[np.ndarray] = []  # of all rungs up to each, in the runs above it
-    for j in range(runs - 1):
-        above = slice(j + 1, None)  # runs that rest on larger rungs only
-        line = np.abs(rungs.odd[j] - rungs.h[j] * forecast[j, above])
-        known = rungs.unit[j] + argument[above]
-        valid = np.isfinite(line)
-        line = np.where(valid, line, 0.0)
-        even = np.where(valid, bend[j], 0.0)
-        total = np.maximum(line, even)
-        heard = np.where(valid & ~rungs.still[j], np.fmax(total, known), 0.0)
-        totals.append(total)
-        loudest.append(np.maximum(loudest[-1][1:], heard) if j else heard)
-        np.maximum(peak[above], total, out=peak[above])
-        loud = line > _STRAY * known
-        kinked = (even > _STRAY * known) & (even > 1e-3 * np.abs(rungs.odd[j]))
-        if not (loud.any() or kinked.any()):
-            continue
-        quiet = _up_to(loudest, (rungs.h[:runs] <= rungs.h[j] / 15).sum(axis=0))
+    where = table.layout
+    away = np.zeros(argument.shape)
+    unexplained = np.zeros(away.shape, bool)
+    pairs = _pairs(table, bend, argument, rungs)
+    limit = _STRAY * pairs.known
+    loud = pairs.line > limit
+    kinked = pairs.even > limit
+    kinked &= pairs.even > 1e-3 * np.abs(rungs.odd)[where.rung]
+    hot = np.flatnonzero((loud | kinked).any(axis=(1, 2)))
+    if hot.size:
+        quiet = _quiet(table.layout, hot, pairs, rungs)
         deaf = quiet == 0
+        quiet *= _TREND
+        line, even, total = pairs.line[hot], pairs.even[hot], pairs.total[hot]
+        loud, kinked = loud[hot], kinked[hot]
         # an even part that shrinks like h, not h^2, is a kink: no noise either
-        fault = (loud & (line > _TREND * quiet)) | (kinked & (even > _TREND * quiet))
-        fault &= ~deaf
-        away[above] = np.maximum(away[above], np.where(fault, total / rungs.h[j], 0.0))
-        kinked &= even > _TREND * quiet
-        unexplained[above] |= (loud | kinked) & deaf & ~plateau
-    # noise is measured low on the ladder; where f is larger it may be larger as well
-    typical = np.full(shape, np.inf)
-    for j, total in enumerate(totals):
-        top = peak[j + 1 :]
-        share = np.where(total >= top / 3, top / rungs.unit[j], np.inf)
-        np.minimum(typical[j + 1 :], share, out=typical[j + 1 :])
-    growth = np.where((peak > 0) & np.isfinite(typical), typical, 1.0)
+        kinked_loudly = kinked & (even > quiet)
+        fault = ((loud & (line > quiet)) | kinked_loudly) & ~deaf
+        plateau = rungs.still[0] & (rungs.quantum > 0)
+        lost = (loud | kinked_loudly) & deaf & ~plateau
+        total /= rungs.h[where.rung[hot]]
+        total[~fault] = 0.0
+        ends = np.searchsorted(hot, [level.stop for level in where.levels])
+        for start, stop in zip([0, *ends], ends, strict=False):
+            some = where.run[hot[start:stop]]
+            away[some] = np.maximum(away[some], total[start:stop])
+            unexplained[some] |= lost[start:stop]
+    peak, growth = _growth(where, pairs.total, rungs.unit)
     return peak, growth, away, unexplained
 
 
-def _up_to(loudest: list[np.ndarray], count: np.ndarray) -> np.ndarray:
-    """Pick of running maxima those of the first `count` (C, 1) rungs; 0 for none.
+def _pairs(
+    table: Tableau, bend: np.ndarray, argument: np.ndarray, rungs: Rungs
+) -> _Pairs:
+    """Measure how far f is from every run at every rung below it."""
+    rung, run = table.layout.rung, table.layout.run
+    line = table.foretold()
+    line *= rungs.h[rung]
+    np.subtract(rungs.odd[rung], line, out=line)
+    np.abs(line, out=line)
+    known = rungs.unit[rung]
+    known += argument[run]
+    even = bend[rung]
+    valid = np.isfinite(line)
+    if valid.all():
+        return _Pairs(line, even, np.maximum(line, even), known, None)
+    line[~valid] = 0.0
+    even[~valid] = 0.0
+    return _Pairs(line, even, np.maximum(line, even), known, valid)
 
-    In the runs above the last of `loudest`, which are fewer than those above others.
-    """
-    runs = loudest[-1].shape[0]
-    least, most = int(count.min()), int(count.max())
-    if least == most and most:
-        return loudest[most - 1][-runs:]
-    quiet = np.zeros(loudest[-1].shape)
-    for number in range(max(least, 1), most + 1):
-        quiet = np.where(count == number, loudest[number - 1][-runs:], quiet)
+
+def _quiet(where: Layout, hot: np.ndarray, pairs: _Pairs, rungs: Rungs) -> np.ndarray:
+    """Loudest stray of some pairs' runs on rungs 16 times smaller; 0 where none is."""
+    heard = np.fmax(pairs.total, pairs.known)
+    if pairs.valid is not None:
+        heard[~pairs.valid] = 0.0
+    if rungs.still[0].any():
+        heard[rungs.still[where.rung]] = 0.0
+    for j in range(1, len(where.levels)):
+        last, now = heard[where.levels[j - 1]], heard[where.levels[j]]
+        np.maximum(now, last[last.shape[0] - now.shape[0] :], out=now)
+    small = (rungs.h[:, None] <= rungs.h[None] / 15).sum(axis=0)[where.rung[hot]]
+    quiet = np.zeros((hot.size, *heard.shape[1:]))
+    for number in range(1, int(small.max()) + 1):
+        own = small == number
+        some = np.flatnonzero(own.any(axis=(1, 2)))
+        if some.size:
+            found = heard[where.place[number - 1, where.run[hot[some]]]]
+            if own[some].all():
+                quiet[some] = found
+            else:
+                quiet[some] = np.where(own[some], found, quiet[some])
     return quiet
+
+
+def _growth(
+    where: Layout, total: np.ndarray, unit: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Largest stray of every run, absolute and in units of rounding where it was made.
+
+    Noise is measured low on the ladder; where f is larger it may be larger as well.
+    """
+    shape = (where.bottom.size, *unit.shape[1:])
+    peak, most = np.zeros(shape), np.zeros(shape)
+    for level, tail in zip(where.levels, where.tails, strict=True):
+        np.maximum(peak[tail:], total[level], out=peak[tail:])
+    third = peak / 3
+    for j, (level, tail) in enumerate(zip(where.levels, where.tails, strict=True)):
+        high = total[level] >= third[tail:]
+        np.maximum(most[tail:], unit[j], out=most[tail:], where=high)
+    growth = peak / most
+    growth[~((peak > 0) & np.isfinite(growth))] = 1.0
+    return peak[where.back], growth[where.back]

@@ -36,6 +36,7 @@ from gradlab.differentiation.method import (
 )
 from gradlab.differentiation.noise import difference_noise
 from gradlab.differentiation.quotients import Quotients
+from gradlab.differentiation.sharing import shared_noise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -284,7 +285,16 @@ def look_closer(
     failed = ~np.isfinite(found.error).all(axis=0) & (size < _SMALL * scales)
     own_scale = np.flatnonzero((points != 0) & (failed | (size < OWN_SCALE * scales)))
     if own_scale.size:
-        own = _climb(subject, sample, points, size * stretch, base, some=own_scale)
+        heard = shared_noise(found.value.T, found.error.T, found.noise.T)
+        own = _climb(
+            subject,
+            sample,
+            points,
+            size * stretch,
+            base,
+            some=own_scale,
+            noise=np.nan_to_num(heard),
+        )
         found = _merged(found, own, own_scale)
     if noise is None:
         return found
@@ -311,6 +321,7 @@ def _climb(
     *,
     some: NDArray[np.intp] | None = None,
     farthest: float | None = None,
+    noise: NDArray[np.float64] | None = None,
 ) -> Derivatives:
     """Climb the ladder of all columns, or of some."""
     settings = AdaptiveSettings()
@@ -331,6 +342,7 @@ def _climb(
         base=base,
         floor=subject.epsilon,
         settings=settings,
+        noise=noise,
     )
 
 

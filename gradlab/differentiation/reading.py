@@ -1,0 +1,147 @@
+"""One look at some outputs of some ladders: slopes, bars and doubts."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.differentiation.extrapolation import extrapolate_central
+from gradlab.differentiation.smoothness import Suspicion, suspect
+from gradlab.differentiation.tableau import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gradlab.differentiation.derivatives import AdaptiveSettings
+    from gradlab.differentiation.ladder import Samples
+    from gradlab.differentiation.runs import Estimate
+
+__all__ = ["Reading", "blocks", "read"]
+
+_RUNS = 4  # that most outputs of a coordinate can agree on
+
+Index = np.ndarray | slice
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What the central slopes of C coordinates and m outputs say.
+
+    Attributes
+    ----------
+    base
+        f at the point, (m,) or (C, m).
+    estimate, doubt
+        Slopes with their bars, and the suspected kind of point, (C, m).
+    """
+
+    base: np.ndarray
+    estimate: Estimate
+    doubt: Suspicion
+
+    def part(self, rows: Index) -> Reading:
+        """Return some coordinates of it."""
+        base = self.base if self.base.ndim == 1 else self.base[rows]
+        return Reading(
+            base,
+            _map(self.estimate, lambda array: array[rows]),
+            _map(self.doubt, lambda array: array[rows]),
+        )
+
+    def outputs(self, columns: Index) -> Reading:
+        """Return some outputs of it: a slice, or some for each coordinate, (C, K)."""
+
+        def of(array: np.ndarray) -> np.ndarray:
+            if isinstance(columns, slice):
+                return array[..., columns]
+            wide = array if array.ndim > 1 else array[None]
+            wide = np.broadcast_to(wide, (len(columns), wide.shape[1]))
+            return np.asarray(np.take_along_axis(wide, columns, axis=1))
+
+        return Reading(of(self.base), _map(self.estimate, of), _map(self.doubt, of))
+
+    def replace(self, rows: np.ndarray, columns: np.ndarray, other: Reading) -> None:
+        """Write another reading of some outputs of some coordinates over this one."""
+        pairs = ((self.estimate, other.estimate), (self.doubt, other.doubt))
+        for mine, theirs in pairs:
+            for field in dataclasses.fields(mine):
+                array = getattr(mine, field.name)
+                array[rows[:, None], columns] = getattr(theirs, field.name)
+
+
+def _map(record: Any, change: Any) -> Any:
+    """Apply the same to every array of a dataclass."""
+    names = [field.name for field in dataclasses.fields(record)]
+    return type(record)(*(change(getattr(record, name)) for name in names))
+
+
+def read(
+    samples: Samples,
+    which: np.ndarray,
+    outputs: Index,
+    noise: np.ndarray,
+    told: tuple[float, AdaptiveSettings],
+    served: np.ndarray | None = None,
+) -> Reading:
+    """Read some outputs of some coordinates, in pieces that fit the processor's cache.
+
+    Parameters
+    ----------
+    samples
+        The ladders.
+    which
+        The coordinates, (C,).
+    outputs
+        A slice, or some for each coordinate, (C, K).
+    noise
+        What is known of the noise of every output from elsewhere, (all outputs,).
+    told
+        Relative rounding unit of the arithmetic; width of an extrapolation and size of
+        a piece.
+    served
+        Smallest and largest rung of runs that were best for other outputs of each
+        coordinate, (C, K, 2): only those that were often are judged. None for all.
+    """
+    floor, settings = told
+    base = samples.base[outputs]
+    shape = (which.size, base.shape[-1])
+    whole: list[tuple[slice, slice, Estimate, Suspicion]] = []
+    for rows, columns in blocks(shape, samples.rungs.shape[0], settings):
+        own = outputs[rows, columns] if isinstance(outputs, np.ndarray) else columns
+        ladder = samples.part(which[rows], own)
+        only = None if served is None else _often(served[rows])
+        estimate = extrapolate_central(ladder, floor, settings.width, noise[own], only)
+        whole.append((rows, columns, estimate, suspect(ladder, floor)))
+    if len(whole) == 1:
+        return Reading(base, *whole[0][2:])
+    estimate, doubt = (
+        _map(first, lambda array: np.empty(shape, array.dtype))
+        for first in whole[0][2:]
+    )
+    for rows, columns, *parts in whole:
+        for target, part in zip((estimate, doubt), parts, strict=True):
+            for field in dataclasses.fields(target):
+                getattr(target, field.name)[rows, columns] = getattr(part, field.name)
+    return Reading(base, estimate, doubt)
+
+
+def _often(served: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """Choose the runs that were best most often, at most so many."""
+    runs, counts = np.unique(served.reshape(-1, 2), axis=0, return_counts=True)
+    most = np.sort(np.argsort(-counts, kind="stable")[:_RUNS])
+    return tuple((int(bottom), int(top)) for bottom, top in runs[most])
+
+
+def blocks(
+    shape: tuple[int, int], depth: int, settings: AdaptiveSettings
+) -> Iterator[tuple[slice, slice]]:
+    """Cut coordinates and outputs into pieces that fit the processor's cache."""
+    pairs = layout(max(depth, 2), settings.width).run.size
+    size = max(1, settings.block // pairs)
+    rows = max(1, size // max(1, shape[1]))
+    columns = max(1, size if rows == 1 else shape[1])
+    for start in range(0, shape[0], rows):
+        for left in range(0, shape[1], columns):
+            yield slice(start, start + rows), slice(left, left + columns)
