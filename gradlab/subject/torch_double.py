@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.torch_kept import Casts, KeptAnalytic, KeptProgram, kept_loss
 from gradlab.subject.torch_values import (
     Cell,
     is_differentiable,
@@ -27,7 +28,9 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
     Tried in this order: on cast copies of all tensors; with float64 as the default
     dtype as well, for functions that create their own buffers; on a deep copy of the
     module, for tensors kept as plain attributes. Each attempt is evaluated once while
-    every torch function is watched: one that casts float64 to less disqualifies it.
+    every torch function is watched. One that casts float64 to less disqualifies it,
+    unless the type cast to holds all inputs as they were: such casts are left out, see
+    `gradlab.subject.torch_kept`.
 
     Examples
     --------
@@ -36,7 +39,7 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
     >>> subject = torch_subject(torch.sin, (torch.zeros(2),))
     >>> subject.epsilon > 1e-8, in_double(subject).epsilon < 1e-15
     (True, True)
-    >>> in_double(torch_subject(lambda x: x.float().sin(), (torch.zeros(2),))) is None
+    >>> in_double(torch_subject(lambda x: x.half().sin(), (torch.zeros(2),))) is None
     True
     """
     import torch
@@ -45,6 +48,7 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
     if subject.epsilon <= torch.finfo(torch.float64).eps:
         return None
     cells = [_widened(cell) for cell in subject.cells]
+    casts = Casts.harmless(subject.cells)
     for copied in (False, True):
         program = subject.program.widened(cells, copied=copied)
         if program is None:
@@ -56,9 +60,29 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
             double.chunk_bytes = subject.chunk_bytes
             transfer = getattr(subject.analytic, "on", None)
             double.analytic = None if transfer is None else transfer(double)
-            if _runs_in_double(double):
+            narrowed = _narrowed(double)
+            if narrowed and casts.wide:
+                double = _without(double, casts)
+                narrowed = _narrowed(double)
+            if not (narrowed is None or narrowed):
                 return double
     return None
+
+
+def _without(double: TorchSubject, casts: Casts) -> TorchSubject:
+    """Return the same subject, with casts left out that lose nothing."""
+    kept = type(double)(
+        KeptProgram(double.program, casts),
+        double.cells,
+        loss=kept_loss(double.loss, casts),
+        root=double.root,
+    )
+    kept.reset, kept.kept = double.reset, double.kept
+    kept.chunk_bytes = double.chunk_bytes
+    transfer = getattr(double.analytic, "on", None)
+    if transfer is not None:
+        kept.analytic = KeptAnalytic(transfer(kept), casts)
+    return kept
 
 
 def _widened(cell: Cell) -> Cell:
@@ -85,17 +109,17 @@ def _widened(cell: Cell) -> Cell:
     return wide
 
 
-def _runs_in_double(double: TorchSubject) -> bool:
-    """Whether it evaluates in float64 from end to end."""
+def _narrowed(double: TorchSubject) -> bool | None:
+    """Whether it casts float64 to less on the way; None where it cannot run."""
     import torch
 
     try:
         with narrowing_watched() as narrowed:
             double.row()
     except Exception:  # noqa: BLE001 - it cannot run: that is the answer
-        return False
+        return None
     wide = double.epsilon <= torch.finfo(torch.float64).eps
-    return wide and not narrowed
+    return bool(narrowed) or not wide
 
 
 @contextlib.contextmanager

@@ -180,13 +180,13 @@ def test_in_double_covers_functions_that_create_their_own_tensors():
 @pytest.mark.parametrize(
     "fn",
     [
-        lambda x: x.float() * 2,  # seen in the output
-        lambda x: (x.float() * 2).to(x.dtype),  # hidden inside
+        lambda x: x.bfloat16() * 2,  # seen in the output
+        lambda x: (x.bfloat16() * 2).to(x.dtype),  # hidden inside
         lambda x: x @ torch.ones(3, 3, dtype=torch.float32),  # cannot run
     ],
 )
-def test_hidden_single_precision_has_no_reference(fn):
-    """A function that casts to less on the way gives None."""
+def test_hidden_half_precision_has_no_reference(fn):
+    """A function that casts to less than its inputs on the way gives None."""
     assert torch_subject(fn, (torch.randn(2, 3),)).in_double() is None
 
 

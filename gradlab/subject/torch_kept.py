@@ -1,0 +1,183 @@
+"""Casts that lose nothing, left out of a copy in float64.
+
+``logits.float()`` in a bfloat16 model widens; in a float32 model it does nothing. Taken
+literally in a copy of the model in float64 it would narrow. A cast to a type that holds
+every number of every input is no statement about precision, and the copy goes on in
+float64. A cast to less is one, and stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from gradlab.subject.torch_programs import Program
+    from gradlab.subject.torch_values import Cell
+
+__all__ = ["Casts", "KeptAnalytic", "KeptProgram", "kept_loss"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Casts:
+    """The casts to leave out.
+
+    Attributes
+    ----------
+    wide
+        Dtypes that hold every input of the subject, each with its float64 counterpart.
+    same
+        Whether such a cast returns its own argument, as ``x.float()`` does of float32.
+    """
+
+    wide: Mapping[Any, Any]
+    same: bool
+
+    @classmethod
+    def harmless(cls, cells: Sequence[Cell]) -> Casts:
+        """Find the dtypes that lose nothing of any input.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from gradlab.subject.torch_values import make_cell
+        >>> casts = Casts.harmless([make_cell("x", torch.ones(2).bfloat16())])
+        >>> sorted(map(str, casts.wide))
+        ['torch.bfloat16', 'torch.complex64', 'torch.float32']
+        """
+        import torch
+
+        came = {cell.values.dtype for cell in cells}
+        if not came:
+            return cls({}, same=False)
+        limits = [torch.finfo(dtype) for dtype in came]
+        fine = min(limit.eps for limit in limits)
+        large = max(limit.max for limit in limits)
+        wide = {
+            dtype: torch.complex128 if dtype.is_complex else torch.float64
+            for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
+            if torch.finfo(dtype).eps <= fine and torch.finfo(dtype).max >= large
+        }
+        return cls(wide, same=came <= {torch.float32, torch.complex64})
+
+    @contextlib.contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Leave them out of whatever torch functions are called meanwhile."""
+        import torch
+        from torch.overrides import TorchFunctionMode
+
+        methods = {
+            torch.Tensor.float: torch.float32,
+            torch.Tensor.half: torch.float16,
+            torch.Tensor.bfloat16: torch.bfloat16,
+        }
+        casting = (torch.Tensor.to, torch.Tensor.type)
+        casts = self
+
+        class LeaveOut(TorchFunctionMode):
+            def __torch_function__(
+                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                kwargs = kwargs or {}
+                if not any(map(_is_double, (*args, *kwargs.values()))):
+                    return func(*args, **kwargs)
+                if methods.get(func) in casts.wide:
+                    func, args = torch.Tensor.to, (args[0], methods[func])
+                args = tuple(map(casts.widened, args))
+                kwargs = {key: casts.widened(value) for key, value in kwargs.items()}
+                result = func(*args, **kwargs)
+                if casts.same or not args or result is not args[0]:
+                    return result
+                # the user's cast returned memory of its own
+                return result.clone() if func in casting else result
+
+        with LeaveOut():
+            yield
+
+    def widened(self, value: Any) -> Any:
+        """Return the float64 counterpart of such a dtype; anything else as it is."""
+        import torch
+
+        return self.wide.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def _is_double(value: object) -> bool:
+    import torch
+
+    wide = (torch.float64, torch.complex128)
+    return isinstance(value, torch.Tensor) and value.dtype in wide
+
+
+class KeptProgram:
+    """A program in float64 whose harmless casts are left out."""
+
+    def __init__(self, program: Program, casts: Casts) -> None:
+        self._program = program
+        self._casts = casts
+        self.kind = program.kind
+        self.changes_defaults = getattr(program, "changes_defaults", False)
+
+    @property
+    def module(self) -> Any:
+        """The module, if it is one; None for a function."""
+        return getattr(self._program, "module", None)
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """Private buffers of a module; empty for a function."""
+        return self._program.buffers
+
+    def call(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
+    ) -> object:
+        """Return the user's result."""
+        with self._casts.left_out():
+            return self._program.call(values, buffers)
+
+    def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:
+        """Return the same program in float64: it is."""
+        return self._program.widened(cells, copied=copied)
+
+
+class KeptAnalytic:
+    """Autograd on such a program: a backward casts as a forward does.
+
+    On the processor only: other devices run their part of a backward in threads of
+    their own, which no mode of this one reaches.
+    """
+
+    def __init__(self, analytic: Any, casts: Casts) -> None:
+        self._analytic = analytic
+        self._casts = casts
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._analytic, name)
+        if name not in ("pull", "stream"):
+            return value
+
+        def under(*arguments: Any) -> Any:
+            with self._casts.left_out():
+                return value(*arguments)
+
+        return under
+
+    def on(self, subject: Any) -> KeptAnalytic:
+        """Return the same for another subject."""
+        return KeptAnalytic(self._analytic.on(subject), self._casts)
+
+
+def kept_loss(
+    loss: Callable[..., Any] | None, casts: Casts
+) -> Callable[..., Any] | None:
+    """Return a loss whose harmless casts are left out."""
+    if loss is None:
+        return None
+
+    def kept(*arguments: Any) -> Any:
+        with casts.left_out():
+            return loss(*arguments)
+
+    return kept

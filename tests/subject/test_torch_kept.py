@@ -1,0 +1,181 @@
+"""``logits.float()`` in bfloat16 widens: the copy in float64 goes on in float64."""
+
+from __future__ import annotations
+
+import pytest
+
+import gradlab as gl
+
+torch = pytest.importorskip("torch")
+
+from gradlab.subject.torch_subjects import torch_subject  # noqa: E402
+
+F = torch.nn.functional
+SINGLE = torch.float32
+SHORT = [torch.bfloat16, torch.float16]
+
+
+def values(dtype, *shape, seed=0):
+    """Normal numbers."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def norm(x):
+    """Normalise by the root of the mean square."""
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+
+# what the user wrote, and the same without casts
+HARMLESS = {
+    "float": (lambda x: x.float().sin(), torch.sin),
+    "to": (lambda x: x.to(SINGLE).sin(), torch.sin),
+    "to, by keyword": (lambda x: x.to(dtype=SINGLE).sin(), torch.sin),
+    "type": (lambda x: x.type(SINGLE).sin(), torch.sin),
+    "and back": (lambda x: x.float().sin().to(x.dtype), torch.sin),
+    "softmax": (
+        lambda x: F.softmax(x, -1, dtype=SINGLE),
+        lambda x: F.softmax(x, -1),
+    ),
+    "sum": (lambda x: x.sum(dtype=SINGLE), torch.sum),
+    "buffer": (lambda x: torch.zeros_like(x, dtype=SINGLE) + x.float(), torch.clone),
+    "norm": (lambda x: norm(x.float()).type_as(x), norm),
+}
+
+
+@pytest.mark.parametrize("dtype", [*SHORT, torch.float32], ids=str)
+@pytest.mark.parametrize("name", HARMLESS)
+def test_cast_that_loses_nothing_is_left_out(name, dtype):
+    """The copy computes the same in float64, from end to end."""
+    (fn, exact), x = HARMLESS[name], values(dtype, 3, 4)
+
+    double = torch_subject(fn, (x,)).in_double()
+
+    assert double.outputs[0].dtype == "float64"
+    wanted = exact(x.double()).flatten().numpy()
+    assert double.row() == pytest.approx(wanted, rel=1e-14, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("fn", "dtypes"),
+    [
+        (lambda x: x.bfloat16().sin(), [torch.float32]),
+        (lambda x: x.half().sin(), [torch.float32]),
+        (lambda x: x.half().sin(), [torch.bfloat16]),  # 1e5 is infinite there
+        (lambda x: x.bfloat16().sin(), [torch.float16]),
+        (lambda x, w: x * w.bfloat16(), [torch.bfloat16, torch.float32]),
+        (lambda x, w: x + w.float(), [torch.bfloat16, torch.float64]),
+    ],
+)
+def test_cast_that_loses_digits_of_an_input_stays(fn, dtypes):
+    """A function that narrows has no copy in float64."""
+    inputs = tuple(values(dtype, 3) for dtype in dtypes)
+
+    assert torch_subject(fn, inputs).in_double() is None
+
+
+def test_cast_inside_float64_is_told_from_the_gradient_of_float64():
+    """In a float64 model ``.float()`` narrows, and counts as noise of f."""
+    x = values(torch.float64, 4).requires_grad_()
+
+    report = gl.check(lambda x: x.float().sin().double(), x)
+
+    assert report.verdict != gl.Verdict.DISAGREES
+    assert "in float64" not in str(report)
+    assert report.table.numeric_error.iloc[0] > 1e-10
+
+
+def test_memory_of_the_cast_is_its_own():
+    """``x.bfloat16().float()`` is a copy, and may be written to."""
+
+    def fn(x):
+        y = x.float()
+        y.mul_(3)
+        return y + x
+
+    x = values(torch.bfloat16, 4)
+    double = torch_subject(fn, (x,)).in_double()
+
+    assert double.row() == pytest.approx(4 * x.double().numpy(), rel=1e-15)
+    assert double.row() == pytest.approx(4 * x.double().numpy(), rel=1e-15)
+
+
+class Scaled(torch.autograd.Function):
+    """x sin(w) in single precision, whose gradient by x can be off by a factor."""
+
+    factor = 1.0
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return (x.float() * w.float().sin()).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        g = g.float()
+        by_x = Scaled.factor * g * w.float().sin()
+        return by_x.to(x.dtype), (g * x.float() * w.float().cos()).to(w.dtype)
+
+
+class Model(torch.nn.Module):
+    """Two layers, a custom Function and a norm that computes in single precision."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(6, 8)
+        self.gain = torch.nn.Parameter(torch.linspace(0.3, 2.0, 8))
+        self.last = torch.nn.Linear(8, 4)
+
+    def forward(self, x):
+        h = Scaled.apply(torch.tanh(self.first(x)), self.gain)
+        return self.last(norm(h.float()).type_as(h))
+
+
+def checked(dtype, factor, monkeypatch):
+    """Check the model with a loss that casts, as training code does."""
+    monkeypatch.setattr(Scaled, "factor", factor)
+    torch.manual_seed(0)
+    model, target = Model().to(dtype), torch.tensor([0, 3, 1])
+    return gl.check(
+        model,
+        values(dtype, 3, 6),
+        loss=lambda logits: F.cross_entropy(logits.float(), target),
+    )
+
+
+@pytest.mark.parametrize("dtype", [*SHORT, torch.float32], ids=str)
+def test_right_gradient_of_a_model_that_casts_agrees(dtype, monkeypatch):
+    """Measured in float64, in spite of ``logits.float()``."""
+    report = checked(dtype, 1.0, monkeypatch)
+
+    assert report.verdict == gl.Verdict.AGREES, report
+    assert "evaluated in float64" in str(report)
+
+
+@pytest.mark.parametrize("dtype", [*SHORT, torch.float32], ids=str)
+@pytest.mark.parametrize("factor", [1.05, 1.02, -1.0])
+def test_wrong_gradient_of_a_model_that_casts_is_found(dtype, factor, monkeypatch):
+    """Two percent are less than bfloat16 resolves, and show in float64."""
+    report = checked(dtype, factor, monkeypatch)
+
+    assert report.verdict == gl.Verdict.DISAGREES, report
+    blamed = set(report.culprits)
+    assert {"first.weight", "first.bias"} <= blamed, report
+    assert not blamed & {"gain", "last.weight", "last.bias"}, report
+
+
+@pytest.mark.parametrize("dtype", SHORT, ids=str)
+@pytest.mark.parametrize("factor", [1.0, 1.05])
+def test_probes_see_the_same(dtype, factor, monkeypatch):
+    """`gl.locate` measures with the same copy."""
+    monkeypatch.setattr(Scaled, "factor", factor)
+    x, w = values(dtype, 8), values(dtype, 8, seed=1)
+
+    found = gl.locate(
+        lambda x, w: Scaled.apply(x, w).float().pow(2).sum(),
+        x.requires_grad_(),
+        w.requires_grad_(),
+    )
+
+    assert set(found.table["input"]) == (set() if factor == 1 else {"x"})
