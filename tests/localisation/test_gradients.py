@@ -1,0 +1,267 @@
+"""Gradients of large models: streamed, measured as they come, never all in memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.differentiation.directions import Direction, Part
+from gradlab.localisation.gradients import Gradients
+
+torch = pytest.importorskip("torch")
+
+from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
+
+from gradlab.subject.torch_subjects import torch_subject  # noqa: E402
+
+
+class Allocations(TorchDispatchMode):
+    """Bytes of all storages that torch's operations made, and of NumPy's arrays.
+
+    A deterministic count: every storage is counted from the operation that made it to
+    its end, whatever the allocator does with the memory.
+    """
+
+    def __init__(self, *known):
+        super().__init__()
+        self._known = {StorageWeakRef(t.untyped_storage()).cdata for t in known}
+        self._alive = {}
+        self._total = self.peak = 0  # the total may count what has ended since
+
+    def __enter__(self):
+        tracemalloc.start()
+        return super().__enter__()
+
+    def __exit__(self, *exception):
+        super().__exit__(*exception)
+        self._look()
+        tracemalloc.stop()
+
+    def _look(self):
+        arrays = tracemalloc.get_traced_memory()[1]
+        if self._total + arrays > self.peak:
+            for key in [k for k, (ref, _) in self._alive.items() if ref.expired()]:
+                self._total -= self._alive.pop(key)[1]
+            self.peak = max(self.peak, self._total + arrays)
+        tracemalloc.reset_peak()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                ref = StorageWeakRef(storage)
+                if ref.cdata not in self._known | self._alive.keys():
+                    self._alive[ref.cdata] = ref, storage.nbytes()
+                    self._total += storage.nbytes()
+        self._look()
+        return result
+
+
+class Halved(torch.autograd.Function):
+    """Identity whose backward halves the gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return 0.5 * g
+
+
+def network(act=torch.nn.Tanh, layers=7, width=600, wrong=None):
+    """A network of more than two million parameters in float64."""
+    torch.manual_seed(0)
+    parts = []
+    for _ in range(layers):
+        parts += [torch.nn.Linear(width, width), act()]
+    model = torch.nn.Sequential(*parts).double()
+    if wrong is not None:
+        layer = model[wrong]
+        layer.forward = lambda x: torch.nn.functional.linear(
+            x, Halved.apply(layer.weight), layer.bias
+        )
+    return model, torch.randn(8, width, dtype=torch.float64)
+
+
+def loss(out):
+    """Curved in every output."""
+    return (out**2).mean()
+
+
+def size_of(model):
+    """Bytes of the parameters."""
+    return sum(p.numel() * p.element_size() for p in model.parameters())
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """Backward passes of gradlab: how many inputs each was for."""
+    from gradlab.subject.torch_backward import Backward
+
+    seen, run = [], Backward._grad
+
+    def counted(self, *args, **kwargs):
+        seen.append(len(self.leaves))
+        return run(self, *args, **kwargs)
+
+    monkeypatch.setattr(Backward, "_grad", counted)
+    return seen
+
+
+@pytest.mark.parametrize("act", [torch.nn.Tanh, torch.nn.ReLU])
+def test_a_right_model_costs_thirteen_evaluations_and_one_backward(act, passes):
+    """One at the point, four for the noise, four along each of two directions."""
+    model, x = network(act=act)
+    report = gl.check(model, x, loss=loss, coverage="probe")
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert report.evaluations <= 13
+    assert len(passes) == 1
+
+
+def test_memory_stays_below_one_and_a_half_times_the_parameters():
+    """The private copy of the parameters, one gradient, and small change.
+
+    More than 64 MiB, up to which the user's parameters are copied as well.
+    """
+    small, x = network(layers=1, width=4)
+    with Allocations():  # for what is imported on the way
+        gl.check(small, x, loss=loss, coverage="probe", diagnose=False)
+    model, x = network(layers=9, width=1000)
+    with Allocations(x, *model.parameters()) as counted:
+        report = gl.check(model, x, loss=loss, coverage="probe")
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert size_of(model) < counted.peak < 1.5 * size_of(model)
+
+
+def test_the_counter_counts():
+    """A tensor and an array at a time, then a view, then nothing."""
+    with Allocations() as counted:
+        one, two = torch.ones(1000, 1000), np.ones((1000, 1000))
+        half = one[:500]
+        del one, two, half
+        torch.ones(1000)
+
+    assert 12e6 < counted.peak < 12.1e6
+
+
+def test_a_wrong_tensor_of_a_large_model_is_named(passes):
+    """Gradients that were let go are asked for again, of the accused one only."""
+    model, x = network(wrong=6)
+    report = gl.check(model, x, loss=loss, coverage="probe", diagnose=False)
+
+    wrong = {c.input.name for c in report.comparisons if c.verdict == 2}
+    assert wrong == {"6.weight"}
+    assert 1 in passes
+
+
+def test_streamed_gradients_are_those_of_a_whole_pass():
+    """With a hook of the user's, a tied tensor, and one that plays no part."""
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(50, 30, sparse=True)
+            self.tied = torch.nn.Parameter(torch.randn(30, 30))
+            self.idle = torch.nn.Parameter(torch.randn(3))
+            self.tied.register_hook(lambda g: 2 * g)
+
+        def forward(self, ids):
+            return (self.table(ids) @ self.tied).tanh() @ self.tied.T
+
+    torch.manual_seed(1)
+    subject = torch_subject(Model().double(), (torch.tensor([3, 7, 7]),), loss=loss)
+    subject.row()
+    got = {}
+    analytic = subject.analytic
+    problems = analytic.stream(
+        np.ones(1), range(3), lambda which, g: got.update({which: g.copy()})
+    )
+    whole_pass = analytic.pull(np.ones((1, 1)))
+
+    assert [p.where for p in problems] == [p.where for p in whole_pass.problems]
+    for which, values in enumerate(whole_pass.values):
+        assert np.array_equal(got[which], values[0])
+
+
+def test_a_backward_that_raises_is_told_as_ever():
+    """The stream says that it failed; only the tensor behind it is accused."""
+
+    class Broken(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            raise ValueError("no way back")
+
+    model, x = network()
+    layer = model[4]
+    layer.forward = lambda x: torch.nn.functional.linear(x, Broken.apply(layer.weight))
+    report = gl.check(model, x, loss=loss, coverage="probe", diagnose=False)
+
+    assert report.culprits == ("4.weight",)
+    assert np.isnan(report["4.weight"].analytic).all()
+
+
+class TestGradients:
+    """Of two inputs, from a stream that is counted."""
+
+    def streamed(self, rng):
+        """Gradients, the arrays behind them, and the list of passes."""
+        arrays = [rng.normal(size=200_000), rng.normal(size=70_000), rng.normal(size=9)]
+        asked = []
+
+        def stream(chosen, take):
+            asked.append(list(chosen))
+            for which in chosen:
+                take(which, arrays[which])
+
+        return Gradients(tuple(map(len, arrays)), stream), arrays, asked
+
+    def test_products_that_were_foreseen_cost_one_pass(self, rng):
+        """As if the arrays were there, in units of the inputs."""
+        gradients, arrays, asked = self.streamed(rng)
+        parts = tuple(Part(k, 0, len(a)) for k, a in enumerate(arrays))
+        units = (0.5, 2.0, 1.0)
+        lines = [Direction(s, parts, units, pooled=True) for s in (1, 2)]
+        gradients.foresee(lines)
+        found = [gradients.along(line) for line in lines]
+        sizes = [gradients.magnitudes(k).largest for k in range(3)]
+
+        assert asked == [[0, 1, 2]]
+        assert np.allclose(found, [line.along(arrays) for line in lines], rtol=1e-12)
+        assert sizes == [np.abs(a).max() for a in arrays]
+
+    def test_what_was_corrected_stays_corrected(self, rng):
+        """In the array, in products and in sizes, also after it was let go."""
+        gradients, arrays, _ = self.streamed(rng)
+        line = Direction(3, (Part(0, 0, 200_000),), (1.0, 1.0, 1.0), pooled=True)
+        gradients.along(line)
+        gradients.correct(0, [7], 100.0)
+        for which in (1, 2, 0, 1):
+            assert gradients[which].shape == arrays[which].shape
+        right = arrays[0].copy()
+        right[7] = 100.0
+
+        assert np.array_equal(gradients[0], right)
+        assert gradients.magnitudes(0).largest == 100.0
+        assert np.allclose(gradients.along(line), line.along([right]), rtol=1e-12)
+
+    def test_parts_of_an_input_are_cut_from_its_gradient(self, rng):
+        """A thinned direction too."""
+        gradients, arrays, _ = self.streamed(rng)
+        for thinning in (0, 2):
+            parts = (Part(0, 100, 150_000), Part(2, 0, 9))
+            line = Direction(5, parts, (1.0,) * 3, thinning, choice=8, pooled=True)
+
+            assert np.allclose(gradients.along(line), line.along(arrays), rtol=1e-12)
