@@ -44,6 +44,7 @@ _LIKE = 0.25  # a gradient this close to the wide slope may be meant for it
 _ROUGH = (Smoothness.STAIRCASE, Smoothness.NOISY)
 _BETWEEN = np.array([-1.7e-5, -1e-5, -4e-6, 3e-6, 9e-6, 1.6e-5])  # of the scale
 _HALVINGS = 24
+_NEARER = 1 / 16  # of the reach
 _LASTS = 5e-7  # share of the contradiction that a jump keeps in a ten-millionth of it
 _SINGLE = 0.3  # one jump that makes more than this of the contradiction is no rounding
 _FINE = 1e-4  # share of the movement; nobody quantises to so many levels
@@ -231,10 +232,14 @@ def _height_of_steps(
     if block.kinds[place] == Smoothness.NOISY:
         slope = _least_slope(reference, block.which, position, row, scale, meter)
     reach, meant = float(wide.reach[0]), float(wide.value[row, 0])
-    ends = [
-        _jump(reference, block.which, position, row, end, slope, meter)
-        for end in (reach, -reach)
-    ]
+    ends = []
+    for end in (reach, -reach):
+        found = (0.0, 0.0)
+        for share in (1.0, _NEARER):  # far out f may be too curved for a jump to show
+            if not found[0]:
+                at = (block.which, position, row, share * end)
+                found = _jump(reference, *at, slope, meter)
+        ends.append(found)
     if not all(0 < height <= _SINGLE * total for height, total in ends):
         return None
     height, total = max(ends)

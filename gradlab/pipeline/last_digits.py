@@ -148,16 +148,19 @@ def widen_bars(
     """
     digit = _last_digit(subject, block)
     doubtful = _doubtful(block, digit)
-    if not doubtful.any():
+    wrong = block.verdicts == Verdict.DISAGREES
+    shaky = doubtful | (wrong & (block.kinds == Smoothness.NOISY))
+    if not shaky.any():
         return False
     noise = noise_level(subject, base, meter, seed)
     noise = np.where(noise == LAST_DIGITS, 0.0, noise)  # a guess, where f stood still
     with np.errstate(all="ignore"):
         bar = _LEVER * noise[:, None] / np.abs(block.step)
-        wider = doubtful & (bar > block.error)
+        wider = shaky & (bar > block.error)
         block.error = np.where(wider, bar, block.error)
         doubtful &= _gap(block) > SAFETY * block.error
-    return _widen(subject, base, block, digit, doubtful, meter) | bool(wider.any())
+    heard = _widen(subject, base, block, digit, doubtful, meter)
+    return heard or bool(wider.any())
 
 
 def _excuse_short_arithmetic(subject: Subject, block: Block) -> bool:

@@ -12,8 +12,10 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
+from gradlab.differentiation.method import Adaptive
 from gradlab.pipeline.blocks import Block, Outcome, Plan, judge_block, matters_of
 from gradlab.pipeline.closer import CLOSE_LOOKS, spread, take_closer
+from gradlab.pipeline.hidden_steps import see_through_steps
 from gradlab.pipeline.last_digits import widen_bars
 
 if TYPE_CHECKING:
@@ -42,9 +44,11 @@ def second_opinion_on(
     """
     for block in outcome.blocks:
         name = subject.inputs[block.which].name
+        method = plan.method_of(name)
+        if isinstance(method, Adaptive) and not outcome.stopped:
+            _see_through(subject, block, outcome, plan, meter)
         if plan.finds_steps(name):
             continue
-        method = plan.method_of(name)
         heard = np.zeros(len(block.positions), dtype=bool)
         if not outcome.stopped:
             try:
@@ -55,6 +59,22 @@ def second_opinion_on(
             accused = (block.verdicts == Verdict.DISAGREES) & ~heard
             block.verdicts[accused] = Verdict.UNDECIDED
             outcome.unheard += Counter({method.name: int(accused.sum())})
+
+
+def _see_through(
+    subject: Subject, block: Block, outcome: Outcome, plan: Plan, meter: Meter
+) -> None:
+    """Look over the steps that f is made of, where the ladder alone was asked for."""
+    try:
+        if not see_through_steps(outcome.reference or subject, block, meter):
+            return
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        outcome.stopped = why_stopped(stop)
+        return
+    outcome.rough += (subject.inputs[block.which].name,)
+    judge_block(
+        subject, block, plan, matters_of(outcome.blocks, outcome.known), outcome
+    )
 
 
 def _hear(
@@ -86,6 +106,8 @@ def _hear(
         heard[chosen] = True
         _judge(subject, block, twin, outcome, plan)
         if widen_bars(subject, base, twin, meter, plan.seed):
+            _judge(subject, block, twin, outcome, plan)
+        if see_through_steps(subject, twin, meter):
             _judge(subject, block, twin, outcome, plan)
         taken_back = _settle(block, twin, chosen)
         if not taken_back:
