@@ -352,6 +352,13 @@ def _slices(
     return parts, stop
 
 
+def _scales(wanted: _Wanted, parts: list[Quotients]) -> NDArray[np.float64]:
+    """Give the size of every coordinate, (n,); a pattern knows it already."""
+    if len(parts) == 1 and parts[0].pattern is not None:
+        return parts[0].pattern.scales
+    return scales_of(wanted.subject, wanted.which)
+
+
 def _first_pass(
     wanted: _Wanted, seed: int, meter: Meter
 ) -> tuple[Block, BaseException | None]:
@@ -376,7 +383,7 @@ def _first_pass(
     block = Block(
         which=wanted.which,
         positions=wanted.positions[:done],
-        scales=scales_of(wanted.subject, wanted.which)[wanted.positions[:done]],
+        scales=_scales(wanted, parts)[wanted.positions[:done]],
         analytic=blank,
         slack=np.zeros((rows, 1)),
         value=joined("value"),

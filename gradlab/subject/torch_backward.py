@@ -12,7 +12,7 @@ from gradlab.subject.torch_outputs import cotangent_tensors
 from gradlab.subject.torch_values import real_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -125,14 +125,27 @@ class Backward:
             return None  # torch has no batches of sparse gradients
         try:
             gradients = self._grad(seeds, keep=True, batched=True)
+            own = _places(gradients)
             return [
                 np.zeros((len(seeds), cell.variable.coordinates))
                 if gradient is None
-                else _coordinates(cell, gradient).reshape(len(seeds), -1)
-                for cell, gradient in zip(self.cells, gradients, strict=True)
+                else _coordinates(cell, gradient, fresh=own.count(place) > 1).reshape(
+                    len(seeds), -1
+                )
+                for cell, gradient, place in zip(
+                    self.cells, gradients, own, strict=True
+                )
             ]
         except Exception:  # noqa: BLE001 - vmap raises many types; the loop will tell
             return None
+
+
+def _places(tensors: Sequence[Any]) -> list[int | None]:
+    """Address of the memory of each tensor: two inputs may be given one gradient."""
+    return [
+        None if tensor is None else int(tensor.untyped_storage().data_ptr())
+        for tensor in tensors
+    ]
 
 
 def _coordinates(

@@ -38,9 +38,10 @@ __all__ = ["Batches", "Plan"]
 
 _TRIAL = 64  # rows of a trial: enough to spread vmap's overhead
 _LONGER = 8  # times the rows of a trial: so much work is worth another one
+_WORTH_A_TRIAL = 24  # rows of one input asked for: fewer are done before a trial is
 _CLEARLY = 0.8  # of the time of a loop, or batches are not worth their memory
 _FEWEST = 4  # with fewer coordinates than this a loop is over before a trial is
-_SHORT = 7e-4  # seconds; a loop as short as this is over before a batch is ready
+_SHORT = 1e-3  # seconds; a loop as short as this is over before a batch is ready
 _ENTRIES = 256  # displacements without copies in one batch, at least
 _FILLED = 2**18  # numbers that such a batch may fill at once: 2 MiB, as caches are
 _MOST_ENTRIES = 4096  # displacements in one batch; more gain nothing
@@ -66,6 +67,7 @@ class Batches:
         self._plans: dict[int, Plan] = {}
         self._plans_of_sets: dict[int, Plan] = {}
         self._tried: dict[int, int] = {}  # length of the set that was too short to pay
+        self._asked: dict[int, int] = {}  # rows wanted so far, while there is no plan
         self._kept: tuple[tuple[int, int], Any, Any] | None = None
 
     def worthwhile(self, which: int, count: int) -> bool:
@@ -75,6 +77,10 @@ class Batches:
         """
         if count < 2:
             return False
+        if which not in self._plans:
+            self._asked[which] = asked = self._asked.get(which, 0) + count
+            if asked < _WORTH_A_TRIAL:
+                return False
         plan = self._plan(which)
         if count > _LONGER * plan.slower > 0:
             plan = self._trial(which, self._candidates(which), 2 * plan.slower)
@@ -310,12 +316,13 @@ class Batches:
             for name, buffer in subject.program.buffers.items():
                 buffers[name] = buffer.expand(count, *buffer.shape).clone()
 
-        def single(value: Any, held: Mapping[str, Any]) -> tuple[Any, ...]:
+        def single(value: Any, held: Mapping[str, Any] | None = None) -> Any:
             values: list[Any] = list(others)
             values[which] = value
-            return subject.observed(values, held or None).tensors
+            return subject.observed(values, held).tensors
 
-        return self._vmapped(single, (stack, buffers))
+        # an empty dict costs vmap as much time as a small function takes
+        return self._vmapped(single, (stack, buffers) if buffers else (stack,))
 
     def _vmapped(
         self, single: Callable[..., Any], batches: tuple[Any, ...]
