@@ -204,12 +204,10 @@ def noise_level(
         is none, or it cannot be told.
     """
     rng = np.random.default_rng([seed, 11])
-    found = []
-    for values in _along_lines(subject, rng, meter):
-        with np.errstate(all="ignore"):
-            size = np.abs(values).max(axis=0)  # first: squares of 1e200 overflow
-            found.append(difference_noise(values / size) * size)
-    levels = np.array(found)
+    values = np.stack(_along_lines(subject, rng, meter), axis=1)
+    with np.errstate(all="ignore"):
+        size = np.abs(values).max(axis=0)  # first: squares of 1e200 overflow
+        levels = difference_noise(values / size) * size
     still = (levels == 0).all(axis=0)
     heard = np.where(np.isfinite(levels) & (levels > 0), levels, np.inf)
     middle = np.maximum((np.isfinite(heard).sum(axis=0) - 1) // 2, 0)

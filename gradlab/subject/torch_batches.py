@@ -57,6 +57,7 @@ class Plan:
     entries: int = 0  # together, in products and without copies: see torch_entries
     with_buffers: bool = False  # a module writes to its buffers: batch them as well
     slower: int = 0  # rows of a trial in which batches were right, but took longer
+    single: float = 0.0  # seconds of one evaluation by itself
 
 
 class Batches:
@@ -85,7 +86,7 @@ class Batches:
         if count > _LONGER * plan.slower > 0:
             plan = self._trial(which, self._candidates(which), 2 * plan.slower)
             self._plans[which] = plan
-        return plan.batched
+        return plan.batched and count * plan.single >= _SHORT
 
     def size(self, which: int) -> int:
         """Return the number of rows that go together; 1 where a loop is better."""
@@ -385,7 +386,7 @@ class Batches:
                     if not same_values(subject, expected, values[checked]):
                         break
                     if seconds < _CLEARLY * count * single:
-                        return plan
+                        return dataclasses.replace(plan, single=single)
                 else:
                     return Plan(batched=False, slower=rows)
             except Exception:  # noqa: BLE001, S112 - vmap raises many types; loop
