@@ -163,6 +163,8 @@ class Gradients(Sequence["NDArray[np.float64]"]):
         hold: bool = False,
     ) -> None:
         """Stream some gradients: measure, multiply, keep the small or all of them."""
+        kept = [which for which in chosen if hold or self.counts[which] <= _SMALL]
+        room = self._room(kept)  # before, not into what a gradient leaves behind
 
         def take(which: int, gradient: NDArray[np.float64]) -> None:
             if which in self._changed:
@@ -175,20 +177,22 @@ class Gradients(Sequence["NDArray[np.float64]"]):
                 self._products[direction.seed, which] = _product(
                     direction, which, gradient
                 )
-            if hold or len(gradient) <= _SMALL:
-                self._hold(which, gradient)
+            if which in room:
+                room[which][:] = gradient
 
         if self.stream is not None:
             self.stream(chosen, take)
+            self._held.update(room)
 
-    def _hold(self, which: int, gradient: NDArray[np.float64]) -> None:
-        """Keep a copy; older large ones make room for it."""
+    def _room(self, kept: Sequence[int]) -> dict[int, NDArray[np.float64]]:
+        """Make room for some gradients; large ones that are older leave."""
+        wanted = sum(self.counts[k] for k in kept if self.counts[k] > _SMALL)
         large = [k for k in self._held if self.counts[k] > _SMALL]
-        if len(gradient) > _SMALL:
-            room = _SHARE * sum(self.counts) - len(gradient)
-            while large and sum(self.counts[k] for k in large) > room:
-                del self._held[large.pop(0)]
-        self._held[which] = np.array(gradient)
+        while wanted and large:
+            if wanted + sum(self.counts[k] for k in large) <= _SHARE * sum(self.counts):
+                break
+            del self._held[large.pop(0)]
+        return {k: np.zeros(self.counts[k]) for k in kept}
 
 
 def _product(

@@ -88,22 +88,32 @@ class Backward:
 
         A hook on each leaf, after those of the user, sees the gradient when all that
         contributes to it has been added up, and leaves zeros without memory in its
-        place. Those of another kind than the leaf are taken at the end.
+        place. Those of another kind than the leaf are taken at the end. What stays is
+        made beforehand: laid into the memory of a gradient that was let go, it would
+        keep the next from being put there.
         """
         seen: set[int] = set()
+        blanks = [
+            leaf.detach().new_zeros(()).expand(leaf.shape) for leaf in self.leaves
+        ]
 
         def hook_of(which: int) -> Callable[[Any], Any]:
             def hook(gradient: Any) -> Any:
-                if gradient.layout is not self.leaves[which].layout:
+                kind = gradient.layout, gradient.dtype, gradient.device
+                blank = blanks[which]
+                if kind != (blank.layout, blank.dtype, blank.device):
                     return None
                 seen.add(which)
                 take(which, _coordinates(self.cells[which], gradient, fresh=False))
-                return gradient.new_zeros(()).expand(gradient.shape)
+                return blank
 
             return hook
 
-        dense = [k for k, cell in enumerate(self.cells) if cell.pattern is None]
-        hooks = [self.leaves[k].register_hook(hook_of(k)) for k in dense]
+        hooks = [
+            leaf.register_hook(hook_of(k))
+            for k, (leaf, cell) in enumerate(zip(self.leaves, self.cells, strict=True))
+            if cell.pattern is None
+        ]
         try:
             gradients = self._grad(seed, keep=False)
         finally:
