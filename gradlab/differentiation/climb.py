@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["climb"]
 
-_SHARE = 8  # of more, one in so many is,
-_MANY = 32  # and never more than this
+_LEAST, _MOST, _SHARE = 8, 32, 16  # of more, one in so many, within these limits
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -127,7 +126,7 @@ def _watched(samples: Samples) -> np.ndarray | None:
     base = samples.base
     if base.size <= FEW:
         return None
-    count = min(max(FEW, base.size // _SHARE), _MANY)
+    count = min(max(_LEAST, base.size // _SHARE), _MOST)
     moved = samples.moved() & np.isfinite(base)
     order = np.argsort(np.mod(np.arange(base.size) * 0.6180339887498949, 1.0))
     first = np.argsort(~moved[:, order], axis=1, kind="stable")[:, :count]
@@ -158,22 +157,26 @@ def _look_at_all(now: _Climb, watched: np.ndarray) -> dict[int, np.ndarray]:
     The runs that served those watched serve most others; what they do not serve is read
     in full, and so is what rests on less noise than other coordinates show.
     """
-    every = np.arange(now.spent.size)
-    whole = now.read(every, slice(None), now.served)
+    # ladders that are alike side by side: they are cut into pieces together
+    every = np.lexsort((*now.served.mean(axis=1).T, now.spent))
+    whole = now.read(every, slice(None), now.served[every])
     now.noise = np.fmax(now.known, np.nan_to_num(_heard(whole)))
     again = unsettled(_situation(now, every, whole), now.settings)
     again |= underrated(whole, now.noise)
     for some, outputs in _alike(_chosen(again)):
-        whole.replace(some, outputs, now.read(some, outputs))
+        whole.replace(some, outputs, now.read(every[some], outputs))
     _finish(now, every, slice(None), whole)
     left = unsettled(_situation(now, every, whole), now.settings)
-    np.put_along_axis(left, watched, values=False, axis=1)  # as good as they get
+    # those watched are as good as they get
+    np.put_along_axis(left, watched[every], values=False, axis=1)
     alone = _chosen(left)
     now.record[:] = np.inf
     for some, outputs in _alike(alone):
-        _plan(now, some, whole.part(some).outputs(outputs))
-        now.record[1:, some] = now.record[-1, some]  # half the patience of the first
-    return {c: alone[c] for c in now.round().tolist()}
+        _plan(now, every[some], whole.part(some).outputs(outputs))
+        # half the patience of the first
+        now.record[1:, every[some]] = now.record[-1, every[some]]
+    named = {int(every[place]): outputs for place, outputs in alone.items()}
+    return {c: named[c] for c in now.round().tolist()}
 
 
 def _heard(reading: Reading) -> np.ndarray:
@@ -239,7 +242,7 @@ def _finish(
     now: _Climb, which: np.ndarray, outputs: slice | np.ndarray, reading: Reading
 ) -> None:
     """Take down what some outputs of some coordinates have come to."""
-    depth = now.samples.rungs.shape[0]
+    depth = now.samples.depth(which)
     for rows, columns in blocks(reading.estimate.value.shape, depth, now.settings):
         own = columns if isinstance(outputs, slice) else outputs[rows, columns]
         found = conclude(

@@ -158,6 +158,10 @@ class Samples:
             array = getattr(self, name)
             setattr(self, name, np.take_along_axis(array, order, axis=0))
 
+    def depth(self, which: np.ndarray) -> int:
+        """Count the rungs of the longest ladder of some coordinates."""
+        return int(np.isfinite(self.rungs[:, which]).sum(axis=0).max(initial=0))
+
     def part(
         self, which: np.ndarray, outputs: slice | np.ndarray = slice(None)
     ) -> Ladder:
@@ -170,7 +174,7 @@ class Samples:
         outputs
             A slice of the outputs, or some for each coordinate, (C, m).
         """
-        depth = int(np.isfinite(self.rungs[:, which]).sum(axis=0).max(initial=0))
+        depth = self.depth(which)
         row = self._row[:depth, which]
         if isinstance(outputs, slice):
             right, left = self._right[row, outputs], self._left[row, outputs]

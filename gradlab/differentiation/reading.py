@@ -108,7 +108,9 @@ def read(
     base = samples.base[outputs]
     shape = (which.size, base.shape[-1])
     whole: list[tuple[slice, slice, Estimate, Suspicion]] = []
-    for rows, columns in blocks(shape, samples.rungs.shape[0], settings):
+    depth = samples.depth(which)
+    most = 0 if served is None else _RUNS
+    for rows, columns in blocks(shape, depth, settings, most):
         own = outputs[rows, columns] if isinstance(outputs, np.ndarray) else columns
         ladder = samples.part(which[rows], own)
         only = None if served is None else _often(served[rows])
@@ -135,11 +137,24 @@ def _often(served: np.ndarray) -> tuple[tuple[int, int], ...]:
 
 
 def blocks(
-    shape: tuple[int, int], depth: int, settings: AdaptiveSettings
+    shape: tuple[int, int], depth: int, settings: AdaptiveSettings, most: int = 0
 ) -> Iterator[tuple[slice, slice]]:
-    """Cut coordinates and outputs into pieces that fit the processor's cache."""
-    pairs = layout(max(depth, 2), settings.width).run.size
-    size = max(1, settings.block // pairs)
+    """Cut coordinates and outputs into pieces that fit the processor's cache.
+
+    Parameters
+    ----------
+    shape
+        Coordinates and outputs.
+    depth
+        Rungs of the longest ladder.
+    settings
+        Size of a piece, width of an extrapolation.
+    most
+        Runs that are judged, at most; 0 for all.
+    """
+    where = layout(max(depth, 2), settings.width)
+    weight = max(most * depth, where.bottom.size) if most else where.run.size
+    size = max(1, settings.block // weight)
     rows = max(1, size // max(1, shape[1]))
     columns = max(1, size if rows == 1 else shape[1])
     for start in range(0, shape[0], rows):
