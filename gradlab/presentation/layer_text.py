@@ -29,6 +29,7 @@ __all__ = [
     "audit_lines",
     "audit_text",
     "audit_verdict",
+    "cost_of",
     "finding_lines",
     "headline_of",
     "runs",
@@ -224,9 +225,25 @@ def audit_text(audit: LayerAudit) -> str:
     if rest > 0:
         lines += ["", f"... {plural(rest, 'more finding')} in audit.findings"]
     counted = plural(audit.evaluations, "evaluation")
-    cost = f"{counted}, {audit.steps:.1f} training steps"
-    lines += ["", f"  {cost}, {audit.seconds:.2g} s"]
+    lines += ["", f"  {counted}, {cost_of(audit)}"]
     return "\n".join(lines)
+
+
+def cost_of(audit: LayerAudit) -> str:
+    """Say what an audit took, and how often that is forward and backward of the layers.
+
+    Called one by one, that is: in a small model longer than a training step.
+
+    Examples
+    --------
+    >>> import torch
+    >>> audit = gl.blame(torch.nn.Linear(2, 2), torch.ones(2))
+    >>> import dataclasses
+    >>> cost_of(dataclasses.replace(audit, steps=3.0, seconds=0.5))
+    '0.50 s, 3.0 times forward and backward of its layers one by one'
+    """
+    times = f"{audit.steps:.1f} times forward and backward of its layers one by one"
+    return f"{audit.seconds:.2f} s, {times}"
 
 
 def sweep_headline(sweep: Sweep) -> str:

@@ -11,6 +11,7 @@ from gradlab.comparison.tolerance import default_rtol
 from gradlab.labels import code_place
 from gradlab.presentation.layer_text import (
     audit_verdict,
+    cost_of,
     headline_of,
     sweep_headline,
 )
@@ -307,7 +308,7 @@ def layers_state(audit: LayerAudit) -> dict[str, Any]:
         "verdict": int(audit_verdict(audit)),
         "subject": f"{len(audit.rows)} layers",
         "facts": [
-            ["cost", f"{audit.steps:.1f} training steps, {audit.seconds:.2f} s"],
+            ["cost", cost_of(audit)],
         ],
         "culprits": list(audit.culprits),
         "findings": [pack_finding(finding) for finding in audit.findings],
