@@ -1,81 +1,116 @@
-"""Cost of a check by random directions on large models, in training steps.
+"""Cost of probes and of the audit as models grow, in training steps and bytes.
 
 Run it as a program: ``python tests/benchmarks/bench_large.py [width ...]``. The model
-is a transformer of four layers in float64 that predicts 64 tokens; a training step is
-forward and backward. Both are measured by turns in one process.
+is a transformer of four layers that predicts 64 tokens, in float64 (``--float32``: in
+float32); all of it is right. Each size has a process of its own. A training step is
+forward and backward; steps before and after a check are measured in processor time, and
+so is the check, without what the first check of a process imports. Memory is the peak
+of the resident set above what it was before, over the size of the parameters.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import statistics
 import time
 
-import torch
-from torch import nn
-
-import gradlab as gl
+from bench_blame import Peak
 
 VOCABULARY, TOKENS = 4096, 64
+WIDTHS = (384, 832, 1760)  # 10, 40 and 163 million parameters
 
 
-class _Model(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.tokens = nn.Embedding(VOCABULARY, width)
-        layer = {"dim_feedforward": 4 * width, "dropout": 0.0, "batch_first": True}
-        self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, 8, **layer) for _ in range(4)
-        )
-        self.head = nn.Linear(width, VOCABULARY)
+def _model(width):
+    from torch import nn
 
-    def forward(self, ids):
-        x = self.tokens(ids)
-        for layer in self.layers:
-            x = layer(x)
-        return self.head(x).flatten(0, 1)
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens = nn.Embedding(VOCABULARY, width)
+            layer = {"dim_feedforward": 4 * width, "dropout": 0.0, "batch_first": True}
+            self.layers = nn.ModuleList(
+                nn.TransformerEncoderLayer(width, 8, **layer) for _ in range(4)
+            )
+            self.head = nn.Linear(width, VOCABULARY)
+
+        def forward(self, ids):
+            x = self.tokens(ids)
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(x).flatten(0, 1)
+
+    return Model()
 
 
-def measure(width):
-    """Parameters, seconds of a step and of the check, their quotient, the verdict."""
+def measure(width, dtype, queue):
+    """Put what a check and an audit of one size cost into a queue."""
+    import torch
+
+    import gradlab as gl
+
     torch.manual_seed(0)
-    model = _Model(width).double()
+    model = _model(width).to(getattr(torch, dtype))
     ids = torch.randint(0, VOCABULARY, (1, TOKENS))
     goal = torch.randint(0, VOCABULARY, (TOKENS,))
+    count = sum(p.numel() for p in model.parameters())
+    size = sum(p.nbytes for p in model.parameters())
 
     def loss(out):
-        return nn.functional.cross_entropy(out, goal)
+        return torch.nn.functional.cross_entropy(out, goal)
 
     def step():
-        start = time.perf_counter()
+        start = time.process_time()
         loss(model(ids)).backward()
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         model.zero_grad(set_to_none=True)
         return seconds
 
+    def cost(work):
+        with Peak() as peak:
+            start = time.process_time()
+            found = work()
+            seconds = time.process_time() - start
+        return found, seconds, peak.extra / size
+
+    small = torch.nn.Linear(3, 2).to(model.head.weight.dtype)
+    few = torch.randn(4, 3, dtype=model.head.weight.dtype)
+    gl.check(small, few, loss=torch.sum, coverage="probe")  # imports what is needed
+    gl.blame(small, few, loss=torch.sum)
     step()
     seconds = [step() for _ in range(3)]
-    start = time.perf_counter()
-    report = gl.check(model, ids, loss=loss, coverage="probe")
-    took = time.perf_counter() - start
+    report, checked, beside = cost(
+        lambda: gl.check(model, ids, loss=loss, coverage="probe")
+    )
+    seconds += [step() for _ in range(3)]
+    audit, audited, beside_audit = cost(lambda: gl.blame(model, ids, loss=loss))
     seconds += [step() for _ in range(3)]
     one = statistics.median(seconds)
-    count = sum(p.numel() for p in model.parameters())
-    return count, one, took, took / one, report
+    queue.put(
+        f"{count:11,}  {one:6.2f}  {checked / one:11.1f}  {report.evaluations:11d}  "
+        f"{beside:6.2f}  {report.verdict.name:9}  {audited / one:11.1f}  "
+        f"{beside_audit:6.2f}  {', '.join(audit.culprits) or 'none'}"
+    )
 
 
 def main():
     """Print one row for each width."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("width", nargs="*", type=int, default=[320, 768])
-    print("parameters   step s  check s  steps  evaluations  verdict")
-    for width in parser.parse_args().width:
-        count, one, took, steps, report = measure(width)
-        print(
-            f"{count:10,}  {one:7.2f}  {took:7.2f}  {steps:5.1f}  "
-            f"{report.evaluations:11d}  {report.verdict.name}",
-            flush=True,
-        )
+    parser.add_argument("width", nargs="*", type=int, default=WIDTHS)
+    parser.add_argument("--float32", action="store_true")
+    chosen = parser.parse_args()
+    print(
+        " parameters  step s  check steps  evaluations  memory  verdict    "
+        "blame steps  memory  culprits"
+    )
+    for width in chosen.width:
+        context = multiprocessing.get_context("spawn")
+        queue = context.Queue()
+        dtype = "float32" if chosen.float32 else "float64"
+        process = context.Process(target=measure, args=(width, dtype, queue))
+        process.start()
+        print(queue.get(), flush=True)
+        process.join()
 
 
 if __name__ == "__main__":
