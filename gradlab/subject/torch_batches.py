@@ -10,6 +10,7 @@ one at a time.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.subject.torch_devices import copies, out_of_memory
-from gradlab.subject.torch_entries import one_entry, suitable
+from gradlab.subject.torch_entries import OtherUseError, one_entry, suitable
 from gradlab.subject.torch_loops import (
     looped,
     looped_sets,
@@ -57,7 +58,7 @@ class Plan:
     entries: int = 0  # together, in products and without copies: see torch_entries
     with_buffers: bool = False  # a module writes to its buffers: batch them as well
     slower: int = 0  # rows of a trial in which batches were right, but took longer
-    single: float = 0.0  # seconds of one evaluation by itself
+    single: float = math.inf  # seconds of one evaluation by itself, where known
 
 
 class Batches:
@@ -271,14 +272,16 @@ class Batches:
 
         def single(row: Any, column: Any, step: Any) -> tuple[Any, ...]:
             given = [part.tensor() for part in self._subject.cells]
-            given[which] = values
 
-            def call() -> tuple[Any, ...]:
+            def call(stand_in: Any) -> tuple[Any, ...]:
+                given[which] = stand_in
                 return self._subject.observed(given).tensors
 
             return one_entry(values, row, column, step, call, sizes)
 
         found = self._vmapped(single, (row, column, steps))
+        if not np.isfinite(found).all():  # what is infinite cannot be changed by a bit
+            raise OtherUseError
         filled = max(1, *sizes, found.shape[1])
         plan.entries = min(max(_ENTRIES, _FILLED // filled), _MOST_ENTRIES)
         return found, taken
