@@ -262,13 +262,12 @@ def _widest(
     rungs: np.ndarray, start: np.ndarray, stop: np.ndarray, least: int
 ) -> np.ndarray:
     """Return the middle of the widest gap between rungs start..stop, nan if narrow."""
-    middle = np.full(start.size, np.nan)
-    widest = np.full(start.size, least - 0.5)
-    for index in range(rungs.shape[0] - 1):
-        gap = rungs[index] - rungs[index + 1]
-        wider = (index >= start) & (index < stop) & (gap >= widest)
-        middle = np.where(
-            wider, np.floor((rungs[index] + rungs[index + 1]) / 2), middle
-        )
-        widest = np.where(wider, gap, widest)
-    return middle
+    gaps = rungs[:-1] - rungs[1:]
+    index = np.arange(len(gaps))[:, None]
+    wide = (index >= start) & (index < stop) & (gaps >= least - 0.5)
+    gaps = np.where(wide, gaps, -np.inf)
+    # of equally wide ones that of the larger steps
+    last = len(gaps) - 1 - gaps[::-1].argmax(axis=0)
+    columns = np.arange(start.size)
+    middle = np.floor((rungs[last, columns] + rungs[last + 1, columns]) / 2)
+    return np.where(wide.any(axis=0), middle, np.nan)
