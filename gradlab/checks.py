@@ -111,7 +111,9 @@ def check(
         Any `concurrent.futures.Executor` (a pool of processes, Dask's), whose workers
         evaluate the function: worth it where one evaluation takes a millisecond or
         more. It needs cloudpickle (``pip install gradlab[distributed]``), and gives the
-        same Jacobian to the bit; see ``tutorials/cluster.md``.
+        same Jacobian to the bit. A pool of processes had better not fork:
+        ``ProcessPoolExecutor(mp_context=get_context("spawn"))``; see
+        ``tutorials/cluster.md``.
     progress
         True for a progress bar, or an object with tqdm's ``update``. None shows one in
         a notebook, where the check takes longer than a second.

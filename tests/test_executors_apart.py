@@ -139,6 +139,63 @@ def test_dask_gives_the_same_bits(monkeypatch):
         assert any(" workers of " in remark for remark in report.remarks)
 
 
+_DYING = """
+import os, sys, time
+import numpy as np
+from dask.distributed import Client, LocalCluster
+import gradlab as gl
+from gradlab.differentiation import crew_silence
+crew_silence.LOOK = 1.0
+parent, flag = os.getpid(), sys.argv[1]
+def f(x):
+    time.sleep(2e-3)
+    if os.getpid() != parent:
+        if flag and x[9] != 1.0 and not os.path.exists(flag):
+            open(flag, "w").close()
+            os._exit(1)
+        if not flag and x[2] != 1.0 and np.all(x[3:] == 1.0):
+            os._exit(9)
+    return (x**2).sum()
+if __name__ == "__main__":
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**settings, silence_logs=50) as made, Client(made) as client:
+        try:
+            report = gl.check(
+                f, np.ones(24), grad=lambda x: 2 * x, executor=client, diagnose=False
+            )
+            print(report.verdict.name)
+        except gl.GradlabError as error:
+            print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("once", [True, False])
+def test_worker_of_dask_that_dies_keeps_nobody_waiting(tmp_path, once):
+    """Its work is done again; where all die of it, again and again, a sentence says so.
+
+    Dask gives up a task, or its local cluster a worker, whichever comes first.
+    """
+    pytest.importorskip("distributed")
+    script, flag = tmp_path / "dying.py", str(tmp_path / "died") if once else ""
+    script.write_text(_DYING)
+    done = subprocess.run(
+        [sys.executable, script, flag],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    if once:
+        assert Path(flag).exists()
+        assert done.stdout.strip() == "AGREES", done.stdout
+    else:
+        told = "every worker of executor= has died" in done.stdout
+        assert told or done.stdout.strip() == "UNDECIDED", done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [0, 1])
 def test_code_on_the_page_about_clusters_runs(tmp_path, block):

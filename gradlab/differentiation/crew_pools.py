@@ -7,7 +7,7 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-__all__ = ["another_pool", "breadth_of", "first_line", "killed"]
+__all__ = ["another_pool", "breadth_of", "first_line", "forks", "killed", "nobody_left"]
 
 
 def breadth_of(executor: Any) -> int:
@@ -44,6 +44,28 @@ def another_pool(broken: ProcessPoolExecutor, breadth: int) -> ProcessPoolExecut
 def killed(cause: Exception) -> bool:
     """Whether an executor that goes on says that workers died of a task (Dask)."""
     return type(cause).__name__ == "KilledWorker"
+
+
+def nobody_left(executor: Any) -> bool:
+    """Whether an executor says that it has no workers any more (Dask).
+
+    A local cluster gives up a worker that dies before it has come up again.
+
+    Examples
+    --------
+    >>> nobody_left(ProcessPoolExecutor(1))
+    False
+    """
+    client: Any = getattr(executor, "_client", None)
+    with contextlib.suppress(Exception):
+        return hasattr(client, "nthreads") and not client.nthreads()
+    return False
+
+
+def forks(executor: Any) -> bool:
+    """Whether a pool makes its processes by copying this one, its locks included."""
+    context: Any = getattr(executor, "_mp_context", None)
+    return bool(context is not None and context.get_start_method() == "fork")
 
 
 def first_line(cause: Exception) -> str:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.differentiation import crew_silence
 from gradlab.differentiation.crew_pieces import (
     Job,
     Piece,
@@ -124,6 +125,8 @@ class Workers:
         self._refused: list[Subject] = []
         self._lost = ""  # why nobody but this process evaluates any more
         self._failures = 0
+        self._killed = False  # a worker died, by the executor's own word
+        self._silence = crew_silence.Silence()
         self._seen: set[str] = set()
         self._spread = 0
         self._notes: dict[str, None] = {}
@@ -243,7 +246,14 @@ class Workers:
                         meter.shown(job.piece.count)
                     else:
                         flying[future] = job
-                landed, _ = wait(flying, return_when=FIRST_COMPLETED)
+                landed, _ = wait(flying, crew_silence.LOOK, FIRST_COMPLETED)
+                if flying and not landed:
+                    most = max(job.piece.count for job in flying.values())
+                    self._silence.lasts(
+                        self._own or self._executor,
+                        killed=self._killed,
+                        longest=most * member.each,
+                    )
                 for future in landed:
                     job = flying.pop(future)
                     result = self._received(member, job, future, meter)
@@ -295,6 +305,7 @@ class Workers:
             raise  # the function misbehaves, as it would have in this process
         except Exception as cause:  # noqa: BLE001 - whatever an executor raises
             return self._failed(member, job, cause)
+        self._silence.heard()
         meter.evaluations += answer.extra
         self._seen.add(answer.worker)
         if answer.rounded:
@@ -321,6 +332,7 @@ class Workers:
             if self._failures >= _FAILURES:
                 self._give_up(f"the executor failed ({type(cause).__name__}: {cause})")
             return [job]
+        self._killed = True
         self._note("a worker died, and its work was done again")
         if killed(cause) and not job.suspect:  # it has killed several workers already
             if job.piece.count > 1:
