@@ -38,6 +38,30 @@ def pytest_configure(config):
     config.option.randomly_reset_seed = False  # pytest-randomly, if it is there
 
 
+def pytest_collection_modifyitems(items):
+    """Take files with long tests first, or one worker may be left alone with them."""
+    files = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in files)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Do not trace some long tests for coverage: they would take up to twice as long.
+
+    What they run is run by short ones as well. (The mark `no_cover` of pytest-cov does
+    nothing on the workers of pytest-xdist, where coverage has been started twice.)
+    """
+    tracer = sys.gettrace()
+    if tracer is None or item.get_closest_marker("untraced") is None:
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
+        _clock_name()  # coverage's tracer takes its place again at the next call
+
+
 def pytest_runtest_setup():
     """Give each test the draws that it would have all by itself; see below."""
     _reseed()

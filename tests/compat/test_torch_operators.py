@@ -17,7 +17,7 @@ from tests.compat.operators import samples
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest", reason="torch.testing._internal needs expecttest")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 _SHARES = 8  # so that several workers can divide the work
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.diagnosis.measure import FRESH, SHELVES, score
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "part"), [(0, slice(0, None, 2)), (500, slice(1, None, 2))]
 )
@@ -29,6 +30,7 @@ def test_shares(seed, part, capsys):
     assert result.share(result.named) >= 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shelves", [FRESH[:3], FRESH[3:]])
 def test_fresh_shares(shelves, capsys):
     """The same of programs as users write them, in every form a check takes."""

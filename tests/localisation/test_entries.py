@@ -19,6 +19,7 @@ def places(found):
     return {(entry.input, entry.index) for entry in found.entries}
 
 
+@pytest.mark.untraced
 class TestLargeNetwork:
     """657,409 parameters, float64, tanh; twenty networks and positions per slip."""
 

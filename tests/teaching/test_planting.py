@@ -202,6 +202,7 @@ def test_nobody_would_say_that_no_human_wrote_it(line, kind, never):
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.edit)
 def test_a_class_gets_fair_exercises(level):
     """On fresh numbers each runs, and just the gradients in the key are wrong."""
