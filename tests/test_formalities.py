@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import json
@@ -13,6 +14,8 @@ import sys
 import pytest
 
 import gradlab
+
+pytestmark = pytest.mark.untraced  # of gradlab nothing runs here that does any work
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "gradlab").rglob("*.py"))
@@ -43,6 +46,12 @@ def _name(path):
     return str(path.relative_to(ROOT))
 
 
+@functools.cache
+def _tree(path):
+    """Return the syntax of a file, which several rules look at and none changes."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _module_name(path):
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -69,7 +78,7 @@ def _public_functions():
     for module in USED_AS_MODULES:
         path = ROOT / "gradlab" / f"{module.replace('.', '/')}.py"
         if path.exists():
-            exported = _exported(ast.parse(path.read_text(encoding="utf-8"))) or []
+            exported = _exported(_tree(path)) or []
             names += [f"gradlab.{module}.{name}" for name in exported]
     return [name for name in names if name.rpartition(".")[2].islower()]
 
@@ -120,45 +129,61 @@ def test_import_costs_about_as_much_as_numpy():
         assert 0 < own <= IMPORT_RATIO * theirs
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=_name)
-def test_file_holds_one_idea(path):
+def _nonempty(found):
+    """What was found, by the file it was found in; files without any are left out."""
+    return {_name(path): each for path, each in found.items() if each}
+
+
+def test_there_are_files_to_look_at():
+    """All rules below hold for hundreds of files."""
+    assert len(SOURCES) > 200
+    assert len(TESTS) > 100
+
+
+def test_file_holds_one_idea():
     """No file has more than 400 lines."""
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+    lines = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in PYTHON_FILES}
+
+    assert {_name(p): count for p, count in lines.items() if count > MAX_LINES} == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_functions_fit_on_a_screen(path):
-    """No function has more than 60 lines below its docstring."""
+def _long_functions(tree):
     too_long = {}
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body
             lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
             if lines > MAX_BODY:
                 too_long[node.name] = lines
-
-    assert too_long == {}
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_module_says_what_it_is_and_what_it_offers(path):
-    """Every module has a docstring; every module with code has an __all__."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    exported = _exported(tree)
-
-    assert ast.get_docstring(tree)
-    if len(tree.body) > 1:  # a docstring-only __init__ offers nothing
-        assert exported is not None, "no __all__"
+    return too_long
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_exported_names_exist(path):
+def test_functions_fit_on_a_screen():
+    """No function has more than 60 lines below its docstring."""
+    assert _nonempty({path: _long_functions(_tree(path)) for path in SOURCES}) == {}
+
+
+def test_module_says_what_it_is():
+    """Every module has a docstring."""
+    assert [_name(p) for p in SOURCES if not ast.get_docstring(_tree(p))] == []
+
+
+def test_module_says_what_it_offers():
+    """Every module with code has an __all__; a docstring-only __init__ offers none."""
+    silent = [path for path in SOURCES if _exported(_tree(path)) is None]
+
+    assert [_name(path) for path in silent if len(_tree(path).body) > 1] == []
+
+
+def _missing(module):
+    return [n for n in getattr(module, "__all__", ()) if not hasattr(module, n)]
+
+
+def test_exported_names_exist():
     """Whatever __all__ promises can be imported."""
-    module = importlib.import_module(_module_name(path))
+    modules = {path: importlib.import_module(_module_name(path)) for path in SOURCES}
 
-    missing = [n for n in getattr(module, "__all__", ()) if not hasattr(module, n)]
-
-    assert missing == []
+    assert _nonempty({path: _missing(module) for path, module in modules.items()}) == {}
 
 
 def test_public_names_are_sorted():
@@ -224,18 +249,24 @@ def test_public_function_shows_an_example(name):
         assert ">>> " in doc
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_no_pyplot(path):
-    """Nothing in the package imports pyplot: its figures are global state."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def _imported(tree):
     imported = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return imported
 
-    assert not {n for n in imported if "pyplot" in n or "pylab" in n}
+
+def test_no_pyplot():
+    """Nothing in the package imports pyplot: its figures are global state."""
+    imported = {path: _imported(_tree(path)) for path in SOURCES}
+    state = {
+        p: {n for n in i if "pyplot" in n or "pylab" in n} for p, i in imported.items()
+    }
+
+    assert _nonempty(state) == {}
 
 
 def _imports_torch(nodes):
@@ -248,31 +279,34 @@ def _is_for_type_checkers(node):
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_name)
-def test_torch_is_imported_late_and_in_few_files(path):
-    """No import of gradlab needs torch, and files that use it say so by their name."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    tree.body = [node for node in tree.body if not _is_for_type_checkers(node)]
-    inside = path.relative_to(ROOT / "gradlab")
+def _body(path):
+    return [node for node in _tree(path).body if not _is_for_type_checkers(node)]
 
-    assert not _imports_torch(tree.body)
-    if not any(inside.match(pattern) for pattern in TORCH_FILES):
-        assert not _imports_torch(ast.walk(tree))
+
+def test_torch_is_imported_late():
+    """No import of gradlab needs torch."""
+    assert [_name(path) for path in SOURCES if _imports_torch(_body(path))] == []
+
+
+def test_torch_is_imported_in_few_files():
+    """Files that use torch say so by their name."""
+    others = [
+        path
+        for path in SOURCES
+        if not any(path.relative_to(ROOT / "gradlab").match(p) for p in TORCH_FILES)
+    ]
+    nodes = {p: [n for each in _body(p) for n in ast.walk(each)] for p in others}
+
+    assert [_name(path) for path in others if _imports_torch(nodes[path])] == []
 
 
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 CLOCKS = {"perf_counter", "perf_counter_ns", "process_time", "thread_time", "time"}
 
 
-@pytest.mark.parametrize("path", TESTS, ids=_name)
-def test_no_test_depends_on_a_clock(path):
-    """Who looks at a clock has set it: a busy machine must not fail anybody's landing.
-
-    `time.monotonic` is for waiting, which ends when something happens. In a browser a
-    pause of so many milliseconds waits for nothing: see `driver.settle`.
-    """
+def _looking_at_a_clock(tree):
     looking = []
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree.body:
         named = [each for each in ast.walk(node) if isinstance(each, ast.Attribute)]
         looks = [
             each.attr
@@ -283,8 +317,18 @@ def test_no_test_depends_on_a_clock(path):
         arguments = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
         if looks and not arguments & {"clock", "monkeypatch"}:
             looking.append(ast.unparse(node).partition("\n")[0])
+    return looking
 
-    assert looking == [] or path.parent.name == "benchmarks"
+
+def test_no_test_depends_on_a_clock():
+    """Who looks at a clock has set it: a busy machine must not fail anybody's landing.
+
+    `time.monotonic` is for waiting, which ends when something happens. In a browser a
+    pause of so many milliseconds waits for nothing: see `driver.settle`.
+    """
+    others = [path for path in TESTS if path.parent.name != "benchmarks"]
+
+    assert _nonempty({path: _looking_at_a_clock(_tree(path)) for path in others}) == {}
 
 
 @pytest.mark.skipif(not NOTEBOOKS, reason="no notebook in this checkout")
