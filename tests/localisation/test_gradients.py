@@ -126,6 +126,7 @@ def test_a_right_model_costs_thirteen_evaluations_and_one_backward(act, passes):
     assert len(passes) == 1
 
 
+@pytest.mark.slow
 def test_memory_stays_below_one_and_a_half_times_the_parameters():
     """The private copy of the parameters, one gradient, and small change.
 
