@@ -16,10 +16,17 @@ from typing import Any
 
 from gradlab.subject.torch_words import is_batched, tensors_in, words
 
-__all__ = ["OtherUseError", "answered", "differing", "exact", "is_differing", "whole"]
+__all__ = [
+    "OtherUseError",
+    "answered",
+    "differing",
+    "exact",
+    "is_differing",
+    "whole",
+    "without_memory",
+]
 
 _NUMBERS = (int, float)
-_SELF = ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__setitem__")
 
 
 class OtherUseError(Exception):
@@ -36,7 +43,7 @@ class _Change:
     part: Any  # as base, of size 1 along the axis
     sizes: list[int]  # of tensors that every evaluation has had to fill
     dense: Any = None  # the whole, once somebody has asked for it
-    shared: bool = False  # a transpose of the same memory was handed out
+    turned: _Change | None = None  # what this is the transpose of: a view of it
 
     def of(self, other: Any) -> Any:
         """Cut the same slice out of a tensor that is broadcast to this one."""
@@ -45,6 +52,27 @@ class _Change:
         if other.dim() < -self.axis or other.shape[self.axis] == 1:
             return other
         return torch.index_select(other, self.axis, self.index)
+
+    @property
+    def filled(self) -> bool:
+        """Whether the whole is in memory, where it may be written to."""
+        if self.dense is not None:
+            return True
+        return self.turned is not None and self.turned.filled
+
+    def whole(self) -> Any:
+        """Give every entry; a transpose in the memory of what was transposed."""
+        import torch
+
+        if self.dense is None and self.turned is not None:
+            self.dense = self.turned.whole().mT
+        elif self.dense is None:
+            size = self.base.shape[self.axis]
+            here = torch.arange(size, device=self.base.device) == self.index
+            here = here if self.axis == -1 else here[:, None]
+            self.dense = torch.where(here, self.part, self.base)
+            self.sizes.append(self.base.numel())
+        return self.dense
 
     def step(self) -> Any:
         """How much the slice differs from that of the base."""
@@ -77,7 +105,8 @@ def differing(
     tensor([[1., 0., 1.],
             [1., 0., 1.]])
     """
-    return _kind()(_Change(base, axis, index, part, [] if sizes is None else sizes))
+    change = _Change(base, axis, index, part, [] if sizes is None else sizes)
+    return _kind()(base, change)
 
 
 def is_differing(value: Any) -> bool:
@@ -90,38 +119,20 @@ def whole(value: Any) -> Any:
 
     From then on its whole is what counts: a view of it may be written to.
     """
-    import torch
-
-    if not is_differing(value):
-        return value
-    change = value.change
-    if change.dense is None:
-        size = change.base.shape[change.axis]
-        here = torch.arange(size, device=change.base.device) == change.index
-        here = here if change.axis == -1 else here[:, None]
-        change.dense = torch.where(here, change.part, change.base)
-        change.sizes.append(change.base.numel())
-    return change.dense
+    return value.change.whole() if is_differing(value) else value
 
 
 def answered(func: Any, args: Any, kwargs: Any) -> Any:
-    """Call a function of torch, some of whose arguments were made by `differing`.
-
-    Raises
-    ------
-    OtherUseError
-        If it may write to one of them of which there is a transpose.
-    """
+    """Call a function of torch, some of whose arguments were made by `differing`."""
     known = words()
-    if func in known.harmless:
-        return func(*args, **kwargs)
     met = [t.change for t in tensors_in((args, kwargs)) if is_differing(t)]
     found: Any = NotImplemented
-    if _writes(func, args, kwargs):
-        if any(change.shared for change in met):
-            raise OtherUseError
-    elif all(change.dense is None for change in met):
-        if func in known.single:
+    if not any(change.filled for change in met):
+        if func in known.harmless:
+            return func(*args, **kwargs)
+        if _writes(args, kwargs):
+            pass
+        elif func in known.single:
             found = _single(func, args, kwargs)
         elif func in known.pairs:
             found = _pair(func, args, kwargs)
@@ -138,22 +149,24 @@ def answered(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @functools.cache
-def _kind() -> Any:
-    """Make the class; it needs torch itself."""
+def without_memory() -> Any:
+    """Make a class of tensors that look like another; it needs torch itself.
+
+    Whatever does not ask by one of torch's functions is refused: compiled code, scripts
+    and extensions would take the memory as it is.
+    """
     import torch
 
-    class Differing(torch.Tensor):
-        """Refuses whatever does not ask by one of torch's functions."""
-
-        change: _Change
+    class WithoutMemory(torch.Tensor):
+        """Of the shape, dtype and device of another, and no more."""
 
         @staticmethod
-        def __new__(cls: Any, change: _Change) -> Any:
-            base = change.base
+        def __new__(cls: Any, like: Any, *_: Any) -> Any:
             made = torch.Tensor._make_wrapper_subclass(  # noqa: SLF001 - torch's way to a tensor without memory
-                cls, base.shape, dtype=base.dtype, device=base.device
+                cls, like.shape, dtype=like.dtype, device=like.device
             )
-            made.change = change
+            # an error instead of a null pointer, as in torch's own FakeTensor
+            torch._C._set_throw_on_mutable_data_ptr(made)  # noqa: SLF001 - as above
             return made
 
         __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment] # noqa: SLF001 - as torch documents it
@@ -162,14 +175,24 @@ def _kind() -> Any:
         def __torch_dispatch__(cls, *_: Any, **__: Any) -> Any:
             raise OtherUseError
 
+    return WithoutMemory
+
+
+@functools.cache
+def _kind() -> Any:
+    """Make the class."""
+
+    class Differing(without_memory()):  # type: ignore[misc] # made when asked for
+        """Knows what it differs from, and where."""
+
+        def __init__(self, _: Any, change: _Change) -> None:
+            self.change = change
+
     return Differing
 
 
-def _writes(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether a function changes one of its arguments, or may."""
-    name = getattr(func, "__name__", "")
-    if name in _SELF or (name.endswith("_") and not name.endswith("__")):
-        return True
+def _writes(args: Any, kwargs: Any) -> bool:
+    """Whether one of the functions followed here may write to an argument."""
     flags = (*args, *kwargs.values())  # such as relu(x, True)
     return "out" in kwargs or any(flag is True for flag in flags)
 
@@ -190,11 +213,12 @@ def _single(func: Any, args: Any, kwargs: Any) -> Any:
     """Apply a function of single entries to the base and to the slice."""
     if not args or not is_differing(args[0]) or any(tensors_in((args[1:], kwargs))):
         return NotImplemented
-    change = args[0].change
-    rest = args[1:]
-    return _like(
-        change, func(change.base, *rest, **kwargs), func(change.part, *rest, **kwargs)
-    )
+    change, rest = args[0].change, args[1:]
+    base = func(change.base, *rest, **kwargs)
+    part = func(change.part, *rest, **kwargs)
+    if base is change.base:  # in place, by a flag that is no bool
+        return args[0]
+    return _like(change, base, part)
 
 
 def _pair(func: Any, args: Any, kwargs: Any) -> Any:
@@ -291,7 +315,7 @@ def _turned(func: Any, value: Any) -> Any:
     axis = -3 - change.axis
     base, part = func(change.base), func(change.part)
     turned = differing(base, axis, change.index, part, change.sizes)
-    change.shared = turned.change.shared = True
+    turned.change.turned = change
     return turned
 
 

@@ -4,11 +4,11 @@ A product is linear in each factor: with one entry of `w` displaced by `h`, ``x 
 changes by `h` times one column of `x`, in one column. Of a matrix of thousands of
 entries that costs a thousandth of a perturbed copy, and what follows the product may
 go on with that column alone (`gradlab.subject.torch_differing`). `one_entry` stands
-over an evaluation of the user's function, lets the products of that weight through with
-the change added, and refuses every other use of its memory: then copies have to do. The
-values are those of the function itself, up to the order of summation, which is checked
-against single evaluations (`gradlab.subject.torch_batches`). Nothing here knows of
-derivatives.
+over an evaluation of the user's function, hands it a tensor without memory in place of
+the weight, lets the products of that through with the change added, and refuses every
+other use: then copies have to do. The values are those of the function itself, up to
+the order of summation, which is checked against single evaluations
+(`gradlab.subject.torch_batches`). Nothing here knows of derivatives.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from gradlab.subject.torch_differing import (
     exact,
     is_differing,
     whole,
+    without_memory,
 )
 from gradlab.subject.torch_words import is_batched, tensors_in, words
 
@@ -47,7 +48,7 @@ def one_entry(
     row: Any,
     column: Any,
     step: Any,
-    call: Callable[[], tuple[Any, ...]],
+    call: Callable[[Any], tuple[Any, ...]],
     sizes: list[int] | None = None,
 ) -> tuple[Any, ...]:
     """Call with one entry of a matrix displaced in every product that it is part of.
@@ -55,13 +56,13 @@ def one_entry(
     Parameters
     ----------
     values
-        The matrix, as the function that `call` calls gets it.
+        The matrix.
     row, column
         Index of the entry, integer tensors of shape (); batched under vmap.
     step
         Displacement, shape ().
     call
-        Evaluates; returns tensors.
+        Evaluates, with what it gets in place of the matrix; returns tensors.
     sizes
         Gets the size of every tensor that has to be filled in the course of it.
 
@@ -74,13 +75,31 @@ def one_entry(
     --------
     >>> import torch
     >>> w, one = torch.ones(2, 3), torch.tensor(1)
-    >>> one_entry(w, one, one, torch.tensor(0.5), lambda: (torch.ones(1, 2) @ w,))
+    >>> one_entry(w, one, one, torch.tensor(0.5), lambda w: (torch.ones(1, 2) @ w,))
     (tensor([[2.0000, 2.5000, 2.0000]]),)
     """
     watch = _Watch(values, row, column, step, [] if sizes is None else sizes)
     with _mode()(watch.answer):
-        found = call()
+        found = call(_stand_in()(values, False))
     return tuple(whole(tensor) for tensor in found)
+
+
+@functools.cache
+def _stand_in() -> Any:
+    """Make the class of what stands for the matrix."""
+
+    class StandIn(without_memory()):  # type: ignore[misc] # made when asked for
+        """Knows the matrix, or its transpose."""
+
+        def __init__(self, plain: Any, turned: bool) -> None:  # noqa: FBT001 - only here
+            self.plain, self.turned = plain, turned
+
+    return StandIn
+
+
+def _memory(value: Any) -> Any:
+    """Give the matrix behind its stand-in; anything else as `whole` does."""
+    return value.plain if type(value) is _stand_in() else whole(value)
 
 
 @functools.cache
@@ -110,28 +129,22 @@ class _Watch:
         self.plain, self.step, self.sizes = values, step, sizes
         row, column = row.reshape(1), column.reshape(1)
         self.place, self.turned_place = (row, column), (column, row)
-        self.turned: list[Any] = []  # transposes that were asked for
 
     def answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call a function; with the change added, where the matrix is a factor."""
         known = words()
         given = list(tensors_in((args, kwargs)))
-        differ = any(map(is_differing, given))
-        met = [a for a in given if not is_differing(a) and _shares(a, self.plain)]
-        if not met and differ:
-            return answered(func, args, kwargs)
-        if not met or func in known.harmless:
+        met = [value for value in given if type(value) is _stand_in()]
+        if not met:
+            if any(map(is_differing, given)):
+                return answered(func, args, kwargs)
             return func(*args, **kwargs)
         if len(met) > 1:
             raise OtherUseError
-        if func in known.turned and self._known(met[0]) is not None:
-            found = func(*args, **kwargs)
-            if met[0] is not self.plain:
-                return self.plain
-            self.turned.append(found)
-            return found
-        args = tuple(map(whole, args))
-        kwargs = {name: whole(value) for name, value in kwargs.items()}
+        if func in known.harmless:
+            return func(*map(_memory, args), **kwargs)
+        if func in known.turned and len(args) == 1:
+            return _stand_in()(func(met[0].plain), not met[0].turned)
         if func in known.linear:
             return self._linear(func, args, kwargs)
         if func in known.products and len(args) == 2 and not kwargs:
@@ -142,34 +155,34 @@ class _Watch:
 
     def _known(self, weight: Any) -> tuple[Any, Any] | None:
         """Row and column of the entry in the matrix or in its transpose."""
-        if weight is self.plain:
-            return self.place
-        if any(weight is each for each in self.turned):
-            return self.turned_place
-        return None
+        if type(weight) is not _stand_in():
+            return None
+        return self.turned_place if weight.turned else self.place
 
     def _linear(self, func: Any, args: Any, kwargs: Any) -> Any:
-        given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
-        place = self._known(given["weight"])
+        asked = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
+        given = {name: _memory(value) for name, value in asked.items()}
+        place = self._known(asked["weight"])
         if place is not None:
-            out = exact(func(*args, **kwargs), self.plain)
+            out = exact(func(**given), self.plain)
             return self._moved(out, -1, place[0], _column(given["input"], place[1]))
-        place = self._known(given["input"])
+        place = self._known(asked["input"])
         if place is None:
             raise OtherUseError
-        out = exact(func(*args, **kwargs), self.plain)
+        out = exact(func(**given), self.plain)
         return self._moved(out, -2, place[0], _column(given["weight"], place[1]).mT)
 
     def _product(self, func: Any, args: Any, factors: Any) -> Any:
-        left, right = factors
-        place = self._known(right)
+        left, right = map(_memory, factors)
+        given = tuple(map(_memory, args))
+        place = self._known(factors[1])
         if place is not None and left.dim() > 0:
-            out = exact(func(*args), self.plain)
+            out = exact(func(*given), self.plain)
             return self._moved(out, -1, place[1], _column(left, place[0]))
-        place = self._known(left)
+        place = self._known(factors[0])
         if place is None or right.dim() != 2:
             raise OtherUseError
-        out = exact(func(*args), self.plain)
+        out = exact(func(*given), self.plain)
         return self._moved(out, -2, place[0], _row(right, place[1]))
 
     def _moved(self, out: Any, axis: int, index: Any, slope: Any) -> Any:
@@ -202,16 +215,3 @@ def _row(values: Any, index: Any) -> Any:
     import torch
 
     return torch.index_select(values, -2, index)
-
-
-def _shares(tensor: Any, values: Any) -> bool:
-    """Whether a tensor shows memory of another; batches are copies of their own."""
-    import torch
-
-    if is_batched(tensor) or tensor.layout is not torch.strided:
-        return False
-    try:
-        own = tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
-        return False
-    return bool(own and own == values.untyped_storage().data_ptr())

@@ -29,7 +29,7 @@ _SINGLE = """
     tanh sigmoid relu exp exp2 expm1 log log1p log2 sin cos tan sinh cosh asinh atan
     erf erfc sqrt rsqrt square abs neg reciprocal gelu silu elu celu selu softplus
     softsign leaky_relu relu6 hardtanh hardsigmoid hardswish logsigmoid mish
-    tanhshrink softshrink hardshrink clamp positive __neg__ __abs__
+    tanhshrink softshrink hardshrink clamp __neg__ __abs__
 """
 _PAIRS = """
     add sub mul div true_divide subtract multiply divide pow __add__ __radd__ __sub__

@@ -118,14 +118,61 @@ def test_a_view_that_is_written_to_shows_in_the_tensor():
     assert torch.equal(found, torch.tanh(3.0 * dense))
 
 
-def test_a_transpose_cannot_be_written_past():
-    """Two tensors of one memory: what is written to one, the other would miss."""
-    value, _ = sliced(-1)
-    turned = answered(torch.t, (value,), {})
+def _tripled(value):
+    answered(torch.Tensor.mul_, (value, 3.0), {})
 
-    for each in (value, turned):
-        with pytest.raises(OtherUseError):
-            answered(torch.Tensor.add_, (each, 1.0), {})
+
+def _view_tripled(value):
+    answered(torch.Tensor.view, (value, -1), {}).mul_(3.0)
+
+
+def _chunk_tripled(value):
+    for chunk in answered(torch.chunk, (value, 2), {}):
+        chunk.mul_(3.0)
+
+
+@pytest.mark.parametrize("write", [_tripled, _view_tripled, _chunk_tripled])
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_what_is_written_shows_in_transposes(write, turns):
+    """Tensors of one memory are one, whichever of them is filled first."""
+    value, dense = sliced(-1)
+    turned = [value]
+    for _ in range(turns):
+        turned.append(answered(torch.t, (turned[-1],), {}))
+    write(turned[0])
+
+    for each, plain in zip(turned, (dense, dense.T) * 2, strict=False):
+        assert torch.equal(whole(answered(torch.neg, (each,), {})), -3.0 * plain)
+
+
+def test_what_is_written_to_a_transpose_shows_in_the_tensor():
+    """The other way round as well."""
+    value, dense = sliced(-2)
+    turned = answered(torch.t, (value,), {})
+    answered(torch.Tensor.add_, (turned, 1.0), {})
+
+    assert torch.equal(whole(answered(torch.neg, (value,), {})), -1.0 - dense)
+
+
+@pytest.mark.parametrize(
+    "func", [torch.positive, lambda x: F.relu(x, 1)], ids=["positive", "relu"]
+)
+def test_functions_that_return_their_argument_share_its_memory(func):
+    """Written to the one, it shows in the other."""
+    use = func if func is torch.positive else F.relu
+    value, dense = sliced(-1)
+    found = answered(use, (value,) if use is torch.positive else (value, 1), {})
+    answered(torch.Tensor.add_, (found, 1.0), {})
+
+    assert torch.equal(whole(value), func(dense).add_(1.0))
+
+
+def test_a_shape_changed_in_place_is_seen():
+    """What a tensor says of itself is what it is by then."""
+    value, _ = sliced(-1)
+    answered(torch.Tensor.unsqueeze_, (value, 0), {})
+
+    assert answered(torch.Tensor.dim, (value,), {}) == 3
 
 
 class Doubled(torch.autograd.Function):
@@ -205,7 +252,7 @@ def test_only_what_changes_is_evaluated():
     place, sizes = (torch.tensor(3), torch.tensor(4)), []
     step = torch.tensor(0.1, dtype=torch.float64)
 
-    one_entry(w, *place, step, lambda: (F.linear(torch.tanh(x @ w.T), v),), sizes)
+    one_entry(w, *place, step, lambda w: (F.linear(torch.tanh(x @ w.T), v),), sizes)
 
     assert sizes == [8 * 3]
 

@@ -41,7 +41,7 @@ def test_values_are_those_of_a_displaced_copy(use):
     place = torch.tensor(3), torch.tensor(4)
 
     (found,) = one_entry(
-        w, *place, torch.tensor(step, dtype=torch.float64), lambda: (use(w, x),)
+        w, *place, torch.tensor(step, dtype=torch.float64), lambda w: (use(w, x),)
     )
 
     assert found.numpy() == pytest.approx(use(copy, x).numpy(), abs=1e-14)
@@ -64,7 +64,7 @@ def test_other_uses_are_refused(use):
     place = torch.tensor(0), torch.tensor(0)
 
     with pytest.raises(OtherUseError):
-        one_entry(w, *place, torch.tensor(0.1), lambda: (use(w, x),))
+        one_entry(w, *place, torch.tensor(0.1), lambda w: (use(w, x),))
 
 
 def test_what_fits():
