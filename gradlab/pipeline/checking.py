@@ -22,8 +22,7 @@ from gradlab.differentiation.method import Auto
 from gradlab.differentiation.sparsity import compressed
 from gradlab.late import is_made, unmade
 from gradlab.pipeline.blocks import Block, Known, Outcome, Plan, judge_all
-from gradlab.pipeline.escalation import escalate, settle_still
-from gradlab.pipeline.last_digits import hear_last_digits
+from gradlab.pipeline.escalation import look_again, settle_still
 from gradlab.pipeline.measuring import (
     AnalyticSide,
     analytic_side,
@@ -156,9 +155,7 @@ def compare_columns(
         settle_still(at, row, auto, meter, plan.seed)
         judge_all(subject, outcome, plan)
         if set_unsteady_aside(at, row, outcome, meter):
-            escalate(subject, at, row, outcome, plan, meter)
-            own, other = (subject, base), (at, row)
-            hear_last_digits(subject, own, other, outcome, plan, meter)
+            look_again((subject, base), (at, row), outcome, plan, meter)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if not outcome.blocks:
             raise

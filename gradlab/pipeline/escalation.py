@@ -16,6 +16,7 @@ from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import Block, Outcome, Plan, judge_all
 from gradlab.pipeline.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.hidden_steps import see_through_steps
+from gradlab.pipeline.last_digits import hear_last_digits
 from gradlab.pipeline.measuring import (
     LAST_DIGITS,
     look_closer,
@@ -27,9 +28,10 @@ from gradlab.pipeline.second_steps import take_second_steps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gradlab.pipeline.last_digits import Arithmetic
     from gradlab.subject.subject import Subject
 
-__all__ = ["escalate", "settle_still", "suspects_of", "suspicious"]
+__all__ = ["escalate", "look_again", "settle_still", "suspects_of", "suspicious"]
 
 _BENT = 1.5e-3  # difference of one-sided slopes, relative to the slope
 _SLIGHT = 1e-2  # relative: a smaller slip is measured twice
@@ -105,6 +107,24 @@ def suspects_of(block: Block) -> NDArray[np.intp]:
     if not columns.size:
         return columns
     return columns[np.argsort(-block.excess[columns], kind="stable")]
+
+
+def look_again(
+    own: Arithmetic,
+    reference: Arithmetic,
+    outcome: Outcome,
+    plan: Plan,
+    meter: Meter,
+) -> None:
+    """Look again at what is suspicious; then hear what rests on last digits of f.
+
+    Parameters
+    ----------
+    own, reference
+        Subject and f at the point, as the user has them, and as they are measured.
+    """
+    escalate(own[0], *reference, outcome, plan, meter)
+    hear_last_digits(own[0], own, reference, outcome, plan, meter)
 
 
 def escalate(

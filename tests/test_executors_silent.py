@@ -1,0 +1,110 @@
+"""Executors that do not answer: one is told why, and what helps."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from concurrent.futures import Executor, Future
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.differentiation import crew_silence, executing
+from gradlab.errors import SubjectError
+
+
+@pytest.fixture(autouse=True)
+def _by_this_clock(clock):
+    """Sleeping takes its time on the virtual clock, and none of the machine's."""
+
+
+def squares(x):
+    """A function that is worth an executor."""
+    time.sleep(1e-3)
+    return (x**2).sum()
+
+
+class Slow(Executor):
+    """Answers one submission late: after so many looks at the silence."""
+
+    def __init__(self, looks):
+        self._max_workers = 1
+        self._looks, self._late = looks, []
+
+    def submit(self, fn, /, *arguments, **options):
+        """Run it at once, but tell nobody of it yet."""
+        future = Future()
+        answer = fn(*arguments, **options)
+        self._late.append((future, answer))
+        return future
+
+    def look(self):
+        """Stand for half a minute of waiting."""
+        self._looks -= 1
+        if self._looks <= 0:
+            for future, answer in self._late:
+                if not future.done():
+                    future.set_result(answer)
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Count waits for an executor, each of which stands for half a minute."""
+    seen = []
+
+    def wait(flying, timeout, _when):
+        assert timeout == crew_silence.LOOK
+        done = {future for future in flying if future.done()}
+        if flying and not done:
+            seen[-1].look()
+        return done, set(flying) - done
+
+    monkeypatch.setattr(executing, "wait", wait)
+    return seen
+
+
+def test_executor_that_does_not_answer_is_told_of_while_one_waits(waits):
+    """After half a minute there is a warning, and with the answers the same numbers."""
+    executor, x = Slow(looks=3), np.ones(12)
+    waits.append(executor)
+    with pytest.warns(RuntimeWarning, match="no worker .* for 30 seconds: are they"):
+        there = gl.numeric_jacobian(squares, x, method="central", executor=executor)
+    here = gl.numeric_jacobian(squares, x, method="central")
+    assert there.value.tobytes() == here.value.tobytes()
+
+
+def test_forked_workers_that_do_not_answer_are_told_of_with_their_remedy(waits):
+    """A lock that a thread held at the fork is held in the fork for ever."""
+    executor = Slow(looks=2)
+    executor._mp_context = multiprocessing.get_context("fork")
+    waits.append(executor)
+    with pytest.warns(RuntimeWarning, match='get_context."forkserver".'):
+        gl.numeric_jacobian(squares, np.ones(12), method="central", executor=executor)
+
+
+def test_long_work_is_no_silence():
+    """Twenty times what a piece should take are waited for without a word."""
+    silence = crew_silence.Silence()
+    for _ in range(5):
+        silence.lasts(None, killed=False, longest=100.0)
+
+
+def test_cluster_that_lost_all_its_workers_ends_the_wait():
+    """Where nobody can answer any more, a sentence does."""
+
+    class Client:
+        workers: ClassVar = {"one": 1}
+
+        def nthreads(self):
+            return self.workers
+
+    executor = Slow(looks=1)
+    executor._client = Client()
+    silence = crew_silence.Silence()
+    silence.lasts(executor, killed=True, longest=100.0)  # it may come again
+    Client.workers.clear()
+    silence.lasts(executor, killed=False, longest=100.0)  # none is there yet
+    with pytest.raises(SubjectError, match="every worker of executor= has died"):
+        silence.lasts(executor, killed=True, longest=100.0)
