@@ -88,9 +88,14 @@ def next_rungs(
     with np.errstate(all="ignore"):
         needy = _needy(now, settings)
         bar = needy.relative
-        wish = np.where(needy.truncated, _down(now, needy), _up(now, needy, settings))
-    stuck = np.isfinite(now.record).all(axis=0) & (bar > _PATIENCE * now.record[0])
-    wish = np.where((bar <= settings.tolerance) | stuck, np.nan, wish)
+        stuck = np.isfinite(now.record).all(axis=0) & (bar > _PATIENCE * now.record[0])
+        wish = np.full(bar.size, np.nan)
+        unfinished = ~((bar <= settings.tolerance) | stuck)
+        down, up = unfinished & needy.truncated, unfinished & ~needy.truncated
+        if down.any():
+            wish = np.where(down, _down(now, needy), wish)
+        if up.any():
+            wish = np.where(up, _up(now, needy, settings), wish)
     smallest = now.ladder.rungs[0]
     # finished, but the smallest rung is part of it: look below once, to measure noise
     probe = np.minimum(smallest + np.ceil(now.stride / 2), now.limit)
@@ -101,10 +106,10 @@ def next_rungs(
     wish = np.where((now.ladder.rungs == wish).any(axis=0), np.nan, wish)
     bar = np.where(np.isnan(urgent), bar, np.inf)
     finished = np.isnan(wish) & (bar <= settings.tolerance)
-    second = np.full(wish.size, np.nan)
-    neighbours = np.where(finished, _neighbours(now, needy), np.nan)
-    wishes = np.stack([wish, second])
-    return np.where(finished, neighbours, wishes), bar
+    wishes = np.stack([wish, np.full(wish.size, np.nan)])
+    if finished.any():
+        wishes = np.where(finished, _neighbours(now, needy), wishes)
+    return wishes, bar
 
 
 def _relative_bars(estimate: Estimate, base: np.ndarray) -> np.ndarray:

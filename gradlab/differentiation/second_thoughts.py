@@ -139,22 +139,23 @@ def roughen(best: Estimate, table: Tableau, rungs: Rungs) -> Estimate:
     rate = np.maximum(terms[1] / terms[0], terms[2] / terms[1])
     smooth = np.maximum(3 * terms[3] * rate, 10 * terms[2] * rate**2)
     smooth = np.maximum(smooth, 10 * terms[1] * rate**3)
+    known = rungs.unit[4:] + rungs.reach * np.abs(best.value)
+    known = 8 * np.fmax(known, best.noise)
+    rough = (terms[4] > smooth) & (highest > spread * known) & small
+    # a slope that changes much up there is a kink or curvature, no hidden jump
+    rough &= np.abs(table.slopes[4:levels] - best.value) < 0.1 * np.abs(best.value)
+    reach = Pick(best.top)(np.broadcast_to(h, rungs.odd.shape))
+    rough &= (h[4:] <= 40 * reach) & (h[4:] >= reach / 2)
+    rough &= h[4:] <= 12 * h[2 : levels - 2]
+    if not rough.any():
+        return best
     jump = np.zeros(terms[4].shape)
     for n in (2, 3, 4):  # had this rung jumped and no other: by how much
         others = [k for k in range(5) if k != n]
         node = u[n : levels - 4 + n]
         span = np.prod([np.abs(node - u[k : levels - 4 + k]) for k in others], axis=0)
         jump = np.maximum(jump, highest * span * h[n : levels - 4 + n])
-    known = rungs.unit[4:] + rungs.reach * np.abs(best.value)
-    known = 8 * np.fmax(known, best.noise)
-    rough = (terms[4] > smooth) & (jump > known)
-    rough &= highest > spread * known
-    reach = Pick(best.top)(np.broadcast_to(h, rungs.odd.shape))
-    near = (h[4:] <= 40 * reach) & (h[4:] >= reach / 2)
-    near &= h[4:] <= 12 * h[2 : levels - 2]
-    rough &= small
-    # a slope that changes much up there is a kink or curvature, no hidden jump
-    rough &= np.abs(table.slopes[4:levels] - best.value) < 0.1 * np.abs(best.value)
-    widen = np.where(rough & near, jump / h[2 : levels - 2], 0.0)
+    rough &= jump > known
+    widen = np.where(rough, jump / h[2 : levels - 2], 0.0)
     widen = np.where(np.isfinite(widen), widen, 0.0).max(axis=0)
     return dataclasses.replace(best, hidden=widen)
