@@ -145,11 +145,12 @@ def test_memory_stays_below_one_and_a_half_times_the_parameters():
 
 def test_the_counter_counts():
     """A tensor and an array at a time, then a view, then nothing."""
-    with Allocations() as counted:
-        one, two = torch.ones(1000, 1000), np.ones((1000, 1000))
-        half = one[:500]
-        del one, two, half
-        torch.ones(1000)
+    for _ in range(2):  # the first use imports much
+        with Allocations() as counted:
+            one, two = torch.ones(1000, 1000), np.ones((1000, 1000))
+            half = one[:500]
+            del one, two, half
+            torch.ones(1000)
 
     assert 12e6 < counted.peak < 12.1e6
 
