@@ -84,13 +84,22 @@ class Precise:
         wide = analytic.pull(cotangents)
         if self.trusted is None:
             self.trusted = _trusted(own, wide)
-        forgiven = self._forgiven(own, wide)
+        matters = self._matters(wide)
+        if sum(values.size for values in own.values) > _MOST_NUMBERS:
+            for k, sure in enumerate(self.trusted):  # no copies of all, nor scatter
+                if sure:
+                    coarse, fine = own.values[k], wide.values[k]
+                    fits = _fits(coarse, fine, self._limit(k, coarse, fine, matters))
+                    np.copyto(coarse, fine, where=fits)
+            return own
+        pairs = list(zip(own.values, wide.values, strict=True))
+        forgiven = [self._limit(k, *pair, matters) for k, pair in enumerate(pairs)]
         explained = _explained(own, wide, forgiven)
         doubt = any(
             sure and not fits.all()
             for sure, fits in zip(self.trusted, explained, strict=True)
         )
-        if doubt and sum(values.size for values in own.values) <= _MOST_NUMBERS:
+        if doubt:
             noise = analytic_noise(self.subject, cotangents, seed=self.seed)
             forgiven = [
                 np.maximum(limit, _SCATTER * scatter)
@@ -105,34 +114,42 @@ class Precise:
         )
         return Pullback(values, own.problems)
 
-    def _forgiven(self, own: Pullback, wide: Pullback) -> list[NDArray[np.float64]]:
-        """Differences that round-off explains, for each entry of each input."""
+    def _matters(self, wide: Pullback) -> NDArray[np.float64]:
+        """Effects that are lost in the roundings of the largest, for each cotangent."""
         effects = [
             np.array([scale_of(row) for row in values]) * unit
             for values, unit in zip(wide.values, self.units, strict=True)
         ]
-        matters = roundings(self.subject.epsilon) * np.max(effects, axis=0)
-        limits = []
-        for values, coarse, unit in zip(
-            wide.values, own.values, self.units, strict=True
-        ):
-            tops = np.array([[magnitudes(row).largest] for row in values])
-            size = np.fmin(np.abs(values), np.abs(coarse))
-            limits.append(_ROUND_OFF * np.maximum(size, tops) + matters[:, None] / unit)
-        return limits
+        return np.asarray(roundings(self.subject.epsilon) * np.max(effects, axis=0))
+
+    def _limit(
+        self,
+        which: int,
+        coarse: NDArray[np.float64],
+        fine: NDArray[np.float64],
+        matters: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Differences that round-off explains, for each entry of an input."""
+        tops = np.array([[magnitudes(row).largest] for row in fine])
+        size = np.fmin(np.abs(fine), np.abs(coarse))
+        limit = _ROUND_OFF * np.maximum(size, tops)
+        return np.asarray(limit + matters[:, None] / self.units[which])
 
 
 def _explained(
     own: Pullback, wide: Pullback, forgiven: list[NDArray[np.float64]]
 ) -> list[NDArray[np.bool_]]:
-    """Entries whose two values differ by no more than is forgiven; nan never does."""
+    """Entries of each input that differ by no more than is forgiven."""
+    triples = zip(own.values, wide.values, forgiven, strict=True)
+    return [_fits(coarse, fine, limit) for coarse, fine, limit in triples]
+
+
+def _fits(
+    coarse: NDArray[np.float64], fine: NDArray[np.float64], limit: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Entries whose two values differ by no more than a limit; nan never does."""
     with np.errstate(all="ignore"):
-        return [
-            np.abs(coarse - fine) <= limit
-            for coarse, fine, limit in zip(
-                own.values, wide.values, forgiven, strict=True
-            )
-        ]
+        return np.asarray(np.abs(coarse - fine) <= limit)
 
 
 def _trusted(own: Pullback, wide: Pullback) -> tuple[bool, ...]:

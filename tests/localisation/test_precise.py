@@ -148,8 +148,13 @@ def test_numbers_that_do_not_follow_are_compared_as_float32():
     assert report.verdict == gl.Verdict.AGREES
 
 
-def test_what_round_off_explains_is_replaced_and_nothing_else():
-    """x**2 in float32: the search sees float64, except where float32 says another."""
+@pytest.mark.parametrize("numbers", [20, 0])
+def test_what_round_off_explains_is_replaced_and_nothing_else(monkeypatch, numbers):
+    """x**2 in float32: the search sees float64, except where float32 says another.
+
+    With more numbers than scatter is measured of, one input after the other.
+    """
+    monkeypatch.setattr("gradlab.localisation.precise._MOST_NUMBERS", numbers)
     x = torch.rand(20)
     subject = torch_subject(lambda x: (x**3).sum(), (x,))
     subject.row()
