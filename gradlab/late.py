@@ -7,6 +7,7 @@ that have to look at everything.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     Maker = Callable[[], NDArray[Any]]
 
 __all__ = ["Late", "is_made", "unmade"]
+
+_LOCK = threading.Lock()
 
 
 class Late:
@@ -49,8 +52,13 @@ class Late:
         if instance is None:  # so that dataclasses sees no default
             raise AttributeError(self._name)
         held = vars(instance)
-        if callable(held[self._name]):
-            held[self._name] = held[self._name]()
+        maker = held[self._name]
+        if callable(maker):
+            made = maker()
+            # of threads that read at once, all get what the first has made
+            with _LOCK:
+                if held[self._name] is maker:
+                    held[self._name] = made
         return held[self._name]
 
     def __set__(self, instance: object, value: NDArray[Any] | Maker) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import pickle
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -40,6 +44,38 @@ def test_a_maker_is_called_once_and_late():
     assert held.matrix is held.matrix
     assert calls == [1]
     assert is_made(held, "matrix")
+
+
+def test_threads_that_read_at_once_get_one_matrix():
+    """Both find it missing; what is made second is forgotten."""
+    both = threading.Barrier(2, timeout=10)
+
+    def make():
+        both.wait()
+        return np.eye(2)
+
+    held = Holder(matrix=make, name="held")
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: held.matrix, range(2))
+
+    assert one is other is held.matrix
+
+
+def test_a_maker_that_fails_is_asked_again():
+    """An interruption leaves the field as it was."""
+    answers = iter([KeyboardInterrupt, np.eye(2)])
+
+    def make():
+        answer = next(answers)
+        if answer is KeyboardInterrupt:
+            raise answer
+        return answer
+
+    held = Holder(matrix=make, name="held")
+    with pytest.raises(KeyboardInterrupt):
+        held.matrix
+
+    assert held.matrix.sum() == 2
 
 
 def test_a_field_takes_matrices_as_well():
@@ -103,6 +139,22 @@ def test_matrices_are_those_of_an_ordinary_check(x):
     assert (late.numeric_error[~inside] < 1e-8).all()
     assert late.allowed == pytest.approx(plain.allowed, rel=1e-6)
     assert late.power == pytest.approx(plain.power, rel=1e-2)
+
+
+def test_a_comparison_that_is_kept_keeps_no_function(x):
+    """What makes its matrices later is numbers, and numbers of the check alone."""
+    fn, jac = _rows(1.0)
+    gone = weakref.ref(fn)
+    comparison = gl.check(fn, x, jac=jac)["x"]
+    assert not is_made(comparison, "allowed")
+    expected = jac(x)
+    x[:] = np.nan
+    del fn, jac
+    gc.collect()
+
+    assert gone() is None
+    assert comparison.numeric == pytest.approx(expected, abs=1e-8)
+    assert (comparison.allowed > 0).all()
 
 
 @pytest.mark.parametrize(

@@ -146,15 +146,16 @@ def _unpack(subject: Subject, small: Block, block: Block, plan: Plan) -> None:
     if block.pattern is None:
         return
     tolerance = plan.tolerance.of(subject.inputs[block.which].name)
-    pattern, scales = block.pattern, block.scales
-    inside = small.allowed
+    # no more than this is kept for a report: no subject, no user's function
+    pattern, scales, epsilon = block.pattern, block.scales, subject.epsilon
+    inside, values, own_scales = small.allowed, small.value, small.scales
 
     def allowed() -> NDArray[np.float64]:
-        tops = tops_of(small.value, small.scales)
+        tops = tops_of(values, own_scales)
         whole = np.empty(pattern.shape)
         for band in bands(pattern.shape):
             largest = Tops(tops.size[band], tops.effect[band]).in_units_of(scales)
-            whole[band] = tolerance.absolute(largest, subject.epsilon)
+            whole[band] = tolerance.absolute(largest, epsilon)
         pattern.spread(inside, whole)
         return whole
 

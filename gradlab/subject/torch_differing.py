@@ -30,7 +30,16 @@ _NUMBERS = (int, float)
 
 
 class OtherUseError(Exception):
-    """A tensor is used in a way that cannot be followed; never shown."""
+    """A tensor is used in a way that cannot be followed.
+
+    Only who keeps such a tensor beyond the evaluation that made it ever sees this.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this tensor was made while gradlab did many evaluations at once, and has "
+            "no entries outside of them; keep a tensor of a call of your own"
+        )
 
 
 @dataclasses.dataclass(slots=True, eq=False)
