@@ -172,7 +172,11 @@ def without_memory() -> Any:
         @staticmethod
         def __new__(cls: Any, like: Any, *_: Any) -> Any:
             made = torch.Tensor._make_wrapper_subclass(  # noqa: SLF001 - torch's way to a tensor without memory
-                cls, like.shape, dtype=like.dtype, device=like.device
+                cls,
+                like.shape,
+                strides=like.stride(),  # whoever asks whether it is contiguous
+                dtype=like.dtype,
+                device=like.device,
             )
             # an error instead of a null pointer, as in torch's own FakeTensor
             torch._C._set_throw_on_mutable_data_ptr(made)  # noqa: SLF001 - as above

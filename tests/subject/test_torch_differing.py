@@ -175,6 +175,22 @@ def test_a_shape_changed_in_place_is_seen():
     assert answered(torch.Tensor.dim, (value,), {}) == 3
 
 
+def test_transposes_are_not_contiguous():
+    """Whoever asks how the entries lie is told what the whole would tell."""
+    value, _ = sliced(-1)
+    turned = answered(torch.t, (value,), {})
+
+    for each, plain in ((value, True), (turned, False)):
+        assert answered(torch.Tensor.is_contiguous, (each,), {}) is plain
+        assert whole(each).is_contiguous() is plain
+
+
+def test_a_tensor_that_was_kept_says_so():
+    """Who holds on to one reads what it is, not a word of torch's internals."""
+    with pytest.raises(OtherUseError, match="gradlab"):
+        sliced(-1)[0].sum()
+
+
 class Doubled(torch.autograd.Function):
     """Bypasses the functions that torch announces."""
 

@@ -67,6 +67,84 @@ def test_other_uses_are_refused(use):
         one_entry(w, *place, torch.tensor(0.1), lambda w: (use(w, x),))
 
 
+def _scripted(w):
+    """Compiled code, which no mode of torch's functions sees."""
+    return torch.jit.script(_hinge)(w)
+
+
+def _hinge(w):
+    return torch.relu(w - 1.0).sum()
+
+
+class _Hinge(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(w):
+        return _hinge(w)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        """Nothing is kept."""
+
+
+def _called_back(w):
+    """A function of torch that calls the user's, which knows the weight."""
+    one = torch.ones(1, 3).double()
+
+    def apart(a, b):
+        return torch.relu((a - b) @ w[:3]).sum(-1)
+
+    return F.triplet_margin_with_distance_loss(
+        one, 2 * one, 0 * one, distance_function=apart
+    )
+
+
+def _below_the_functions(w):
+    with torch._C.DisableTorchFunction():
+        return _hinge(w)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize(
+    "use", [_scripted, _Hinge.apply, _called_back, _below_the_functions]
+)
+def test_code_that_no_mode_sees_reads_no_weight(use):
+    """It would read it without the displacement, which shows in few of the entries."""
+    w, x = randn(ROWS, COLUMNS), randn(3, COLUMNS)
+    place = torch.tensor(0), torch.tensor(0)
+
+    def both(stand_in):
+        return (F.linear(x, stand_in).sum() + use(stand_in),)
+
+    with pytest.raises((OtherUseError, RuntimeError)):
+        one_entry(w, *place, torch.tensor(0.1), both)
+
+
+def test_extensions_get_an_error_for_a_pointer():
+    """Not a null pointer, which would end the process."""
+    w = randn(ROWS, COLUMNS)
+    place = torch.tensor(0), torch.tensor(0)
+
+    with pytest.raises(RuntimeError, match="data pointer"):
+        one_entry(w, *place, torch.tensor(0.1), lambda w: (torch._C._to_dlpack(w),))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_where_a_product_is_infinite_batches_are_loops(sign):
+    """There infinity plus a step is not what the function itself computes."""
+    torch.manual_seed(3)
+    x, w = randn(4, 16), 0.1 + randn(24, 16).abs()
+    x[2, 5] = -torch.inf
+    subject = torch_subject(lambda x, w: torch.sigmoid(x @ w.T), (x, w), wrt="w")
+    subject.row()
+    positions = np.arange(24 * 16)
+    values, _ = subject.rows(0, positions, np.full(len(positions), sign * 1e-3))
+
+    assert np.isfinite(values).all()
+    assert (values.reshape(-1, 4, 24)[:, 2] == 0).all()
+
+
 def test_what_fits():
     """Large real matrices in float64; copies of anything else cost nothing."""
     assert suitable(randn(16, 16))
