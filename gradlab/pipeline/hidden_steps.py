@@ -116,8 +116,16 @@ def see_through_steps(
     reference: Subject,
     block: Block,
     meter: Meter,
+    *,
+    nearer: bool = False,
 ) -> bool:
     """Give wrong entries the slope over many steps, where f is made of small steps.
+
+    Parameters
+    ----------
+    nearer
+        Whether to look for jumps close to the point as well, where there are none far
+        out. That excuses more; for methods that cannot tell without.
 
     Returns
     -------
@@ -137,7 +145,8 @@ def see_through_steps(
     if not mistaken.any():
         return False
     row = int(np.argmax(np.where(mistaken[:, 0], gap[:, first], -1.0)))
-    height = _height_of_steps(reference, block, (row, first), wide, meter)
+    shares = (1.0, _NEARER) if nearer else (1.0,)
+    height = _height_of_steps(reference, block, (row, first), wide, meter, shares)
     if height is None:
         return False
     share = height / float(wide.reach[0]) / max(abs(float(wide.value[row, 0])), 1e-300)
@@ -220,6 +229,7 @@ def _height_of_steps(
     place: tuple[int, int],
     wide: Wide,
     meter: Meter,
+    shares: tuple[float, ...],
 ) -> float | None:
     """Height of the jumps of f on both sides of the point, None if it is no rounding.
 
@@ -235,7 +245,7 @@ def _height_of_steps(
     ends = []
     for end in (reach, -reach):
         found = (0.0, 0.0)
-        for share in (1.0, _NEARER):  # far out f may be too curved for a jump to show
+        for share in shares:  # far out f may be too curved for a jump to show
             if not found[0]:
                 at = (block.which, position, row, share * end)
                 found = _jump(reference, *at, slope, meter)

@@ -124,6 +124,8 @@ def widen_bars(
     block: Block,
     meter: Meter,
     seed: int,
+    *,
+    noisy: bool = False,
 ) -> bool:
     """Widen the bars of what is accused on less than the last digits of f.
 
@@ -140,6 +142,9 @@ def widen_bars(
         Charged for every evaluation.
     seed
         Of the directions along which the noise of f is measured.
+    noisy
+        Whether to widen those of noisy entries as well, by what noise does to an
+        extrapolation; for methods that have not measured it.
 
     Returns
     -------
@@ -149,7 +154,7 @@ def widen_bars(
     digit = _last_digit(subject, block)
     doubtful = _doubtful(block, digit)
     wrong = block.verdicts == Verdict.DISAGREES
-    shaky = doubtful | (wrong & (block.kinds == Smoothness.NOISY))
+    shaky = doubtful | (noisy & wrong & (block.kinds == Smoothness.NOISY))
     if not shaky.any():
         return False
     noise = noise_level(subject, base, meter, seed)

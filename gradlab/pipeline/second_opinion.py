@@ -66,7 +66,8 @@ def _see_through(
 ) -> None:
     """Look over the steps that f is made of, where the ladder alone was asked for."""
     try:
-        if not see_through_steps(outcome.reference or subject, block, meter):
+        at = outcome.reference or subject
+        if not see_through_steps(at, block, meter, nearer=True):
             return
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         outcome.stopped = why_stopped(stop)
@@ -105,9 +106,9 @@ def _hear(
         take_closer(subject, base, twin, chosen, np.zeros(len(base)), meter)
         heard[chosen] = True
         _judge(subject, block, twin, outcome, plan)
-        if widen_bars(subject, base, twin, meter, plan.seed):
+        if widen_bars(subject, base, twin, meter, plan.seed, noisy=True):
             _judge(subject, block, twin, outcome, plan)
-        if see_through_steps(subject, twin, meter):
+        if see_through_steps(subject, twin, meter, nearer=True):
             _judge(subject, block, twin, outcome, plan)
         taken_back = _settle(block, twin, chosen)
         if not taken_back:
