@@ -82,6 +82,8 @@ def first_evaluation(
             hidden.changes()  # what a second evaluation changes belongs to it too
             notes["state"] = tuple(dict.fromkeys(c.where for c in changes))
             steps.append(hidden.restore)
+        elif hasattr(subject, "sets"):  # what a batch keeps is no tensor outside of it
+            steps.append(hidden.restore)
     if steps:
         subject.reset = _all_of(steps)
         subject.reset()
