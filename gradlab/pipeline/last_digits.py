@@ -14,6 +14,7 @@ arithmetic*, ACM Computing Surveys 23 (1991), section 1.4 on cancellation.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,8 @@ from gradlab.pipeline.closer import CLOSE_LOOKS
 from gradlab.pipeline.measuring import LAST_DIGITS, noise_level
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
     Arithmetic = tuple[Subject, NDArray[np.float64]]
 
-__all__ = ["hear_last_digits", "widen_bars"]
+__all__ = ["hear_last_digits", "noise_once", "widen_bars"]
 
 _DIGITS = 64.0  # rounding units of 1, or of x: more is no last digit
 _DIVIDED = 1e8  # the most by which a division by x may magnify one
@@ -46,6 +49,7 @@ _FARTHEST = 16.0  # scales
 _NODES = np.array([0.0, 0.25, -0.25, 0.5, -0.5])  # of the next step
 _HALVINGS = 30
 _LASTS = 1e-5  # of the departure; a continuous one has less within 2^-30 of the way
+_MANY = 3.0  # times as many columns accused beyond doubt
 _FEW = 4.0  # rounding units that single precision may be off by, on both sides alike
 _SINGLE = 1.2e-7
 _BELOW = 512.0  # the first step is that much smaller than the one that was taken
@@ -110,15 +114,32 @@ def hear_last_digits(
         Charged for every evaluation.
     """
     wider = False
+    heard_of = [(at, noise_once(*at, meter, plan.seed)) for at in (reference, own)]
     for block in outcome.blocks:
         name = subject.inputs[block.which].name
         if isinstance(plan.method_of(name), ComplexStep):
             continue  # no values are subtracted, and no digit is lost
-        at, base = reference if plan.finds_steps(name) else own
+        at, noise = heard_of[0 if plan.finds_steps(name) else 1]
         wider |= _excuse_short_arithmetic(subject, block)
-        wider |= widen_bars(at, base, block, meter, plan.seed)
+        wider |= widen_bars(*at, block, meter, noise)
     if wider:
         judge_all(subject, outcome, plan)
+
+
+def noise_once(
+    subject: Subject, base: NDArray[np.float64], meter: Meter, seed: int
+) -> Callable[[], NDArray[np.float64]]:
+    """Return a function that measures the noise of f when it is first called.
+
+    Shape (rows,); 0 where f stood still, and a level would be a guess.
+    """
+
+    @functools.cache
+    def noise() -> NDArray[np.float64]:
+        found = noise_level(subject, base, meter, seed)
+        return np.where(found == LAST_DIGITS, 0.0, found)
+
+    return noise
 
 
 def widen_bars(
@@ -126,7 +147,7 @@ def widen_bars(
     base: NDArray[np.float64],
     block: Block,
     meter: Meter,
-    seed: int,
+    noise: Callable[[], NDArray[np.float64]],
     *,
     noisy: bool = False,
 ) -> bool:
@@ -143,8 +164,8 @@ def widen_bars(
         is all that an accusation rests on.
     meter
         Charged for every evaluation.
-    seed
-        Of the directions along which the noise of f is measured.
+    noise
+        From `noise_once`, for the same subject.
     noisy
         Whether to widen those of noisy entries as well, by what noise does to an
         extrapolation; for methods that have not measured it.
@@ -160,10 +181,8 @@ def widen_bars(
     shaky = doubtful | (noisy & wrong & (block.kinds == Smoothness.NOISY))
     if not shaky.any():
         return False
-    noise = noise_level(subject, base, meter, seed)
-    noise = np.where(noise == LAST_DIGITS, 0.0, noise)  # a guess, where f stood still
     with np.errstate(all="ignore"):
-        bar = _LEVER * noise[:, None] / np.abs(block.step)
+        bar = _LEVER * noise()[:, None] / np.abs(block.step)
         wider = shaky & (bar > block.error)
         block.error = np.where(wider, bar, block.error)
         doubtful &= _gap(block) > SAFETY * block.error
@@ -204,9 +223,10 @@ def _widen(
     """
     columns = np.flatnonzero(doubtful.any(axis=0))
     columns = columns[np.argsort(-block.excess[columns], kind="stable")]
-    heard = False
+    heard, looks = False, 1  # a look may take three hundred evaluations
     while columns.size:
-        now, columns = columns[:CLOSE_LOOKS], columns[CLOSE_LOOKS:]
+        now, columns = columns[:looks], columns[looks:]
+        looks = min(2 * looks, CLOSE_LOOKS)
         rows = np.where(doubtful, _gap(block), -1.0)[:, now].argmax(axis=0)
         height, away = _nearest_jump(_Lanes(subject, block, base, now, rows, meter))
         with np.errstate(all="ignore"):
@@ -240,12 +260,19 @@ def _gap(block: Block) -> NDArray[np.float64]:
 
 
 def _doubtful(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Accusations that one jump within the step would explain, (rows, n)."""
+    """Accusations that one jump within the step would explain, (rows, n).
+
+    None of the few that stand among many which it would not: what is wrong there is
+    the formula.
+    """
     wrong = block.verdicts == Verdict.DISAGREES
     if not wrong.any():
         return np.asarray(wrong)
     with np.errstate(all="ignore"):
         near = _gap(block) * np.abs(block.step) <= SAFETY * _WIDE * digit
+    clear = np.count_nonzero((wrong & ~near).any(axis=0))
+    if clear > _MANY * np.count_nonzero((wrong & near).any(axis=0)):
+        return np.zeros_like(wrong)
     return np.asarray(wrong & near)
 
 
@@ -338,6 +365,11 @@ def _cornered(
         high, low = np.where(beyond, middle, high), np.where(beyond, low, middle)
         f_high = np.where(beyond[:, None], there, f_high)
         f_low = np.where(beyond[:, None], f_low, there)
+        ends = np.stack([lanes.pick(f_high), lanes.pick(f_low)])
+        with np.errstate(all="ignore"):  # too little is left for a jump
+            least = np.fmax(_LASTS * whole, _least(lanes, ends))
+            if (np.abs(ends[0] - ends[1]) <= least).all():
+                break
     with np.errstate(all="ignore"):
         height = np.abs(f_high - f_low).T
         least = _least(lanes, np.stack([f_high.T.ravel(), f_low.T.ravel()]))

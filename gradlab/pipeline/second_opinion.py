@@ -16,7 +16,7 @@ from gradlab.differentiation.method import Adaptive
 from gradlab.pipeline.blocks import Block, Outcome, Plan, judge_block, matters_of
 from gradlab.pipeline.closer import CLOSE_LOOKS, spread, take_closer
 from gradlab.pipeline.hidden_steps import see_through_steps
-from gradlab.pipeline.last_digits import widen_bars
+from gradlab.pipeline.last_digits import noise_once, widen_bars
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,11 +102,12 @@ def _hear(
         return
     name = plan.method_of(subject.inputs[block.which].name).name
     twin, looks = _copy(block), CLOSE_LOOKS
+    noise = noise_once(subject, base, meter, plan.seed)
     while chosen.size:
         take_closer(subject, base, twin, chosen, np.zeros(len(base)), meter)
         heard[chosen] = True
         _judge(subject, block, twin, outcome, plan)
-        if widen_bars(subject, base, twin, meter, plan.seed, noisy=True):
+        if widen_bars(subject, base, twin, meter, noise, noisy=True):
             _judge(subject, block, twin, outcome, plan)
         if see_through_steps(subject, twin, meter, nearer=True):
             _judge(subject, block, twin, outcome, plan)
