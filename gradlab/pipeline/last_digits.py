@@ -121,7 +121,7 @@ def hear_last_digits(
             continue  # no values are subtracted, and no digit is lost
         at, noise = heard_of[0 if plan.finds_steps(name) else 1]
         wider |= _excuse_short_arithmetic(subject, block)
-        wider |= widen_bars(*at, block, meter, noise)
+        wider |= widen_bars(*at, block, meter, noise, noisy=True)
     if wider:
         judge_all(subject, outcome, plan)
 
@@ -177,8 +177,8 @@ def widen_bars(
     """
     digit = _last_digit(subject, block)
     doubtful = _doubtful(block, digit)
-    wrong = block.verdicts == Verdict.DISAGREES
-    shaky = doubtful | (noisy & wrong & (block.kinds == Smoothness.NOISY))
+    # right entries, too: what a report says could be caught rests on their bars
+    shaky = doubtful | (noisy & (block.kinds == Smoothness.NOISY))
     if not shaky.any():
         return False
     with np.errstate(all="ignore"):
