@@ -67,8 +67,9 @@ def colouring_of(
     for may, axis in zip(touched, axes, strict=True):
         period = smallest_period(may)
         colours = colours * period + axis % period
-    used, colours = np.unique(colours, return_inverse=True)
-    return Colouring(np.asarray(pattern), colours.astype(np.intp), len(used))
+    used = np.bincount(colours) > 0
+    numbers = np.cumsum(used) - 1  # without those that are not used
+    return Colouring(np.asarray(pattern), numbers[colours], int(numbers[-1]) + 1)
 
 
 def smallest_period(may: NDArray[np.bool_]) -> int:

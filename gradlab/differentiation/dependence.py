@@ -106,13 +106,15 @@ def touched_by(
     guess: NDArray[np.float64], axes: tuple[NDArray[np.intp], ...]
 ) -> list[NDArray[np.bool_]]:
     """Per axis: which row has an entry at which index, shape (size, rows)."""
-    sizes = [int(axis[-1]) + 1 for axis in axes]  # in order: the last is the largest
-    entries = (guess != 0).reshape(len(guess), *sizes)
-    every = set(range(1, entries.ndim))
-    return [
-        entries.any(axis=tuple(every - {k + 1})).T.reshape(size, len(guess))
-        for k, size in enumerate(sizes)
-    ]
+    # several times as fast as asking whole axes, where most entries are zero
+    i, j = np.divmod(np.flatnonzero(guess), guess.shape[1])
+    found = []
+    for axis in axes:
+        last = int(axis[-1])  # they rise: the largest of them
+        may = np.zeros((last + 1, len(guess)), dtype=bool)
+        may[axis[j], i] = True
+        found.append(may)
+    return found
 
 
 def seen_everywhere(case: Case) -> bool:
