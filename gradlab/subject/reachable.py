@@ -1,9 +1,10 @@
 """What a callable can reach: the objects whose state a check must not disturb.
 
 The walk goes breadth first from the objects that the user handed in, through
-closures, defaults, bound objects, globals that the code names, attributes and
+closures, defaults, bound objects, globals that the code names (its own module's, and
+those of modules that it imports, unless these are libraries'), attributes and
 containers. It never runs user code (no properties, no ``__getattr__``), never enters
-modules or the internals of libraries, and stops at a bound of depth, objects and time.
+the internals of libraries, and stops at a bound of depth, objects and time.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class _Walk:
         self.found = Reach()
         self._queue: collections.deque[tuple[Any, Path, int, int]] = collections.deque()
         self._handlers: dict[type, Callable[..., None] | None] = {}
+        self._entered: set[tuple[int, int]] = set()  # namespaces, by what code names
         self._deadline = time.perf_counter() + seconds
         self._left = max_objects
         self._max_depth = max_depth
@@ -74,8 +76,9 @@ class _Walk:
         while queue:
             value, path, depth, root = queue.popleft()
             self._left -= 1
-            stop = self._bound_hit(depth)
-            if stop:  # breadth first: all that is left is as far away, or farther
+            if stop := self._bound_hit(
+                depth
+            ):  # breadth first: all that is left is as far away, or farther
                 self.found.unguarded.append((path, f"{stop}; not looked into further"))
                 return
             kind = type(value)
@@ -157,8 +160,7 @@ class _Walk:
             self._push(value.grad, (path, "attr", "grad"), depth, root)
         for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
             self._push(getattr(value, name, None), (path, "attr", name), depth, root)
-        space = vars(value)
-        if space:
+        if vars(value):
             self._instance(value, path, depth, root)
 
     def _mapping(self, value: Any, path: Path, depth: int, root: int) -> None:
@@ -188,10 +190,9 @@ class _Walk:
 
     def _first(self, path: Path, items: tuple[Any, ...], depth: int) -> tuple[Any, ...]:
         most = _MAX_ITEMS if depth > 1 else _MAX_ROOT_ITEMS
-        if len(items) <= most:
-            return items
-        reason = f"only the first {most} of {len(items)} items were looked into"
-        self.found.unguarded.append((path, reason))
+        if len(items) > most:
+            reason = f"only the first {most} of {len(items)} items were looked into"
+            self.found.unguarded.append((path, reason))
         return items[:most]
 
     def _plain_buffer(self, value: Any, path: Path, _depth: int, root: int) -> None:
@@ -207,7 +208,17 @@ class _Walk:
     def _function(self, value: Any, _path: Path, depth: int, root: int) -> None:
         code = value.__code__
         for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=False):
-            self._cell(cell, (None, "name", name), depth, root)
+            here: Path = (None, "name", name)
+            if id(cell) not in self.found.seen:
+                self.found.seen[id(cell)] = cell
+                self.found.cells.append(Found(cell, here, root))
+            try:
+                content = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+            if type(content) is types.ModuleType and not is_library(content.__name__):
+                self._named(vars(content), code, here, depth, root)
+            self._push(content, here, depth, root)
         positional = code.co_varnames[: code.co_argcount]
         defaults = value.__defaults__ or ()
         for name, item in zip(positional[::-1], defaults[::-1], strict=False):
@@ -225,30 +236,33 @@ class _Walk:
     def _globals(
         self, space: dict[str, Any], code: types.CodeType, depth: int, root: int
     ) -> None:
-        if id(code) in self.found.seen:
-            return
-        self.found.seen[id(code)] = code
-        for name in code.co_names:  # attribute names too: a namesake does no harm
-            if name in space:
-                item = space[name]
-                path = (None, "name", name)
-                if type(item) is not types.ModuleType and not name.startswith("__"):
-                    self.found.names.append(Found((space, name), path, root))
-                    self._push(item, path, depth, root)
+        self._named(space, code, None, depth, root)
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
                 self._globals(space, constant, depth, root)
 
-    def _cell(self, cell: types.CellType, path: Path, depth: int, root: int) -> None:
-        if id(cell) in self.found.seen:
+    def _named(
+        self,
+        space: dict[str, Any],
+        code: types.CodeType,
+        path: Path | None,
+        depth: int,
+        root: int,
+    ) -> None:
+        """Enter what code names of a namespace, and of the user's modules in there."""
+        if (id(space), id(code)) in self._entered:
             return
-        self.found.seen[id(cell)] = cell
-        self.found.cells.append(Found(cell, path, root))
-        try:
-            content = cell.cell_contents
-        except ValueError:  # not assigned yet
-            return
-        self._push(content, path, depth, root)
+        self._entered.add((id(space), id(code)))
+        for name in code.co_names:  # attribute names too: a namesake does no harm
+            if name not in space or name.startswith("__"):
+                continue
+            item = space[name]
+            here: Path = (path, "attr", name) if path else (None, "name", name)
+            if type(item) is not types.ModuleType:
+                self.found.names.append(Found((space, name), here, root))
+                self._push(item, here, depth, root)
+            elif not is_library(item.__name__):
+                self._named(vars(item), code, here, depth, root)
 
     def _bound(self, value: Any, path: Path, depth: int, root: int) -> None:
         owner = value.__self__
@@ -262,9 +276,7 @@ class _Walk:
         names = getattr(getattr(value.func, "__code__", None), "co_varnames", ())
         for index, item in enumerate(value.args):
             named = index < len(names)
-            here: Path = (
-                (None, "name", names[index]) if named else (path, "item", index)
-            )
+            here = (None, "name", names[index]) if named else (path, "item", index)
             self._push(item, here, depth, root)
         for name, item in value.keywords.items():
             self._push(item, (None, "name", name), depth, root)
@@ -321,8 +333,7 @@ class _Walk:
         space = namespace_of(value)
         if space is not None:
             self._instance_dict(space, path, depth, root)
-        slots = slots_of(type(value))
-        if slots:
+        if slots := slots_of(type(value)):
             self.found.slotted.append(Found(value, path, root))
             for slot in slots:
                 try:

@@ -67,8 +67,8 @@ class StateGuard:
     Notes
     -----
     Not covered: what lives outside the process, data frames, iterators that were
-    consumed, functools caches, generators of the operating system. What of these was
-    met is in `unguarded`.
+    consumed, functools caches, generators of the operating system, modules that are
+    imported while the function runs. What of these was met is in `unguarded`.
 
     Examples
     --------
