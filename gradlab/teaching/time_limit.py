@@ -59,29 +59,38 @@ class _Errand(Generic[_Result]):
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._closed:
+        # Until it is closed, an interruption may arrive wherever Python looks for one:
+        # at calls and where loops turn back. Afterwards, one may be on its way and one
+        # about to be sent. None may get out: `threading` prints a traceback then.
+        try:
             try:
-                self._do()
-                self._close()
-            except BaseException as error:  # noqa: BLE001 - handed on to the caller
-                self._error = self._error or error
+                try:
+                    self._do()
+                    self._closed = True
+                except BaseException as error:  # noqa: BLE001 - handed on to the caller
+                    self._closed = True
+                    self._error = error
+                self._receive()
+            except _Overtime:
+                self._receive()
+        except _Overtime:
+            pass
         self._done.set()
 
     def _do(self) -> None:
-        if not self._begun:  # once, however often it is interrupted afterwards
-            self._begun = True
-            if hasattr(time, "pthread_getcpuclockid"):  # not on Windows and macOS
-                self._clock = time.pthread_getcpuclockid(threading.get_ident())
-            self._result.append(self._work())
-
-    def _close(self) -> None:
-        """See to it that no interruption comes any more, nor one that is on its way.
-
-        It would hit `threading` itself, which prints a traceback then.
-        """
         with self._gate:
-            self._closed = True
-        for _ in range(_BYTECODES):  # it arrives on one of these, and `_run` knows it
+            if self._closed:  # the time was up before it could begin
+                return
+            self._begun = True
+        if hasattr(time, "pthread_getcpuclockid"):  # not on Windows and macOS
+            self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        self._result.append(self._work())
+
+    def _receive(self) -> None:
+        """Let arrive what was sent before it was closed."""
+        with self._gate:
+            pass
+        for _ in range(_BYTECODES):  # it arrives on one of these
             pass
 
     def wait(self, seconds: float) -> bool:
@@ -121,6 +130,9 @@ class _Errand(Generic[_Result]):
             if self.wait(0.0):
                 return True
             with self._gate:
+                if not self._begun:  # in `threading` still, and further it does not get
+                    self._closed = True
+                    return True
                 if not self._closed:
                     _interrupt(self._thread.ident or 0)
             if self.wait(_AGAIN):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import re
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -273,8 +276,14 @@ def test_nothing_arrives_after_the_end(unhandled):
 def test_an_interruption_at_the_end_is_caught(unhandled):
     """Sent when the work was all but done, it must not arrive in `threading`."""
     for _ in range(20):
-        go = threading.Event()
-        errand = time_limit._Errand(lambda go=go: go.wait() and "done")
+        begun, go = threading.Event(), threading.Event()
+
+        def work(begun=begun, go=go):
+            begun.set()
+            return go.wait() and "done"
+
+        errand = time_limit._Errand(work)
+        assert begun.wait(PATIENCE)
         with errand._gate:  # the end of the work has to wait for this
             go.set()
             time_limit._interrupt(errand._thread.ident)
@@ -284,6 +293,46 @@ def test_an_interruption_at_the_end_is_caught(unhandled):
         assert errand.wait(0.0)
 
     assert unhandled == []
+
+
+def test_an_interruption_after_another_is_caught(unhandled):
+    """Sent while what the first one broke off is being cleared away."""
+    send = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, *2 * [ctypes.py_object])(
+        ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
+    )
+    kept = []
+
+    def half():
+        """Return what is cleared away; no line of Python runs when that is."""
+        thing, thread = np.ones(3), threading.get_ident()
+        again = functools.partial(send, thread, time_limit._Overtime)
+        kept.append(weakref.ref(thing, again))
+        return thing
+
+    with pytest.raises(TimeoutError):
+        call_within(0.2, lambda: (half(), [None for _ in iter(int, 1)]))
+
+    assert kept[0]() is None
+    assert unhandled == []
+
+
+def test_what_has_not_begun_never_does(unhandled, monkeypatch):
+    """A thread that comes late is not hit in `threading`, and leaves the work alone."""
+    go, worked = threading.Event(), []
+
+    class Late(threading.Thread):
+        def run(self):
+            go.wait(PATIENCE)  # as on a machine that is busy with others
+            super().run()
+
+    monkeypatch.setattr(threading, "Thread", Late)
+    errand = time_limit._Errand(lambda: worked.append("done"))
+
+    assert errand.stop()
+    go.set()
+    errand._thread.join(PATIENCE)
+    assert not errand._thread.is_alive()
+    assert worked == unhandled == []
 
 
 def test_late_news_of_the_end_interrupts_nobody(monkeypatch):
