@@ -38,6 +38,8 @@ _SLIGHT = 1e-2  # relative: a smaller slip is measured twice
 _CLEAR = 40.0  # error bars: an accusation that rests on more needs no confirmation
 _NOISY = 3.0  # times the standard deviation of f: what its noise does to a difference
 _ROUGH = 30.0  # times the rounding unit: noise above this is more than rounding
+_ROUNDINGS = 64.0  # of the largest output: as much may have cancelled in any other
+_OF_NO_MATTER = 1e-8  # of the largest effect on an output: no longer steps for that
 _OTHER_STEPS = 0.29  # between powers of two, so that no step is taken twice
 
 
@@ -150,7 +152,11 @@ def escalate(
     pairs = [pair for pair in zip(blocks, suspects, strict=True) if pair[1].size]
     if not pairs:
         return
-    told = [take_second_steps(reference, base, *pair, meter) for pair in pairs]
+    told = [
+        take_second_steps(reference, base, *pair, meter)
+        for pair in pairs
+        if not _may_be_rounding(reference, base, *pair)
+    ]
     if any(told):
         judge_all(subject, outcome, plan)
         if not any(suspects_of(block).size for block in blocks):
@@ -210,6 +216,9 @@ def _allow_for_noise(
         return
     block.error = np.fmax(block.error, floor)
     columns = suspects_of(block)
+    columns = columns[~_explained(block, floor, columns)]
+    if not columns.size:
+        return
     again = numeric_side(
         reference,
         block.which,
@@ -233,6 +242,40 @@ def _allow_for_noise(
     ):
         old = getattr(block, name)
         old[:, columns] = np.where(better, new, old[:, columns])
+
+
+def _may_be_rounding(
+    reference: Subject,
+    base: NDArray[np.float64],
+    block: Block,
+    suspects: NDArray[np.intp],
+) -> bool:
+    """Whether a few roundings of the largest output would explain all accusations.
+
+    An entry of an inverse matrix that is small by cancellation has the rounding errors
+    of what cancelled, and another step has them as well: only their size tells.
+    """
+    right = block.verdicts[:, suspects] == Verdict.AGREES
+    top = np.abs(base).max(initial=0.0, where=np.isfinite(base))
+    with np.errstate(all="ignore"):
+        gap = np.abs(block.analytic[:, suspects] - block.value[:, suspects])
+        moved = gap * np.abs(block.step[:, suspects])
+        slight = moved <= _ROUNDINGS * reference.epsilon * top
+    return bool((slight | right).all() and not right.all(axis=0).any())
+
+
+def _explained(
+    block: Block, floor: NDArray[np.float64], columns: NDArray[np.intp]
+) -> NDArray[np.bool_]:
+    """Columns whose accusations noise explains that matters to nobody."""
+    right = block.verdicts[:, columns] == Verdict.AGREES
+    effect = sensitivity(block.side, block.scales)
+    with np.errstate(all="ignore"):
+        gap = np.abs(block.analytic[:, columns] - block.value[:, columns])
+        within = gap <= SAFETY * floor[:, columns]
+        bar = SAFETY * floor[:, columns] * block.latest_scales[columns]
+        slight = within & (bar <= _OF_NO_MATTER * effect)
+    return np.asarray((slight | right).all(axis=0) & ~right.all(axis=0))
 
 
 def _upheld(
