@@ -13,6 +13,7 @@ from gradlab.subject.torch_subjects import TorchSubject
 from gradlab.subject.torch_values import Cell, make_cell
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
@@ -162,6 +163,12 @@ class _Gradients:
                 self._subject.inputs, values, gradients, strict=True
             )
         }
+
+    def standing(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
+    ) -> contextlib.AbstractContextManager[None]:
+        """Leave it to the subject, which has the loss."""
+        return self._subject.program.standing(values, buffers)
 
     def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:  # noqa: ARG002 - the protocol
         """Return the gradient of the subject in float64."""

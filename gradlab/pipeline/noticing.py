@@ -68,6 +68,7 @@ def noticed(
         findings += _padded(module)
     if subject.kept is not None:
         findings += [_unseen(name, by) for name, by in moves_unseen(subject).items()]
+    findings += map(_unfollowed, subject.unfollowed)
     analytic = subject.analytic
     if getattr(analytic, "own_code", False) and not analytic.stateful:
         wrong = any(c.verdict == Verdict.DISAGREES for c in comparisons)
@@ -195,6 +196,19 @@ def _unseen(name: str, change: float) -> Finding:
         f"they move by a thousandth) but has no gradient: it was left out.",
         "Look for detach(), .data, no_grad or a trip through NumPy; if it is meant as "
         "a number to look at, nothing is to be done.",
+    )
+
+
+def _unfollowed(name: str) -> Finding:
+    return Finding(
+        BugKind.DEPENDENT_INPUTS,
+        "warning",
+        name,
+        0.9,
+        f"The function also reads {name} through something made of it before the call, "
+        "such as a cache (parametrize.cached) or a tensor kept from another call: that "
+        "part of its gradient is on neither side of the comparison.",
+        "Compute it from the parameter inside forward, or leave the cache.",
     )
 
 

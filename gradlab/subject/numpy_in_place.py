@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.paths import namespace_of
-from gradlab.subject.reachable import reach
+from gradlab.subject.holders import Holder, holders_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,13 +41,12 @@ class StandIns:
     Attributes
     ----------
     places
-        One ``put(value)`` for every place that holds one of the arrays, with the number
-        of the array.
+        Every place that holds one of the arrays.
     originals, others
         The arrays, and what replaces them.
     """
 
-    places: tuple[tuple[Callable[[Any], None], int], ...]
+    places: tuple[Holder, ...]
     originals: tuple[Any, ...]
     others: tuple[Any, ...]
 
@@ -82,23 +80,25 @@ class StandIns:
         >>> weights["W"].dtype.name
         'float32'
         """
-        numbers = {id(array): k for k, array in enumerate(originals)}
-        places = tuple(_places(roots, numbers))
-        found = {number for _, number in places}
-        if not partly and found != set(range(len(originals))):
+        wanted = {id(array) for array in originals}
+        places = tuple(holders_of(wanted, roots))
+        found = {id(part) for place in places for part in place.parts()}
+        if not partly and not wanted <= found:
             return None
         return cls(places, tuple(originals), tuple(others))
 
     @contextlib.contextmanager
     def standing(self) -> Iterator[None]:
         """Put the others into all places, and the originals back in the end."""
+        pairs = zip(self.originals, self.others, strict=True)
+        others = {id(original): other for original, other in pairs}
         try:
-            for put, number in self.places:
-                put(self.others[number])
+            for place in self.places:
+                place.exchange(others)
             yield
         finally:
-            for put, number in self.places:
-                put(self.originals[number])
+            for place in self.places:
+                place.put(place.held)
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return `call`, made while the others stand there."""
@@ -109,37 +109,6 @@ class StandIns:
                 return call(*arguments)
 
         return inside
-
-
-def _places(
-    roots: Sequence[object], numbers: dict[int, int]
-) -> Iterator[tuple[Callable[[Any], None], int]]:
-    """Everything mutable that holds one of the arrays, each place once."""
-    found = reach(roots)
-    spaces = [f.value for f in (*found.containers, *found.namespaces)]
-    spaces += [namespace_of(f.value) for f in found.kinds]
-    for space in {id(space): space for space in spaces}.values():
-        if isinstance(space, dict):
-            for key, value in tuple(space.items()):
-                if id(value) in numbers:
-                    put = functools.partial(dict.__setitem__, space, key)
-                    yield put, numbers[id(value)]
-        elif isinstance(space, list):
-            for index, value in enumerate(tuple(space)):
-                if id(value) in numbers:
-                    put = functools.partial(list.__setitem__, space, index)
-                    yield put, numbers[id(value)]
-    for cell in found.cells:
-        with contextlib.suppress(ValueError):  # not assigned yet
-            value = cell.value.cell_contents
-            if id(value) in numbers:
-                put = functools.partial(setattr, cell.value, "cell_contents")
-                yield put, numbers[id(value)]
-    # globals that the code names, such as W in a notebook
-    names = {(id(space), name): space for (space, name), *_ in found.names}
-    for (_, name), space in names.items():
-        if id(space[name]) in numbers:
-            yield functools.partial(space.__setitem__, name), numbers[id(space[name])]
 
 
 def follows(own: Any, twin: Any, *, seed: int = 0) -> bool:

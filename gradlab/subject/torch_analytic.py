@@ -16,6 +16,7 @@ from gradlab.subject.subject import Problem, Pullback
 from gradlab.subject.torch_backward import Backward
 from gradlab.subject.torch_cotangents import has_own_code
 from gradlab.subject.torch_double import narrowing_watched
+from gradlab.subject.torch_elsewhere import followed, own_leaves
 from gradlab.subject.torch_outputs import to_row
 from gradlab.subject.torch_precision import is_single, lost_digits
 from gradlab.subject.torch_values import dtype_name
@@ -196,6 +197,11 @@ class ReverseMode:
         tensors = subject.evaluate(values, grad=True)
         if self.own_code is None:
             self.own_code = has_own_code(tensors)
+            if followed(subject, tensors):  # of a large one the first row has no graph
+                values, leaves = subject.with_leaves(chosen)
+                tensors = subject.evaluate(values, grad=True)
+            if subject.elsewhere:
+                subject.unfollowed = own_leaves(subject, tensors)
         if len(chosen) == len(subject.cells):
             subject.forward_value = to_row(tensors)
         cells = [subject.cells[which] for which in chosen]

@@ -57,6 +57,7 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
             tried = _DoubleDefault(program) if default else program
             double = type(subject)(tried, cells, loss=subject.loss, root=subject.root)
             double.reset, double.kept = subject.reset, subject.kept
+            double.elsewhere = subject.elsewhere
             double.chunk_bytes = subject.chunk_bytes
             transfer = getattr(subject.analytic, "on", None)
             double.analytic = None if transfer is None else transfer(double)
@@ -78,6 +79,7 @@ def _without(double: TorchSubject, casts: Casts) -> TorchSubject:
         root=double.root,
     )
     kept.reset, kept.kept = double.reset, double.kept
+    kept.elsewhere = double.elsewhere
     kept.chunk_bytes = double.chunk_bytes
     transfer = getattr(double.analytic, "on", None)
     if transfer is not None:
@@ -192,6 +194,11 @@ class _DoubleDefault:
             return self._program.call(values, buffers)
         finally:
             torch.set_default_dtype(before)
+
+    def standing(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
+    ) -> contextlib.AbstractContextManager[None]:
+        return self._program.standing(values, buffers)
 
     def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:
         return self._program.widened(cells, copied=copied)

@@ -137,6 +137,12 @@ class KeptProgram:
         with self._casts.left_out():
             return self._program.call(values, buffers)
 
+    def standing(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
+    ) -> contextlib.AbstractContextManager[None]:
+        """Let a module's private tensors stand in it, for a loss that reads them."""
+        return self._program.standing(values, buffers)
+
     def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:
         """Return the same program in float64: it is."""
         return self._program.widened(cells, copied=copied)

@@ -7,6 +7,7 @@ whenever a call has changed it, so that calls do not depend on each other.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol
@@ -48,6 +49,11 @@ class Program(Protocol):
 
     def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:
         """Return the same program in float64; `copied` asks for a deep copy first."""
+
+    def standing(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
+    ) -> contextlib.AbstractContextManager[None]:
+        """Let a module's private tensors stand in it, for a loss that reads them."""
 
 
 class Constants:
@@ -144,6 +150,14 @@ class FunctionProgram:
         finally:
             self.arguments.constants.put_back()
 
+    def standing(
+        self,
+        values: Sequence[Any],  # noqa: ARG002 - modules need them
+        buffers: Mapping[str, Any] | None = None,  # noqa: ARG002 - as above
+    ) -> contextlib.AbstractContextManager[None]:
+        """Do nothing: a function has no parameters of its own."""
+        return contextlib.nullcontext()
+
     def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:  # noqa: ARG002 - modules need them
         """Return the same program in float64; there is nothing to deep-copy."""
         if copied:
@@ -180,18 +194,29 @@ class ModuleProgram:
         self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
     ) -> object:
         """Return what forward returns; the module's own state is not touched."""
-        split = len(self.keys)
-        state = {
-            **self.frozen,
-            **(self.held.tensors if buffers is None else buffers),
-            **dict(zip(self.keys, values[:split], strict=True)),
-        }
-        arguments = self.arguments.filled(values[split:])
+        state = self._state(values, buffers)
+        arguments = self.arguments.filled(values[len(self.keys) :])
         try:
             return self.swap.call(state, arguments)
         finally:
             self.held.put_back()
             self.arguments.constants.put_back()
+
+    def standing(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
+    ) -> contextlib.AbstractContextManager[None]:
+        """Let private parameters and buffers stand in the module meanwhile."""
+        return self.swap.standing(self._state(values, buffers))
+
+    def _state(
+        self, values: Sequence[Any], buffers: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        own = values[: len(self.keys)]
+        return {
+            **self.frozen,
+            **(self.held.tensors if buffers is None else buffers),
+            **dict(zip(self.keys, own, strict=True)),
+        }
 
     def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:  # noqa: ARG002 - the protocol
         """Return the same module on float64 parameters and buffers.
@@ -200,6 +225,8 @@ class ModuleProgram:
         well, which takes a deep copy.
         """
         module = self.module
+        if copied and self.swap.roots is not None:
+            return None  # what else reads the parameters reads those of the original
         if copied:
             try:
                 module = copy.deepcopy(module).double()
@@ -214,13 +241,11 @@ class ModuleProgram:
             for name, parameter in self.module.named_parameters()
             if name not in self.keys
         }
-        return ModuleProgram(
-            module,
-            self.keys,
-            self.arguments.widened(),
-            self.held.cast(double_dtype),
-            frozen,
-        )
+        constants = self.arguments.widened(), self.held.cast(double_dtype)
+        wide = ModuleProgram(module, self.keys, *constants, frozen)
+        if self.swap.roots is not None:
+            wide.swap.search(self.swap.roots)
+        return wide
 
 
 def prepare(

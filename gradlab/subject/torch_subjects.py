@@ -18,8 +18,10 @@ from gradlab.subject.torch_analytic import ReverseMode
 from gradlab.subject.torch_batches import Batches
 from gradlab.subject.torch_devices import batch_bytes
 from gradlab.subject.torch_double import in_double
+from gradlab.subject.torch_elsewhere import followed
 from gradlab.subject.torch_forward import ForwardMode
 from gradlab.subject.torch_outputs import observe, scalar_loss, to_row, variables_of
+from gradlab.subject.torch_overlaps import sharing
 from gradlab.subject.torch_programs import prepare
 from gradlab.subject.torch_walk import displace
 
@@ -149,7 +151,7 @@ class TorchSubject:
         self.kind = program.kind
         self.inputs: tuple[Variable, ...] = tuple(c.variable for c in self.cells)
         self.aliased = tuple(c.variable.name for c in self.cells if c.aliased)
-        self.shared = _shared(self.cells)
+        self.shared = sharing(self.cells)
         self.mutated: tuple[str, ...] = ()
         self.dependent: tuple[str, ...] = ()
         self.reset: Callable[[], None] | None = None
@@ -158,6 +160,8 @@ class TorchSubject:
         self.analytic: Analytic | None = ReverseMode(self)
         self.needs_grad: bool | None = None  # unknown before the first evaluation
         self.kept: tuple[int, ...] | None = None  # outputs that require grad; all
+        self.elsewhere = False  # a module's parameters are read beside its tables
+        self.unfollowed: tuple[str, ...] = ()  # and those could not be exchanged there
         self._signature: list[tuple[str, tuple[int, ...], Any]] | None = None
         self._outputs: tuple[Variable, ...] | None = None
         self._epsilon: float | None = None
@@ -291,7 +295,10 @@ class TorchSubject:
     ) -> Observed:
         """Call the program, apply the loss, pick the outputs; nothing else."""
         result = self.program.call(values, buffers)
-        if self.loss is not None:
+        if self.loss is not None and self.elsewhere:  # maybe by the loss: a penalty
+            with self.program.standing(values, buffers):
+                result = scalar_loss(self.loss(result))
+        elif self.loss is not None:
             result = scalar_loss(self.loss(result))
         found = observe(result, self.root)
         return found if self.kept is None else found.only(self.kept)
@@ -331,6 +338,8 @@ class TorchSubject:
                 raise
             self.needs_grad = False  # it cannot be differentiated, as will be said
             return plain
+        if followed(self, tensors):
+            return self._first_row()
         full = to_row(tensors)
         told = [k for k, tensor in enumerate(tensors) if tensor.requires_grad]
         if told and len(told) < len(tensors):
@@ -374,27 +383,3 @@ def _refuse_inference_mode() -> None:
 
 def _told(signature: list[tuple[str, tuple[int, ...], Any]]) -> str:
     return ", ".join(f"{name} {tuple(s)} {dtype}" for name, s, dtype in signature)
-
-
-def _shared(cells: Sequence[Cell]) -> tuple[tuple[str, str], ...]:
-    """Pairs of inputs that have addresses in common in the user's memory."""
-    spans = []
-    for cell in cells:
-        source = cell.source
-        if source.numel():
-            last = sum(
-                stride * (size - 1)
-                for stride, size in zip(source.stride(), source.shape, strict=True)
-            )
-            start = source.data_ptr()
-            stop = start + (last + 1) * source.element_size()
-            spans.append((start, stop, str(source.device), cell.variable.name))
-    spans.sort()
-    pairs = []
-    for i, (_, stop, device, name) in enumerate(spans):
-        for start, _, other_device, other in spans[i + 1 :]:
-            if start >= stop:
-                break
-            if device == other_device:
-                pairs.append((name, other))
-    return tuple(pairs)

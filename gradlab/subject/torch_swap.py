@@ -7,13 +7,15 @@ name costs more than many a layer.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.holders import Holder, holders_of
 from gradlab.subject.torch_deliberate import padded_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["Swap"]
 
@@ -24,6 +26,13 @@ class Swap:
     A tensor that stands in several places (tied weights) is exchanged in all of them.
     To an embedding its padding row is a constant: its gradient treats it so, hence it
     keeps the row of the module's own weight, whatever else the weight is.
+
+    Attributes
+    ----------
+    name_of
+        Names of the tensors, by their ids.
+    roots
+        What was searched for other places that hold them; None where nothing was.
     """
 
     def __init__(self, module: Any, names: Iterable[str]) -> None:
@@ -31,7 +40,9 @@ class Swap:
 
         wanted = set(names)
         members = dict(module.named_parameters()) | dict(module.named_buffers())
-        name_of = {id(members[name]): name for name in wanted}
+        self.name_of = name_of = {id(members[name]): name for name in wanted}
+        self.roots: tuple[object, ...] | None = None
+        self._elsewhere: list[Holder] = []
         self._module = module
         self._places: list[tuple[dict[str, Any], str, str]] = []
         self._padded: dict[int, int] = {}  # place: row that is a constant
@@ -51,26 +62,65 @@ class Swap:
             part for part in module.modules() if isinstance(part, torch.nn.RNNBase)
         ]
 
+    def search(self, roots: Sequence[object]) -> None:
+        """Exchange them also where they are held beside the module's own tables.
+
+        In a list of weights to be penalised, in a closure, by a tensor's own name: a
+        walk, which is worth it where one was seen to be read there.
+        """
+        self.roots = (self._module, *roots)
+        own = {id(table) for table, _, _ in self._places}
+        found = holders_of(self.name_of.keys(), self.roots)
+        self._elsewhere = [holder for holder in found if id(holder.space) not in own]
+        parts = (id(part) for holder in self._elsewhere for part in holder.parts())
+        self._tied |= {self.name_of[part] for part in parts if part in self.name_of}
+
     def call(self, state: Mapping[str, Any], arguments: tuple[Any, ...]) -> object:
         """Return ``module(*arguments)`` with `state` in place of its own tensors."""
-        saved = [table[own_name] for table, own_name, _ in self._places]
-        flat = [dict(vars(part)) for part in self._recurrent]
+        saved = self._saved()
         try:
-            for table, own_name, name in self._places:
-                table[own_name] = state[name]
-            for place, row in self._padded.items():
-                table, own_name, name = self._places[place]
-                table[own_name] = _with_row(
-                    state[name], saved[place], row, alone=name not in self._tied
-                )
+            self._exchange(state, saved[0])
             return self._module(*arguments)
         finally:
-            for (table, own_name, _), tensor in zip(self._places, saved, strict=True):
-                table[own_name] = tensor
-            for part, before in zip(self._recurrent, flat, strict=True):
-                for name in ("_flat_weights", "_flat_weight_refs"):
-                    if name in before:
-                        vars(part)[name] = before[name]
+            self._put_back(*saved)
+
+    @contextlib.contextmanager
+    def standing(self, state: Mapping[str, Any]) -> Iterator[None]:
+        """Let `state` stand there for what else reads the module, such as a loss."""
+        saved = self._saved()
+        try:
+            self._exchange(state, saved[0])
+            yield
+        finally:
+            self._put_back(*saved)
+
+    def _saved(self) -> tuple[list[Any], list[dict[str, Any]]]:
+        """Tensors in the tables, and what recurrent modules have in their own lists."""
+        flat = [dict(vars(part)) for part in self._recurrent]
+        return [table[own_name] for table, own_name, _ in self._places], flat
+
+    def _exchange(self, state: Mapping[str, Any], saved: list[Any]) -> None:
+        for table, own_name, name in self._places:
+            table[own_name] = state[name]
+        for place, row in self._padded.items():
+            table, own_name, name = self._places[place]
+            table[own_name] = _with_row(
+                state[name], saved[place], row, alone=name not in self._tied
+            )
+        if self._elsewhere:
+            others = {key: state[name] for key, name in self.name_of.items()}
+            for holder in self._elsewhere:
+                holder.exchange(others)
+
+    def _put_back(self, saved: list[Any], flat: list[dict[str, Any]]) -> None:
+        for holder in self._elsewhere:
+            holder.put(holder.held)
+        for (table, own_name, _), tensor in zip(self._places, saved, strict=True):
+            table[own_name] = tensor
+        for part, before in zip(self._recurrent, flat, strict=True):
+            for name in ("_flat_weights", "_flat_weight_refs"):
+                if name in before:
+                    vars(part)[name] = before[name]
 
 
 def _with_row(tensor: Any, own: Any, row: int, *, alone: bool) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 from gradlab import labels
 from gradlab.errors import InputTypeError
 from gradlab.subject.subject import Variable
+from gradlab.subject.torch_overlaps import overlaps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +32,7 @@ __all__ = [
     "is_torch",
     "looks_like_module",
     "make_cell",
+    "overlaps",
     "private_copy",
     "real_numbers",
 ]
@@ -111,24 +113,6 @@ def real_numbers(tensor: Any) -> NDArray[np.float64]:
         dense = dense.to("cpu", torch.float64)
     array: NDArray[np.float64] = dense.numpy()
     return (array if fresh else np.array(array, order="C")).reshape(-1)
-
-
-def overlaps(tensor: Any) -> bool:
-    """Whether two entries of a dense tensor may lie at one address.
-
-    Examples
-    --------
-    >>> import torch
-    >>> overlaps(torch.ones(1).expand(3)), overlaps(torch.ones(4)[::2])
-    (True, False)
-    """
-    reach = 0  # furthest address reached by the dimensions seen so far
-    pairs = zip(tensor.stride(), tensor.shape, strict=True)
-    for stride, size in sorted(pair for pair in pairs if pair[1] > 1):
-        if stride <= reach:
-            return bool(tensor.numel() > 0)
-        reach += stride * (size - 1)
-    return False
 
 
 def private_copy(tensor: Any) -> Any:

@@ -95,9 +95,9 @@ def test_places_hold_the_users_arrays_again():
 def test_function_that_reads_elsewhere_keeps_its_own_precision():
     """Copies in a dict that the function does not read would show no slope at all."""
     W = weights()
-    hidden = (W,)  # a tuple cannot hold anything else for a while
+    hidden = ((W,),)  # only what holds the outer tuple could be written to
 
-    report = gl.check(quadratic(lambda: hidden[0]), params={"W": W})
+    report = gl.check(quadratic(lambda: hidden[0][0]), params={"W": W})
 
     assert report.verdict == Verdict.AGREES
     assert "its differences carry" in report.findings[0].evidence

@@ -1,0 +1,101 @@
+"""Every place that holds some object: where another may stand in for it for a while."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gradlab.subject.paths import namespace_of
+from gradlab.subject.reachable import reach
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
+
+__all__ = ["Holder", "holders_of"]
+
+
+class Holder(NamedTuple):
+    """A place that can be written to, and what it held when it was found."""
+
+    space: Any  # the dict, list or cell
+    put: Callable[[Any], None]
+    held: Any  # one of the objects, or a tuple with some of them in it
+
+    def parts(self) -> tuple[Any, ...]:
+        """Objects that are held, those not asked for included."""
+        return self.held if type(self.held) is tuple else (self.held,)
+
+    def exchange(self, others: Mapping[int, Any]) -> None:
+        """Put others, by the ids of what they stand for; ``put(held)`` undoes it."""
+        if type(self.held) is tuple:
+            self.put(tuple(others.get(id(part), part) for part in self.held))
+        else:
+            self.put(others[id(self.held)])
+
+
+def holders_of(ids: Collection[int], roots: Sequence[object]) -> Iterator[Holder]:
+    """Find what holds some objects: dicts, lists, attributes, closures, globals.
+
+    Parameters
+    ----------
+    ids
+        Of the objects, which somebody else keeps alive.
+    roots
+        What the user passed: everything through which they may be read.
+
+    Examples
+    --------
+    >>> one, spare = object(), object()
+    >>> net = {"first": one, "all": [one]}
+    >>> for place in holders_of({id(one)}, [net]):
+    ...     place.exchange({id(one): spare})
+    >>> net["first"] is spare, net["all"][0] is spare
+    (True, True)
+    """
+    found = reach(roots)
+    spaces = [f.value for f in (*found.containers, *found.namespaces)]
+    spaces += [namespace_of(f.value) for f in found.kinds]
+    cells = [f.value for f in found.cells]
+    # globals that the code names, such as W in a notebook
+    names = {(id(space), name): space for (space, name), *_ in found.names}
+    places = [
+        *(place for space in _once(spaces) for place in _items(space)),
+        *((cell, "cell_contents", setattr) for cell in cells),
+        *((space, name, dict.__setitem__) for (_, name), space in names.items()),
+    ]
+    for space, key, setter in places:
+        value = _value(space, key)
+        parts = value if type(value) is tuple else (value,)
+        if any(id(part) in ids for part in parts):
+            yield Holder(space, functools.partial(setter, space, key), value)
+
+
+def _once(spaces: Iterable[Any]) -> Iterable[Any]:
+    return {id(space): space for space in spaces}.values()
+
+
+def _items(space: Any) -> list[tuple[Any, Any, Any]]:
+    """List the places in a dict or a list, and how to write to one."""
+    if isinstance(space, dict):
+        return [(space, key, dict.__setitem__) for key in space]
+    if isinstance(space, list):
+        return [(space, index, list.__setitem__) for index in range(len(space))]
+    return []
+
+
+def _value(space: Any, key: Any) -> Any:
+    if isinstance(space, dict):
+        return dict.get(space, key)
+    if isinstance(space, list):
+        return list.__getitem__(space, key)
+    try:
+        return space.cell_contents
+    except ValueError:  # not assigned yet
+        return None
