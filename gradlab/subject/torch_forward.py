@@ -91,7 +91,7 @@ def _single(
 
     _load_formulas()
     with forward_ad.dual_level():
-        values = [cell.tensor() for cell in subject.cells]
+        values = subject.values_apart(grad=False)
         primal = values[which].detach().clone()
         values[which] = forward_ad.make_dual(primal, _tangent(subject, which, tangent))
         outputs = subject.evaluate(values, grad=True)
@@ -123,7 +123,7 @@ def _batched(
 ) -> NDArray[np.float64] | None:
     import torch
 
-    values = [cell.tensor() for cell in subject.cells]
+    values = subject.values_apart(grad=False)
 
     def column(tangent: Any) -> tuple[Any, ...]:
         def evaluate(value: Any) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gradlab.errors import InputError, InputTypeError
+from gradlab.subject.torch_bits import same_bits
 from gradlab.subject.torch_swap import Swap
 from gradlab.subject.torch_values import (
     Cell,
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from gradlab.subject.tree import Tree
 
 __all__ = ["Constants", "FunctionProgram", "ModuleProgram", "Program", "prepare"]
+
+
+_LOOKS = 2  # calls after which constants are compared: without grad mode, and with it
 
 
 class Program(Protocol):
@@ -61,6 +65,8 @@ class Constants:
 
     def __init__(self, sources: Mapping[Any, Any]) -> None:
         self._sources = dict(sources)
+        self._unseen: list[Any] = []  # written to by ``.data`` or NumPy: never counted
+        self._looks = _LOOKS
         self.tensors = {key: self._fresh(key) for key in self._sources}
         self._versions = {key: t._version for key, t in self.tensors.items()}  # noqa: SLF001 - torch's only mark of a change
 
@@ -69,10 +75,23 @@ class Constants:
 
     def put_back(self) -> None:
         """Copy the source again for every tensor that was written to."""
+        if self._looks:
+            self._looks -= 1
+            self._unseen += [key for key in self.tensors if self._changed_unseen(key)]
         for key, version in self._versions.items():  # most subjects have none
-            if self.tensors[key]._version != version:  # noqa: SLF001 - see above
+            if self.tensors[key]._version != version or key in self._unseen:  # noqa: SLF001 - see above
                 self.tensors[key] = self._fresh(key)
                 self._versions[key] = self.tensors[key]._version  # noqa: SLF001 - see above
+
+    def _changed_unseen(self, key: Any) -> bool:
+        """Whether one holds something else, though no write was counted."""
+        tensor = self.tensors[key]
+        if tensor._version != self._versions[key] or key in self._unseen:  # noqa: SLF001 - see above
+            return False
+        try:
+            return not same_bits(tensor, self._sources[key])
+        except (RuntimeError, NotImplementedError):  # layouts that are not compared
+            return False
 
     def cast(self, dtype_of: Callable[[Any], Any]) -> Constants:
         """Return constants of other dtypes."""
@@ -271,6 +290,7 @@ def prepare(
     InputError
         If there is no differentiable input, or `wrt` or `names` do not fit.
     """
+    _refuse_inference_mode()
     tree = flatten(arguments, argument_names(fn, len(arguments)))
     found = [(p, leaf) for p, leaf in enumerate(tree.leaves)]
     tensors = {p: leaf for p, leaf in found if is_differentiable(leaf.value)}
@@ -301,6 +321,17 @@ def prepare(
         held = Constants(dict(fn.named_buffers()))  # type: ignore[attr-defined] # a module
         return ModuleProgram(fn, keys, filled, held), cells
     return FunctionProgram(fn, filled), cells
+
+
+def _refuse_inference_mode() -> None:
+    import torch
+
+    if torch.is_inference_mode_enabled():
+        msg = (
+            "torch.inference_mode() is on, where autograd does not exist; check the "
+            "gradient outside of it (torch.no_grad() would do no harm)"
+        )
+        raise InputError(msg)
 
 
 def _check_module(module: Any) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from gradlab.errors import InputError, InputTypeError, SubjectError
 from gradlab.subject.torch_analytic import ReverseMode
 from gradlab.subject.torch_batches import Batches
+from gradlab.subject.torch_bits import same_bits
 from gradlab.subject.torch_devices import batch_bytes
 from gradlab.subject.torch_double import in_double
 from gradlab.subject.torch_elsewhere import followed
@@ -37,9 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchSubject", "torch_subject"]
 
-# With more bytes of inputs than this, the first evaluation is not done a second time
-# to see whether the function computes the same under no_grad.
-_LARGE = 1 << 28
+_LARGE = 1 << 28  # bytes of inputs above which the first evaluation is not done twice
+_WATCHED = 1 << 26  # bytes of inputs that are copied, to be compared after it
 
 
 def torch_subject(
@@ -100,7 +100,6 @@ def torch_subject(
     if mode not in modes:
         msg = f"mode must be 'reverse' or 'forward', got {mode!r}"
         raise InputError(msg)
-    _refuse_inference_mode()
     program, cells = prepare(fn, arguments, wrt=wrt, names=names)
     root = "out" if loss is None else "loss"
     subject = TorchSubject(program, cells, loss=loss, root=root)
@@ -214,7 +213,9 @@ class TorchSubject:
         """Evaluate at what the coordinates hold; one number per real output row."""
         if self.needs_grad is None:
             return self._first_row()
-        return to_row(self.evaluate(self._values(self.needs_grad), self.needs_grad))
+        return to_row(
+            self.evaluate(self.values_apart(self.needs_grad), self.needs_grad)
+        )
 
     def rows(
         self,
@@ -303,7 +304,8 @@ class TorchSubject:
         found = observe(result, self.root)
         return found if self.kept is None else found.only(self.kept)
 
-    def _values(self, grad: bool) -> list[Any]:  # noqa: FBT001 - as above
+    def values_apart(self, grad: bool) -> list[Any]:  # noqa: FBT001 - as above
+        """Values to evaluate at; copies of those that the function writes to."""
         if grad:
             return self.with_leaves(range(len(self.cells)))[0]
         if not self.mutated:
@@ -322,7 +324,7 @@ class TorchSubject:
         another branch there. What the user differentiates is what grad mode computes.
         """
         try:
-            plain = to_row(self.evaluate(self._values(grad=False), grad=False))
+            plain = to_row(self._watched(grad=False))
         except SubjectError:
             raise
         except Exception:  # noqa: BLE001 - anything may come from the user's function
@@ -332,7 +334,7 @@ class TorchSubject:
             self.needs_grad = False
             return plain
         try:
-            tensors = self.evaluate(self._values(grad=True), grad=True)
+            tensors = self._watched(grad=True)
         except Exception:
             if plain is None:
                 raise
@@ -348,6 +350,21 @@ class TorchSubject:
         differs = plain is None or not np.array_equal(plain, full, equal_nan=True)
         self.needs_grad = differs
         return full
+
+    def _watched(self, *, grad: bool) -> tuple[Any, ...]:
+        """Evaluate, and see whether inputs are written to by ``.data`` or NumPy.
+
+        Nothing counts such writes; from now on the function gets copies of its own.
+        """
+        small = sum(cell.values.nbytes for cell in self.cells) <= _WATCHED
+        there = [cell.values.detach().clone() for cell in self.cells if small]
+        tensors = self.evaluate(self.values_apart(grad), grad)
+        for cell, before in zip(self.cells, there, strict=False):
+            name = cell.variable.name
+            if name not in self.mutated and not same_bits(cell.values, before):
+                cell.values.detach().copy_(before)
+                self.mutated = (*self.mutated, name)
+        return tensors
 
     def _keep(self, told: Sequence[int]) -> None:
         """Leave out outputs that say themselves that they have no gradient.
@@ -368,17 +385,6 @@ class TorchSubject:
                 cell.place(None)
                 if cell.variable.name not in self.mutated:
                     self.mutated = (*self.mutated, cell.variable.name)
-
-
-def _refuse_inference_mode() -> None:
-    import torch
-
-    if torch.is_inference_mode_enabled():
-        msg = (
-            "torch.inference_mode() is on, where autograd does not exist; check the "
-            "gradient outside of it (torch.no_grad() would do no harm)"
-        )
-        raise InputError(msg)
 
 
 def _told(signature: list[tuple[str, tuple[int, ...], Any]]) -> str:

@@ -57,3 +57,18 @@ def test_forward_mode_of_modules():
 
     for one, other in zip(forward_jacobian(subject), reverse, strict=True):
         assert one == pytest.approx(other, rel=1e-9, abs=1e-12)
+
+
+def test_forward_mode_leaves_written_inputs_at_their_point():
+    """What a batch of columns doubles in place is no longer doubled afterwards."""
+
+    def f(x, w):
+        w.mul_(2.0)
+        return x * w
+
+    subject = torch_subject(f, (randn(3), randn(3)), mode="forward")
+    before = subject.row()
+
+    subject.analytic.pull(np.eye(3))
+
+    assert np.array_equal(subject.row(), before)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+import gradlab as gl
 from gradlab.subject.torch_batches import Plan
 from gradlab.subject.torch_subjects import torch_subject
 from tests.specimens.torch_sides import (
@@ -233,6 +234,62 @@ def test_constants_written_to_are_put_back():
 
     assert np.array_equal(subject.row(), subject.row())
     assert calls.item() == 0
+
+
+def by_data(tensor):
+    """Write in a way that no version counts."""
+    tensor.data.mul_(0.5)
+
+
+def by_numpy(tensor):
+    """Write through the memory that NumPy shares."""
+    array = tensor.detach().numpy()
+    array *= 0.5
+
+
+WRITES = pytest.mark.parametrize("write", [by_data, by_numpy])
+
+
+@WRITES
+def test_uncounted_writes_to_an_input_are_seen(write):
+    """Half of x goes in, and half the slope comes out; autograd sees no half."""
+    x = randn(2)
+
+    def f(x):
+        write(x)
+        return torch.sin(x)
+
+    subject = torch_subject(f, (x,))
+    slopes = gl.numeric_jacobian(f, x).value
+    report = gl.check(f, x)
+
+    assert np.array_equal(subject.row(), subject.row())
+    assert subject.mutated == ("x",)
+    assert slopes == pytest.approx(np.diag(0.5 * np.cos(x.numpy() / 2)))
+    assert report.verdict is gl.Verdict.DISAGREES
+
+
+@WRITES
+def test_uncounted_writes_to_constants_and_buffers_are_put_back(write):
+    """A moving average kept by ``.data`` is at its start before every evaluation."""
+
+    class Average(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.full((3,), 0.8, dtype=torch.float64))
+
+        def forward(self, x, scale):
+            write(self.mean)
+            write(scale)
+            return torch.sin(x * self.mean * scale)
+
+    x, scale = randn(3, requires_grad=True), torch.ones(3, dtype=torch.float64)
+
+    report = gl.check(Average(), x, scale)
+
+    assert report.verdict is gl.Verdict.AGREES
+    expected = np.diag(0.2 * np.cos(0.2 * x.detach().numpy()))
+    assert report["x"].numeric == pytest.approx(expected, abs=1e-6)
 
 
 class Boom(KeyboardInterrupt):
