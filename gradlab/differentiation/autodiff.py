@@ -109,6 +109,7 @@ def second_order(
     program = _Gradients(subject, cotangent)
     second = TorchSubject(program, cells, root="grad")
     second.chunk_bytes = subject.chunk_bytes
+    second.whole = True  # a gradient that is cut off its graph is what is looked for
     second.reset = subject.reset  # the same random draw, the same state
     return second
 
@@ -145,7 +146,11 @@ class _Gradients:
                 value if value.requires_grad else value.detach().requires_grad_()
                 for value in values
             ]
-            tensors = self._subject.observed(leaves, buffers).tensors
+            given = [  # a function that writes to its input cannot be given a leaf
+                leaf.clone() if variable.name in self._subject.mutated else leaf
+                for variable, leaf in zip(self._subject.inputs, leaves, strict=True)
+            ]
+            tensors = self._subject.observed(given, buffers).tensors
             seeds = cotangent_tensors(self._cotangent, tensors)
             live = [i for i, tensor in enumerate(tensors) if tensor.requires_grad]
             gradients: Sequence[Any] = [None] * len(leaves)

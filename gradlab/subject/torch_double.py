@@ -57,7 +57,7 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
             tried = _DoubleDefault(program) if default else program
             double = type(subject)(tried, cells, loss=subject.loss, root=subject.root)
             double.reset, double.kept = subject.reset, subject.kept
-            double.elsewhere = subject.elsewhere
+            double.elsewhere, double.whole = subject.elsewhere, subject.whole
             double.chunk_bytes = subject.chunk_bytes
             transfer = getattr(subject.analytic, "on", None)
             double.analytic = None if transfer is None else transfer(double)
@@ -79,7 +79,7 @@ def _without(double: TorchSubject, casts: Casts) -> TorchSubject:
         root=double.root,
     )
     kept.reset, kept.kept = double.reset, double.kept
-    kept.elsewhere = double.elsewhere
+    kept.elsewhere, kept.whole = double.elsewhere, double.whole
     kept.chunk_bytes = double.chunk_bytes
     transfer = getattr(double.analytic, "on", None)
     if transfer is not None:

@@ -159,6 +159,7 @@ class TorchSubject:
         self.analytic: Analytic | None = ReverseMode(self)
         self.needs_grad: bool | None = None  # unknown before the first evaluation
         self.kept: tuple[int, ...] | None = None  # outputs that require grad; all
+        self.whole = False  # keep those without grad as well
         self.elsewhere = False  # a module's parameters are read beside its tables
         self.unfollowed: tuple[str, ...] = ()  # and those could not be exchanged there
         self._signature: list[tuple[str, tuple[int, ...], Any]] | None = None
@@ -344,7 +345,7 @@ class TorchSubject:
             return self._first_row()
         full = to_row(tensors)
         told = [k for k, tensor in enumerate(tensors) if tensor.requires_grad]
-        if told and len(told) < len(tensors):
+        if told and len(told) < len(tensors) and not self.whole:
             self._keep(told)
             return self._first_row()
         differs = plain is None or not np.array_equal(plain, full, equal_nan=True)

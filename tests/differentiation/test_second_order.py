@@ -116,3 +116,45 @@ def test_second_derivative_that_is_cut_short_agrees_with_nothing(budget):
     assert report.partial
     assert report.verdict == gl.Verdict.UNDECIDED
     assert any("the budget ended" in remark for remark in report.remarks)
+
+
+class CutOff(torch.autograd.Function):
+    """``x**2 * w``, whose gradient for `w` is right and has no graph."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * x * w
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return 2 * x * w * g, (x * x * g).detach()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_gradient_without_a_graph_beside_one_with_is_no_statement(dtype):
+    """It moves with x, and the backward of the backward would drop that."""
+    x, w = torch.tensor([0.5, -1.5], dtype=dtype), torch.ones(2, dtype=dtype)
+
+    report = gl.check(CutOff.apply, x, w, order=2)
+
+    assert report["grad.w", "x"].verdict is gl.Verdict.DISAGREES
+    assert report.findings[0].kind == gl.BugKind.SECOND_ORDER
+
+
+def test_functions_that_write_to_their_input_have_second_derivatives():
+    """Autograd is given copies of its leaves, as for the first."""
+
+    def f(x, w):
+        w.mul_(2.0)
+        return (x * w) ** 2
+
+    x, w = randn(2), randn(2)
+
+    report = gl.check(f, x, w, order=2)
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert report["grad.w", "w"].numeric == pytest.approx(
+        np.diag(np.diag(report["grad.w", "w"].analytic)), rel=1e-6
+    )
