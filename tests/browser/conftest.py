@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 import sys
 
 import numpy as np
@@ -95,6 +96,23 @@ def lab(desk, served, request):
     desk.problems.clear()
     try:
         yield from _notebook(desk, served, request)
+    finally:
+        desk.evaluate(driver.CLOSE)
+
+
+@pytest.fixture
+def opened(desk, served):
+    """Open a notebook that exists in JupyterLab; no error in the console."""
+    desk.problems.clear()
+
+    def go(path):
+        shutil.copy(path, served["root"] / path.name)
+        driver.open_notebook(desk, served, path.name)
+        return desk
+
+    try:
+        yield go
+        assert desk.problems == []
     finally:
         desk.evaluate(driver.CLOSE)
 

@@ -50,15 +50,13 @@ def test_saved_notebook_holds_no_widget(executed):
     assert executed.stat().st_size < 2e6
 
 
-def test_untrusted_notebook_shows_picture_and_text(executed, chromium, served):
+def test_untrusted_notebook_shows_picture_and_text(executed, opened, tmp_path):
     """Somebody else's copy: JupyterLab drops the script, the picture remains."""
-    book = nbformat.read(executed, 4)
-    name = "untrusted.ipynb"
-    nbformat.write(book, served["root"] / name)
-    with driver.tab(chromium) as page:
-        driver.open_notebook(page, served, name)
-        page.wait_for_selector(".jp-OutputArea-output img")
-        driver.settle(page)
+    path = tmp_path / "untrusted.ipynb"
+    nbformat.write(nbformat.read(executed, 4), path)
+    page = opened(path)
+    page.wait_for_selector(".jp-OutputArea-output img")
+    driver.settle(page)
 
-        assert page.locator(".gl").count() == 0
-        expect(page.locator(".jp-OutputArea-output img").first).to_be_visible()
+    assert page.locator(".gl").count() == 0
+    expect(page.locator(".jp-OutputArea-output img").first).to_be_visible()
