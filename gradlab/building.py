@@ -14,10 +14,10 @@ import numpy as np
 from gradlab.differentiation.hand_written import (
     BackwardPass,
     Contracted,
-    UserJacobian,
     UserVjp,
     split_cache,
 )
+from gradlab.differentiation.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject import torch_graph, torch_live, torch_values
 from gradlab.subject.callables import refuse_generators

@@ -1,7 +1,7 @@
 """The analytic side as people write it: four forms, one reading.
 
-Gradients, a Jacobian, a backward with a cache, and a VJP all become an `Analytic`:
-cotangents in, gradients out, in real coordinates.
+Gradients, a backward with a cache, and a VJP all become an `Analytic`: cotangents in,
+gradients out, in real coordinates. The fourth, a Jacobian, is in `written_jacobian`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.differentiation.cotangents import contracted
 from gradlab.differentiation.gradients import (
     MISSING,
     match_by_name,
@@ -20,7 +19,6 @@ from gradlab.differentiation.gradients import (
     read_gradient,
 )
 from gradlab.errors import GradlabError, InputError, SubjectError
-from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.state_guard import HiddenState
 from gradlab.subject.subject import Problem, Pullback, output_rows
 from gradlab.subject.tree import flatten
@@ -35,7 +33,15 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Variable
     from gradlab.subject.tree import Tree
 
-__all__ = ["BackwardPass", "Contracted", "UserJacobian", "UserVjp"]
+__all__ = [
+    "BackwardPass",
+    "Contracted",
+    "UserVjp",
+    "match",
+    "shielded",
+    "split_cache",
+    "unique",
+]
 
 
 def _assemble(
@@ -53,7 +59,8 @@ def _assemble(
     return rows, problems
 
 
-def _unique(problems: list[Problem]) -> tuple[Problem, ...]:
+def unique(problems: list[Problem]) -> tuple[Problem, ...]:
+    """Leave out what has been said already, for another row."""
     return tuple(dict.fromkeys(problems))
 
 
@@ -131,7 +138,7 @@ class Contracted:
             subject = self.subject
             if subject.reset is not None:
                 subject.reset()  # the same random draw as the numeric side
-            self._rows = _shielded(
+            self._rows = shielded(
                 lambda: _assemble(self._match(self.fetch()), subject.inputs),
                 subject.inputs,
                 self.description,
@@ -139,7 +146,7 @@ class Contracted:
         rows, problems = self._rows
         with np.errstate(all="ignore"):
             values = tuple(np.outer(cotangents[:, 0], row) for row in rows)
-        return Pullback(values, _unique(problems))
+        return Pullback(values, unique(problems))
 
     def _match(self, gradients: Any) -> list[Any] | str:
         subject = self.subject
@@ -157,103 +164,12 @@ class Contracted:
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class UserJacobian:
-    """A Jacobian that the user computes: ``jac(x)`` of shape out x in.
-
-    2-D (rows x entries) or of shape ``out.shape + in.shape``; for several inputs a
-    tuple with one Jacobian each, for several outputs a tuple of such tuples. For
-    complex functions it is the complex derivative (Cauchy-Riemann).
-    """
-
-    fetch: Callable[[], Any]
-    subject: ArraySubject
-    description: str = "jac"
-    takes_cotangents: bool = True
-    _blocks: tuple[list[NDArray[np.float64]], list[Problem]] | None = None
-
-    def pull(self, cotangents: NDArray[np.float64]) -> Pullback:
-        """Multiply the cotangents into the Jacobian."""
-        if self._blocks is None:
-            if self.subject.reset is not None:
-                self.subject.reset()
-            self._blocks = _shielded(
-                self._read, self.subject.inputs, self.description, self.subject.reader
-            )
-        blocks, problems = self._blocks
-        values = contracted(cotangents, blocks)
-        return Pullback(values, _unique(problems))
-
-    def held(self) -> int:
-        """Bytes of the matrices that the user's function returned."""
-        return sum(b.nbytes for b in self._blocks[0]) if self._blocks else 0
-
-    def _read(self) -> tuple[list[NDArray[np.float64]], list[Problem]]:
-        subject, reader = self.subject, self.subject.reader
-        result = self.fetch()
-        per_output = list(result) if len(reader.shapes) > 1 else [result]
-        inputs = subject.inputs
-        rows: list[list[NDArray[np.float64]]] = [[] for _ in inputs]
-        problems: list[Problem] = []
-        if len(per_output) != len(reader.shapes):
-            count = f"{len(per_output)} Jacobians came back"
-            return _assemble(f"{count} for {len(reader.shapes)} outputs", inputs)
-        for part, shape, dtype in zip(
-            per_output, reader.shapes, reader.dtypes, strict=True
-        ):
-            matched = match(
-                part, subject.tree, subject.which, inputs, in_place=subject.live
-            )
-            if isinstance(matched, str):
-                return _assemble(matched, inputs)
-            for i, (value, variable) in enumerate(zip(matched, inputs, strict=True)):
-                block, found = _read_block(value, shape, dtype.kind == "c", variable)
-                rows[i].append(block)
-                problems += found
-        return [p[0] if len(p) == 1 else np.concatenate(p) for p in rows], problems
-
-
-def _read_block(
-    value: Any,
-    shape: tuple[int, ...],
-    complex_output: bool,  # noqa: FBT001 - internal
-    variable: Variable,
-) -> tuple[NDArray[np.float64], list[Problem]]:
-    """Read one output's Jacobian with respect to one input, as real rows."""
-    m, name = int(np.prod(shape)), variable.name
-    real_rows = m * (2 if complex_output else 1)
-    if value is None:
-        detail = f"the Jacobian with respect to {name} is None; it counts as 0."
-        zero = np.zeros((real_rows, variable.coordinates))
-        return zero, [Problem("none", name, detail)]
-    array = as_numpy(value, f"the Jacobian with respect to {name}")
-    wanted = dict.fromkeys([(m, variable.size), (*shape, *variable.shape)])
-    if array.shape not in wanted:
-        detail = (
-            f"the Jacobian with respect to {name} has shape {array.shape}, expected "
-            f"{' or '.join(map(str, wanted))}."
-        )
-        blank = np.full((real_rows, variable.coordinates), np.nan)
-        return blank, [Problem("wrong_shape", name, detail)]
-    matrix = array.reshape(m, variable.size)
-    if not complex_output and not variable.is_complex:
-        return np.asarray(matrix, dtype=np.float64), []
-    matrix = matrix.astype(np.complex128)
-    if not variable.is_complex:  # real input, complex output
-        return np.concatenate([matrix.real, matrix.imag]), []
-    block = np.empty((real_rows, variable.coordinates))
-    # d(u + iv)/dz = D: du/dx = Re D, du/dy = -Im D, dv/dx = Im D, dv/dy = Re D
-    block[:m, 0::2], block[:m, 1::2] = matrix.real, -matrix.imag
-    if complex_output:
-        block[m:, 0::2], block[m:, 1::2] = matrix.imag, matrix.real
-    return block, []
-
-
-@dataclasses.dataclass(slots=True, eq=False)
 class BackwardPass:
     """``out, cache = forward(*inputs)``; ``backward(dout, cache) -> gradients``.
 
     The cache of one forward serves all cotangents, unless the backward writes to it:
-    that is watched for once, and then every cotangent gets a forward of its own.
+    that is watched for once, with a cotangent that leaves no output out, and then every
+    cotangent gets a forward of its own.
     """
 
     forward: Callable[..., Any]
@@ -273,7 +189,8 @@ class BackwardPass:
         cache = self._run()
         if self.fresh_cache is None and len(cotangents):
             watch = HiddenState(cache)
-            self._pull_one(cotangents[0], cache)
+            rng = np.random.default_rng([cotangents.shape[1], 31])
+            self._pull_one(rng.normal(size=cotangents[0].shape), cache)
             self.fresh_cache = bool(watch.changes())
             cache = self._run() if self.fresh_cache else cache
         rows: list[list[NDArray[np.float64]]] = []
@@ -284,7 +201,7 @@ class BackwardPass:
             row, found = self._pull_one(cotangent, cache)
             rows.append(row)
             problems += found
-        return Pullback(_stack(rows, self.subject.inputs), _unique(problems))
+        return Pullback(_stack(rows, self.subject.inputs), unique(problems))
 
     def _pull_one(
         self,
@@ -300,7 +217,7 @@ class BackwardPass:
             matched = match(gradients, subject.tree, subject.which, subject.inputs)
             return _assemble(matched, subject.inputs)
 
-        return _shielded(pull, subject.inputs, self.description)
+        return shielded(pull, subject.inputs, self.description)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -322,14 +239,14 @@ class UserVjp:
                 subject.reset()
             shaped = subject.reader.cotangents(cotangent)
             upstream = _as_outputs(shaped, subject)
-            row, found = _shielded(
+            row, found = shielded(
                 functools.partial(self._pull_one, upstream),
                 subject.inputs,
                 self.description,
             )
             rows.append(row)
             problems += found
-        return Pullback(_stack(rows, subject.inputs), _unique(problems))
+        return Pullback(_stack(rows, subject.inputs), unique(problems))
 
     def _pull_one(
         self,
@@ -341,7 +258,7 @@ class UserVjp:
         return _assemble(matched, subject.inputs)
 
 
-def _shielded(
+def shielded(
     work: Callable[[], tuple[list[NDArray[np.float64]], list[Problem]]],
     inputs: Sequence[Variable],
     description: str,
@@ -391,6 +308,3 @@ def split_cache(result: Any) -> tuple[Any, Any]:
         raise SubjectError(msg)
     *outputs, cache = result
     return (outputs[0] if len(outputs) == 1 else tuple(outputs)), cache
-
-
-__all__ += ["match", "match_by_name", "split_cache"]

@@ -1,0 +1,76 @@
+"""Analytic sides as people write them: Jacobians of any type, caches that are used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+X = np.array([0.3, -0.7, 1.2])
+
+
+def square(x):
+    """Elementwise, with the diagonal of 2 x for a Jacobian."""
+    return x**2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "words"),
+    [
+        ("float32", "digits were lost"),
+        ("int64", "holds no fractions"),
+        ("complex128", "are real"),
+    ],
+)
+def test_type_of_a_jacobian_is_told(dtype, words):
+    """As that of a gradient: what it cannot hold, or holds beside the derivative."""
+    extra = 1j if dtype == "complex128" else 0
+
+    report = gl.check(square, X, jac=lambda x: (np.diag(2 * x) + extra).astype(dtype))
+
+    assert report.findings[0].kind == gl.BugKind.DTYPE
+    assert words in report.findings[0].evidence
+
+
+def test_complex_jacobian_without_imaginary_part_is_fine():
+    """Computed with complex numbers, and exactly real: there is nothing to tell."""
+    report = gl.check(square, X, jac=lambda x: np.diag(2 * x).astype(complex))
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert report.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [(None, "one NoneType"), ((np.eye(3),) * 3, "3 Jacobians")],
+)
+def test_wrong_number_of_jacobians_is_a_sentence(returned, words):
+    """Two outputs need two: anything else is a finding, and no exception."""
+    report = gl.check(lambda x: (x, 2 * x), X, jac=lambda _: returned)
+
+    assert report.verdict is gl.Verdict.DISAGREES
+    assert words in report.findings[0].evidence.replace("One", "one")
+    assert "2 outputs" in report.findings[0].evidence
+
+
+def forward(x, W):
+    """A layer whose first output is cut off by its relu."""
+    z = x @ W
+    return np.maximum(z, 0), {"x": x, "W": W, "on": z > 0, "dW": np.zeros_like(W)}
+
+
+def backward(dout, cache):
+    """Add up in the cache, which every forward makes anew."""
+    dz = dout * cache["on"]
+    cache["dW"] += np.outer(cache["x"], dz)
+    return dz @ cache["W"].T, cache["dW"]
+
+
+def test_cache_that_is_added_to_is_made_anew_for_every_cotangent():
+    """Also where the first cotangent adds nothing, because its output is dead."""
+    W = np.array([[-1.0, 0.5, 0.3], [-1.0, 0.2, 0.9]])
+
+    report = gl.check(forward, np.array([1.0, 2.0]), W, backward=backward)
+
+    assert report.verdict is gl.Verdict.AGREES
