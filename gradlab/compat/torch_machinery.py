@@ -11,6 +11,7 @@ import importlib
 from typing import Any
 
 from gradlab.errors import InputTypeError
+from gradlab.subject.own_seeds import own_seed
 from gradlab.subject.torch_values import overlaps
 
 __all__ = [
@@ -199,7 +200,7 @@ def generator_of(seed: int) -> Any:
     """CPU generator of the check's own: the user's random state is untouched."""
     import torch
 
-    return torch.Generator("cpu").manual_seed(seed)
+    return torch.Generator("cpu").manual_seed(own_seed(seed, "compat"))
 
 
 def random_like(output: Any, *, non_contiguous: bool) -> Any:

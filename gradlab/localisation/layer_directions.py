@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layer_products import inner
+from gradlab.subject.own_seeds import own_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -144,7 +145,8 @@ def _balanced(shape: Sequence[int]) -> tuple[int, int]:
 def _normal(like: Any, shape: tuple[int, ...], seed: int) -> Any:
     import torch
 
-    generator = torch.Generator(device=like.device).manual_seed(seed)
+    generator = torch.Generator(device=like.device)
+    generator.manual_seed(own_seed(seed, "directions"))
     dtype = like.dtype
     if dtype not in {torch.float64, torch.complex128, torch.complex64}:
         dtype = torch.float32

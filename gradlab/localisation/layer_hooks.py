@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.labels import code_place
 from gradlab.localisation.layer_products import gradients, inner
 from gradlab.localisation.layer_trees import take_out
+from gradlab.subject.own_seeds import own_seed
 
 if TYPE_CHECKING:
     from gradlab.localisation.layer_recorder import Program
@@ -95,7 +96,8 @@ def _through(tensor: Any, seed: int) -> tuple[Any, Any]:
     """Send a random gradient through a tensor's hooks: what goes in, what comes out."""
     import torch
 
-    generator = torch.Generator(device=tensor.device).manual_seed(seed)
+    generator = torch.Generator(device=tensor.device)
+    generator.manual_seed(own_seed(seed, "hooks"))
     weight = torch.randn(
         tensor.shape, generator=generator, dtype=tensor.dtype, device=tensor.device
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layer_probe import quick
 from gradlab.localisation.layer_variables import ReplayError
+from gradlab.subject.own_seeds import own_seed
 
 if TYPE_CHECKING:
     from gradlab.localisation.layer_probe import Measure, Precision
@@ -109,7 +110,8 @@ def random_cotangents(piece: Piece, seed: int) -> list[Any]:
         if not (value.is_floating_point() or value.is_complex()):
             weights.append(None)
             continue
-        generator = torch.Generator(device=value.device).manual_seed(seed + k)
+        generator = torch.Generator(device=value.device)
+        generator.manual_seed(own_seed(seed + k, "cotangents"))
         dtype = torch.complex128 if value.is_complex() else torch.float64
         weight = torch.randn(
             value.shape, generator=generator, dtype=dtype, device=value.device

@@ -17,6 +17,7 @@ from gradlab.localisation.layer_trees import (
     map_leaves,
     take_out,
 )
+from gradlab.subject.own_seeds import own_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +151,7 @@ def _weighted(program: Program, output: Any) -> tuple[list[Any], list[Any]]:
         )
     if program.loss is not None:
         return roots, [torch.ones_like(roots[0])]
-    generator = torch.Generator("cpu").manual_seed(program.seed)
+    generator = torch.Generator("cpu").manual_seed(own_seed(program.seed, "weights"))
     weights = []
     for root in roots:
         weight = torch.randn(root.shape, generator=generator, **_drawn())
@@ -218,7 +219,7 @@ def loss_depends_on(program: Program, frame: Frame) -> bool:
     root = frame.parent is None
     if frame.kind == "loss" or (root and program.loss is None):
         return True
-    generator = torch.Generator("cpu").manual_seed(program.seed)
+    generator = torch.Generator("cpu").manual_seed(own_seed(program.seed, "nudges"))
 
     def shifted(tensor: Any) -> Any:
         if not (tensor.is_floating_point() or tensor.is_complex()):

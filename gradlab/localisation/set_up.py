@@ -74,7 +74,7 @@ def set_up(
         subject=subject,
         numeric=numeric,
         base=base,
-        cotangent=draw_cotangent(numeric, base, np.random.default_rng(seed)),
+        cotangent=draw_cotangent(numeric, base, np.random.default_rng([seed, 5])),
         gradients=Gradients(()),
         units=(),
         tolerance=tolerance,

@@ -12,6 +12,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Literal
 
+from gradlab.subject.own_seeds import own_seed
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -81,8 +83,9 @@ class _Trials:
     ) -> None:
         import torch
 
-        generator = torch.Generator("cpu").manual_seed(seed)
+        generator = torch.Generator("cpu").manual_seed(own_seed(seed, "trials"))
         self._subject, self._leaves, self._outputs = subject, leaves, outputs
+        self._sizes = [0.0] * len(leaves)  # of gradients of random cotangents
         self._weights = [
             torch.randn(
                 t.shape, generator=generator, dtype=torch.float64, device="cpu"
@@ -95,6 +98,8 @@ class _Trials:
         plain = self._backward(self._weights)
         if not self._same(plain, self._backward(self._weights)):
             return ()  # no two answers are alike: told elsewhere
+        sizes = [_largest(gradient) for gradient in plain]
+        self._sizes = [size if size < float("inf") else 0.0 for size in sizes]
         for k, weight in enumerate(self._weights[:_MOST_OUTPUTS]):
             zeros = [w * 0 for w in self._weights]
             alone = self._backward(_put(zeros, k, weight))
@@ -126,8 +131,11 @@ class _Trials:
         except Exception as error:  # noqa: BLE001 - the finding itself
             text = " ".join(str(error).split())
             return Trial(way, output, "", f"{type(error).__name__}: {text:.200}", True)
-        for cell, one, two in zip(self._subject.cells, expected, came, strict=True):
-            apart = _apart(one, two)
+        cells = self._subject.cells
+        # what cancels to nothing, as of a normalised sum, has the rounding of its terms
+        pairs = zip(cells, expected, came, self._sizes, strict=True)
+        for cell, one, two, size in pairs:
+            apart = _apart(one, two, size)
             if apart > 0:
                 words = f"relative difference {apart:.2g}"
                 return Trial(way, output, cell.variable.name, words, False)
@@ -187,8 +195,20 @@ def _delivery() -> Callable[[Any, Any], Any]:
     return Deliver.apply
 
 
-def _apart(one: Any, two: Any) -> float:
-    """Relative difference of two gradients beyond round-off; 0 if there is none."""
+def _largest(gradient: Any) -> float:
+    import torch
+
+    if gradient is None or not gradient.numel():
+        return 0.0
+    dense = gradient.layout is torch.strided
+    return float((gradient if dense else gradient.to_dense()).abs().max())
+
+
+def _apart(one: Any, two: Any, least: float = 0.0) -> float:
+    """Relative difference of two gradients beyond round-off; 0 if there is none.
+
+    `least` is the size of the terms that they are sums of, where that is known.
+    """
     import torch
 
     if one is None and two is None:
@@ -201,7 +221,7 @@ def _apart(one: Any, two: Any) -> float:
     )
     if one.shape != two.shape:
         return 1.0
-    size = float(one.abs().max()) if one.numel() else 0.0
+    size = max(_largest(one), least)
     apart = float((one - two).abs().max()) if one.numel() else 0.0
     if apart <= _SLACK * torch.finfo(one.dtype).eps * size:
         return 0.0
