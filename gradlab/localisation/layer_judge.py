@@ -29,6 +29,7 @@ __all__ = ["judge"]
 _MOST_SORTED = 1 << 22  # entries that are sorted in search of equal values
 _FIRST = (1.0, 0.13, 7.7, 0.017, 59.0)  # no powers of one number: see `_Ladder`
 _LEAST, _LARGE = 0.0011, (930.0, 9700.0)
+_MOVING = 2e-3  # of eight times the outputs: more than half precision rounds off
 
 
 def judge(
@@ -302,7 +303,26 @@ class _Ladder:
             return Measure(*values, agrees=False, certain=False, note="noise")
         if self._is_staircase(analytic, found):
             return Measure(*values, agrees=False, certain=False, note="coarse")
+        if self._waves_between(analytic, found):
+            return Measure(*values, agrees=False, certain=False, note="noise")
         return Measure(*values, agrees=False)
+
+    def _waves_between(self, analytic: float, found: Slopes) -> bool:
+        """Whether the slope of a far shorter step is another, and no rounding.
+
+        Over many waves of ``sin(300 * x)`` differences add up to nothing, at one long
+        step as at the next. A short step within one wave sees the analytic slope; or
+        it moves the piece by a good part of what it is, which no rounding does.
+        """
+        difference = abs(analytic - found.central)
+        for step, seen in self._seen:
+            other = abs(seen.central - found.central)
+            like = abs(seen.central - analytic) <= 0.2 * difference
+            resolved = 5 * seen.noise <= 0.2 * difference
+            moves = other * step >= _MOVING * self._size
+            if other >= 0.5 * difference and ((like and resolved) or moves):
+                return True
+        return False
 
     def _is_staircase(self, analytic: float, found: Slopes) -> bool:
         """Whether small steps only see the stairs of coarse rounding inside the piece.

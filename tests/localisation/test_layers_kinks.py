@@ -149,3 +149,33 @@ def test_one_wrong_entry_among_many_is_found(entries):
     x = torch.randn(2, entries, dtype=torch.float64)
 
     assert blame(Scale().double(), x).culprits == ("Scale",)
+
+
+class Octaves(nn.Module):
+    """Sines of ever more waves, as encodings of positions have them."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        """Give fourteen octaves; the gradient is multiplied by a factor."""
+        phase = x[..., None] * (2.0 ** torch.arange(14, dtype=x.dtype) * torch.pi)
+        waves = torch.cat([torch.sin(phase), torch.cos(phase)], -1).flatten(-2)
+        kept = (1 - self.factor) * waves  # the same values, a gradient times the factor
+        return waves - kept + kept.detach() if self.factor != 1 else waves
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("factor", [1.0, 0.8])
+def test_waves_shorter_than_a_step_are_not_taken_for_a_plateau(factor, dtype):
+    """Over many waves differences are zero at every long step, and mean nothing."""
+    torch.manual_seed(3)
+    x = (2 * torch.rand(16, 3) - 1).to(dtype).requires_grad_()
+
+    found = {blame(Octaves(factor), x, seed=seed).culprits for seed in range(20)}
+
+    if factor == 1.0:
+        assert found == {()}
+    else:
+        assert ("Octaves",) in found
