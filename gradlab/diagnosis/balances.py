@@ -172,8 +172,8 @@ def _single(case: Case, column: int, v: float) -> list[Clue]:
     if case.numeric.size < 4:
         return []
     rounded = float(f"{v:.2g}")
-    ratio = case.analytic[0, column] / (case.numeric[0, column] or np.nan)
-    simple = abs(ratio * 12 - round(ratio * 12)) < 1e-4
+    twelfths = 12 * case.analytic[0, column] / (case.numeric[0, column] or np.nan)
+    simple = np.isfinite(twelfths) and abs(twelfths - round(twelfths)) < 1e-4
     if abs(v - rounded) > _CLOSE * abs(v) or simple:
         return []
     label = case.variable.label(int(case.part.positions[column]))

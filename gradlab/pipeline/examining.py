@@ -17,7 +17,9 @@ from gradlab.differentiation.metering import why_stopped
 from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.assembling import as_parts, comparisons_of, met_on_the_way
+from gradlab.pipeline.beside import look_beside
 from gradlab.pipeline.checking import run_full
+from gradlab.pipeline.joint_kinks import joint_kinks
 from gradlab.pipeline.noticing import excused, noticed, purposeful
 from gradlab.pipeline.planning import Coverage, Estimate, choose_columns, estimate
 from gradlab.pipeline.probing import compare_by_probes
@@ -88,6 +90,8 @@ def examine(
     else:
         outcome = run_full(subject, plan, meter, base, coverage.columns)
         excuses = excused(subject, outcome.blocks)
+        excuses += look_beside(subject, outcome, meter, plan.seed)
+        excuses += joint_kinks(subject, outcome, meter)
         seen = _seen(subject, plan, meter, outcome, notes, coverage)
     findings, missing = _findings(seen, explain=explain)
     conditions = noticed(subject, seen.comparisons, plan.seed)

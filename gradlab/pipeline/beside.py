@@ -1,0 +1,273 @@
+"""Accusations at a point where f has no derivative: what is right beside it.
+
+Of three equal numbers the middle one stands still when any of them moves, to both
+sides, and still its gradient is that of one of them: of a sort that breaks the tie.
+No slope along an axis shows that. So where the slopes of f right beside the point are
+others than at the point, a gradient that is the one of a point beside it is a
+sub-gradient of f, and no mistake. Where operations of torch alone give another one, as
+for ``relu(x) - relu(-x)`` at 0, there is a convention to blame and no formula: those
+entries are undecided, as long as the gradient beside the point is right.
+
+References
+----------
+F. H. Clarke, *Optimization and Nonsmooth Analysis* (1983), section 2.5: the generalised
+gradient is the convex hull of limits of gradients. S. Kakade and J. Lee, *Provably
+correct automatic sub-differentiation* (2018): why chain rules may leave it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
+from gradlab.subject.subject import is_torch_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block, Outcome
+    from gradlab.subject.subject import Subject
+
+__all__ = ["look_beside"]
+
+_ASIDE = 1e-5  # of the scales: how far beside the point
+_STEP = 1e-8  # of the scales: shorter than the way to the next tie
+_LOOKS = 4  # points at which slopes may turn out to be others
+_TRIES = 14  # points whose gradient may be the one
+_DIRECTIONS = 3
+_LIKE = 1e-3  # relative difference of slopes at the point and so close to it
+_LOUD = 100.0  # times the rounding of f, over the step
+_MOST_ROWS = 256  # for which gradients beside the point are asked for
+_DOUBLE = 1e-15
+
+
+def look_beside(
+    subject: Subject, outcome: Outcome, meter: Meter, seed: int
+) -> list[Finding]:
+    """Take back accusations that hold at the point alone, and say so.
+
+    Parameters
+    ----------
+    subject
+        As the user has it.
+    outcome
+        Judged; verdicts of its blocks are changed.
+    meter
+        Charged for eight evaluations, and for a hundred where the slopes beside the
+        point are others.
+    seed
+        Of the directions.
+    """
+    at = outcome.reference or subject
+    wrong = [block for block in outcome.blocks if _accused(block).any()]
+    if not wrong or outcome.stopped or at.epsilon > _DOUBLE:
+        return []
+    rng = np.random.default_rng([seed, 31])
+    found: list[Finding] = []
+    beside = _Beside(at, outcome.blocks, outcome.base, meter, rng)
+    try:
+        if beside.slopes_are_others(max(wrong, key=_worst_gap)):
+            found += _told(subject, wrong, beside.limits(), known=True)
+        left = any(_accused(block).any() for block in wrong)
+        own = getattr(subject.analytic, "own_code", True)
+        if left and is_torch_subject(subject) and not own:
+            found += _told(subject, wrong, beside.right_there(), known=False)
+    except BudgetExhausted:
+        return []
+    return found
+
+
+def _accused(block: Block) -> NDArray[np.bool_]:
+    wrong = block.verdicts == Verdict.DISAGREES
+    return np.asarray(wrong & np.isfinite(block.analytic) & np.isfinite(block.value))
+
+
+def _gap(block: Block) -> NDArray[np.float64]:
+    """Distance of the two sides where they disagree, in units of f; else 0."""
+    with np.errstate(all="ignore"):
+        apart = np.abs(_analytic(block) - block.value) * block.scales
+    return np.where(_accused(block), apart, 0.0)
+
+
+def _worst_gap(block: Block) -> float:
+    return float(np.nan_to_num(_gap(block)).max(initial=0.0))
+
+
+def _analytic(block: Block) -> NDArray[np.float64]:
+    return block.analytic if block.precise is None else block.precise
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Beside:
+    """Slopes of f at points right beside the one that is checked."""
+
+    subject: Subject
+    blocks: list[Block]
+    base: NDArray[np.float64]
+    meter: Meter
+    rng: np.random.Generator
+
+    def slopes_are_others(self, block: Block) -> bool:
+        """Whether the slope of the worst entry is another beside the point."""
+        gap = _gap(block)
+        row, column = np.unravel_index(int(np.argmax(gap)), gap.shape)
+        along = [np.zeros(len(b.positions)) for b in self.blocks]
+        along[self.blocks.index(block)][column] = 1.0
+        here = float(block.value[row, column] * block.scales[column])
+        for number in range(_LOOKS):
+            slope, noise = self._slope(self._aside(number), along)
+            if abs(slope[row] - here) > 0.5 * gap[row, column] + noise[row]:
+                return True
+        return False
+
+    def limits(self) -> NDArray[np.bool_]:
+        """Rows whose gradient is the one of a point beside, (rows,)."""
+        found = np.zeros(len(self.base), dtype=bool)
+        columns = [_analytic(b) * b.scales for b in self.blocks]
+        rows = np.any([_accused(b).any(axis=1) for b in self.blocks], axis=0)
+        for number in range(_TRIES):
+            found |= self._like(self._aside(number), columns)
+            if found[rows].all():
+                break
+        return found
+
+    def right_there(self) -> NDArray[np.bool_]:
+        """Rows whose gradient beside the point is right, at two points, (rows,)."""
+        right = np.any([_accused(b).any(axis=1) for b in self.blocks], axis=0)
+        analytic = self.subject.analytic
+        if analytic is None or not analytic.takes_cotangents:
+            return np.zeros_like(right)
+        rows = np.flatnonzero(right)[:_MOST_ROWS]
+        right[np.setdiff1d(np.flatnonzero(right), rows)] = False
+        for number in (0, _LOOKS):  # in order, and at random
+            aside = self._aside(number)
+            cotangents = np.zeros((len(rows), len(self.base)))
+            cotangents[np.arange(len(rows)), rows] = 1.0
+            moved = {b.which: w for b, w in zip(self.blocks, aside, strict=True)}
+            try:
+                for which, shift in self._whole(aside).items():
+                    self.subject.place(which, self.subject.point(which) + shift)
+                pulled = analytic.pull(cotangents).values
+            finally:
+                for which in moved:
+                    self.subject.place(which, None)
+            columns = []
+            for block in self.blocks:
+                matrix = np.zeros((len(self.base), len(block.positions)))
+                matrix[rows] = pulled[block.which][:, block.positions] * block.scales
+                columns.append(matrix)
+            right &= self._like(aside, columns)
+        return np.asarray(right)
+
+    def _like(
+        self, aside: list[NDArray[np.float64]], columns: list[NDArray[np.float64]]
+    ) -> NDArray[np.bool_]:
+        """Rows of a Jacobian that foretell the slopes there, along random ones."""
+        like = np.ones(len(self.base), dtype=bool)
+        gaps = [_gap(block).max(axis=1, initial=0.0) for block in self.blocks]
+        gap = np.max(gaps, axis=0)
+        for _ in range(_DIRECTIONS):
+            along = [
+                self.rng.choice([-1.0, 1.0], len(w))
+                * self.rng.uniform(0.5, 1.5, len(w))
+                for w in aside
+            ]
+            slope, noise = self._slope(aside, along)
+            pairs = list(zip(columns, along, strict=True))
+            with np.errstate(all="ignore"):
+                told = np.sum([c @ d for c, d in pairs], axis=0)
+                size = np.sum([np.abs(c) @ np.abs(d) for c, d in pairs], axis=0)
+                allowed = np.minimum(_LIKE * size, 0.05 * gap) + noise
+                like &= np.asarray(np.abs(slope - told) <= allowed)
+        return like
+
+    def _slope(
+        self, aside: list[NDArray[np.float64]], along: list[NDArray[np.float64]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Slope of every output beside the point, and what rounding does to it."""
+        ends = []
+        for sign in (1.0, -1.0):
+            moved = [a + sign * _STEP * d for a, d in zip(aside, along, strict=True)]
+            whole = self._whole(moved)
+            directions = [whole.get(k) for k in range(len(self.subject.inputs))]
+            ends.append(line_rows(self.subject, directions, (1.0,), self.meter)[0])
+        with np.errstate(all="ignore"):
+            slope = (ends[0] - ends[1]) / (2 * _STEP)
+            noise = _LOUD * self.subject.epsilon * np.abs(self.base) / _STEP
+        return slope, noise
+
+    def _whole(
+        self, moved: list[NDArray[np.float64]]
+    ) -> dict[int, NDArray[np.float64]]:
+        """Shifts of the columns, in units of their scales, as shifts of inputs."""
+        whole = {}
+        for block, shift in zip(self.blocks, moved, strict=True):
+            size = self.subject.inputs[block.which].coordinates
+            whole[block.which] = np.zeros(size)
+            whole[block.which][block.positions] = shift * block.scales
+        return whole
+
+    def _aside(self, number: int) -> list[NDArray[np.float64]]:
+        """Ties are broken by order, as sorts do it; then half up, half down; at random.
+
+        Every second time, what the worst gradient hangs on stays in the middle.
+        """
+        shifts = []
+        for block in self.blocks:
+            count = len(block.positions)
+            order = (np.arange(count) + 1.0) / max(count, 1)
+            if number in {0, 2}:
+                shifts.append(_ASIDE * order * (1.0 - number))
+                continue
+            free = np.ones(count, dtype=bool)
+            if number % 2:
+                row = int(np.argmax(_gap(block).max(axis=1, initial=0.0)))
+                free[int(np.argmax(np.abs(_analytic(block)[row])))] = False
+            shift = np.zeros(count)
+            half = np.where(np.arange(int(free.sum())) % 2, 1.0, -1.0)
+            shift[free] = self.rng.permutation(half) * self.rng.permutation(order[free])
+            shifts.append(_ASIDE * shift)
+        return shifts
+
+
+def _told(
+    subject: Subject, blocks: list[Block], rows: NDArray[np.bool_], *, known: bool
+) -> Iterator[Finding]:
+    """Change the verdicts of some rows, and put it in words."""
+    for block in blocks:
+        taken_back = _accused(block) & rows[:, None]
+        if not taken_back.any():
+            continue
+        row, column = (int(i) for i in np.argwhere(taken_back)[0])
+        variable = subject.inputs[block.which]
+        label = variable.label(
+            int(block.positions[column]) // (2 if variable.is_complex else 1)
+        )
+        block.verdicts[taken_back] = Verdict.AGREES if known else Verdict.UNDECIDED
+        block.accepted = block.accepted | (taken_back & known)
+        values = f"slope {block.value[row, column]:.6g}, "
+        values += f"analytic {block.analytic[row, column]:.6g}"
+        yield Finding(
+            BugKind.NONDIFFERENTIABLE,
+            "note" if known else "warning",
+            variable.name,
+            0.85,
+            f"The function has no derivative at the point, where entries are equal or "
+            f"zero; at {label}: {values}. "
+            + (
+                "The gradient is that of a point right beside it, a sub-gradient."
+                if known
+                else "Several kinks meet there, and what torch gives for each of them "
+                "by convention does not add up to a slope; right beside the point "
+                "the gradient is right."
+            ),
+            "To check formulas, move the point: add a little noise to the input.",
+        )

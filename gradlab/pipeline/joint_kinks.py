@@ -1,0 +1,197 @@
+"""Sub-gradients that are none together.
+
+At a tie of ``max`` each entry has a slope of 0 on one side and of 1 on the other, and
+any value between is as good as another. But both entries moved together move f once:
+two ones are counted double. So where several kinks of one output bend the same way,
+and each was accepted by itself, f is followed along all of them at once.
+
+Where f is convex, a sub-gradient g satisfies ``g d <= f'(x; d)`` for every direction d,
+and ``d = sign(g)`` is the one that it may fail in. Kinks that bend up and kinks that
+bend down are followed apart from each other: their sum need not be convex.
+
+References
+----------
+F. H. Clarke, *Optimization and Nonsmooth Analysis* (1983), section 2.3: where a
+function is regular, its generalised gradient is the set of such g.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
+from gradlab.differentiation.smoothness import Smoothness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block, Outcome
+    from gradlab.subject.subject import Subject
+
+__all__ = ["joint_kinks"]
+
+# of the scale of each coordinate; what holds at both is no other kink nearby
+_STEPS = (1e-5, 1e-3)
+_OVER = 0.02  # share of the slopes at the kinks by which f must be missed
+_LOUD = 100.0  # times the rounding of f, over the step
+_NAMED = 3  # entries named in one sentence
+
+
+def joint_kinks(subject: Subject, outcome: Outcome, meter: Meter) -> list[Finding]:
+    """Follow f along several kinks at once, where each was accepted by itself.
+
+    Parameters
+    ----------
+    subject
+        As the user has it; names come from here.
+    outcome
+        Judged.
+    meter
+        Charged for eight evaluations per direction, of which there are at most four;
+        none where no output has two kinks.
+    """
+    blocks = [b for b in outcome.blocks if (b.kinds == Smoothness.KINK).any()]
+    if not blocks or outcome.stopped:
+        return []
+    at = outcome.reference or subject
+    try:
+        for upward in (True, False):
+            tied = [_Tied.of(block, upward=upward) for block in blocks]
+            count = np.sum([part.mask.sum(axis=1) for part in tied], axis=0)
+            if not (count > 1).any():
+                continue
+            for plain in (False, True):
+                found = _missed(at, tied, count > 1, meter, plain=plain)
+                if found is not None:
+                    return list(_told(subject, tied, *found))
+    except BudgetExhausted:
+        return []
+    return []
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Tied:
+    """Kinks of one input that bend the same way and agree; (rows, n)."""
+
+    block: Block
+    mask: NDArray[np.bool_]
+    analytic: NDArray[np.float64]  # in units of the coordinates, as all slopes here
+    numeric: NDArray[np.float64]  # where there is no kink
+
+    @classmethod
+    def of(cls, block: Block, *, upward: bool) -> _Tied:
+        with np.errstate(all="ignore"):
+            bend = block.right - block.left
+            kink = (block.kinds == Smoothness.KINK) & np.isfinite(bend)
+            kink &= (bend > 0) if upward else (bend < 0)
+        kink &= block.verdicts == Verdict.AGREES
+        own = block.analytic if block.precise is None else block.precise
+        return cls(block, kink, own * block.scales, block.value * block.scales)
+
+    def direction(self, *, plain: bool) -> NDArray[np.float64]:
+        """One step for every column with a kink: along the gradient, or all ones."""
+        moved = self.mask.any(axis=0)
+        signs = np.sign(np.where(self.mask, self.analytic, 0.0).sum(axis=0))
+        signs = np.where((signs == 0) | plain, 1.0, signs)
+        return np.asarray(np.where(moved, signs, 0.0))
+
+    def foretold(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Slope of every output along the direction, by the gradient at its kinks."""
+        return np.asarray(np.where(self.mask, self.analytic, self.numeric) @ steps)
+
+
+def _missed(
+    subject: Subject,
+    tied: list[_Tied],
+    rows: NDArray[np.bool_],
+    meter: Meter,
+    *,
+    plain: bool,
+) -> tuple[int, float, float, float] | None:
+    """Find the output whose one-sided slopes leave the gradient out most clearly.
+
+    Returns
+    -------
+    row, foretold, low, high
+        Slopes along the direction: by the gradient, and to both sides; in units of
+        the coordinates.
+    """
+    directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
+    foretold, size = np.zeros(len(rows)), np.zeros(len(rows))
+    for part in tied:
+        steps = part.direction(plain=plain)
+        whole = np.zeros(subject.inputs[part.block.which].coordinates)
+        whole[part.block.positions] = steps * part.block.scales
+        directions[part.block.which] = whole
+        foretold = foretold + part.foretold(steps)
+        size = size + np.abs(np.where(part.mask, part.analytic, 0.0)) @ np.abs(steps)
+    reach = [sign * t for t in _STEPS for sign in (0.5, 1.0, -0.5, -1.0)]
+    base, *values = line_rows(subject, directions, [0.0, *reach], meter)
+    ends = []
+    over = np.where(rows, np.inf, 0.0)
+    with np.errstate(all="ignore"):
+        for k, step in enumerate(_STEPS):
+            sides = _slopes(base, np.array(values[4 * k : 4 * k + 4]), step)
+            low, high = sides.min(axis=0), sides.max(axis=0)
+            ends.append((low, high))
+            miss = np.fmax(foretold - high, low - foretold)
+            noise = _LOUD * subject.epsilon * np.abs(base) / step
+            bound = _OVER * np.fmax(size, high - low) + noise
+            over = np.fmin(over, np.where(miss > bound, miss / size, 0.0))
+    row = int(np.argmax(np.where(np.isfinite(over), over, 0.0)))
+    if not 0 < over[row] < np.inf:
+        return None
+    low, high = ends[0]
+    return row, float(foretold[row]), float(low[row]), float(high[row])
+
+
+def _slopes(
+    base: NDArray[np.float64], values: NDArray[np.float64], step: float
+) -> NDArray[np.float64]:
+    """One-sided slopes to the right and to the left, free of curvature, (2, rows)."""
+    half, whole = (values[0::2] - base) / (step / 2), (values[1::2] - base) / step
+    return np.asarray((2 * half - whole) * np.array([[1.0], [-1.0]]))
+
+
+def _told(
+    subject: Subject,
+    tied: list[_Tied],
+    row: int,
+    foretold: float,
+    low: float,
+    high: float,
+) -> Iterator[Finding]:
+    """Put it in words, for the input with most of these kinks."""
+    part = max(tied, key=lambda one: int(one.mask[row].sum()))
+    names = [
+        subject.inputs[one.block.which].label(_entry(subject, one.block, int(column)))
+        for one in tied
+        for column in np.flatnonzero(one.mask[row])
+    ]
+    few = ", ".join(names[:_NAMED])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    slopes = f"{high:.6g}" if np.isclose(low, high) else f"{low:.6g} to {high:.6g}"
+    yield Finding(
+        BugKind.WRONG_MASK,
+        "error",
+        subject.inputs[part.block.which].name,
+        0.9,
+        f"f has a kink in each of {few}{more}, and the gradient is a sub-gradient of "
+        f"each; of all together it is none: moved together by their sizes they change "
+        f"f with a slope of {slopes}, the gradient says {foretold:.6g}.",
+        "Give a tie of max to one of its entries (argmax), or share it out: divide the "
+        "mask x == max by its sum.",
+    )
+
+
+def _entry(subject: Subject, block: Block, column: int) -> int:
+    position = int(block.positions[column])
+    return position // 2 if subject.inputs[block.which].is_complex else position

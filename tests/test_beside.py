@@ -1,0 +1,96 @@
+"""Accusations that hold at one point alone: ties that no slope along an axis shows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+
+def middle(x):
+    """Give the middle number of three or five."""
+    return float(np.sort(x)[len(x) // 2])
+
+
+def of_the_middle(x, factor=1.0):
+    """Give the gradient to the entry that a stable sort puts in the middle."""
+    gradient = np.zeros_like(x)
+    gradient[np.argsort(x, kind="stable")[len(x) // 2]] = factor
+    return gradient
+
+
+@pytest.mark.parametrize("count", [3, 5, 9])
+@pytest.mark.parametrize("factor", [1.0, 1.1, -1.0])
+def test_middle_of_equal_numbers(count, factor):
+    """It stands still along every axis, and its gradient is that of one entry."""
+    report = gl.check(
+        middle, np.full(count, 2.0), grad=lambda x: of_the_middle(x, factor)
+    )
+
+    assert report.ok is (factor == 1.0)
+    if report.ok:
+        assert (report.verdict.name, report.diagnosis) == (
+            "AGREES",
+            "nondifferentiable",
+        )
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_rows_of_a_sort_with_ties(wrong):
+    """Of the rows of a permutation, only one that is none is accused."""
+    x = np.array([1.0, 4.0, 1.0, 1.0, 0.5])
+
+    def jacobian(x):
+        order = np.argsort(x, kind="stable")
+        return np.eye(len(x))[np.roll(order, 1) if wrong else order]
+
+    report = gl.check(np.sort, x, jac=jacobian)
+
+    assert report.ok is not wrong
+
+
+def test_value_at_a_kink_alone_is_still_wrong():
+    """A relu with a slope of -1/2 at 0 is right beside it, and wrong all the same."""
+    report = gl.check(
+        lambda x: np.maximum(x, 0).sum(),
+        np.array([-1.0, 0.0, 2.0]),
+        grad=lambda x: (x > 0) - 0.5 * (x == 0),
+    )
+
+    assert report.verdict.name == "DISAGREES"
+
+
+def test_conventions_of_torch_that_do_not_add_up():
+    """relu(x) - relu(-x) is x; that torch says 0 there is no mistake of the user's."""
+    torch = pytest.importorskip("torch")
+
+    def split(x):
+        return torch.relu(x) - torch.relu(-x)
+
+    x = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    report = gl.check(split, x)
+
+    assert (report.verdict.name, report.diagnosis) == ("UNDECIDED", "nondifferentiable")
+    assert gl.check(lambda x: split(x) * x.detach().exp(), x + 1).verdict == 2
+
+
+def test_middle_of_zeros_in_torch():
+    """torch shares the gradient of a median among equals: none of them is its own."""
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+
+    assert gl.check(lambda x: x.median(), x).ok
+    assert not gl.check(lambda x: x.median() + 0.1 * (x - x.detach()).sum(), x).ok
+    assert gl.check(lambda x: x.sort().values * torch.arange(5.0), x).ok
+
+
+def test_small_slip_beside_a_kink_of_another_entry():
+    """What is wrong at the point and beside it alike is no matter of the point."""
+    report = gl.check(
+        lambda x: abs(x[0]) + x[1] ** 2,
+        np.array([0.0, 1.5]),
+        grad=lambda x: np.array([np.sign(x[0]), 2.002 * x[1]]),
+    )
+
+    assert report.verdict.name == "DISAGREES"

@@ -1,0 +1,123 @@
+"""Several kinks of one output: sub-gradients of each that are none of all together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+TIES = np.array([1.0, 3.0, 3.0, 0.0, 3.0])
+
+
+def windows(x):
+    """Pairs of neighbours, as a pooling layer sees them."""
+    return x.reshape(-1, 2)
+
+
+def pool(x):
+    """Maximum of each pair; the backward gets the pairs."""
+    return windows(x).max(axis=1), windows(x)
+
+
+def to_first(upstream, pairs):
+    """Give the gradient to the first of equals."""
+    dx = np.zeros_like(pairs)
+    np.put_along_axis(
+        dx, pairs.argmax(axis=1)[:, None], np.asarray(upstream)[:, None], 1
+    )
+    return (dx.ravel(),)
+
+
+def to_each(upstream, pairs):
+    """Give all of it to each of equals: counted double."""
+    mask = pairs == pairs.max(axis=1, keepdims=True)
+    return ((mask * np.asarray(upstream)[:, None]).ravel(),)
+
+
+@pytest.mark.parametrize("weight", [1.0, -2.0, 1e6])
+@pytest.mark.parametrize(
+    ("gradient", "right"),
+    [
+        (lambda mask: mask / mask.sum(), True),
+        (lambda mask: mask * (np.arange(5) == np.argmax(mask)), True),
+        (lambda mask: mask, False),
+    ],
+    ids=["shared", "first", "each"],
+)
+def test_ties_of_a_maximum(gradient, right, weight):
+    """Moved together, three equal entries move the maximum once and not three times."""
+    report = gl.check(
+        lambda x: weight * x.max(),
+        TIES,
+        grad=lambda x: weight * gradient(1.0 * (x == x.max())),
+    )
+
+    assert report.ok is right
+    assert report.diagnosis == ("nondifferentiable" if right else "wrong_mask")
+    assert report.culprit == (None if right else "x")
+
+
+@pytest.mark.parametrize("backward", [to_first, to_each])
+def test_ties_in_windows(backward):
+    """Each output has ties of its own, as on an image of whole numbers."""
+    x = np.array([1.0, 1.0, 2.0, 5.0, 0.0, 0.0, 4.0, 4.0])
+
+    report = gl.check(pool, x, backward=backward)
+
+    assert report.ok is (backward is to_first)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_ties_between_two_inputs(strict):
+    """``maximum(x, y)`` with ``x >= y`` and ``y >= x`` counts a tie double."""
+
+    def forward(x, y):
+        return np.maximum(x, y), (x, y)
+
+    def backward(upstream, cache):
+        x, y = cache
+        return upstream * (x >= y), upstream * (y > x if strict else y >= x)
+
+    x, y = np.array([1.0, 2.0, 3.0]), np.array([1.0, 5.0, 3.0])
+
+    assert gl.check(forward, x, y, backward=backward).ok is strict
+
+
+@pytest.mark.parametrize(
+    ("gradient", "right"),
+    [
+        (np.zeros(3), True),
+        (np.array([0.6, 0.0, -0.8]), True),
+        (np.ones(3), False),
+    ],
+)
+def test_norm_at_zero_has_sub_gradients_of_length_one_at_most(gradient, right):
+    """Ones are sub-gradients along each axis, and too long by the square root of 3."""
+    report = gl.check(
+        lambda x: float(np.linalg.norm(x)), np.zeros(3), grad=lambda _: gradient
+    )
+
+    assert report.ok is right
+
+
+def test_kinks_that_bend_up_and_down_are_not_one_function():
+    """(0, 0) is in the generalised gradient of relu(x) - relu(-y), whose sum is x + y.
+
+    Along (1, 1) its slope is 1 on both sides; Clarke's set is the product of two
+    intervals all the same, as the function is a sum over its entries.
+    """
+    report = gl.check(
+        lambda x: max(x[0], 0.0) - max(-x[1], 0.0),
+        np.zeros(2),
+        grad=lambda _: np.zeros(2),
+    )
+
+    assert report.ok
+
+
+def test_without_ties_nothing_is_followed():
+    """A single kink, or none, costs not one evaluation more."""
+    smooth = gl.check(lambda x: (x**2).sum(), TIES, grad=lambda x: 2 * x)
+
+    assert smooth.evaluations <= 2 * len(TIES) + 1
