@@ -9,13 +9,13 @@ import numpy as np
 from gradlab.subject.numpy_in_place import StandIns, follows, is_fine
 from gradlab.subject.numpy_values import (
     Outputs,
-    Working,
     coordinates_of,
     gather,
     output_converter,
     scatter,
     working_copy,
 )
+from gradlab.subject.saved_arrays import same_bytes
 from gradlab.subject.subject import Variable
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class ArraySubject:
         return tuple(
             variable.name
             for variable, working in zip(self.inputs, self._working, strict=True)
-            if not _same_bits(working)
+            if not same_bytes(working.array, working.pristine)
         )
 
     def batches(self, which: int, count: int) -> bool:  # noqa: ARG002 - of the protocol
@@ -311,10 +311,6 @@ class ArraySubject:
         except Exception:  # noqa: BLE001 - whatever the user's code raises: no reference
             return None
         return twin if usable else None
-
-
-def _same_bits(working: Working) -> bool:
-    return working.array.tobytes() == working.pristine.tobytes()
 
 
 def _cast_leaf(value: Any, dtypes: Mapping[str, str]) -> Any:

@@ -70,6 +70,8 @@ def as_numpy(value: Any, what: str) -> NDArray[Any]:
         if str(value.dtype) == "torch.bfloat16":
             value = value.float()
         return np.asarray(value.numpy())
+    if isinstance(value, np.ma.MaskedArray):  # what is masked is not there
+        value = value.filled(0)
     if hasattr(value, "toarray"):  # scipy's sparse matrices
         value = value.toarray()
     elif hasattr(value, "get") and hasattr(value, "__cuda_array_interface__"):
@@ -195,6 +197,7 @@ class _Interleaved:
 
 def coordinates_of(array: NDArray[Any]) -> Coordinates:
     """Flat, writable view on the real coordinates of an array, whatever its strides."""
+    array = array.view(np.ndarray)  # a matrix is never flat, a mask hides entries
     if np.iscomplexobj(array):
         return _Interleaved(array)
     if array.flags.c_contiguous:
@@ -212,6 +215,7 @@ def gather(array: NDArray[Any]) -> NDArray[np.float64]:
 
 def scatter(array: NDArray[Any], values: NDArray[np.float64]) -> None:
     """Write real coordinates into an array, in place."""
+    array = array.view(np.ndarray)
     if np.iscomplexobj(array):
         array[...] = (values[0::2] + 1j * values[1::2]).reshape(array.shape)
     else:

@@ -29,6 +29,7 @@ SMALL_OWNER = 1 << 20
 MOST_TIMES = 8
 
 _SMALL = 4096  # bytes; below, comparing byte strings beats comparing views
+_PADDED = (np.longdouble, np.clongdouble)  # some of their bytes are nobody's
 _PIECE = 1 << 20  # items compared at once
 _ROW = 8192  # 64-bit words summed into one number of a fingerprint
 
@@ -60,6 +61,8 @@ def same_bytes(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> bool:
     >>> same_bytes(np.array([0.0, np.nan]), np.array([-0.0, np.nan]))
     False
     """
+    if one.dtype.type in _PADDED:
+        return all(map(_same_numbers, (one.real, one.imag), (two.real, two.imag)))
     if one.nbytes <= _SMALL or one.dtype.hasobject:
         return one.tobytes() == two.tobytes()
     if one.flags.forc and one.strides == two.strides:
@@ -74,6 +77,12 @@ def same_bytes(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> bool:
         one[at : at + rows].tobytes() == two[at : at + rows].tobytes()
         for at in range(0, len(one), rows)
     )
+
+
+def _same_numbers(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> bool:
+    """Equality of what counts, the sign of zero included."""
+    alike = np.array_equal(one, two, equal_nan=True)
+    return alike and np.array_equal(np.signbit(one), np.signbit(two))
 
 
 def _pieces(flat: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:

@@ -80,8 +80,9 @@ def _source_of_names(fn: Any) -> tuple[Any, int]:
     owner = getattr(fn, "__self__", None)
     is_apply = getattr(fn, "__name__", "") == "apply" and isinstance(owner, type)
     if is_apply and owner is not None and hasattr(owner, "forward"):
-        of_torch = "setup_context" in vars(owner)
-        return owner.forward, 0 if of_torch else 1
+        own = [c for c in owner.__mro__ if not c.__module__.startswith("torch.")]
+        apart = any("setup_context" in vars(kind) for kind in own)
+        return owner.forward, 0 if apart else 1
     forward = getattr(fn, "forward", None)
     if forward is not None and hasattr(fn, "named_parameters"):
         return forward, 0

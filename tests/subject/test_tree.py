@@ -84,6 +84,8 @@ def test_names_of_a_custom_function():
 
     assert argument_names(Old.apply, 2) == ["vector", "weight"]
     assert argument_names(New.apply, 2) == ["vector", "weight"]
+    heir = type("Heir", (New,), {})
+    assert argument_names(heir.apply, 2) == ["vector", "weight"]
 
 
 def test_rename():
