@@ -27,7 +27,7 @@ from gradlab.subject.pairs import gradients_of, kind_of, loss_of, maybe_loss_of
 from gradlab.subject.tree import Tree, argument_names, flatten, leaves_of, rename
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gradlab.subject.subject import Analytic, Subject
 
@@ -149,9 +149,15 @@ def _held(gradients: Any, subject: Any) -> Contracted:
 
 
 # ------------------------------------------------------------------ NumPy
-def _pick(tree: Tree, sides: Sides, *, explicit: bool) -> tuple[list[int], list[str]]:
+def _pick(
+    tree: Tree, sides: Sides, *, explicit: bool, left_out: Collection[str] = ()
+) -> tuple[list[int], list[str]]:
     """Choose the differentiable leaves and name them."""
-    arrays = [i for i, leaf in enumerate(tree.leaves) if is_differentiable(leaf.value)]
+    arrays = [
+        i
+        for i, leaf in enumerate(tree.leaves)
+        if is_differentiable(leaf.value) and leaf.name not in left_out
+    ]
     chosen = arrays or [
         i
         for i, leaf in enumerate(tree.leaves)
@@ -234,6 +240,7 @@ def _functional(
     elif sides.grad is not None:
         output = "loss"
     if sides.loss is not None:
+        _refuse_own_gradients(sides)
         call = _then(sides.loss, call)
     subject = ArraySubject(call, tree, which, names, kind=kind, output_name=output)
     _check_finite(subject)
@@ -310,10 +317,20 @@ def _in_place(
         )
         raise InputError(msg)
     tree, tensors = _live_tree(sides.params)
-    which, names = _pick(tree, sides, explicit=True)
+    by_autograd = bool(tensors) and sides.need_analytic and not sides.given()
+    frozen = torch_live.frozen(tensors) if by_autograd and not sides.wrt else set()
+    which, names = _pick(tree, sides, explicit=True, left_out=frozen)
     _check_writable([tree.leaves[i] for i in which])
-    plain = maybe_loss_of(lambda: fn(*inputs))
-    call = _then(sides.loss, plain) if sides.loss is not None else plain
+
+    def run() -> Any:
+        return fn(*inputs)
+
+    if by_autograd and sides.loss is not None:  # a criterion of whatever fn returns
+        run = _then(sides.loss, run)
+    call = maybe_loss_of(run)
+    if not by_autograd and sides.loss is not None:
+        _refuse_own_gradients(sides)
+        call = _then(sides.loss, call)
     subject = ArraySubject(
         call,
         tree,
@@ -332,12 +349,10 @@ def _in_place(
         )
     elif sides.grad is not None:
         subject.analytic = _held(sides.grad, subject)
-    elif tensors and sides.need_analytic:
-        originals = [leaf.value for leaf in tensors]
+    elif by_autograd:
+        moving = [leaf for leaf in tensors if leaf.name not in frozen]
         subject.analytic = Contracted(
-            lambda: torch_live.gradients_in_place(
-                lambda: fn(*inputs), originals, [leaf.name for leaf in tensors]
-            ),
+            lambda: torch_live.gradients_in_place(run, moving),
             subject,
             "autograd, reverse mode",
         )
@@ -363,6 +378,17 @@ def _number_lists(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         else value
         for value in inputs
     )
+
+
+def _refuse_own_gradients(sides: Sides) -> None:
+    """Refuse a loss of a loss whose gradients come along: they belong to the inner."""
+    if sides.need_analytic and not sides.given():
+        msg = (
+            "loss= goes with a function whose gradients are elsewhere; this one has to "
+            "return them, and they belong to its own loss: leave loss= out, or pass "
+            "grad= for both together"
+        )
+        raise InputError(msg)
 
 
 def _first_of_cache(fn: Callable[..., Any]) -> Callable[..., Any]:

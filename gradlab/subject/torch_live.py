@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["gradients_in_place", "live_array"]
+    from gradlab.subject.tree import Leaf
+
+__all__ = ["frozen", "gradients_in_place", "live_array"]
 
 
 def live_array(tensor: Any) -> NDArray[Any]:
@@ -35,15 +37,32 @@ def live_array(tensor: Any) -> NDArray[Any]:
         raise InputError(msg) from cause
 
 
-def gradients_in_place(
-    fn: Callable[[], Any], tensors: Sequence[Any], names: Sequence[str]
-) -> dict[str, Any]:
+def frozen(leaves: Sequence[Leaf]) -> set[str]:
+    """Name the tensors that do not require grad, where some do.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gradlab.subject.tree import Leaf
+    >>> leaves = [Leaf("w", torch.ones(2)), Leaf("b", torch.ones(2))]
+    >>> frozen(leaves)
+    set()
+    >>> _ = leaves[0].value.requires_grad_()
+    >>> frozen(leaves)
+    {'b'}
+    """
+    still = {leaf.name for leaf in leaves if not leaf.value.requires_grad}
+    return still if len(still) < len(leaves) else set()
+
+
+def gradients_in_place(fn: Callable[[], Any], leaves: Sequence[Leaf]) -> dict[str, Any]:
     """Differentiate a loss with respect to tensors it reads by itself.
 
     `.grad` plays no part; ``requires_grad`` is switched on for the call only.
     """
     import torch
 
+    names, tensors = [leaf.name for leaf in leaves], [leaf.value for leaf in leaves]
     kept = [(t, t.requires_grad) for t in tensors if t.is_leaf]
     wanted = [t for t in tensors if t.is_floating_point() or t.is_complex()]
     try:
