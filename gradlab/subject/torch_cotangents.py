@@ -271,13 +271,16 @@ def moves_unseen(subject: TorchSubject) -> dict[str, float]:
     generator = torch.Generator("cpu").manual_seed(0)
     values = []
     for cell in subject.cells:
-        still = cell.tensor().detach().clone()
+        still = cell.values.detach().clone()
         noise = torch.rand(
             still.shape, generator=generator, dtype=torch.float64, device="cpu"
         )
         size = float(still.abs().max()) if still.numel() else 0.0
         shift = (_MOVE * (size or 1.0) * (noise + 0.5)).to(still.device, still.dtype)
-        values.append((still, still + shift))
+        pair = still, still + shift
+        values.append(
+            pair if cell.pattern is None else tuple(map(cell.pattern.build, pair))
+        )
     try:
         seen = []
         for side in (0, 1):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["overlaps", "sharing"]
 
-_MOST = 1 << 20  # entries whose addresses are listed; larger ones "may" overlap
+_MOST = 1 << 22  # entries whose addresses are listed; larger ones "may" overlap
 _WORK = 10_000  # of NumPy's solver, for one pair
 
 

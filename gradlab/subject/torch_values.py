@@ -32,7 +32,6 @@ __all__ = [
     "is_torch",
     "looks_like_module",
     "make_cell",
-    "overlaps",
     "private_copy",
     "real_numbers",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gradlab as gl
 from gradlab.differentiation.autodiff import forward_jacobian
 from gradlab.subject import torch_engine
 from gradlab.subject.torch_backward import Backward
@@ -300,6 +301,20 @@ def test_one_output_without_grad_does_not_hide_the_others():
     assert [output.name for output in subject.outputs] == ["out.1"]
     assert block.tolist() == [[2, 0], [0, 2]]
     assert "without requires_grad: out.0" in subject.kind
+
+
+def test_sparse_inputs_may_have_outputs_without_grad():
+    """Whether such an output moves is tried with sparse tensors: here it does."""
+    sparse = torch.eye(3, dtype=torch.float64).to_sparse().requires_grad_()
+
+    def f(a):
+        y = torch.sparse.mm(a, torch.ones(3, 2, dtype=torch.float64))
+        return y, y.detach()
+
+    report = gl.check(f, sparse)
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert [(f.kind, f.where) for f in report.findings] == [("detached", "out.1")]
 
 
 def test_forward_value_is_what_the_analytic_side_saw():
