@@ -65,7 +65,7 @@ def purposes(subject: TorchSubject, *, graph: bool = True) -> tuple[Purpose, ...
     found = list(_of_modules(subject))
     for node in _nodes(outputs):
         name = node.name()
-        if name == "EmbeddingBackward0":
+        if name in ("EmbeddingBackward0", "EmbeddingBagBackward0"):
             found += _of_embedding(node, place)
         if name.startswith("CtcLossBackward") and ctc_alone(node):
             words = (

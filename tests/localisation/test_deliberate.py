@@ -61,6 +61,17 @@ def test_tied_padding_row_that_is_wrong_is_seen():
     assert "emb.weight" in report.culprits
 
 
+def test_functional_bags_scaled_by_frequency_are_told_too():
+    """F.embedding_bag divides gradients as the layer does: undecided, not wrong."""
+    weight = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    report = gl.check(
+        lambda w: F.embedding_bag(IDS, w, scale_grad_by_freq=True), weight
+    )
+
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert report.findings[0].kind == "surrogate"
+
+
 def test_functional_padding_is_told_too():
     """F.embedding(..., padding_idx=0) in a function of one's own."""
     weight = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
