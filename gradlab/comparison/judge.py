@@ -323,13 +323,15 @@ def unresolved(
     analytic: NDArray[np.float64],
     scales: NDArray[np.float64],
     still: NDArray[np.float64] | float = 1e-9,
+    own: NDArray[np.float64] | None = None,
 ) -> NDArray[np.bool_]:
     """Entries of a first, cheap pass that deserve a second look for their bar alone.
 
     Stricter than `judge`: a tiny entry is measured against its own block only, so
-    that a dropped gradient of an input of little influence is not missed.
+    that a dropped gradient of an input of little influence is not missed. `own` is
+    its `sensitivity`, where that is known.
     """
-    own = sensitivity(side, scales)
+    own = sensitivity(side, scales) if own is None else own
     blind = np.empty(analytic.shape, dtype=bool)
     for band in bands(analytic.shape):
         with np.errstate(all="ignore"):

@@ -31,8 +31,8 @@ class Piece:
     ----------
     kind
         "rows", one coordinate displaced at a time, or "sets", many together.
-    which
-        Number of the input.
+    inputs
+        Number of the input, of "sets" of all that are displaced.
     positions
         Coordinates to displace, shape (count,); of "sets", empty.
     displacements
@@ -44,7 +44,7 @@ class Piece:
     """
 
     kind: Literal["rows", "sets"]
-    which: int
+    inputs: tuple[int, ...]
     positions: NDArray[np.intp]
     displacements: NDArray[np.float64]
     batched: bool

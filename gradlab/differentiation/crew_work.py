@@ -183,14 +183,14 @@ def evaluated(subject: Subject, piece: Piece) -> Done:
     """Evaluate a piece in this process."""
     meter = Meter()
     if piece.kind == "sets":
-        values = evaluate_sets(subject, piece.which, piece.displacements, meter)
+        values = evaluate_sets(subject, piece.inputs, piece.displacements, meter)
         taken = np.empty(0)
     else:
         values = np.empty((piece.count, output_rows(subject.outputs)))
         taken = np.empty(piece.count)
         evaluate_rows(
             subject,
-            piece.which,
+            piece.inputs[0],
             (piece.positions, piece.displacements),
             (values, taken),
             meter,

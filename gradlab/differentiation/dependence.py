@@ -16,6 +16,7 @@ import numpy as np
 from gradlab.differentiation.colouring import smallest_period
 from gradlab.differentiation.evaluation import displaced_sets
 from gradlab.differentiation.finite_difference import step_sizes
+from gradlab.subject.subject import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,10 +46,13 @@ _ULPS = 8.0  # of f: movements below are rounding, as batches and threads make i
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """One input, and what does not change while it is looked at."""
+    """One input, or several, and what does not change while they are looked at.
+
+    Coordinates of several inputs stand side by side.
+    """
 
     subject: Subject
-    which: int
+    inputs: tuple[int, ...]
     base: NDArray[np.float64]
     scales: NDArray[np.float64]
     meter: Meter
@@ -62,7 +66,13 @@ class Case:
 
     def values(self, displacements: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate with whole rows of displacements; shape (count, rows)."""
-        return displaced_sets(self.subject, self.which, displacements, self.meter)
+        return displaced_sets(self.subject, self.inputs, displacements, self.meter)
+
+    @property
+    def slots(self) -> list[slice]:
+        """Where the coordinates of each input stand."""
+        inputs = self.subject.inputs
+        return side_by_side(inputs[which].coordinates for which in self.inputs)
 
 
 def axes_of(

@@ -18,6 +18,7 @@ from gradlab.differentiation.metering import (
     parse_budget,
 )
 from gradlab.errors import GradlabError, SubjectError
+from gradlab.subject.subject import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,16 +187,19 @@ def _loop(
 
 def displaced_sets(
     subject: Subject,
-    which: int,
+    inputs: tuple[int, ...],
     displacements: NDArray[np.float64],
     meter: Meter,
 ) -> NDArray[np.float64]:
-    """Evaluate with many coordinates of one input displaced together.
+    """Evaluate with many coordinates of some inputs displaced together.
 
     Parameters
     ----------
+    inputs
+        Their numbers.
     displacements
-        Of every coordinate, one row for each evaluation; shape (count, coordinates).
+        Of every coordinate of these, side by side, one row for each evaluation; shape
+        (count, coordinates).
 
     Returns
     -------
@@ -206,32 +210,35 @@ def displaced_sets(
     if own is not None:
         meter.spend(len(displacements))
         with np.errstate(all="ignore"):
-            return np.asarray(own(which, displacements))
+            return np.asarray(own(inputs, displacements))
     crew = meter.crew
-    done = None if crew is None else crew.sets(subject, which, displacements, meter)
+    done = None if crew is None else crew.sets(subject, inputs, displacements, meter)
     if done is not None:
         return done
-    return evaluate_sets(subject, which, displacements, meter)
+    return evaluate_sets(subject, inputs, displacements, meter)
 
 
 def evaluate_sets(
     subject: Subject,
-    which: int,
+    inputs: tuple[int, ...],
     displacements: NDArray[np.float64],
     meter: Meter,
 ) -> NDArray[np.float64]:
     """Evaluate in this process, one after the other; see `displaced_sets`."""
     width = sum(output.size for output in subject.outputs)
     values = np.empty((len(displacements), width))
-    point = subject.point(which)
+    points = [subject.point(which) for which in inputs]
+    slots = side_by_side([len(point) for point in points])
     try:
         with np.errstate(all="ignore"):
             for i, displacement in enumerate(displacements):
                 meter.spend(1)
-                subject.place(which, point + displacement)
+                for which, point, slot in zip(inputs, points, slots, strict=True):
+                    subject.place(which, point + displacement[slot])
                 values[i] = row_or_nan(subject, width, meter)
     finally:
-        subject.place(which, None)
+        for which in inputs:
+            subject.place(which, None)
     return values
 
 

@@ -207,13 +207,13 @@ class Workers:
         unit = batch_size(subject, which) if batched else 2
         moves = np.asarray(positions, dtype=np.intp), displacements
         alone = member.alone or batched
-        piece = Piece("rows", which, *moves, batched=batched, alone=alone)
+        piece = Piece("rows", (which,), *moves, batched=batched, alone=alone)
         return self._run(member, cut(piece, self.breadth, member.each, unit), meter)
 
     def sets(
         self,
         subject: Subject,
-        which: int,
+        inputs: tuple[int, ...],
         displacements: NDArray[np.float64],
         meter: Meter,
     ) -> NDArray[np.float64] | None:
@@ -222,7 +222,7 @@ class Workers:
         if member is None or len(displacements) * member.each < _WORTHWHILE:
             return None
         moves = np.empty(0, dtype=np.intp), displacements
-        piece = Piece("sets", which, *moves, batched=False, alone=member.alone)
+        piece = Piece("sets", inputs, *moves, batched=False, alone=member.alone)
         return self._run(member, cut(piece, self.breadth, member.each, 1), meter)[0]
 
     def _run(
@@ -344,8 +344,10 @@ class Workers:
         if job.piece.count > 1:
             return halves(job)
         # a single evaluation that ends its process, time and again: no value there
-        variable, piece = member.subject.inputs[job.piece.which], job.piece
-        msg = f"the process ended while {variable.name} was displaced"
+        piece = job.piece
+        names = [member.subject.inputs[which].name for which in piece.inputs]
+        moved = f"{', '.join(names)} {'were' if len(names) > 1 else 'was'}"
+        msg = f"the process ended while {moved} displaced"
         values = np.full((1, output_rows(member.subject.outputs)), np.nan)
         taken = piece.displacements if piece.kind == "rows" else np.empty(0)
         return Done("values", "", values, taken, 1, SubjectError(msg))

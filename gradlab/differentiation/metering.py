@@ -66,7 +66,7 @@ class Crew(Protocol):
     def sets(
         self,
         subject: Subject,
-        which: int,
+        inputs: tuple[int, ...],
         displacements: NDArray[np.float64],
         meter: Meter,
     ) -> NDArray[np.float64] | None:

@@ -17,12 +17,15 @@ output may depend on is bounded by a product of sets, one per axis of the input.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.colouring import Colouring, colouring_of
+from gradlab.differentiation.colouring import (
+    Colouring,
+    colouring_of,
+    joined,
+)
 from gradlab.differentiation.dependence import (
     Case,
     axes_of,
@@ -33,15 +36,23 @@ from gradlab.differentiation.dependence import (
     touched_in,
 )
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
-from gradlab.differentiation.quotients import Pattern, Quotients
+from gradlab.differentiation.packed_slopes import (
+    ROUND_OFF,
+    Slopes,
+    differences,
+    spread_out,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.quotients import Quotients
     from gradlab.subject.subject import Subject
 
-__all__ = ["compressed"]
+__all__ = ["compressed", "compressed_together"]
 
 _FEWEST_COLUMNS = 8  # with fewer there is nothing to save
 _FEWEST_ROWS = 4  # one colour serves at most as many columns as there are rows
@@ -52,7 +63,8 @@ _FEW_GROUPS = 8  # of rows that depend on the same: each is asked by itself
 _DEVIATIONS = 4.0  # of the rounding seen along a direction: as much may be hidden
 _LEAST_SHARE = 0.1  # of the rounding that bars allow for: never less is believed
 _SHORTEST = 0.5  # of its step: what a random direction moves any coordinate at least
-_ROUND_OFF = 4.0  # as in `finite_difference.central`
+_TOGETHER = 2**18  # numbers that displace several inputs in one batch: 2 MiB
+_PATIENCE = 1.0  # seconds that such a batch may take: of it, nothing is kept
 
 
 def compressed(
@@ -107,11 +119,11 @@ def compressed(
         return None
     rng = np.random.default_rng([seed, which, 13])
     idle = np.zeros(rows)
-    case = Case(subject, which, base, scales_of(subject, which), meter, rng, idle)
+    case = Case(subject, (which,), base, scales_of(subject, which), meter, rng, idle)
     axes = axes_of(variable.shape, n, is_complex=variable.is_complex)
     if guess is not None:
         colouring = colouring_of(touched_by(guess, axes), axes)
-        found = _as_guessed(case, colouring) if _pays(colouring) else None
+        found = _as_guessed(case, colouring)[0] if _pays(colouring) else None
         if found is not None:
             return found
     if seen_everywhere(case):
@@ -120,10 +132,60 @@ def compressed(
     return _measured(case, colouring) if _pays(colouring) else None
 
 
-def _pays(colouring: Colouring) -> bool:
-    """Whether the colours are few enough."""
+def compressed_together(
+    subject: Subject,
+    guesses: Mapping[int, NDArray[np.float64]],
+    base: NDArray[np.float64],
+    meter: Meter,
+    *,
+    seed: int = 0,
+) -> dict[int, Quotients | None]:
+    """Central differences of all coordinates of several small inputs, in one batch.
+
+    As `compressed` with a guess, for all of them in one batch of evaluations.
+
+    Parameters
+    ----------
+    subject, base, meter, seed
+        As for `compressed`.
+    guesses
+        By input: a matrix that may be zero where the Jacobian is, (rows, coordinates).
+
+    Returns
+    -------
+    dict
+        As of `compressed`, by input; None of a guess that was found to be wrong.
+        Inputs are missing where it would not pay.
+    """
+    rows, colourings = len(base), dict[int, Colouring]()
+    if len(guesses) < 2 or rows < _FEWEST_ROWS or not np.isfinite(base).all():
+        return {}
+    dtype = subject.inputs[next(iter(guesses))].dtype
+    for which, guess in guesses.items():
+        variable, point = subject.inputs[which], subject.point(which)
+        shape, n = variable.shape, variable.coordinates
+        axes = axes_of(shape, n, is_complex=variable.is_complex)
+        if axes and variable.dtype == dtype and np.isfinite(point).all():
+            colouring = colouring_of(touched_by(guess, axes), axes)
+            if _pays(colouring, more=4):
+                colourings[which] = colouring
+    inputs = tuple(colourings)
+    n = sum(len(colouring.colours) for colouring in colourings.values())
+    count = 2 * sum(2 + colouring.count for colouring in colourings.values())
+    small = count * n <= _TOGETHER and count * meter.each <= _PATIENCE
+    if len(inputs) < 2 or not small or not _affordable(meter, n):
+        return {}
+    scales = np.concatenate([scales_of(subject, which) for which in inputs])
+    rng = np.random.default_rng([seed, 13])
+    case = Case(subject, inputs, base, scales, meter, rng, np.zeros(rows))
+    found = _as_guessed(case, joined(list(colourings.values())))
+    return dict(zip(inputs, found, strict=True))
+
+
+def _pays(colouring: Colouring, more: int = 2) -> bool:
+    """Whether the colours, and so many evaluations more, are few enough."""
     n = len(colouring.colours)
-    return 2 * colouring.count + 2 <= _WORTHWHILE * 2 * n
+    return 2 * colouring.count + more <= _WORTHWHILE * 2 * n
 
 
 def _affordable(meter: Meter, n: int) -> bool:
@@ -138,81 +200,68 @@ def _affordable(meter: Meter, n: int) -> bool:
     return budget.seconds is None or meter.seconds + count * each <= budget.seconds
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Slopes:
-    """Of the columns that each row may depend on, side by side; shape (rows, k)."""
-
-    columns: NDArray[np.intp]
-    valid: NDArray[np.bool_]
-    value: NDArray[np.float64]
-    error: NDArray[np.float64]
-    bend: NDArray[np.float64]
-    step: NDArray[np.float64]  # of every coordinate, (n,)
-
-    def along(
-        self, direction: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the derivative along a direction, (rows,), and its bars, (rows, k)."""
-        there = direction[self.columns]
-        expected = np.where(self.valid, self.value * there, 0.0).sum(axis=1)
-        return expected, np.where(self.valid, self.error * np.abs(there), 0.0)
-
-
 def _measured(case: Case, colouring: Colouring) -> Quotients | None:
     """Measure by a pattern that the function itself has told.
 
     A random direction is walked along in the same batch; None where it disagrees.
     """
     direction = _direction(case)
-    slopes, ends = _displaced(case, colouring, np.array([direction, -direction]))
+    slopes, ends = differences(case, colouring, np.array([direction, -direction]))
     # of what is outside: what moving a whole mask, by more than a central difference
     # would, cannot have hidden
-    outside = hidden_by_rounding(case)
-    off, bars = _left_over(slopes, direction, ends)
+    outside = hidden_by_rounding(case)[:, None]
+    off, bars = _left_over(slopes, direction, ends[:, :, None])
     with np.errstate(all="ignore"):
-        bars = bars.sum(axis=1) + outside * (np.abs(direction) / case.scales).sum()
+        bars = slopes.each(np.add, bars)
+        bars += outside * (np.abs(direction) / case.scales).sum()
         holds = off <= _SAFETY * bars + _truncation(case, ends)
-    return _spread_out(case, slopes, outside) if holds.all() else None
+    return spread_out(case, slopes, outside)[0] if holds.all() else None
 
 
-def _as_guessed(case: Case, colouring: Colouring) -> Quotients | None:
-    """Measure by a pattern that nobody has confirmed; None where it is not.
+def _as_guessed(case: Case, colouring: Colouring) -> list[Quotients | None]:
+    """Measure by patterns that nobody has confirmed, by input; None where it fails.
 
-    Along one random direction, at its full length and at half of it: the slope has to
-    be that of the entries inside, and the second difference has to shrink to a quarter.
-    That of a kink, whose slope may be zero, shrinks to a half. Outputs so flat that
-    rounding could hide an entry of theirs have to stand still besides, far away.
+    Along one random direction in the space of each input, at its full length and at
+    half of it: the slope has to be that of the entries inside, and the second
+    difference has to shrink to a quarter. That of a kink, whose slope may be zero,
+    shrinks to a half. Outputs so flat that rounding could hide an entry of theirs have
+    to stand still besides, far away.
     """
-    direction = _direction(case)
-    lengths = np.array([1.0, -1.0, 0.5, -0.5])
-    slopes, ends = _displaced(case, colouring, np.multiply.outer(lengths, direction))
-    if not np.isfinite(ends).all():
-        return None
+    direction, lengths = _direction(case), np.array([1.0, -1.0, 0.5, -0.5])
+    walks = np.zeros((len(lengths), len(case.inputs), len(direction)))
+    for k, slot in enumerate(case.slots):
+        walks[:, k, slot] = np.multiply.outer(lengths, direction[slot])
+    slopes, values = differences(case, colouring, walks.reshape(-1, len(direction)))
+    base = case.base[:, None]
+    ends = values.reshape(len(lengths), len(case.inputs), -1).swapaxes(1, 2)
     off, bars = _left_over(slopes, direction, ends)
     with np.errstate(all="ignore"):
         slack = _truncation(case, ends)
-        far, near = (ends[k] - case.base + (ends[k + 1] - case.base) for k in (0, 2))
-        holds = (off <= _SAFETY * bars.sum(axis=1) + slack) & (
-            np.abs(far - 4 * near) <= 2 * slack
-        )
-        if not holds.all():
-            return None
+        far, near = (ends[k] - base + (ends[k + 1] - base) for k in (0, 2))
+        holds = off <= _SAFETY * slopes.each(np.add, bars) + slack
+        holds &= np.abs(far - 4 * near) <= 2 * slack
+        told: NDArray[np.bool_] = np.asarray(holds.all(axis=0))
+        told = told & np.isfinite(ends).all(axis=(0, 1))
+        if not told.any():
+            return [None] * len(told)
         reach = _SHORTEST * step_sizes(np.ones(1), case.epsilon, 2)
-        outside = (off + _unseen(case, off, bars, ends)) / reach
+        unseen = _unseen(case, off, slopes.each(np.add, bars**2), ends)
+        outside = (off + unseen) / reach
         effects = np.abs(slopes.value * case.scales[slopes.columns])
-        effect = np.where(slopes.valid, effects, 0.0).max(axis=1, initial=0.0)
-        least = np.where(effect > 0, effect, np.minimum(1.0, np.abs(case.base)) / 4)
-        doubt = ~(outside <= _TOLD * least)
-    if doubt.any() and not _still_outside(case, colouring, doubt):
-        return None
-    outside = np.where(doubt, hidden_by_rounding(case), outside)
-    return _spread_out(case, slopes, outside)
+        effect = slopes.each(np.maximum, np.where(slopes.valid, effects, 0.0))
+        least = np.where(effect > 0, effect, np.minimum(1.0, np.abs(base)) / 4)
+        doubt = ~(outside <= _TOLD * least) & told
+    if doubt.any():
+        told &= _still_outside(case, colouring, doubt)
+        outside = np.where(doubt, hidden_by_rounding(case)[:, None], outside)
+    made = spread_out(case, slopes, outside)
+    return [each if kept else None for each, kept in zip(made, told, strict=True)]
 
 
 def _left_over(
-    slopes: _Slopes, direction: NDArray[np.float64], ends: NDArray[np.float64]
+    slopes: Slopes, direction: NDArray[np.float64], ends: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what the entries inside do not explain, (rows,), and their bars."""
+    """Return what the entries inside do not explain, (rows, inputs), and their bars."""
     expected, bars = slopes.along(direction)
     with np.errstate(all="ignore"):
         return np.abs((ends[0] - ends[1]) / 2 - expected), bars
@@ -221,45 +270,82 @@ def _left_over(
 def _unseen(
     case: Case,
     off: NDArray[np.float64],
-    bars: NDArray[np.float64],
+    squares: NDArray[np.float64],
     ends: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """How much of the movement along a direction rounding may hide, (rows,).
+    """How much of the movement along a direction rounding may hide, (rows, inputs).
 
     Rounding errors of many values add up like their squares, and how large they really
     are is told by what is left over in all rows together.
     """
-    moved = (ends != case.base).any(axis=0)
-    digits = np.where(moved, 2 * _ROUND_OFF, 0.5) * case.epsilon
-    noise = np.sqrt((bars**2).sum(axis=1)) + digits * np.abs(case.base)
-    seen = off[noise > 0] / noise[noise > 0]
-    share = float(np.sqrt(np.mean(seen**2))) if seen.size else 0.0
-    return np.asarray(min(1.0, max(_DEVIATIONS * share, _LEAST_SHARE)) * noise)
+    base = case.base[:, None]
+    moved = (ends != base).any(axis=0)
+    digits = np.where(moved, 2 * ROUND_OFF, 0.5) * case.epsilon
+    noise = np.sqrt(squares) + digits * np.abs(base)
+    heard = noise > 0
+    seen = np.where(heard, off / np.where(heard, noise, 1.0), 0.0)
+    share = np.sqrt((seen**2).sum(axis=0) / np.maximum(heard.sum(axis=0), 1))
+    return np.asarray(np.clip(_DEVIATIONS * share, _LEAST_SHARE, 1.0) * noise)
 
 
-def _still_outside(case: Case, colouring: Colouring, doubt: NDArray[np.bool_]) -> bool:
+def _still_outside(
+    case: Case, colouring: Colouring, doubt: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
     """Whether some outputs stay put when all they should not depend on moves far.
+
+    Parameters
+    ----------
+    doubt
+        Which outputs, of which inputs; (rows, inputs).
+
+    Returns
+    -------
+    ndarray
+        By input, (inputs,); True where there was no doubt.
+    """
+    masks, stay, whose = [], [], list[int]()
+    told = np.ones(doubt.shape[1], dtype=bool)
+    for k in np.flatnonzero(doubt.any(axis=0)):
+        slot, rows = case.slots[k], np.flatnonzero(doubt[:, k])
+        inside = colouring.pattern[rows, slot]
+        moved, asked = _questions(inside)
+        covered = inside.copy()
+        for mask, some in zip(moved, asked, strict=True):
+            covered[some] |= mask
+        told[k] = covered.all()
+        if told[k]:
+            masks.append(np.zeros((len(moved), len(case.scales)), dtype=bool))
+            masks[-1][:, slot] = moved
+            stay.append(np.zeros((len(moved), len(doubt)), dtype=bool))
+            stay[-1][:, rows] = asked
+            whose += [int(k)] * len(moved)
+    if masks:
+        stirs = stirred(case, np.concatenate(masks)) & np.concatenate(stay)
+        told[np.array(whose)[stirs.any(axis=1)]] = False
+    return told
+
+
+def _questions(
+    inside: NDArray[np.bool_],
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Choose what to move, (questions, n), and which outputs then stay, (.., rows).
 
     Outputs of different patterns are asked one by one while they are few, else by the
     bits of their number: those of one side stay put while all moves that none of them
     depends on.
     """
-    bits = np.packbits(colouring.pattern[doubt], axis=1)
+    bits = np.packbits(inside, axis=1)
     _, first, group = np.unique(bits, axis=0, return_index=True, return_inverse=True)
-    inside = colouring.pattern[np.flatnonzero(doubt)[first]]
-    number = np.arange(len(inside))
+    number = np.arange(len(first))
     asked = number[:, None] == number
-    if len(inside) > _FEW_GROUPS:
-        digits = (number >> np.arange((len(inside) - 1).bit_length())[:, None]) & 1
+    if len(number) > _FEW_GROUPS:
+        digits = (number >> np.arange((len(number) - 1).bit_length())[:, None]) & 1
         asked = np.concatenate([digits == 0, digits == 1])
-    masks = np.array([~inside[some].any(axis=0) for some in asked])
-    told = inside.copy()
-    for some, mask in zip(asked, masks, strict=True):
-        told[some] |= mask
-    if not told.all():
-        return False
-    moved = stirred(case, masks)[:, doubt]
-    return not moved[asked[:, group.ravel()]].any()
+    patterns = inside[first]
+    moved = np.zeros((len(asked), inside.shape[1]), dtype=bool)
+    for mask, some in zip(moved, asked, strict=True):
+        mask[:] = ~patterns[some].any(axis=0)
+    return moved, asked[:, group.ravel()]
 
 
 def _direction(case: Case) -> NDArray[np.float64]:
@@ -276,95 +362,4 @@ def _truncation(case: Case, ends: NDArray[np.float64]) -> float:
     of all rows, since a row may be small where it is.
     """
     scale = float(np.abs(ends).max(initial=0.0))
-    return _SAFETY * _ROUND_OFF * case.epsilon * scale
-
-
-def _displaced(
-    case: Case, colouring: Colouring, more: NDArray[np.float64]
-) -> tuple[_Slopes, NDArray[np.float64]]:
-    """Displace all columns of a colour together; hand each row to its own column.
-
-    Parameters
-    ----------
-    more
-        Displacements to evaluate in the same batch, shape (count, n).
-
-    Returns
-    -------
-    slopes
-        Of the entries of the pattern.
-    ends
-        Values of f for the other displacements, shape (count, rows).
-    """
-    steps = step_sizes(case.scales, case.epsilon, 2)
-    own = np.arange(colouring.count)[:, None] == colouring.colours[None, :]
-    pairs = np.repeat(np.where(own, steps, 0.0), 2, axis=0)
-    pairs[1::2] *= -1
-    values = case.values(np.concatenate([pairs, more]))
-    point = case.subject.point(case.which)
-    dtype = case.subject.inputs[case.which].dtype
-    right, left = (_taken(point, sign * steps, dtype) for sign in (1.0, -1.0))
-    j, valid = _side_by_side(colouring.pattern)
-    width = right - left
-    i = np.arange(len(case.base))[:, None]
-    up, down = (values[2 * colouring.colours[j] + k, i] for k in (0, 1))
-    base = case.base[:, None]
-    with np.errstate(all="ignore"):
-        bend = (up - base) / right[j] - (down - base) / left[j]
-        size = np.maximum(np.maximum(np.abs(up), np.abs(down)), np.abs(base))
-        bars = _ROUND_OFF * case.epsilon * size / np.abs(width[j]) * 2 + np.abs(
-            bend
-        ) * np.sqrt(case.epsilon)
-        value = (up - down) / width[j]
-    slopes = _Slopes(j, valid, value, bars, bend, width / 2)
-    return slopes, values[2 * colouring.count :]
-
-
-def _spread_out(case: Case, slopes: _Slopes, outside: NDArray[np.float64]) -> Quotients:
-    """Hand over the entries, the bar of the zeros, and how to make a matrix of both."""
-    pattern = Pattern(
-        slopes.columns,
-        slopes.valid,
-        outside,
-        slopes.value,
-        slopes.error,
-        slopes.bend,
-        case.scales,
-    )
-    # no memory before it is needed
-    step, bend = (
-        np.broadcast_to(part, pattern.shape) for part in (slopes.step, np.nan)
-    )
-    return Quotients(
-        value=pattern.values,
-        error=pattern.errors,
-        step=step,
-        bend=bend,
-        pattern=pattern,
-    )
-
-
-def _side_by_side(
-    pattern: NDArray[np.bool_],
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """List the columns of every row; rows with fewer repeat one, which is not valid."""
-    # several times as fast as indices of two axes
-    i, j = np.divmod(np.flatnonzero(pattern), pattern.shape[1])
-    counts = np.bincount(i, minlength=len(pattern))
-    first = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    most = max(int(counts.max(initial=0)), 1)
-    valid = np.arange(most) < counts[:, None]
-    columns = np.zeros((len(pattern), most), dtype=np.intp)
-    columns[i, np.arange(len(i)) - first[i]] = j
-    columns = np.where(valid, columns, columns[:, :1])
-    return columns, valid & (counts > 0)[:, None]
-
-
-def _taken(
-    point: NDArray[np.float64], steps: NDArray[np.float64], dtype: str
-) -> NDArray[np.float64]:
-    """Displacements as the arithmetic of the input makes them."""
-    kinds = {"float32": np.float32, "float16": np.float16, "complex64": np.float32}
-    kind = kinds.get(dtype, np.float64)
-    there = (point + steps).astype(kind).astype(np.float64)
-    return np.asarray(there - point)
+    return _SAFETY * ROUND_OFF * case.epsilon * scale

@@ -8,25 +8,21 @@ adaptive ladder; only then is anything said.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import stillness
 from gradlab.differentiation.analytic_noise import analytic_noise
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
-from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
-from gradlab.differentiation.sparsity import compressed
-from gradlab.late import is_made, unmade
 from gradlab.pipeline.blocks import Block, Known, Outcome, Plan, judge_all
 from gradlab.pipeline.escalation import look_again, settle_still
+from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.measuring import (
     AnalyticSide,
     analytic_side,
-    numeric_side,
 )
 from gradlab.pipeline.second_opinion import second_opinion_on
 from gradlab.pipeline.sparse_verdicts import settled_at_once, unfold_bend
@@ -38,8 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.differentiation.method import Method
-    from gradlab.differentiation.quotients import Quotients
     from gradlab.subject.subject import Subject
 
 __all__ = [
@@ -51,9 +45,6 @@ __all__ = [
     "run_full",
 ]
 
-_FIRST_SLICE = 64  # coordinates; where they go in batches, that many times four
-_PATIENCE = 0.25  # seconds of work that an interruption may cost
-_SLICE = 4096  # coordinates between two looks at the budget and the Stop button
 _EPS_DOUBLE = 1e-15  # anything coarser is "lower precision"
 _INSIDE = 4.0  # units of round-off of all inputs that intermediate values may lose
 _SCATTER = 4.0  # times the scatter seen in four repetitions
@@ -134,15 +125,19 @@ def compare_columns(
     twin = None if at is subject else at
     outcome = Outcome([], base, analytic.side.problems, twin, known=known)
     try:
+        sides = analytic.precise or analytic.side.values
+        wanted = []
         for which, positions in enumerate(columns):
-            chosen = plan.finds_steps(subject.inputs[which].name)
             # who asks for a step means his own arithmetic, not float64
+            chosen = plan.finds_steps(subject.inputs[which].name)
             there, here = (at, row) if chosen else (subject, base)
-            sides = analytic.precise or analytic.side.values
             guess = sides[which] if sides[which].shape[1] == len(positions) else None
-            wanted = _Wanted(there, which, positions, here, methods[which], guess)
-            block, stop = _first_pass(wanted, plan.seed, meter)
-            _add_analytic(block, analytic, len(positions), chosen=chosen)
+            each = Wanted(there, which, positions, here, methods[which], guess)
+            wanted.append(each)
+        passes = first_passes(wanted, (at, row), plan.seed, meter)
+        for each, (block, stop) in zip(wanted, passes, strict=True):
+            chosen = plan.finds_steps(subject.inputs[each.which].name)
+            _add_analytic(block, analytic, len(each.positions), chosen=chosen)
             outcome.blocks.append(block)
             if stop is not None:
                 raise stop
@@ -277,124 +272,3 @@ def _round_off(
         return None
     noise = analytic_noise(subject, np.eye(rows), seed=seed)
     return [_SCATTER * part for part in noise]
-
-
-def _first_slice(wanted: _Wanted, meter: Meter, cost: int) -> int:
-    """Choose how many coordinates to begin with: no more than one is patient for."""
-    breadth = 1 if meter.crew is None else meter.crew.breadth
-    most = min(4 * _FIRST_SLICE, len(wanted.positions))
-    if not wanted.subject.batches(wanted.which, cost * most):
-        most = _FIRST_SLICE
-    if meter.each <= 0:
-        return most
-    return max(1, min(most, int(_PATIENCE / (meter.each * cost) * breadth)))
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Wanted:
-    """Coordinates of one input that are to be measured, and by which method."""
-
-    subject: Subject
-    which: int
-    positions: NDArray[np.intp]
-    base: NDArray[np.float64]
-    method: Method
-    guess: NDArray[np.float64] | None  # zero where the Jacobian may be
-
-    @property
-    def complete(self) -> bool:
-        return len(self.positions) == self.subject.inputs[self.which].coordinates
-
-
-def _slices(
-    wanted: _Wanted, seed: int, meter: Meter
-) -> tuple[list[Quotients], BaseException | None]:
-    """Measure slice by slice; what was done before an interruption is kept."""
-    parts: list[Quotients] = []
-    done, method, positions = 0, wanted.method, wanted.positions
-    stop: BaseException | None = None
-    try:
-        if isinstance(method, Auto) and wanted.complete:
-            found = compressed(
-                wanted.subject,
-                wanted.which,
-                wanted.base,
-                meter,
-                seed=seed,
-                guess=wanted.guess,
-            )
-            if found is not None:
-                return [found], None
-        each: float = method.cost
-        slice_size = _first_slice(wanted, meter, method.cost)
-        while done < len(positions):
-            # what a budget leaves, or the whole slice would be lost with it
-            slice_size = max(1, min(slice_size, meter.left() // method.cost))
-            part = positions[done : done + slice_size]
-            began, before = meter.seconds, meter.evaluations
-            at = wanted.subject, wanted.which
-            parts.append(numeric_side(*at, part, wanted.base, method, meter))
-            done += len(part)
-            # a ladder takes as many steps as it needs: the bar learns how many
-            spent = meter.evaluations - before
-            ahead, now = len(positions) - done, spent / len(part)
-            meter.expect(spent - each * len(part) + (now - each) * ahead)
-            each = now
-            if meter.seconds - began < _PATIENCE:
-                slice_size = min(2 * slice_size, _SLICE)
-    except (BudgetExhausted, KeyboardInterrupt) as why:
-        if not parts:
-            raise
-        stop = why
-    return parts, stop
-
-
-def _scales(wanted: _Wanted, parts: list[Quotients]) -> NDArray[np.float64]:
-    """Give the size of every coordinate, (n,); a pattern knows it already."""
-    if len(parts) == 1 and parts[0].pattern is not None:
-        return parts[0].pattern.scales
-    return scales_of(wanted.subject, wanted.which)
-
-
-def _first_pass(
-    wanted: _Wanted, seed: int, meter: Meter
-) -> tuple[Block, BaseException | None]:
-    """Make a block of cheap differences, as far as they came."""
-    parts, stop = _slices(wanted, seed, meter)
-    done = sum(part.step.shape[1] for part in parts)
-    rows = len(wanted.base)
-
-    def joined(name: str) -> Any:
-        if not parts:
-            return np.zeros((rows, 0))
-        if len(parts) == 1:
-            if name in ("value", "error") and not is_made(parts[0], name):
-                return unmade(parts[0], name)
-            only: NDArray[np.float64] = getattr(parts[0], name)
-            return only if only.strides[:1] == (0,) else np.ascontiguousarray(only)
-        whole = np.empty((rows, done))  # row-major, as the analytic side is
-        pieces = [getattr(part, name) for part in parts]
-        return np.concatenate(pieces, axis=1, out=whole)
-
-    blank = np.broadcast_to(np.nan, (rows, done))  # no memory before it is needed
-    block = Block(
-        which=wanted.which,
-        positions=wanted.positions[:done],
-        scales=_scales(wanted, parts)[wanted.positions[:done]],
-        analytic=blank,
-        slack=np.zeros((rows, 1)),
-        value=joined("value"),
-        error=joined("error"),
-        step=joined("step"),
-        kinds=np.full((rows, done), -1, dtype=np.int8),
-        left=blank,
-        right=blank,
-        verdicts=np.zeros((rows, done), dtype=np.int8),
-        allowed=np.zeros((rows, done)),
-        accepted=np.zeros((rows, done), dtype=bool),
-        looked=np.zeros(done, dtype=bool),
-        still=stillness(wanted.base),
-        bend=joined("bend"),
-        pattern=parts[0].pattern if len(parts) == 1 else None,
-    )
-    return block, stop

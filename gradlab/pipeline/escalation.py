@@ -75,14 +75,14 @@ def settle_still(
         block.error[quiet] = np.minimum(block.error[quiet], bar[quiet])
 
 
-def bent_entries(block: Block) -> NDArray[np.bool_]:
+def bent_entries(block: Block, own: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Entries whose slopes to the left and to the right are those of a kink.
 
     A smooth function bends by a hundred-thousandth within one step. Agreement with the
-    mean of two different slopes is luck, and worth a note.
+    mean of two different slopes is luck, and worth a note. `own` is the `sensitivity`
+    of each output, (rows, 1).
     """
     bent = np.zeros(block.value.shape, dtype=bool)
-    own = sensitivity(block.side, block.scales)
     for band in bands(block.value.shape):
         with np.errstate(all="ignore"):
             bend, error = np.abs(block.bend[band]), block.error[band]
@@ -97,9 +97,10 @@ def bent_entries(block: Block) -> NDArray[np.bool_]:
 def suspicious(block: Block) -> NDArray[np.bool_]:
     """Entries that need a second look, shape (rows, n)."""
     wrong = block.verdicts == Verdict.DISAGREES
-    blind = unresolved(block.side, block.analytic, block.scales, block.still)
+    own = sensitivity(block.side, block.scales)
+    blind = unresolved(block.side, block.analytic, block.scales, block.still, own)
     undecided = block.verdicts == Verdict.UNDECIDED
-    return np.asarray(wrong | blind | undecided | bent_entries(block))
+    return np.asarray(wrong | blind | undecided | bent_entries(block, own))
 
 
 def suspects_of(block: Block) -> NDArray[np.intp]:

@@ -65,6 +65,7 @@ _SIGNAL = 30.0  # times its own noise: scatter of f above this is no noise
 _AMPLIFIED = 10.0  # noise of f in an extrapolation, in units of noise / longest step
 _SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
 _NOISE_POINTS = 6
+_LARGE = 1 << 16  # coordinates of several inputs: up to these, lines go in one batch
 LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 _FIRST_PULL = 16  # cotangents in the first batch where seconds are counted
 _PULL_SECONDS = 0.02  # a batch that took less may be followed by a larger one
@@ -232,10 +233,12 @@ def _along_lines(
     spacing = _SPACING * np.arange(1, _NOISE_POINTS + 1)
     lines = [[size * rng.uniform(-1, 1, len(size)) for size in sizes] for _ in range(3)]
     halves = [(line, side) for line in lines for side in (spacing, -spacing)]
-    if len(sizes) > 1:
+    whole = sum(map(len, sizes))
+    if len(sizes) > 1 and whole > _LARGE:  # all at once would take too much memory
         return [line_rows(subject, line, side.tolist(), meter) for line, side in halves]
-    moves = [np.multiply.outer(side, line[0]) for line, side in halves]
-    values = displaced_sets(subject, 0, np.concatenate(moves), meter)
+    moves = [np.multiply.outer(side, np.concatenate(line)) for line, side in halves]
+    inputs = tuple(range(len(sizes)))
+    values = displaced_sets(subject, inputs, np.concatenate(moves), meter)
     return np.split(values, len(halves))
 
 

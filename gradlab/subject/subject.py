@@ -16,13 +16,12 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import numpy as np
-
 from gradlab import labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = [
@@ -35,6 +34,7 @@ __all__ = [
     "block_slices",
     "is_torch_subject",
     "output_rows",
+    "side_by_side",
 ]
 
 
@@ -197,5 +197,16 @@ def output_rows(outputs: Sequence[Variable]) -> int:
 
 def block_slices(outputs: Sequence[Variable]) -> list[slice]:
     """Rows that belong to each output, in order."""
-    ends = np.cumsum([0, *(output.size for output in outputs)])
-    return [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
+    return side_by_side(output.size for output in outputs)
+
+
+def side_by_side(sizes: Iterable[int]) -> list[slice]:
+    """Where parts of these sizes lie, one behind the other.
+
+    Examples
+    --------
+    >>> side_by_side([2, 3])
+    [slice(0, 2, None), slice(2, 5, None)]
+    """
+    ends = itertools.accumulate(sizes, initial=0)
+    return [slice(start, stop) for start, stop in itertools.pairwise(ends)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.errors import GradlabError
+from gradlab.subject.subject import side_by_side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,15 +55,19 @@ def looped(
 
 
 def looped_sets(
-    subject: TorchSubject, which: int, displacements: NDArray[np.float64]
+    subject: TorchSubject, inputs: tuple[int, ...], displacements: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Evaluate with many coordinates displaced together, shape (count, rows)."""
-    cell, point = subject.cells[which], subject.point(which)
+    cells = [subject.cells[which] for which in inputs]
+    points = [subject.point(which) for which in inputs]
+    slots = side_by_side([len(point) for point in points])
+    moved = list(zip(cells, points, slots, strict=True))
     width = sum(variable.size for variable in subject.outputs)
     values = np.full((len(displacements), width), np.nan)
     try:
         for row, displacement in enumerate(displacements):
-            cell.place(point + displacement)
+            for cell, point, slot in moved:
+                cell.place(point + displacement[slot])
             try:
                 values[row] = subject.row()
             except GradlabError:
@@ -70,7 +75,8 @@ def looped_sets(
             except Exception:  # noqa: BLE001, S112 - outside the domain: no value
                 continue
     finally:
-        cell.place(None)
+        for cell in cells:
+            cell.place(None)
     return values
 
 

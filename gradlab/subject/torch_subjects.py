@@ -232,10 +232,10 @@ class TorchSubject:
         return self._batches.rows(which, positions, displacements)
 
     def sets(
-        self, which: int, displacements: NDArray[np.float64]
+        self, inputs: tuple[int, ...], displacements: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Evaluate with many coordinates displaced together, shape (count, rows)."""
-        return self._batches.sets(which, displacements)
+        return self._batches.sets(inputs, displacements)
 
     def batch_size(self, which: int) -> int:
         """Return how many evaluations one batch of input `which` holds; 1 in a loop."""

@@ -194,7 +194,7 @@ class TestBatches:
         base = base_row(subject, Meter())
         moves = 1e-3 * np.random.default_rng(0).normal(size=(100, x.numel()))
 
-        values = subject.sets(0, moves)
+        values = subject.sets((0,), moves)
 
         exact = (x.numpy().reshape(-1) + moves).reshape(100, 16, 32) @ w.numpy().T
         assert np.allclose(values, exact.reshape(100, -1), rtol=1e-12, atol=1e-12)
@@ -211,7 +211,7 @@ class TestBatches:
         base_row(subject, Meter())
         moves = np.full((80, 2000), 1e-3)
 
-        values = subject.sets(0, moves)
+        values = subject.sets((0,), moves)
 
         assert np.allclose(values, np.sin(subject.point(0) + 1e-3), atol=1e-15)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 import gradlab as gl
-from gradlab.subject.torch_batches import Plan
+from gradlab.subject.torch_stacks import Plan
 from gradlab.subject.torch_subjects import torch_subject
 from tests.specimens.torch_sides import (
     DOUBLE,

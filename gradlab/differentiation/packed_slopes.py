@@ -1,0 +1,171 @@
+"""Central differences of many columns at a time, of entries that a pattern names."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.colouring import listed_columns
+from gradlab.differentiation.finite_difference import step_sizes
+from gradlab.differentiation.quotients import Pattern, Quotients
+from gradlab.subject.subject import side_by_side
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.colouring import Colouring
+    from gradlab.differentiation.dependence import Case
+
+__all__ = ["ROUND_OFF", "Slopes", "differences", "spread_out"]
+
+ROUND_OFF = 4.0  # as in `finite_difference.central`
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Slopes:
+    """Of the columns that each row may depend on, side by side; shape (rows, k).
+
+    Attributes
+    ----------
+    parts
+        Which of the k belong to each input.
+    """
+
+    columns: NDArray[np.intp]
+    valid: NDArray[np.bool_]
+    value: NDArray[np.float64]
+    error: NDArray[np.float64]
+    bend: NDArray[np.float64]
+    step: NDArray[np.float64]  # of every coordinate, (n,)
+    parts: list[slice]
+
+    def along(
+        self, direction: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the derivative along a direction, and the bars of its parts.
+
+        Returns
+        -------
+        derivative
+            What the coordinates of each input contribute, (rows, inputs).
+        bars
+            Of every entry, times its share of the direction, (rows, k).
+        """
+        there = direction[self.columns]
+        moved = np.where(self.valid, self.value * there, 0.0)
+        return self.each(np.add, moved), np.where(
+            self.valid, self.error * np.abs(there), 0.0
+        )
+
+    def each(
+        self, reduce: np.ufunc, values: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Reduce what belongs to each input, from (rows, k) to (rows, inputs)."""
+        if len(self.parts) == 1:
+            return np.asarray(reduce.reduce(values, axis=1, keepdims=True))
+        starts = [part.start for part in self.parts]
+        return np.asarray(reduce.reduceat(values, starts, axis=1))
+
+
+def differences(
+    case: Case, colouring: Colouring, more: NDArray[np.float64]
+) -> tuple[Slopes, NDArray[np.float64]]:
+    """Displace all columns of a colour together; hand each row to its own column.
+
+    Parameters
+    ----------
+    more
+        Displacements to evaluate in the same batch, shape (count, n).
+
+    Returns
+    -------
+    slopes
+        Of the entries of the pattern.
+    ends
+        Values of f for the other displacements, shape (count, rows).
+    """
+    steps = step_sizes(case.scales, case.epsilon, 2)
+    own = np.arange(colouring.count)[:, None] == colouring.colours[None, :]
+    pairs = np.repeat(np.where(own, steps, 0.0), 2, axis=0)
+    pairs[1::2] *= -1
+    values = case.values(np.concatenate([pairs, more]))
+    point = np.concatenate([case.subject.point(which) for which in case.inputs])
+    dtype = case.subject.inputs[case.inputs[0]].dtype
+    right, left = (_taken(point, sign * steps, dtype) for sign in (1.0, -1.0))
+    j, valid, parts = _entries(colouring.pattern, case.slots)
+    width = right - left
+    i = np.arange(len(case.base))[:, None]
+    up, down = (values[2 * colouring.colours[j] + k, i] for k in (0, 1))
+    base = case.base[:, None]
+    with np.errstate(all="ignore"):
+        bend = (up - base) / right[j] - (down - base) / left[j]
+        size = np.maximum(np.maximum(np.abs(up), np.abs(down)), np.abs(base))
+        bars = ROUND_OFF * case.epsilon * size / np.abs(width[j]) * 2 + np.abs(
+            bend
+        ) * np.sqrt(case.epsilon)
+        value = (up - down) / width[j]
+    slopes = Slopes(j, valid, value, bars, bend, width / 2, parts)
+    return slopes, values[2 * colouring.count :]
+
+
+def spread_out(
+    case: Case, slopes: Slopes, outside: NDArray[np.float64]
+) -> list[Quotients]:
+    """Hand over the entries, the bar of the zeros, and how to make a matrix of both.
+
+    Parameters
+    ----------
+    outside
+        Bar of the zeros times the scale of their coordinate, (rows, inputs).
+    """
+    found = []
+    for k, (part, slot) in enumerate(zip(slopes.parts, case.slots, strict=True)):
+        pattern = Pattern(
+            slopes.columns[:, part] - slot.start,
+            slopes.valid[:, part],
+            outside[:, k],
+            slopes.value[:, part],
+            slopes.error[:, part],
+            slopes.bend[:, part],
+            case.scales[slot],
+        )
+        # no memory before it is needed
+        step, bend = (
+            np.broadcast_to(each, pattern.shape) for each in (slopes.step[slot], np.nan)
+        )
+        made = Quotients(
+            value=pattern.values,
+            error=pattern.errors,
+            step=step,
+            bend=bend,
+            pattern=pattern,
+        )
+        found.append(made)
+    return found
+
+
+def _entries(
+    pattern: NDArray[np.bool_], slots: list[slice]
+) -> tuple[NDArray[np.intp], NDArray[np.bool_], list[slice]]:
+    """List the columns of every row, input by input; and which of them are whose."""
+    if len(slots) == 1:
+        columns, valid = listed_columns(pattern)
+        return columns, valid, [slice(0, columns.shape[1])]
+    each = [listed_columns(pattern[:, slot]) for slot in slots]
+    columns = np.concatenate(
+        [own + slot.start for (own, _), slot in zip(each, slots, strict=True)], axis=1
+    )
+    valid = np.concatenate([own for _, own in each], axis=1)
+    return columns, valid, side_by_side(own.shape[1] for own, _ in each)
+
+
+def _taken(
+    point: NDArray[np.float64], steps: NDArray[np.float64], dtype: str
+) -> NDArray[np.float64]:
+    """Displacements as the arithmetic of the input makes them."""
+    kinds = {"float32": np.float32, "float16": np.float16, "complex64": np.float32}
+    kind = kinds.get(dtype, np.float64)
+    there = (point + steps).astype(kind).astype(np.float64)
+    return np.asarray(there - point)

@@ -1,0 +1,193 @@
+"""The first, cheap pass: differences of all coordinates, as few as zeros allow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.comparison.judge import stillness
+from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.finite_difference import scales_of
+from gradlab.differentiation.method import Auto
+from gradlab.differentiation.sparsity import compressed, compressed_together
+from gradlab.late import is_made, unmade
+from gradlab.pipeline.blocks import Block
+from gradlab.pipeline.measuring import numeric_side
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.method import Method
+    from gradlab.differentiation.quotients import Quotients
+    from gradlab.subject.subject import Subject
+
+__all__ = ["Wanted", "first_passes"]
+
+_FIRST_SLICE = 64  # coordinates; where they go in batches, that many times four
+_PATIENCE = 0.25  # seconds of work that an interruption may cost
+_SLICE = 4096  # coordinates between two looks at the budget and the Stop button
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """Coordinates of one input that are to be measured, and by which method."""
+
+    subject: Subject
+    which: int
+    positions: NDArray[np.intp]
+    base: NDArray[np.float64]
+    method: Method
+    guess: NDArray[np.float64] | None  # zero where the Jacobian may be
+
+    @property
+    def compressible(self) -> bool:
+        """Whether several of them may be displaced in one evaluation."""
+        n = self.subject.inputs[self.which].coordinates
+        return isinstance(self.method, Auto) and len(self.positions) == n
+
+
+def first_passes(
+    wanted: list[Wanted],
+    reference: tuple[Subject, NDArray[np.float64]],
+    seed: int,
+    meter: Meter,
+) -> Iterator[tuple[Block, BaseException | None]]:
+    """Make a block of cheap differences of each input, and say what stopped it.
+
+    Parameters
+    ----------
+    reference
+        What methods that find their own steps evaluate, and f there.
+    """
+    together = _together(reference, wanted, seed, meter)
+    for each in wanted:
+        found = together.get(each.which)
+        # a guess that did not hold is not to be believed another time
+        failed = found is None and each.which in together
+        own = dataclasses.replace(each, guess=None) if failed else each
+        yield _first_pass(own, found, seed, meter)
+
+
+def _together(
+    reference: tuple[Subject, NDArray[np.float64]],
+    wanted: list[Wanted],
+    seed: int,
+    meter: Meter,
+) -> dict[int, Quotients | None]:
+    """Measure several small inputs at once, where the zeros of their gradients hold."""
+    guesses = {
+        each.which: each.guess
+        for each in wanted
+        if each.guess is not None and each.compressible
+    }
+    return compressed_together(reference[0], guesses, reference[1], meter, seed=seed)
+
+
+def _first_slice(wanted: Wanted, meter: Meter, cost: int) -> int:
+    """Choose how many coordinates to begin with: no more than one is patient for."""
+    breadth = 1 if meter.crew is None else meter.crew.breadth
+    most = min(4 * _FIRST_SLICE, len(wanted.positions))
+    if not wanted.subject.batches(wanted.which, cost * most):
+        most = _FIRST_SLICE
+    if meter.each <= 0:
+        return most
+    return max(1, min(most, int(_PATIENCE / (meter.each * cost) * breadth)))
+
+
+def _slices(
+    wanted: Wanted, seed: int, meter: Meter
+) -> tuple[list[Quotients], BaseException | None]:
+    """Measure slice by slice; what was done before an interruption is kept."""
+    parts: list[Quotients] = []
+    done, method, positions = 0, wanted.method, wanted.positions
+    stop: BaseException | None = None
+    try:
+        if wanted.compressible:
+            found = compressed(
+                wanted.subject,
+                wanted.which,
+                wanted.base,
+                meter,
+                seed=seed,
+                guess=wanted.guess,
+            )
+            if found is not None:
+                return [found], None
+        each: float = method.cost
+        slice_size = _first_slice(wanted, meter, method.cost)
+        while done < len(positions):
+            # what a budget leaves, or the whole slice would be lost with it
+            slice_size = max(1, min(slice_size, meter.left() // method.cost))
+            part = positions[done : done + slice_size]
+            began, before = meter.seconds, meter.evaluations
+            at = wanted.subject, wanted.which
+            parts.append(numeric_side(*at, part, wanted.base, method, meter))
+            done += len(part)
+            # a ladder takes as many steps as it needs: the bar learns how many
+            spent = meter.evaluations - before
+            ahead, now = len(positions) - done, spent / len(part)
+            meter.expect(spent - each * len(part) + (now - each) * ahead)
+            each = now
+            if meter.seconds - began < _PATIENCE:
+                slice_size = min(2 * slice_size, _SLICE)
+    except (BudgetExhausted, KeyboardInterrupt) as why:
+        if not parts:
+            raise
+        stop = why
+    return parts, stop
+
+
+def _scales(wanted: Wanted, parts: list[Quotients]) -> NDArray[np.float64]:
+    """Give the size of every coordinate, (n,); a pattern knows it already."""
+    if len(parts) == 1 and parts[0].pattern is not None:
+        return parts[0].pattern.scales
+    return scales_of(wanted.subject, wanted.which)
+
+
+def _first_pass(
+    wanted: Wanted, found: Quotients | None, seed: int, meter: Meter
+) -> tuple[Block, BaseException | None]:
+    """Make a block of cheap differences, as far as they came, or of those found."""
+    parts, stop = ([found], None) if found else _slices(wanted, seed, meter)
+    done = sum(part.step.shape[1] for part in parts)
+    rows = len(wanted.base)
+
+    def joined(name: str) -> Any:
+        if not parts:
+            return np.zeros((rows, 0))
+        if len(parts) == 1:
+            if name in ("value", "error") and not is_made(parts[0], name):
+                return unmade(parts[0], name)
+            only: NDArray[np.float64] = getattr(parts[0], name)
+            return only if only.strides[:1] == (0,) else np.ascontiguousarray(only)
+        whole = np.empty((rows, done))  # row-major, as the analytic side is
+        pieces = [getattr(part, name) for part in parts]
+        return np.concatenate(pieces, axis=1, out=whole)
+
+    blank = np.broadcast_to(np.nan, (rows, done))  # no memory before it is needed
+    block = Block(
+        which=wanted.which,
+        positions=wanted.positions[:done],
+        scales=_scales(wanted, parts)[wanted.positions[:done]],
+        analytic=blank,
+        slack=np.zeros((rows, 1)),
+        value=joined("value"),
+        error=joined("error"),
+        step=joined("step"),
+        kinds=np.full((rows, done), -1, dtype=np.int8),
+        left=blank,
+        right=blank,
+        verdicts=np.zeros((rows, done), dtype=np.int8),
+        allowed=np.zeros((rows, done)),
+        accepted=np.zeros((rows, done), dtype=bool),
+        looked=np.zeros(done, dtype=bool),
+        still=stillness(wanted.base),
+        bend=joined("bend"),
+        pattern=parts[0].pattern if len(parts) == 1 else None,
+    )
+    return block, stop
