@@ -196,8 +196,9 @@ def check(
     finally:
         if mine:
             bar.close()
-    if crew is not None:
-        report = dataclasses.replace(report, remarks=(*report.remarks, *crew.remarks))
+    told = (*guard.remarks, *(crew.remarks if crew is not None else ()))
+    if told:
+        report = dataclasses.replace(report, remarks=(*report.remarks, *told))
     return dataclasses.replace(report, seconds=meter.seconds, live=Live(arguments))
 
 

@@ -73,7 +73,11 @@ def first_evaluation(
     if consumed:
         notes["random"] = consumed
         steps.append(lambda: freeze.restore(only=consumed))
-    changes = [c for c in hidden.changes() if c.kind not in {"random", "parameter"}]
+    changes = [
+        change
+        for change in hidden.changes()
+        if change.restorable and change.kind not in {"random", "parameter"}
+    ]
     if changes and not (mutated and getattr(subject, "live", False)):
         if consumed:
             freeze.restore(only=consumed)

@@ -49,7 +49,8 @@ class Change:
         written), ``"requires_grad"``, ``"mode"`` (``train``/``eval``), ``"hooks"``,
         ``"layout"`` (shape, flags, storage), ``"attribute"``, ``"container"``,
         ``"variable"`` (a closure's or a global one rebound), ``"random"`` (a generator
-        was drawn from), ``"iterator"`` (advanced), ``"setting"`` (a library switch).
+        was drawn from), ``"iterator"`` (advanced), ``"setting"`` (a library switch),
+        ``"history"`` (a tensor's graph got longer).
     where
         The path that a user would write: ``net.running_mean``, ``self.cache``.
     root

@@ -25,8 +25,8 @@ from gradlab.subject.saved_state import (
     SavedDict,
     save_container,
 )
+from gradlab.subject.settings import SavedSetting
 from gradlab.subject.torch_state import (
-    SavedSetting,
     SavedSparse,
     SavedStorage,
     SavedTensor,
@@ -43,7 +43,6 @@ __all__ = [
     "Bindings",
     "Memory",
     "changes_of",
-    "save_numpy_settings",
     "save_objects",
     "save_torch_hooks",
 ]
@@ -186,14 +185,6 @@ class Memory:
         for make in makers:
             self.tensors += [record for record, _ in _saved(make, [found], walk)]
         return dense
-
-
-def save_numpy_settings() -> list[Saved]:
-    """How NumPy treats floating-point errors (``np.seterr``)."""
-    return [
-        SavedSetting("numpy.errstate", np.geterr, lambda old: np.seterr(**old)),
-        SavedSetting("numpy.errstate(call=)", np.geterrcall, np.seterrcall),
-    ]
 
 
 def save_torch_hooks() -> list[Saved]:

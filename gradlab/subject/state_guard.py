@@ -13,15 +13,15 @@ from gradlab.subject.paths import path_text
 from gradlab.subject.random_state import RandomFreeze, SavedRandom, save_random
 from gradlab.subject.reachable import reach
 from gradlab.subject.saved_state import Change, Saved, SavedBinding
+from gradlab.subject.settings import save_numpy_settings, save_torch_settings
 from gradlab.subject.snapshot import (
     Bindings,
     Memory,
     changes_of,
-    save_numpy_settings,
     save_objects,
     save_torch_hooks,
 )
-from gradlab.subject.torch_state import quiet_torch, save_settings
+from gradlab.subject.torch_state import quiet_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -115,7 +115,7 @@ class StateGuard:
 
     def _save(self) -> None:
         self._final, self._failed = None, []
-        self._settings: list[Saved] = [*save_numpy_settings(), *save_settings()]
+        self._settings: list[Saved] = [*save_numpy_settings(), *save_torch_settings()]
         with quiet_torch():
             walk = reach(self._roots, names=self._names, seconds=self._seconds)
             memory = Memory(walk, self._limit, copy_parameters=self._copy_parameters)
@@ -200,6 +200,15 @@ class StateGuard:
     def random_freeze(self) -> RandomFreeze:
         """Rewind random sources to the state on entry, without a second walk."""
         return RandomFreeze.from_sources(self._random)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is not as it was, after the block, in sentences; mostly nothing."""
+        lost = [str(change) for change in self._final or () if not change.restorable]
+        return (
+            *(f"{change} and cannot be put back" for change in lost),
+            *(f"not everything could be put back: {told}" for told in self._failed),
+        )
 
     @property
     def unguarded(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Tensors and torch's own switches, saved and put back.
+"""Tensors, saved and put back.
 
 torch is never imported here: whatever needs this file has a tensor in its hands, or
 found torch in ``sys.modules``.
@@ -16,17 +16,15 @@ from gradlab.subject.saved_arrays import MOST_TIMES, SMALL_OWNER
 from gradlab.subject.saved_state import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 __all__ = [
-    "SavedSetting",
     "SavedSparse",
     "SavedStorage",
     "SavedTensor",
     "extent",
     "has_storage",
     "quiet_torch",
-    "save_settings",
 ]
 
 
@@ -182,6 +180,7 @@ class SavedTensor:
         "_layout",
         "_leaf",
         "_needs",
+        "_node",
         "_version",
     )
 
@@ -190,6 +189,7 @@ class SavedTensor:
         self._found = found
         self._kind = type(tensor)
         self._leaf, self._needs = tensor.is_leaf, tensor.requires_grad
+        self._node = tensor.grad_fn  # what made it; an in-place operation replaces it
         self._grad = tensor.grad if self._has_grad() else None
         self._alias = tensor.detach()  # keeps the storage, shows the old layout
         self._layout = self._layout_now()
@@ -215,6 +215,8 @@ class SavedTensor:
             yield Change("layout", where, root)
         if tensor.requires_grad != self._needs or tensor.is_leaf != self._leaf:
             yield Change("requires_grad", where, root)
+        elif tensor.grad_fn is not self._node:
+            yield Change("history", where, root, restorable=False)
         if self._has_grad() and tensor.grad is not self._grad:
             yield Change("grad", where, root)
         for name, hooks in zip(_HOOKS, self._hooks, strict=True):
@@ -313,56 +315,3 @@ class SavedSparse:
         tensor.copy_(self._copy)
         if tensor.is_sparse:
             tensor._coalesced_(self._copy.is_coalesced())
-
-
-class SavedSetting:
-    """One switch, of a library (the default dtype) or of a TorchScript module."""
-
-    __slots__ = ("_get", "_kind", "_put", "_value", "_where")
-
-    def __init__(
-        self,
-        where: str,
-        get: Callable[[], Any],
-        put: Callable[[Any], Any],
-        kind: str = "setting",
-    ) -> None:
-        self._where, self._get, self._put, self._kind = where, get, put, kind
-        self._value = get()
-
-    def changes(self) -> Iterator[Change]:
-        """Yield what differs, see `Saved`."""
-        if self._get() != self._value:
-            yield Change(self._kind, self._where)
-
-    def restore(self) -> None:
-        """Put back what differs, see `Saved`."""
-        if self._get() != self._value:
-            self._put(self._value)
-
-
-def save_settings() -> list[SavedSetting]:
-    """Torch's switches that a function could leave turned; empty without torch."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "default_generator"):
-        return []
-
-    def deterministic() -> tuple[bool, bool]:
-        enabled = torch.are_deterministic_algorithms_enabled()
-        return enabled, torch.is_deterministic_algorithms_warn_only_enabled()
-
-    def put_deterministic(value: tuple[bool, bool]) -> None:
-        torch.use_deterministic_algorithms(value[0], warn_only=value[1])
-
-    switches = (
-        ("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
-        ("default dtype", torch.get_default_dtype, torch.set_default_dtype),
-        ("deterministic algorithms", deterministic, put_deterministic),
-        (
-            "anomaly detection",
-            torch.is_anomaly_enabled,
-            torch.autograd.set_detect_anomaly,
-        ),
-        ("number of threads", torch.get_num_threads, torch.set_num_threads),
-    )
-    return [SavedSetting(f"torch's {name}", get, put) for name, get, put in switches]
