@@ -47,6 +47,7 @@ def own_leaves(subject: TorchSubject, outputs: Sequence[Any]) -> tuple[str, ...]
     swap = getattr(subject.program, "swap", None)
     if swap is None:
         return ()
+    names = swap.name_of()
     keys = getattr(subject.program, "keys", ())
     ours = {
         key: cell.variable.name for key, cell in zip(keys, subject.cells, strict=False)
@@ -60,7 +61,7 @@ def own_leaves(subject: TorchSubject, outputs: Sequence[Any]) -> tuple[str, ...]
             continue
         seen.add(node)
         if not node.next_functions:
-            name = swap.name_of.get(id(getattr(node, "variable", None)))
+            name = names.get(id(getattr(node, "variable", None)))
             if name in ours:
                 found[ours[name]] = None
         waiting += [parent for parent, _ in node.next_functions]

@@ -29,8 +29,8 @@ class Swap:
 
     Attributes
     ----------
-    name_of
-        Names of the tensors, by their ids.
+    own
+        The module's own tensors, by name.
     roots
         What was searched for other places that hold them; None where nothing was.
     """
@@ -40,7 +40,8 @@ class Swap:
 
         wanted = set(names)
         members = dict(module.named_parameters()) | dict(module.named_buffers())
-        self.name_of = name_of = {id(members[name]): name for name in wanted}
+        self.own = {name: members[name] for name in wanted}
+        name_of = self.name_of()
         self.roots: tuple[object, ...] | None = None
         self._elsewhere: list[Holder] = []
         self._module = module
@@ -62,6 +63,10 @@ class Swap:
             part for part in module.modules() if isinstance(part, torch.nn.RNNBase)
         ]
 
+    def name_of(self) -> dict[int, str]:
+        """Names of the module's own tensors, by their ids."""
+        return {id(tensor): name for name, tensor in self.own.items()}
+
     def search(self, roots: Sequence[object]) -> None:
         """Exchange them also where they are held beside the module's own tables.
 
@@ -69,11 +74,11 @@ class Swap:
         walk, which is worth it where one was seen to be read there.
         """
         self.roots = (self._module, *roots)
-        own = {id(table) for table, _, _ in self._places}
-        found = holders_of(self.name_of.keys(), self.roots)
-        self._elsewhere = [holder for holder in found if id(holder.space) not in own]
-        parts = (id(part) for holder in self._elsewhere for part in holder.parts())
-        self._tied |= {self.name_of[part] for part in parts if part in self.name_of}
+        tables, names = {id(table) for table, _, _ in self._places}, self.name_of()
+        found = holders_of(names.keys(), self.roots)
+        self._elsewhere = [place for place in found if id(place.space) not in tables]
+        parts = (id(part) for place in self._elsewhere for part in place.parts())
+        self._tied |= {names[part] for part in parts if part in names}
 
     def call(self, state: Mapping[str, Any], arguments: tuple[Any, ...]) -> object:
         """Return ``module(*arguments)`` with `state` in place of its own tensors."""
@@ -108,7 +113,7 @@ class Swap:
                 state[name], saved[place], row, alone=name not in self._tied
             )
         if self._elsewhere:
-            others = {key: state[name] for key, name in self.name_of.items()}
+            others = {id(tensor): state[name] for name, tensor in self.own.items()}
             for holder in self._elsewhere:
                 holder.exchange(others)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.subject.torch_subjects import torch_subject
 
 torch = pytest.importorskip("torch")
 
@@ -114,6 +117,21 @@ def test_places_hold_the_users_tensors_again(hold):
 
     assert net.held() is net.layer.weight
     assert getattr(net, "weights", None) is before
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+def test_another_process_finds_the_places_again(hold):
+    """Pickled with its module, a subject exchanges what that module holds there."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+    subject = torch_subject(Penalised(hold, right).double(), (torch.ones(3).double(),))
+    here = subject.row()
+
+    there = pickle.loads(cloudpickle.dumps(subject))
+    there.place(0, subject.point(0) + 1.0)
+
+    assert not np.isclose(there.row(), here)
+    there.place(0, None)
+    assert np.array_equal(there.row(), here)
 
 
 def test_what_was_made_of_it_before_is_told():
