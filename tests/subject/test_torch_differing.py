@@ -258,7 +258,10 @@ def test_batches_are_single_evaluations(name, which):
     values, _ = subject.rows(which, positions, steps)
 
     expected = looped(subject, which, positions, steps)
-    assert values == pytest.approx(expected, rel=1e-13, abs=1e-14)
+    # as pytest.approx says, which takes a second for so many entries
+    assert values.shape == expected.shape
+    allowed = np.maximum(1e-13 * abs(expected), 1e-14)
+    assert (abs(values - expected) <= allowed).all()
 
 
 def test_only_what_changes_is_evaluated():
