@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
+import pkgutil
 import random
 import sys
 
@@ -10,6 +13,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+import gradlab
 from gradlab.diagnosis import diagnose
 from tests import clocks
 
@@ -45,6 +49,29 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Trace for coverage how gradlab is imported, but not how the tests are found."""
+    tracer = sys.gettrace()
+    if tracer is None:
+        return (yield)
+    for module in pkgutil.walk_packages(gradlab.__path__, "gradlab."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    with _untraced(tracer):
+        return (yield)
+
+
+@contextlib.contextmanager
+def _untraced(tracer):
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(tracer)
+        _clock_name()  # coverage's tracer takes its place again at the next call
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Do not trace some long tests for coverage: they would take up to twice as long.
 
@@ -54,12 +81,8 @@ def pytest_runtest_protocol(item):
     tracer = sys.gettrace()
     if tracer is None or item.get_closest_marker("untraced") is None:
         return (yield)
-    sys.settrace(None)
-    try:
+    with _untraced(tracer):
         return (yield)
-    finally:
-        sys.settrace(tracer)
-        _clock_name()  # coverage's tracer takes its place again at the next call
 
 
 def pytest_runtest_setup():

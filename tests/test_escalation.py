@@ -53,6 +53,7 @@ def test_kinks_under_a_large_constant_accuse_nobody(constant, distance):
     assert report.verdict != Verdict.DISAGREES
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("distance", 10.0 ** np.arange(-12, -4))
 @pytest.mark.parametrize("edge", [0.0, 1.0, -3.0])
 def test_kinks_close_by_are_not_noise(distance, edge):

@@ -75,6 +75,7 @@ CANCELLING = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", CANCELLING)
 def test_right_gradient_is_not_accused_where_f_cancels(name, method):
@@ -86,6 +87,7 @@ def test_right_gradient_is_not_accused_where_f_cancels(name, method):
             assert report.verdict != gl.Verdict.DISAGREES, (x, report)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", CANCELLING)
 def test_wrong_entry_beside_one_that_cancels_is_found(name, method):

@@ -47,6 +47,7 @@ def test_streamed_check_says_what_a_whole_one_says():
     assert np.allclose(streamed.numeric, whole.numeric[:, kept], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.untraced
 def test_single_wrong_entry_is_found_within_bounded_memory():
     """One entry of a million is wrong by a thousandth; whole, they take 180 MB."""
     n = 1000

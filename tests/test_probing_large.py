@@ -7,6 +7,8 @@ import pytest
 
 import gradlab as gl
 
+pytestmark = pytest.mark.untraced
+
 SHAPES = {"w1": (700, 1000), "b1": (1000,), "w2": (1000, 1400), "b2": (1400,)}
 
 

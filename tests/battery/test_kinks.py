@@ -8,6 +8,8 @@ import pytest
 import gradlab as gl
 from gradlab import Verdict
 
+pytestmark = pytest.mark.untraced
+
 torch = pytest.importorskip("torch")
 
 STEP = 6.06e-6  # of the first pass, relative to the scale of the input

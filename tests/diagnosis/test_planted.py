@@ -31,7 +31,9 @@ def test_shares(seed, part, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shelves", [FRESH[:3], FRESH[3:]])
+@pytest.mark.parametrize(
+    "shelves", [FRESH[:3], pytest.param(FRESH[3:], marks=pytest.mark.untraced)]
+)
 def test_fresh_shares(shelves, capsys):
     """The same of programs as users write them, in every form a check takes."""
     pytest.importorskip("torch")

@@ -12,6 +12,8 @@ from tests.differentiation.catalogue_held_out import HELD_OUT
 from tests.differentiation.catalogue_table import by_gradlab, summary, truth_of
 from tests.differentiation.catalogue_tuned import TUNED
 
+pytestmark = pytest.mark.untraced
+
 
 def differentiate(f, points, *, scales=None, **options):
     """Differentiate a vectorised f(x, which) -> (P, m) along every coordinate."""

@@ -8,6 +8,8 @@ import pytest
 from gradlab.differentiation.adaptive import adaptive, read_ladder
 from gradlab.differentiation.smoothness import Smoothness
 
+pytestmark = pytest.mark.untraced
+
 
 def look(f, x, scale=1.0):
     """Differentiate a scalar function; what raises is nan."""

@@ -10,6 +10,8 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import gradlab as gl  # noqa: E402
 
+pytestmark = pytest.mark.untraced
+
 
 class HalfDetached(nn.Module):
     """x sigmoid(x), with the gate cut off."""

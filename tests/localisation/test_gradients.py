@@ -127,6 +127,7 @@ def test_a_right_model_costs_thirteen_evaluations_and_one_backward(act, passes):
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 def test_memory_stays_below_one_and_a_half_times_the_parameters():
     """The private copy of the parameters, one gradient, and small change.
 
@@ -155,6 +156,7 @@ def test_the_counter_counts():
     assert 12e6 < counted.peak < 12.1e6
 
 
+@pytest.mark.untraced
 def test_a_wrong_tensor_of_a_large_model_is_named(passes):
     """Gradients that were let go are asked for again, of the accused one only."""
     model, x = network(wrong=6)

@@ -13,6 +13,8 @@ from torch import nn  # noqa: E402
 from gradlab.blaming import blame  # noqa: E402
 from gradlab.localisation.layers import LayerState  # noqa: E402
 
+pytestmark = pytest.mark.untraced
+
 
 class Own(nn.Module):
     """A user's layer around one function."""

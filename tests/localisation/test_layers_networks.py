@@ -10,6 +10,8 @@ from gradlab.blaming import blame  # noqa: E402
 from gradlab.localisation.layers import LayerState  # noqa: E402
 from tests.localisation import networks as nets  # noqa: E402
 
+pytestmark = pytest.mark.untraced
+
 nets.load()
 WRONG = [slip for slip in nets.SLIPS if slip != "right"]
 

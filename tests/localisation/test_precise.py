@@ -79,6 +79,7 @@ def test_round_off_alone_is_no_gradient(coverage):
     assert report.verdict == gl.Verdict.AGREES
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("factor", [1.01, 1.1, 0.0, -1.0])
 @pytest.mark.parametrize("name", ["0.weight", "0.bias", "2.weight", "2.bias"])

@@ -9,6 +9,8 @@ from torch import nn  # noqa: E402
 
 import gradlab as gl  # noqa: E402
 
+pytestmark = pytest.mark.untraced
+
 IDS = torch.tensor([[0, 2, 4], [1, 1, 0]])
 LAYERS = {
     "bilinear": lambda: (nn.Bilinear(3, 4, 2), torch.randn(2, 3), torch.randn(2, 4)),

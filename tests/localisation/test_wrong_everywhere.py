@@ -10,6 +10,8 @@ from torch import nn  # noqa: E402
 import gradlab as gl  # noqa: E402
 from tests.localisation.networks import Swish  # noqa: E402
 
+pytestmark = pytest.mark.untraced
+
 
 @pytest.mark.parametrize("slip", ["twice", "extra term", "flipped", "slip of 0.1 %"])
 def test_wrong_everywhere_is_not_measured_twice_over(slip):

@@ -172,6 +172,7 @@ class TestDigest:
         assert len(tiles._KNOWN) == before
 
     @pytest.mark.slow
+    @pytest.mark.untraced
     def test_one_wrong_entry_in_a_hundred_million(self):
         """10^8 entries: each is read once, band by band, without a second copy."""
         shape = (10_000, 10_000)

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from gradlab.subject.state_guard import StateGuard
 
+pytestmark = pytest.mark.untraced
+
 torch = pytest.importorskip("torch")
 nn = torch.nn
 

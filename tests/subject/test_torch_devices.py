@@ -71,6 +71,7 @@ def said(result):
     return result.value.tolist()
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", CASES)
 def test_default_device_is_not_used(name):
     """Everything is made on the device of the subject, or on the host on purpose."""

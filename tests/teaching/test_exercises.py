@@ -203,6 +203,7 @@ class TestHunt:
         assert "no gradient called 'b1'" in check_answer("3.1", lacking).words
         assert "has shape (6, 3)" in check_answer("3.1", flat).words
 
+    @pytest.mark.untraced
     @pytest.mark.parametrize("seed", range(8))
     def test_mysteries_show(self, seed):
         """Every mistake of lesson 4 shows, in the inputs that it belongs to."""

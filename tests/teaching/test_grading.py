@@ -254,6 +254,7 @@ def test_what_happens_after_the_answer_costs_nothing(end):
     assert grade(LAZY, f"{LAZY.repaired}\n{end}\n", seed=50).score == 100
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -274,6 +275,7 @@ def test_whatever_it_does_there_is_a_grade_and_a_reason(code, reason):
     assert reason in reasons(graded)["dx"]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "code", ["while True:\n    pass", HEAD + "    while True:\n        pass"]
 )

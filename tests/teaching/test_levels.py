@@ -12,6 +12,8 @@ from gradlab.teaching.judging import judge
 from gradlab.teaching.level import load
 from gradlab.teaching.levels import LEVELS
 
+pytestmark = pytest.mark.untraced
+
 SEEDS = (0, 1, 2)
 EACH = pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.edit)
 

@@ -118,6 +118,7 @@ def test_right_code_of_every_form_has_full_marks(code, inputs):
     assert mark(level, load(code, level.edit), seed=50).full
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("code", "inputs"), FORMS)
 def test_a_planted_mistake_is_a_wrong_gradient_and_never_a_crash(code, inputs):
     """For ten students: runs, and is wrong in the gradients that the key names."""
@@ -193,6 +194,7 @@ def test_what_is_missing_is_said(code, inputs, words):
         plant(code, seed=0, inputs=inputs)
 
 
+@pytest.mark.untraced
 def test_the_page_for_teachers_does_what_it_says(tmp_path, capsys):
     """Its programs run, and the level they make marks a folder by the command line."""
     page = pathlib.Path(__file__).parents[2] / "tutorials" / "README.md"

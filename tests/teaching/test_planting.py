@@ -64,6 +64,7 @@ def test_there_are_at_least_fifteen_kinds():
     assert {kind.difficulty for kind in KINDS} == {1, 2, 3}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", HOSTS)
 def test_a_planted_mistake_changes_the_gradients_it_names(kind):
     """Against the right code, on fresh inputs: those differ, the others do not."""
@@ -108,6 +109,7 @@ def test_the_solution_is_sealed():
     assert exercise.solution()["wrong"] not in told
 
 
+@pytest.mark.untraced
 def test_the_same_student_gets_the_same_mistake():
     """A seed gives one exercise for ever; a class gets many different ones."""
     level = BY_NAME["linear_backward"]

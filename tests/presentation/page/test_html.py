@@ -9,9 +9,12 @@ import re
 
 import builders
 import numpy as np
+import pytest
 
 import gradlab as gl
 from gradlab.presentation import html as pages
+
+pytestmark = pytest.mark.untraced
 
 
 class Tags(html.parser.HTMLParser):

@@ -224,6 +224,7 @@ def test_layers_widget_names_the_layer():
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 def test_a_hundred_million_entries_open(monkeypatch):
     """10,000 x 10,000 with one wrong entry: found, at its true place.
 
