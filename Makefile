@@ -24,14 +24,17 @@ DEV_READY := $(VENV)/.gradlab-dev-$(STATE)
 
 NOTEBOOK_FILES = $(wildcard notebooks/*.ipynb tutorials/*.ipynb tutorials/*/source/*/*.ipynb)
 SITE := build/site
+FAILED := build/failed
 AS_ROOT = $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 # One thread per worker: two workers with two threads each only fight.
 QUIET_BLAS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(QUIET_BLAS) $(BIN)/python -m pytest
+# Its import takes each process of pytest a second or two, for the sake of notebooks.
+NO_NBMAKE := -p no:nbmake
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lint format unit notebooks site browser bench nightly hooks wheel \
-	pictures clean
+.PHONY: help lab test test-unit test-beside lint format unit notebooks site browser bench \
+	nightly hooks wheel pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -40,13 +43,25 @@ lab: $(LAB_READY) ## install, then open JupyterLab on notebooks/bug_hunt.ipynb
 	$(BIN)/jupyter lab --ip=127.0.0.1 $(AS_ROOT) \
 		--LabApp.default_url=/lab/tree/notebooks/bug_hunt.ipynb
 
+# Unit tests compute all the time, browser tests mostly wait for a page: side by side
+# they take little longer than the longer of the two. What the stages beside the unit
+# tests have to say is shown when each of them has ended.
+STAGE = $(MAKE) --no-print-directory $$stage || touch $(FAILED)/$$stage
+
 test: $(DEV_READY) $(VENV)/.gradlab-chromium ## everything: lint, unit, notebooks, site, browser
-	@failed=""; \
-	for stage in lint unit notebooks site browser; do \
-		echo "--- $$stage"; \
-		$(MAKE) --no-print-directory $$stage || failed="$$failed $$stage"; \
-	done; \
-	if [ -n "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi
+	@rm -rf $(FAILED) && mkdir -p $(FAILED)
+	@$(MAKE) --no-print-directory -j 2 test-unit test-beside
+	@failed=$$(ls $(FAILED)); \
+	if [ -n "$$failed" ]; then echo "make test: failed:" $$failed >&2; exit 1; fi
+
+test-unit:
+	+@echo "--- unit (the other stages run beside it)"; stage=unit; $(STAGE)
+
+test-beside:
+	+@for stage in lint notebooks site browser; do \
+		{ echo; echo "--- $$stage"; $(STAGE); } >build/$$stage.log 2>&1 || exit 1; \
+		cat build/$$stage.log; \
+	done
 
 LINTERS := "ruff format --check" "ruff check" mypy lint-imports
 
@@ -66,7 +81,7 @@ format: $(DEV_READY) ## let ruff and nbstripout put files right
 	$(if $(NOTEBOOK_FILES),$(BIN)/nbstripout $(NOTEBOOK_FILES))
 
 unit: $(DEV_READY) ## unit tests, property tests and doctests, with coverage
-	$(PYTEST) -q -n $(WORKERS) --dist worksteal --ignore=tests/browser \
+	$(PYTEST) -q -n $(WORKERS) --dist worksteal $(NO_NBMAKE) --ignore=tests/browser \
 		--cov --cov-report=term:skip-covered --durations=25 tests gradlab
 
 # The course is executed where its pages are built from, once for both.
@@ -86,7 +101,7 @@ site: $(DEV_READY) ## build the course, the gallery and the reference as pages
 browser: $(DEV_READY) $(VENV)/.gradlab-chromium ## click and drag in a real JupyterLab
 	GRADLAB_CHROMIUM="$$(cat $(VENV)/.gradlab-chromium)" \
 		$(PYTEST) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		-p no:randomly tests/browser
+		-p no:randomly $(NO_NBMAKE) tests/browser
 
 bench: $(DEV_READY) ## measure (nothing fails for being slow)
 	$(PYTEST) -p no:randomly -p no:xdist --benchmark-enable \

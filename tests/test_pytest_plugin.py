@@ -40,7 +40,8 @@ def session(tmp_path_factory):
     folder = tmp_path_factory.mktemp("session")
     (folder / "test_cases.py").write_text(CASES, encoding="utf-8")
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p"]
-    run += ["no:cacheprovider", "--basetemp", str(folder / "pages"), str(folder)]
+    run += ["no:cacheprovider", "-p", "no:nbmake"]  # its import takes two seconds
+    run += ["--basetemp", str(folder / "pages"), str(folder)]
     plugin = [] if _installed() else ["-p", "gradlab.pytest_plugin"]
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run(
