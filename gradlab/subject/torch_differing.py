@@ -14,6 +14,7 @@ import dataclasses
 import functools
 from typing import Any
 
+from gradlab.subject.torch_narrow import called
 from gradlab.subject.torch_words import is_batched, tensors_in, words
 
 __all__ = [
@@ -154,7 +155,7 @@ def answered(func: Any, args: Any, kwargs: Any) -> Any:
             found = _turned(func, args[0])
     if found is not NotImplemented:
         return found
-    return func(*_whole_of(args), **_whole_of(kwargs))
+    return called(func, _whole_of(args), _whole_of(kwargs))
 
 
 @functools.cache

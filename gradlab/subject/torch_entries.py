@@ -25,6 +25,7 @@ from gradlab.subject.torch_differing import (
     whole,
     without_memory,
 )
+from gradlab.subject.torch_narrow import called
 from gradlab.subject.torch_words import is_batched, tensors_in, words
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class _Watch:
         if not met:
             if any(map(is_differing, given)):
                 return answered(func, args, kwargs)
-            return func(*args, **kwargs)
+            return called(func, args, kwargs)
         if len(met) > 1:
             raise OtherUseError
         if func in known.harmless:
