@@ -10,6 +10,7 @@ import gradlab as gl
 from gradlab.subject.torch_narrow import called
 
 TARGET = torch.tensor([2, 0, 1, 2, -100])
+OTHER = torch.tensor([2, 1, -99, 2, 0])
 WEIGHT = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
 
 
@@ -35,7 +36,7 @@ def logits(rng):
         (functional.cross_entropy, (TARGET,), {}),
         (functional.cross_entropy, (TARGET, WEIGHT), {"reduction": "none"}),
         (functional.cross_entropy, (TARGET.clamp(min=0),), {"reduction": "sum"}),
-        (functional.cross_entropy, (TARGET + 1,), {"ignore_index": -99}),
+        (functional.cross_entropy, (OTHER,), {"ignore_index": -99}),
         (functional.cross_entropy, (TARGET,), {"label_smoothing": 0.1}),
         (
             functional.cross_entropy,
@@ -46,13 +47,6 @@ def logits(rng):
 )
 def test_values_are_those_of_torch_sample_by_sample(logits, func, args, kwargs):
     """In a batch every function gives what it gives by itself."""
-    if (
-        args
-        and args[0] is not TARGET
-        and torch.is_tensor(args[0])
-        and args[0].dim() == 1
-    ):
-        args = (args[0].clamp(max=2), *args[1:])
     found = torch.vmap(lambda z: called(func, (z, *args), kwargs))(logits)
 
     apart = torch.stack([func(each, *args, **kwargs) for each in logits])
