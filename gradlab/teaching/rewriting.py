@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import dataclasses
+import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,11 @@ def changes(source: str) -> list[Change]:
     >>> [c.after.strip() for c in changes("def f(a, b):\n    return a * b")][:3]
     ['return a * b * 2', 'return a * b / 2', 'return -a * b']
     """
+    return list(_changes(source))
+
+
+@functools.lru_cache(maxsize=16)  # a whole class gets its exercises from one source
+def _changes(source: str) -> tuple[Change, ...]:
     places = []
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, ast.FunctionDef) and function.name != "__init__":
@@ -170,4 +176,4 @@ def changes(source: str) -> list[Change]:
                 change = _change(kind, source, node, fresh)
                 if change is not None and change.source != source:
                     found.append(change)
-    return found
+    return tuple(found)

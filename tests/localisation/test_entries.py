@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,8 @@ class TestLargeNetwork:
             params, loss_and_grads = nets.network(rng, nets.LARGE, batch=4)
             grads = loss_and_grads(params)[1]
             spoilt = nets.spoil(rng, grads, slip, count) if slip else set()
-            result = located(params, loss_and_grads, grads, seed=seed)
+            loss = functools.partial(loss_and_grads, params, gradients=False)
+            result = locate(loss, params=params, grad=grads, seed=seed)
             found.append((spoilt, places(result), result))
             costs.append(result.evaluations)
         print(

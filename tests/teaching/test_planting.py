@@ -176,6 +176,16 @@ def test_every_change_is_valid_source():
             assert change.source != level.repaired
 
 
+def test_a_list_of_changes_is_the_callers_own():
+    """What was found is kept for the rest of a class; who empties a list spoils none."""
+    source = "def f(a, b):\n    return a * b\n"
+    found = changes(source)
+    number = len(found)
+    found.clear()
+
+    assert len(changes(source)) == number > 0
+
+
 def test_the_layout_does_not_give_the_place_away():
     """Powers and returned tuples are written as in the rest of the source."""
     source = "def f(a, b):\n    h = a * (1 - b**2)\n    return h, b\n"
