@@ -177,7 +177,7 @@ def test_every_change_is_valid_source():
 
 
 def test_a_list_of_changes_is_the_callers_own():
-    """What was found is kept for the rest of a class; who empties a list spoils none."""
+    """What was found is kept for the rest of a class; to empty one spoils none."""
     source = "def f(a, b):\n    return a * b\n"
     found = changes(source)
     number = len(found)
