@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.subject.subject import block_slices
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
     from gradlab.subject.subject import Subject
 
-__all__ = ["analytic_noise"]
+__all__ = ["analytic_noise", "value_noise"]
 
 
 def analytic_noise(
@@ -72,22 +76,49 @@ def analytic_noise(
     noise = [np.zeros((len(cotangents), len(point))) for point in points]
     if subject.analytic is None:
         return noise
-    rng = np.random.default_rng(seed)
     center = subject.analytic.pull(cotangents).values
+    for _ in _rounded(subject, points, count, seed):
+        moved = subject.analytic.pull(cotangents).values
+        for largest, here, there in zip(noise, center, moved, strict=True):
+            with np.errstate(invalid="ignore"):  # inf - inf
+                deviation = np.abs(there - here)
+            np.fmax(largest, deviation, out=largest)
+    for largest in noise:
+        if largest.size:  # a saturated entry stands still, but is not more exact
+            np.maximum(largest, np.median(largest, axis=1, keepdims=True), out=largest)
+    return noise
+
+
+def value_noise(
+    subject: Subject, *, count: int = 4, seed: int = 0
+) -> NDArray[np.float64]:
+    """Measure in the same way how far f itself is off by round-off, shape (rows,).
+
+    Also where f is zero by cancellation, and its size says nothing of it. An entry that
+    stands still is not more exact than its neighbours of the same output.
+    """
+    points = [subject.point(which) for which in range(len(subject.inputs))]
+    center = subject.row()
+    largest = np.zeros(len(center))
+    for _ in _rounded(subject, points, count, seed):
+        with np.errstate(invalid="ignore"):
+            np.fmax(largest, np.abs(subject.row() - center), out=largest)
+    for rows in block_slices(subject.outputs):
+        largest[rows] = largest[rows].max(initial=0.0)
+    return largest
+
+
+def _rounded(
+    subject: Subject, points: Sequence[NDArray[np.float64]], count: int, seed: int
+) -> Iterator[None]:
+    """Stand beside the point, less than a rounding away, `count` times."""
+    rng = np.random.default_rng(seed)
     try:
         for _ in range(count):
             for which, point in enumerate(points):
                 units = rng.uniform(-1, 1, size=len(point))
                 subject.place(which, point * (1 + subject.epsilon * units))
-            moved = subject.analytic.pull(cotangents).values
-            for largest, here, there in zip(noise, center, moved, strict=True):
-                with np.errstate(invalid="ignore"):  # inf - inf
-                    deviation = np.abs(there - here)
-                np.fmax(largest, deviation, out=largest)
+            yield
     finally:
         for which in range(len(points)):
             subject.place(which, None)
-    for largest in noise:
-        if largest.size:  # a saturated entry stands still, but is not more exact
-            np.maximum(largest, np.median(largest, axis=1, keepdims=True), out=largest)
-    return noise

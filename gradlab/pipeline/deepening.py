@@ -13,6 +13,7 @@ from gradlab.errors import GradlabError, InputError
 from gradlab.localisation.layers import INTERRUPTED
 from gradlab.pipeline.examining import compare
 from gradlab.pipeline.local_reports import explained, local_report
+from gradlab.pipeline.noticing import purposeful
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -134,15 +135,20 @@ def with_second_order(
 
     twin = second_order(subject, plan.seed)  # type: ignore[arg-type] # a TorchSubject
     result = compare(twin, plan, meter)
+    # what is no derivative on purpose (max_norm, spectral norm) has no second one
+    apart = {subject.inputs[which].name for which in purposeful(subject)}
+    compared = [c for c in result.comparisons if c.input.name not in apart]
     findings = list(report.findings)
-    findings += [_finding(c) for c in result.comparisons if _wrong(c)]
-    names = [c.input.name for c in result.comparisons if _wrong(c)]
+    findings += [_finding(c) for c in compared if _wrong(c)]
+    names = [c.input.name for c in compared if _wrong(c)]
     told = "second derivative checked as well"
+    if apart:
+        told += f", but not with respect to {', '.join(sorted(apart))}"
     if result.partial:
         told += ", but not all of it"
     return dataclasses.replace(
         report,
-        comparisons=(*report.comparisons, *result.comparisons),
+        comparisons=(*report.comparisons, *compared),
         findings=rank(findings),
         culprits=tuple(dict.fromkeys((*report.culprits, *names))),
         evaluations=meter.evaluations,

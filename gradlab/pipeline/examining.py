@@ -20,7 +20,7 @@ from gradlab.pipeline.assembling import as_parts, comparisons_of, met_on_the_way
 from gradlab.pipeline.beside import look_beside
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.joint_kinks import joint_kinks
-from gradlab.pipeline.noticing import excused, noticed, purposeful
+from gradlab.pipeline.noticing import excused, noticed, purposeful, spare_debris
 from gradlab.pipeline.planning import Coverage, Estimate, choose_columns, estimate
 from gradlab.pipeline.probing import compare_by_probes
 from gradlab.pipeline.streaming import needs_streaming, run_streamed
@@ -223,6 +223,7 @@ def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
     base = base_row(subject, meter)
     coverage = choose_columns(subject, "full", meter.budget, 0.0, plan.seed)
     outcome = run_full(subject, plan, meter, base, coverage.columns)
+    spare_debris(subject, outcome.blocks, plan.seed)
     comparisons = comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
     )

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.analytic_noise import analytic_noise, value_noise
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -22,9 +25,11 @@ if TYPE_CHECKING:
     from gradlab.subject.torch_cotangents import Trial
     from gradlab.subject.torch_deliberate import Purpose
 
-__all__ = ["excused", "noticed", "purposeful"]
+__all__ = ["excused", "noticed", "purposeful", "spare_debris"]
 
 _NAMED = 3  # layers named in one sentence
+_MOST_ROWS = 256  # outputs for which gradients are asked for five times
+_SCATTER = 4.0  # times the scatter seen in four repetitions
 
 _SENT = {
     "strided": "the same numbers in a tensor that is not contiguous",
@@ -101,6 +106,39 @@ def excused(subject: Any, blocks: list[Block]) -> list[Finding]:
         for block in wrong
         if block.which == purpose.which and _excuse(subject, block, purpose)
     ]
+
+
+def spare_debris(subject: Any, blocks: list[Block], seed: int) -> None:
+    """Take back accusations of what is round-off of either side, measured.
+
+    The gradient of a bias in front of a batch normalisation is zero by cancellation,
+    and so are its derivatives: what comes out is the debris of larger numbers.
+
+    Parameters
+    ----------
+    subject
+        What was compared.
+    blocks
+        With their verdicts, which are changed.
+    seed
+        Of the roundings that are tried.
+    """
+    wrong = [b for b in blocks if (b.verdicts == Verdict.DISAGREES).any()]
+    if (
+        not wrong
+        or not is_torch_subject(subject)
+        or len(wrong[0].analytic) > _MOST_ROWS
+    ):
+        return
+    noise = analytic_noise(subject, np.eye(len(wrong[0].analytic)), seed=seed)
+    still = _SCATTER * value_noise(subject, seed=seed)[:, None]
+    for block in wrong:
+        with np.errstate(invalid="ignore"):
+            off = np.abs(block.analytic - block.value)
+            debris = off <= _SCATTER * noise[block.which][:, block.positions]
+            debris |= off * block.step <= still
+        accused = block.verdicts == Verdict.DISAGREES
+        block.verdicts[accused & debris] = Verdict.UNDECIDED
 
 
 def _excuse(subject: Any, block: Block, purpose: Purpose) -> bool:

@@ -18,7 +18,7 @@ from gradlab.subject.torch_cotangents import has_own_code
 from gradlab.subject.torch_double import narrowing_watched
 from gradlab.subject.torch_elsewhere import followed, own_leaves
 from gradlab.subject.torch_outputs import to_row
-from gradlab.subject.torch_precision import is_single, lost_digits
+from gradlab.subject.torch_precision import debris_of, is_single, lost_digits
 from gradlab.subject.torch_values import dtype_name
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class ReverseMode:
             return self._forward(everything).looped(cotangent, keep=False)
 
         try:
-            lost = lost_digits(pull, subject.inputs, rows)
+            lost = lost_digits(pull, subject.inputs, rows, debris_of(subject))
             if lost:
                 with narrowing_watched() as narrowed:
                     single = is_single(subject.row())

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.subject.subject import Variable
+    from gradlab.subject.torch_subjects import TorchSubject
 
-__all__ = ["is_single", "lost_digits"]
+__all__ = ["debris_of", "is_single", "lost_digits"]
 
+_CANCELLED = 64.0  # units of round-off that sums of a few terms leave behind
 _SHORT_BITS = 12  # numbers this short, such as 0.5 or -3, say nothing about a dtype
 
 
@@ -29,6 +31,7 @@ def lost_digits(
     pull: Callable[[NDArray[np.float64]], Sequence[NDArray[np.float64]]],
     inputs: Sequence[Variable],
     rows: int,
+    debris: Sequence[float],
 ) -> list[Problem]:
     """Find float64 inputs whose gradient comes through single precision.
 
@@ -40,6 +43,9 @@ def lost_digits(
         The inputs, in the same order.
     rows
         Number of output rows.
+    debris
+        Size, for each input, up to which a gradient may be what cancellation left: the
+        difference of two roundings is a short number in any precision.
 
     Notes
     -----
@@ -50,11 +56,18 @@ def lost_digits(
     --------
     >>> from gradlab.subject.subject import Variable
     >>> single = lambda cotangents: [np.float64(np.float32(cotangents * np.pi))]
-    >>> lost_digits(single, [Variable("x", (3,))], 3)[0].kind
+    >>> lost_digits(single, [Variable("x", (3,))], 3, [1e-15])[0].kind
     'dtype'
+    >>> lost_digits(single, [Variable("x", (3,))], 3, [100.0])
+    []
     """
     cotangent = np.random.default_rng(0).normal(size=(1, rows))
-    first = pull(cotangent)
+
+    def pulled(cotangent: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        pairs = zip(pull(cotangent), debris, strict=True)
+        return [np.where(np.abs(part) > least, part, 0.0) for part, least in pairs]
+
+    first = pulled(cotangent)
     suspects = [
         which
         for which, variable in enumerate(inputs)
@@ -62,7 +75,7 @@ def lost_digits(
     ]
     if not suspects:
         return []
-    second = pull(cotangent * 1.2345)
+    second = pulled(cotangent * 1.2345)
     return [
         Problem(
             "dtype",
@@ -74,6 +87,20 @@ def lost_digits(
         for which in suspects
         if is_single(second[which]) and not np.array_equal(first[which], second[which])
     ]
+
+
+def debris_of(subject: TorchSubject) -> list[float]:
+    """Size of gradients, for each input, that the round-off of f could hide.
+
+    Parameters
+    ----------
+    subject
+        Whose analytic side has evaluated it.
+    """
+    f = subject.forward_value if subject.forward_value is not None else subject.row()
+    size = _CANCELLED * subject.epsilon * float(np.abs(f).sum())
+    points = [np.abs(subject.point(k)) for k in range(len(subject.cells))]
+    return [size / (float(point.max(initial=0.0)) or 1.0) for point in points]
 
 
 def is_single(values: NDArray[np.float64]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gradlab as gl
 from gradlab.differentiation.analytic_noise import analytic_noise
 from gradlab.subject.torch_subjects import torch_subject
 
@@ -76,3 +77,30 @@ def test_subjects_without_an_analytic_side_have_no_noise():
     subject.analytic = None
 
     assert not analytic_noise(subject, np.eye(3))[0].any()
+
+
+class Sine(torch.nn.Module):
+    """An activation that bends."""
+
+    def forward(self, x):
+        return torch.sin(x)
+
+
+@pytest.fixture
+def _double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("_double")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_debris_of_cancellation_is_no_slip(seed):
+    """A bias in front of a batch norm has the gradient zero, as 1e-17 in few digits."""
+    torch.manual_seed(seed)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), Sine())
+
+    report = gl.check(net, torch.randn(2, 3), order=2)
+
+    assert report.ok
+    assert not [c for c in report.comparisons if c.verdict is gl.Verdict.DISAGREES]
