@@ -232,11 +232,11 @@ class Batches:
         total = cell.variable.coordinates
         if total < FEWEST or not plans:
             return loop
-        count = min(rows, total, chunk(self._subject, which))
+        few = count = min(rows, total, chunk(self._subject, which))
         if plans[0].entries:  # thousands in a batch: what one costs shows in hundreds
             count = max(count, min(_LONG_TRIAL, total // _LONGER))
         positions, steps = trial_points(subject, which, count)
-        checked = np.unique([0, count // 2, count - 1])
+        checked = np.unique([0, few // 2, few - 1, count - 1])
         found, times = [], []
         for row in checked:
             one = slice(row, row + 1)
@@ -247,14 +247,17 @@ class Batches:
         if np.isnan(expected).all():
             return loop
         for plan in plans:
+            size = count if plan.entries else few  # or so many copies would be made
+            seen = checked < size
+            points = positions[:size], steps[:size]
             try:
                 for _ in range(3):  # a machine may be busy just then
                     start = time.perf_counter()
-                    values, _ = self._batch(which, positions, steps, plan)
+                    values, _ = self._batch(which, *points, plan)
                     seconds = time.perf_counter() - start
-                    if not same_values(subject, expected, values[checked]):
+                    if not same_values(subject, expected[seen], values[checked[seen]]):
                         break
-                    if seconds < CLEARLY * count * single:
+                    if seconds < CLEARLY * size * single:
                         return dataclasses.replace(plan, single=single)
                 else:
                     return Plan(batched=False, slower=rows)

@@ -213,3 +213,23 @@ def test_one_wrong_entry_is_found():
 
     assert report.culprits == ("w",)
     assert report["w"].ranking(1) == [(0, 7 * 16 + 3)]
+
+
+def test_the_trial_of_copies_makes_no_more_than_fit_into_a_batch(monkeypatch):
+    """Hundreds of entries are tried without copies; where that fails, few copies."""
+    from gradlab.subject import torch_batches
+
+    made, copied = [], torch_batches.copied
+
+    def counted(subject, which, count):
+        made.append(count)
+        return copied(subject, which, count)
+
+    monkeypatch.setattr(torch_batches, "copied", counted)
+    weight = randn(1000, 1000)
+    subject = torch_subject(lambda w: w.sin().sum(), (weight,))
+    subject.row()
+    subject.batches(0, 20_000)
+
+    assert made
+    assert max(made) * weight.nbytes <= subject.chunk_bytes
