@@ -115,7 +115,7 @@ def second_order(
 
 
 def _copied(cell: Cell) -> Cell:
-    copy = make_cell(cell.variable.name, cell.source)
+    copy = make_cell(cell.variable.name, cell.source, dtype=cell.values.dtype)
     copy.hooks, copy.aliased = cell.hooks, cell.aliased
     return copy
 

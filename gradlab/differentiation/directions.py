@@ -17,7 +17,7 @@ import numpy as np
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -296,6 +296,12 @@ class Walk:
         for part in direction.parts:
             self._parts.setdefault(part.which, []).append(part)
         self._direction = direction
+        forget = getattr(subject, "forget", None)
+        self._whole: dict[int, Callable[[int], None]] = {}
+        for which, parts in self._parts.items():
+            size = subject.inputs[which].coordinates
+            if forget is not None and sum(part.size for part in parts) == size:
+                self._whole[which] = forget
         self._kept: dict[Part, list[tuple[int, NDArray[np.float64]]]] = {}
         cheap = direction.pooled and not direction.thinning
         if direction.size <= _KEEP and not cheap:
@@ -309,6 +315,8 @@ class Walk:
         """Put the subject at ``point + step * direction``."""
         for which, parts in self._parts.items():
             if self._own is not None:
+                if which in self._whole:
+                    self._whole[which](which)
                 for start, values, factor in self._values(parts, step):
                     self._own(which, start, values, factor)
             elif sum(part.size for part in parts) <= _FEW:

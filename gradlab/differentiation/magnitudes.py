@@ -67,28 +67,39 @@ def is_short(
         sizes = [magnitudes(matrix.ravel()).largest for matrix in (values, beside)]
         if sizes[0] < _LEFT * sizes[1]:
             return False
+    if values.dtype == np.float32:
+        return True
+    flat = values.reshape(-1)
     with np.errstate(all="ignore"):
-        rounded = values.astype(np.float32).astype(np.float64)
-    return bool(np.array_equal(rounded, values, equal_nan=True))
+        for start in range(0, len(flat), _BLOCK):  # most tell at once that they are not
+            block = flat[start : start + _BLOCK]
+            rounded = block.astype(np.float32).astype(np.float64)
+            if not np.array_equal(rounded, block, equal_nan=True):
+                return False
+    return True
 
 
-def looked_at(subject: Subject, which: int) -> NDArray[np.float64]:
+def looked_at(subject: Subject, which: int) -> NDArray[Any]:
     """Real coordinates of an input at the point, not to be written to.
 
-    The user's own memory where it is a plain float64 tensor of torch, else a copy.
+    The user's own memory where it is a plain tensor of torch in double or single
+    precision, else a copy.
     """
     cells: Any = getattr(subject, "cells", None)
     if cells is not None and cells[which].pattern is None:
         source = cells[which].source.detach()
-        plain = str(source.dtype) == "torch.float64" and source.device.type == "cpu"
+        plain = str(source.dtype) in ("torch.float64", "torch.float32")
+        plain = plain and source.device.type == "cpu"
         if plain and source.is_contiguous() and not source.is_neg():
-            view: NDArray[np.float64] = source.numpy().reshape(-1)
+            view: NDArray[Any] = source.numpy().reshape(-1)
             return view
     return subject.point(which)
 
 
-def magnitudes(values: NDArray[np.float64]) -> Magnitudes:
+def magnitudes(values: NDArray[Any]) -> Magnitudes:
     """Measure an array in one pass, and another where squares leave their range.
+
+    In float64, whatever precision the array has.
 
     Examples
     --------
@@ -116,10 +127,10 @@ def magnitudes(values: NDArray[np.float64]) -> Magnitudes:
 
 
 def _blocks(
-    values: NDArray[np.float64],
+    values: NDArray[Any],
 ) -> Iterator[tuple[NDArray[np.float64], bool]]:
     for start in range(0, len(values), _BLOCK):
-        block = np.abs(values[start : start + _BLOCK])
+        block = np.abs(values[start : start + _BLOCK], dtype=np.float64)
         good = bool(np.isfinite(block).all())
         if not good:
             block[~np.isfinite(block)] = 0.0

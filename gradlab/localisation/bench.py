@@ -24,7 +24,7 @@ from gradlab.errors import InputError
 from gradlab.localisation.columns import Column
 from gradlab.localisation.cotangents import draw_cotangent
 from gradlab.localisation.gradients import fetched
-from gradlab.localisation.quick_lines import quick_probe
+from gradlab.localisation.quick_lines import noise_of, quick_probe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,10 +41,7 @@ __all__ = ["ROUNDOFFS", "Bench"]
 # Incoherent round-off of an analytic derivative along a direction, in units of epsilon
 # times the norm of its terms; a backward pass loses some ten ulps per entry.
 ROUNDOFFS = 64.0
-_FURTHER = 10  # powers of two
-_FAINTEST = 1e-12  # relative effect of an input that is not worth a longer step
-# Three samples of the noise may all be small.
-_DOUBT = 4.0
+_SAMPLES = 8  # of the noise, that are remembered
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -74,13 +71,16 @@ class Bench:
         Whether a defect must show at finer steps too: until one has, and always where
         the function has shown kinks.
     ripples
-        Noise of f, shape (3, rows), from `gradlab.differentiation.probe.ripple`.
+        Noise of f, shape (3, rows), from `ripple`; none where directions tell it.
     dear
         Whether evaluations are so dear that directions get four of them, and a tensor
         is judged as a whole instead of entry by entry.
     precise
         Takes the round-off of short arithmetic out of the gradients; None where they
         are judged as they come.
+    spare
+        The same in reserve: of a dear subject the gradients are judged as they come
+        first, for their round-off is small beside what has to show.
     """
 
     subject: Subject
@@ -101,12 +101,14 @@ class Bench:
     dear: bool = False
     immovable: dict[int, NDArray[np.intp]] = dataclasses.field(default_factory=dict)
     precise: Precise | None = None
+    spare: Precise | None = None
     _rough: bool = False
     _ladders: dict[tuple[int, int], tuple[NDArray[np.float64], ...]] = (
         dataclasses.field(default_factory=dict)
     )
     _reach: float | None = None
     _served: tuple[float, int] | None = None  # length of a direction, exponent
+    _heard: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
     _drawn: int = 0
     _sizes: dict[int, tuple[float, float]] = dataclasses.field(default_factory=dict)
     _matters: float | None = None
@@ -114,17 +116,25 @@ class Bench:
     # ------------------------------------------------------------- analytic side
     def pull(self) -> None:
         """Fetch the gradients for the present cotangent; keep what was corrected."""
-        lean = self.dear and self.precise is None
         self.gradients = fetched(
-            self.subject, self.cotangent, self.pulled, self._note, lean=lean
+            self.subject,
+            self.cotangent,
+            self.pulled,
+            self._note,
+            lean=self.dear,
+            precise=self.precise,
         )
-        self._sizes.clear()
-        self._matters = None
+        self.resized()
         for which, still in self.immovable.items():
             self.gradients.correct(which, still.tolist(), 0.0)
         for (which, position), column in self.known.items():
             value = float(np.dot(self.cotangent, np.nan_to_num(column.numeric)))
             self.gradients.correct(which, [position], value)
+
+    def resized(self) -> None:
+        """Forget the sizes of gradients that are others now."""
+        self._sizes.clear()
+        self._matters = None
 
     def _note(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(dict.fromkeys((*self.problems, *problems)))
@@ -217,18 +227,16 @@ class Bench:
         return float(allowed + self.rounding(which))
 
     def listen(self) -> None:
-        """Measure the noise of f; four evaluations."""
+        """Measure the noise of f; four evaluations, none where they are dear."""
+        if self.dear:
+            return  # heard on the way
         direction = self.direction(whole(self.numeric), self.new_seed())
         self.ripples = ripple(self.numeric, direction, base=self.base, meter=self.meter)
 
     @property
     def noise(self) -> float:
-        """Measured noise of one value of ``v . f``, with a factor for three samples."""
-        with np.errstate(all="ignore"):
-            live = self.cotangent != 0
-            size = self.ripples[:, live] @ self.cotangent[live]
-        size = size[np.isfinite(size)]
-        return _DOUBT * float(np.sqrt(np.mean(size**2))) if size.size else 0.0
+        """Measured noise of one value of ``v . f``, with a factor for few samples."""
+        return noise_of([*self.ripples, *self._heard], self.cotangent)
 
     # ------------------------------------------------------------- probing
     def new_seed(self) -> int:
@@ -244,10 +252,12 @@ class Bench:
             seed, tuple(parts), self.units, thinning, choice, pooled=self.dear
         )
 
-    def measure(self, direction: Direction, resolution: float) -> Probe:
+    def measure(
+        self, direction: Direction, resolution: float, *, proven: bool = False
+    ) -> Probe:
         """Compare both sides along a direction, and remember the step that served."""
         if self.dear and len(direction.parts) * 2 <= direction.size:
-            return self._quick(direction, resolution)
+            return self._quick(direction, resolution, proven=proven)
         start = self._start(direction)
         found = probe(
             self.numeric,
@@ -269,44 +279,31 @@ class Bench:
             self.wary = False  # finer steps agreed: the function is smooth here
         return found
 
-    def _quick(self, direction: Direction, resolution: float) -> Probe:
+    def _quick(self, direction: Direction, resolution: float, *, proven: bool) -> Probe:
         """Compare both sides along a direction in few evaluations."""
         start = None
         if self._served is not None:
             length, exponent = self._served
             start = max(12, round(exponent + _reach(direction) - length))
+        analytic = self.gradients.along(direction)
         found = quick_probe(
             self.numeric,
             direction,
-            analytic=self.gradients.along(direction),
+            analytic=analytic,
             cotangent=self.cotangent,
             base=self.base,
             meter=self.meter,
-            noise=self.noise,
+            heard=self._heard,
             resolution=resolution,
+            slack=self._round_off(direction.parts) * analytic[1],
             start=start,
+            proven=proven,
         )
-        if np.isfinite(found.error):
-            self._served = (_reach(direction), found.exponent)
-        return found
-
-    def balance(self) -> None:
-        """Let all inputs weigh alike in a direction, as far as that is possible.
-
-        A faint input moves further, by up to a thousand times its usual unit: with the
-        steps of `quick_probe` that is still a small part of its size.
-        """
-        effects = [
-            self.sizes(k)[0] * unit * float(np.sqrt(max(self.gradients.counts[k], 1)))
-            for k, unit in enumerate(self.units)
-        ]
-        top = max(effects, default=0.0)
-        self.units = tuple(
-            unit * 2.0 ** min(_FURTHER, int(np.log2(top / effect)))
-            if effect > top * _FAINTEST
-            else unit
-            for unit, effect in zip(self.units, effects, strict=True)
-        )
+        if found.heard is not None:
+            self._heard = [*self._heard[1 - _SAMPLES :], found.heard]
+        if found.serves and np.isfinite(found.probe.error):
+            self._served = (_reach(direction), found.probe.exponent)
+        return found.probe
 
     def _start(self, direction: Direction) -> int:
         """Ladder position for a direction, from the one that served another.
@@ -325,8 +322,12 @@ class Bench:
         least = min(
             (self.forgiven(p.which) * self.units[p.which] for p in parts), default=0.0
         )
-        epsilon = max(map(self.analytic_epsilon, {p.which for p in parts}), default=0.0)
-        return max(SAFETY * found.error, ROUNDOFFS * epsilon * found.norm, least)
+        return max(SAFETY * found.error, self._round_off(parts) * found.norm, least)
+
+    def _round_off(self, parts: Sequence[Part]) -> float:
+        """Round-off of an analytic derivative in units of the norm of its terms."""
+        epsilons = map(self.analytic_epsilon, {part.which for part in parts})
+        return ROUNDOFFS * max(epsilons, default=0.0)
 
     # ------------------------------------------------------------- one coordinate
     def column(self, which: int, position: int) -> Column:

@@ -17,16 +17,18 @@ import numpy as np
 
 from gradlab.differentiation.directions import Part
 from gradlab.differentiation.magnitudes import Magnitudes, magnitudes
+from gradlab.localisation.precise import MOST_NUMBERS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.directions import Direction
+    from gradlab.localisation.precise import Precise
     from gradlab.subject.subject import Problem, Pullback, Subject
 
 __all__ = ["Gradients", "Stream", "Take", "fetched"]
 
-Take = Callable[[int, "NDArray[np.float64]"], None]
+Take = Callable[[int, "NDArray[Any]"], None]
 Stream = Callable[[Sequence[int], Take], None]
 
 # Gradients of inputs with up to so many coordinates are kept, once they came by.
@@ -45,7 +47,8 @@ class Gradients(Sequence["NDArray[np.float64]"]):
         Coordinates of each input.
     stream
         ``stream(chosen, take)`` calls ``take(which, gradient)`` for each input chosen;
-        the array need not outlive the call. None where all are kept.
+        the array, in double or single precision, need not outlive the call. None where
+        all are kept.
 
     Examples
     --------
@@ -132,9 +135,18 @@ class Gradients(Sequence["NDArray[np.float64]"]):
                 squares += float(found[1]) ** 2
         return total, float(np.sqrt(squares))
 
-    def foresee(self, directions: Sequence[Direction]) -> None:
-        """Get ready for the products with some directions, in one pass for all."""
+    def foresee(self, directions: Sequence[Direction], *, whole: bool = False) -> None:
+        """Get ready for the products with some directions, in one pass for all.
+
+        Parameters
+        ----------
+        whole
+            Whether all gradients are to come by, whatever is known of them.
+        """
         if self.stream is None:
+            return
+        if whole:
+            self._pass(range(len(self)), directions)
             return
         missing = dict.fromkeys(
             part.which
@@ -166,17 +178,18 @@ class Gradients(Sequence["NDArray[np.float64]"]):
         kept = [which for which in chosen if hold or self.counts[which] <= _SMALL]
         room = self._room(kept)  # before, not into what a gradient leaves behind
 
-        def take(which: int, gradient: NDArray[np.float64]) -> None:
+        def take(which: int, gradient: NDArray[Any]) -> None:
             if which in self._changed:
                 changed = self._changed[which]
-                gradient = gradient.copy()
+                gradient = gradient.astype(np.float64)
                 gradient[list(changed)] = list(changed.values())
             if which not in self._sizes:
                 self._sizes[which] = magnitudes(gradient)
             for direction in directions:
-                self._products[direction.seed, which] = _product(
-                    direction, which, gradient
-                )
+                if any(part.which == which for part in direction.parts):
+                    self._products[direction.seed, which] = _product(
+                        direction, which, gradient
+                    )
             if which in room:
                 room[which][:] = gradient
 
@@ -196,7 +209,7 @@ class Gradients(Sequence["NDArray[np.float64]"]):
 
 
 def _product(
-    direction: Direction, which: int, gradient: NDArray[np.float64]
+    direction: Direction, which: int, gradient: NDArray[Any]
 ) -> tuple[float, float]:
     """Return derivative and norm along all of one input, in steps of one."""
     ones = (1.0,) * len(direction.units)
@@ -212,6 +225,7 @@ def fetched(
     note: Callable[[Sequence[Problem]], None],
     *,
     lean: bool,
+    precise: Precise | None = None,
 ) -> Gradients:
     """Gradients of a subject, all at once or one at a time.
 
@@ -226,15 +240,20 @@ def fetched(
         Told of the problems that were met.
     lean
         Do not keep those of a model that can stream them.
+    precise
+        Takes the round-off of short arithmetic out of what is streamed.
     """
     analytic: Any = subject.analytic
+    many = sum(variable.coordinates for variable in subject.inputs)
+    lean = lean and (precise is None or many > MOST_NUMBERS)
     if not (lean and getattr(analytic, "streams", False)):
         found = pulled(cotangent[None, :])
         note(found.problems)
         return Gradients.of([values[0] for values in found.values])
 
     def stream(chosen: Sequence[int], take: Take) -> None:
-        problems = analytic.stream(cotangent, chosen, take)
+        source = analytic if precise is None else precise
+        problems = source.stream(cotangent, chosen, take)
         if problems is None:
             whole = pulled(cotangent[None, :])
             problems = whole.problems

@@ -19,23 +19,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.tolerance import SAFETY, roundings
 from gradlab.differentiation.directions import Part
+from gradlab.localisation.quick_lines import noise_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.directions import Direction
     from gradlab.differentiation.probe import Probe
     from gradlab.localisation.bench import Bench
 
-__all__ = ["Group", "decode", "less", "measured", "split"]
+__all__ = ["Group", "decode", "less", "measured", "sharpened", "split"]
 
 # Defects this many error bars large spell out where they come from.
 _LEGIBLE = 30.0
 # More coordinates than this that could explain a group: it is halved instead.
 _CANDIDATES = 4096
+_BLANK = (np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -110,22 +113,74 @@ def measured(
     thinning: int = 0,
     choice: int = 0,
     sparse: int = 0,
+    proven: bool = False,
 ) -> Group:
-    """Test a group along the directions of some seeds."""
+    """Test a group along the directions of some seeds; see `quick_probe`."""
     directions = [bench.direction(parts, seed, thinning, choice) for seed in seeds]
     bench.gradients.foresee(directions)
-    found: list[Probe] = [bench.measure(line, resolution) for line in directions]
-    return Group(
-        tuple(parts),
-        tuple(seeds),
-        np.array([probe.defect for probe in found]),
-        np.array([probe.error for probe in found]),
-        np.array([bench.threshold(probe, parts) for probe in found]),
-        thinning,
-        choice,
-        sparse,
-        tuple(found),
+    found: list[Probe] = [
+        bench.measure(line, resolution, proven=proven) for line in directions
+    ]
+    group = Group(
+        tuple(parts), tuple(seeds), *_BLANK, thinning, choice, sparse, tuple(found)
     )
+    group = _read(bench, group)
+    return sharpened(bench, group) if group.suspicious else group
+
+
+def _read(bench: Bench, group: Group) -> Group:
+    """Draw defects, error bars and thresholds from the probes of a group."""
+    probes = group.probes
+    if bench.dear:  # what was heard along the last goes for all
+        probes = tuple(_blurred(probe, bench.noise) for probe in probes)
+    return dataclasses.replace(
+        group,
+        defects=np.array([probe.defect for probe in probes]),
+        errors=np.array([probe.error for probe in probes]),
+        thresholds=np.array([bench.threshold(probe, group.parts) for probe in probes]),
+        probes=probes,
+    )
+
+
+def sharpened(bench: Bench, group: Group) -> Group:
+    """Read a group again with gradients free of round-off, where there are such.
+
+    Nothing is evaluated again: the numeric side is what it was.
+    """
+    lines = [
+        bench.direction(group.parts, seed, group.thinning, group.choice)
+        for seed in group.seeds
+    ]
+    if bench.spare is None or not _sharpen(bench, lines):
+        return group
+    pairs = zip(group.probes, map(bench.gradients.along, lines), strict=True)
+    probes = tuple(
+        dataclasses.replace(probe, analytic=analytic, norm=norm)
+        for probe, (analytic, norm) in pairs
+    )
+    return _read(bench, dataclasses.replace(group, probes=probes))
+
+
+def _sharpen(bench: Bench, lines: Sequence[Direction]) -> bool:
+    """Take the round-off out of all gradients, which are asked for once more."""
+    before, precise = bench.gradients, bench.spare
+    bench.spare = None
+    assert precise is not None  # noqa: S101 - told to mypy, known to the caller
+    precise.lost = roundings(bench.subject.epsilon) * max(
+        (bench.sizes(k)[1] * unit for k, unit in enumerate(precise.units)), default=0.0
+    )
+    bench.precise = precise
+    bench.pull()
+    bench.gradients.foresee(lines, whole=True)
+    if precise.useless:
+        bench.precise, bench.gradients = None, before
+        bench.resized()
+    return not precise.useless
+
+
+def _blurred(probe: Probe, noise: float) -> Probe:
+    error = max(probe.error, noise_bar(noise, probe.step))
+    return dataclasses.replace(probe, error=error)
 
 
 def less(group: Group, bench: Bench, which: int, position: int, defect: float) -> Group:
@@ -194,6 +249,7 @@ def split(
         thinning=group.thinning,
         choice=group.choice,
         sparse=group.sparse,
+        proven=True,
     )
     errors = group.errors[lines] + one.errors
     other = Group(

@@ -11,7 +11,7 @@ that only short arithmetic makes show if they are no round-off, and round-off ne
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,17 +22,21 @@ from gradlab.localisation.columns import scale_of
 from gradlab.subject.subject import Pullback
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from gradlab.subject.subject import Subject
+    from gradlab.localisation.gradients import Take
+    from gradlab.subject.subject import Problem, Subject
 
-__all__ = ["Precise"]
+__all__ = ["MOST_NUMBERS", "Precise"]
 
 # As in a full check: beyond five percent of the largest entry of an input it is no
 # round-off, unless it is measured to be: four times the scatter of four repetitions.
 _ROUND_OFF = 0.05
 _SCATTER = 4.0
-_MOST_NUMBERS = 20_000_000  # cotangents times coordinates of which scatter is measured
+_BLOCK = 1 << 16  # entries that are compared at a time
+MOST_NUMBERS = 20_000_000  # cotangents times coordinates of which scatter is measured
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -48,6 +52,8 @@ class Precise:
     trusted
         By input, whether the twin's gradient is one in float64. False for buffers that
         are float32 whatever comes in, and for numbers that do not follow the twin.
+    lost
+        Effects that are lost in the roundings of the largest: needed for `stream`.
     """
 
     subject: Subject
@@ -55,6 +61,7 @@ class Precise:
     units: tuple[float, ...]
     seed: int
     trusted: tuple[bool, ...] | None = None
+    lost: float = 0.0
 
     @classmethod
     def of_twin(
@@ -85,7 +92,7 @@ class Precise:
         if self.trusted is None:
             self.trusted = _trusted(own, wide)
         matters = self._matters(wide)
-        if sum(values.size for values in own.values) > _MOST_NUMBERS:
+        if sum(values.size for values in own.values) > MOST_NUMBERS:
             for k, sure in enumerate(self.trusted):  # no copies of all, nor scatter
                 if sure:
                     coarse, fine = own.values[k], wide.values[k]
@@ -113,6 +120,63 @@ class Precise:
             )
         )
         return Pullback(values, own.problems)
+
+    @property
+    def useless(self) -> bool:
+        """Whether no gradient of the twin is one in float64."""
+        return self.trusted is not None and not any(self.trusted)
+
+    def stream(
+        self, cotangent: NDArray[np.float64], chosen: Sequence[int], take: Take
+    ) -> tuple[Problem, ...] | None:
+        """Do the same for large gradients, which are handed over one at a time.
+
+        Those of the subject itself are kept meanwhile, in their own precision; scatter
+        is not measured. See `gradlab.subject.torch_analytic.ReverseMode.stream`; where
+        `useless` turns out true, what was taken does not count.
+        """
+        mine: Any = self.subject.analytic
+        other: Any = self.twin.analytic
+        kept: dict[int, NDArray[Any]] = {}
+        signs: dict[int, _Signs] = {}
+
+        def keep(which: int, gradient: NDArray[Any]) -> None:
+            kept[which] = gradient.copy()
+
+        def merge(which: int, wide: NDArray[Any]) -> None:
+            own = kept.pop(which)
+            if self.trusted is None:
+                signs[which] = _Signs.of(own, wide)
+                sure = signs[which].sure
+            else:
+                sure = self.trusted[which]
+            take(which, self._merged(which, own, wide) if sure else own)
+
+        problems: tuple[Problem, ...] | None = mine.stream(cotangent, chosen, keep)
+        found = None if problems is None else other.stream(cotangent, chosen, merge)
+        if self.trusted is None:
+            none = found is None or (found and not problems)
+            none = none or any(sign.lost for sign in signs.values())
+            none = none or all(sign.brief for sign in signs.values())
+            self.trusted = tuple(
+                which in signs and signs[which].sure and not none
+                for which in range(len(self.units))
+            )
+        return None if found is None else problems
+
+    def _merged(
+        self, which: int, own: NDArray[Any], wide: NDArray[Any]
+    ) -> NDArray[Any]:
+        """Gradient of the twin, but where round-off does not explain the subject's."""
+        merged = None
+        limit = _ROUND_OFF * magnitudes(wide).largest + self.lost / self.units[which]
+        for start in range(0, len(wide), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            fits = _fits(own[part], wide[part], limit)
+            if not fits.all():
+                merged = wide.astype(np.float64) if merged is None else merged
+                merged[part] = np.where(fits, wide[part], own[part])
+        return wide if merged is None else merged
 
     def _matters(self, wide: Pullback) -> NDArray[np.float64]:
         """Effects that are lost in the roundings of the largest, for each cotangent."""
@@ -145,22 +209,40 @@ def _explained(
 
 
 def _fits(
-    coarse: NDArray[np.float64], fine: NDArray[np.float64], limit: NDArray[np.float64]
+    coarse: NDArray[Any], fine: NDArray[Any], limit: NDArray[np.float64] | float
 ) -> NDArray[np.bool_]:
     """Entries whose two values differ by no more than a limit; nan never does."""
     with np.errstate(all="ignore"):
         return np.asarray(np.abs(coarse - fine) <= limit)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Signs:
+    """What two gradients of one input look like beside each other."""
+
+    same: bool
+    brief: bool  # single precision underneath
+    lost: bool  # not finite where the user's is
+
+    @classmethod
+    def of(cls, coarse: NDArray[Any], fine: NDArray[Any]) -> _Signs:
+        lost = bool((np.isfinite(coarse) & ~np.isfinite(fine)).any())
+        brief = is_short(fine, beside=coarse)
+        # equal numbers are short ones, unless the subject's have as many digits
+        same = brief and np.array_equal(coarse, fine, equal_nan=True)
+        return cls(same, brief, lost)
+
+    @property
+    def sure(self) -> bool:
+        """Zeros, ones and the like may well be equal; buffers in float32 are not."""
+        return self.same or not self.brief
+
+
 def _trusted(own: Pullback, wide: Pullback) -> tuple[bool, ...]:
     """Tell by input whether the gradient of the twin is one in float64."""
-    pairs = list(zip(own.values, wide.values, strict=True))
-    same = [np.array_equal(coarse, fine, equal_nan=True) for coarse, fine in pairs]
-    lost = any((np.isfinite(c) & ~np.isfinite(w)).any() for c, w in pairs)
-    if lost or (wide.problems and not own.problems):
-        return (False,) * len(pairs)  # it fails where the user's does not
-    short = [is_short(fine, beside=coarse) for coarse, fine in pairs]
-    if all(short):  # precomputed, or single precision whatever comes in
-        return (False,) * len(pairs)
-    # zeros, ones and the like may well be equal; buffers in float32 are not
-    return tuple(equal or not brief for equal, brief in zip(same, short, strict=True))
+    signs = [_Signs.of(c, w) for c, w in zip(own.values, wide.values, strict=True)]
+    if any(sign.lost for sign in signs) or (wide.problems and not own.problems):
+        return (False,) * len(signs)  # it fails where the user's does not
+    if all(sign.brief for sign in signs):
+        return (False,) * len(signs)  # precomputed, or in single precision anyway
+    return tuple(sign.sure for sign in signs)

@@ -39,6 +39,7 @@ _CARE = 1e-2
 _SHRUNK = 16
 # Entries of a group that looks full of errors, looked at one by one.
 _SAMPLE = 6
+_PURSUIT = 60  # evaluations of a dear subject, spent on entries of one input
 # Ranges of one input that are full of errors, before all of it is taken to be.
 _RANGES = 4
 # Entries that were looked at in vain before an input is given up.
@@ -135,14 +136,13 @@ class Search:
         self.screened = False
         while remaining:
             seeds = [bench.new_seed() for _ in range(lines)]
-            group = measured(
-                bench, remaining, seeds, resolution=self._resolution(remaining)
-            )
+            fine = self.resolution(remaining)
+            group = measured(bench, remaining, seeds, resolution=fine)
             if group.suspicious and lines < _LINES:
                 more = [bench.new_seed() for _ in range(_LINES - lines)]
-                group = joined(
-                    group, measured(bench, remaining, more, resolution=np.inf)
-                )
+                enough = fine if bench.dear else np.inf
+                other = measured(bench, remaining, more, resolution=enough)
+                group = joined(group, other)
             faint = self._faint(group)
             if group.suspicious:
                 suspicious.append(group)
@@ -170,10 +170,14 @@ class Search:
         """Smallest defect of an input that has to show."""
         weight = self._weight(part)
         if self.bench.dear:
-            return max(_CARE, _SHARE * float(np.sqrt(part.size))) * weight
+            share = max(_CARE, _SHARE * float(np.sqrt(part.size)))
+            unit = self.bench.units[part.which]
+            # nothing shows that is round-off of the analytic side itself
+            return max(share * weight, self.bench.rounding(part.which) * unit)
         return _CARE * weight
 
-    def _resolution(self, parts: Sequence[Part]) -> float:
+    def resolution(self, parts: Sequence[Part]) -> float:
+        """Error bar that is small enough for some inputs."""
         demands = [d for d in map(self._demand, parts) if d > 0]
         if not demands:
             return 0.0
@@ -194,9 +198,12 @@ class Search:
 
     # ------------------------------------------------------------- exploring
     def explore(self, group: Group, rng: np.random.Generator) -> None:
-        """Name the wrong entries of a suspicious group."""
-        stack = [group]
+        """Name the wrong entries of a suspicious group; of a dear one, some."""
+        stack, spent = [group], self.bench.meter.evaluations
         while stack:
+            if self.bench.dear and self.bench.meter.evaluations - spent > _PURSUIT:
+                self.doubtful += stack
+                return
             self.pending = stack
             top = self._without_excluded(stack[-1])
             if top is None or not top.suspicious:
@@ -346,7 +353,7 @@ class Search:
             bench,
             parts,
             group.seeds,
-            resolution=self._resolution(parts),
+            resolution=self.resolution(parts),
             thinning=group.thinning,
             choice=group.choice,
             sparse=group.sparse,

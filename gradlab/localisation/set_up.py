@@ -28,6 +28,8 @@ __all__ = ["set_up"]
 _DOUBLE = 1e-15
 # A twin that computes something else by more than this is no reference.
 _SAME = 1e-2
+_FURTHER = 10  # powers of two
+_FAINTEST = 1e-12  # relative effect of an input that is not worth a longer step
 
 
 def set_up(
@@ -48,7 +50,7 @@ def set_up(
         f at the point, where that is already known; saves one evaluation.
     precise
         Take the round-off of short arithmetic out of the gradients, with the help of
-        the same gradients in float64.
+        the same gradients in float64; of a dear subject only when something disagrees.
     dear
         See `Bench`; of a large model the gradients are not kept then.
 
@@ -60,28 +62,20 @@ def set_up(
         If the function fails at the point.
     """
     base = base_row(subject, meter) if base is None else base
-    numeric = subject
-    if subject.epsilon > _DOUBLE:
-        twin = subject.in_double()
-        if twin is not None:
-            row = base_row(twin, meter)
-            size = float(np.abs(base[np.isfinite(base)]).max(initial=0.0))
-            with np.errstate(all="ignore"):
-                near = np.abs(row - base) <= 0.1 * np.abs(base) + _SAME * size
-            if (near | ~np.isfinite(base)).all():
-                numeric, base = twin, row
+    # of a dear subject the gradients come first: while they do, nothing else is there
+    numeric, row = (subject, base) if dear else _reference(subject, base, meter)
     bench = Bench(
         subject=subject,
         numeric=numeric,
-        base=base,
-        cotangent=draw_cotangent(numeric, base, np.random.default_rng([seed, 5])),
+        base=row,
+        cotangent=draw_cotangent(numeric, row, np.random.default_rng([seed, 5])),
         gradients=Gradients(()),
         units=(),
         tolerance=tolerance,
         meter=meter,
         seed=seed,
         exponent=start_exponent(numeric.epsilon),
-        ripples=np.zeros((3, len(base))),
+        ripples=np.zeros((0, len(base))),
         dear=dear,
     )
     for which, variable in enumerate(subject.inputs):
@@ -90,10 +84,64 @@ def set_up(
         bench.units = (*bench.units, unit_from(extent, variable.coordinates))
         if not extent.finite:
             bench.immovable[which] = np.flatnonzero(~np.isfinite(point))
-    if precise and numeric is not subject:
+    if precise and not dear and numeric is not subject:
         bench.precise = Precise.of_twin(subject, numeric, bench.units, seed)
     bench.pull()
-    if dear:  # the first direction is for the noise of f, the next two are compared
-        first = [(seed << 20) + k for k in (2, 3)]
-        bench.gradients.foresee([bench.direction(whole(numeric), k) for k in first])
+    if dear:
+        _complete(bench, precise=precise)
     return bench
+
+
+def _complete(bench: Bench, *, precise: bool) -> None:
+    """Take what the first two directions need of the gradients, then find a twin."""
+    subject, seed = bench.subject, bench.seed
+    first = [(seed << 20) + k for k in (1, 2)]
+    bench.gradients.foresee([bench.direction(whole(subject), k) for k in first])
+    bench.units, sizes = _balanced(bench), bench.units
+    if subject.epsilon <= _DOUBLE:
+        return
+    for cell in getattr(subject, "cells", ()):
+        cell.park()  # until another gradient is asked for
+    bench.numeric, bench.base = _reference(subject, bench.base, bench.meter)
+    bench.exponent = start_exponent(bench.numeric.epsilon)
+    if precise and bench.numeric is not subject:
+        bench.spare = Precise.of_twin(subject, bench.numeric, sizes, seed)
+
+
+def _balanced(bench: Bench) -> tuple[float, ...]:
+    """Units in which all inputs weigh alike in a direction, as far as that is possible.
+
+    A faint input moves further, by up to a thousand times its usual unit: with the
+    steps of `quick_probe` that is still a small part of its size.
+    """
+    effects = [
+        bench.sizes(k)[0] * unit * float(np.sqrt(max(bench.gradients.counts[k], 1)))
+        for k, unit in enumerate(bench.units)
+    ]
+    top = max(effects, default=0.0)
+    return tuple(
+        unit * 2.0 ** min(_FURTHER, int(np.log2(top / effect)))
+        if effect > top * _FAINTEST
+        else unit
+        for unit, effect in zip(bench.units, effects, strict=True)
+    )
+
+
+def _reference(
+    subject: Subject, base: NDArray[np.float64], meter: Meter
+) -> tuple[Subject, NDArray[np.float64]]:
+    """Choose what is evaluated, with its row: the twin in float64 if it is the same."""
+    twin = subject.in_double() if subject.epsilon > _DOUBLE else None
+    if twin is None:
+        return subject, base
+    known = getattr(twin, "at_point", None)  # it has been tried
+    if known is None:
+        row = base_row(twin, meter)
+    else:
+        meter.spend(1)
+        row = known
+    size = float(np.abs(base[np.isfinite(base)]).max(initial=0.0))
+    with np.errstate(all="ignore"):
+        near = np.abs(row - base) <= 0.1 * np.abs(base) + _SAME * size
+    same = bool((near | ~np.isfinite(base)).all())
+    return (twin, row) if same else (subject, base)

@@ -17,26 +17,21 @@ from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter
 from gradlab.localisation.entries import Located, located_from
-from gradlab.localisation.group_testing import Group, measured, split
 from gradlab.localisation.search import Search
 from gradlab.localisation.set_up import set_up
+from gradlab.localisation.tensor_search import judge
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.directions import Part
     from gradlab.localisation.bench import Bench
+    from gradlab.localisation.group_testing import Group
     from gradlab.subject.subject import Subject
 
 __all__ = ["DEAR", "TensorProbe", "TensorProbes", "probe_tensors"]
 
-_ROUNDS = 6
-# Inputs whose differences were tolerable, before the same is taken of others.
-_FORGIVEN = 3
-# Inputs that are certainly wrong and searched for entries to name; the others are not.
-_EXPLORED = 2
 # An error of all entries of an input by this fraction must not hide in the error bars.
 _BLIND = 1e-2
 # From so many coordinates on evaluations are dear; there errors of a thousandth of the
@@ -179,15 +174,13 @@ def probe_tensors(
         precise=True,
         dear=sum(variable.coordinates for variable in subject.inputs) >= DEAR,
     )
-    if bench.dear:
-        bench.balance()
     for which in left_out:
         bench.settle(which)
     search = Search(bench, limit=limit)
     alone: dict[int, Group] = {}
     stop: BaseException | None = None
     try:
-        _judge(bench, search, alone)
+        judge(bench, search, alone)
     except (BudgetExhausted, KeyboardInterrupt) as why:
         stop = why
     finished = stop is None
@@ -202,111 +195,6 @@ def probe_tensors(
     }
     twin = None if bench.numeric is subject else bench.numeric
     return TensorProbes(tensors, located, meter.evaluations, still, stop, twin)
-
-
-def _judge(bench: Bench, search: Search, alone: dict[int, Group]) -> None:
-    """Screen, take apart what disagrees, and screen the rest again until it is clean.
-
-    Parameters
-    ----------
-    alone
-        Filled with the inputs that are certainly wrong, each probed by itself.
-    """
-    rng = np.random.default_rng([bench.seed, 1])
-    forgiven = 0
-    search.prepare(rng)
-    for _ in range(_ROUNDS):
-        groups = search.screen(bench.parts())
-        search.pending = groups
-        if not groups:
-            return
-        for part in _suspects(bench, groups[0]):
-            explored = len(alone) < _EXPLORED
-            lines = 3 if explored else 1
-            group = measured(
-                bench,
-                [part],
-                [bench.new_seed() for _ in range(lines)],
-                resolution=np.inf,
-            )
-            certain = _certain(bench, group)
-            if (
-                not certain
-                and _quiet(bench, group)
-                and (forgiven >= _FORGIVEN or _all_forgiven(search, part, rng))
-            ):
-                forgiven += 1
-                search.forgive(part.which)
-                continue
-            if certain:
-                alone[part.which] = group
-            if explored or not certain:
-                search.explore(group, rng)
-            if certain:
-                bench.settle(part.which)
-
-
-def _suspects(bench: Bench, group: Group) -> list[Part]:
-    """Halve a group along its clearest direction down to single inputs."""
-    with np.errstate(all="ignore"):
-        clarity = np.nan_to_num(np.abs(group.defects) / group.thresholds, nan=np.inf)
-    k = int(np.argmax(clarity))
-    line = dataclasses.replace(
-        group,
-        seeds=(group.seeds[k],),
-        defects=group.defects[[k]],
-        errors=group.errors[[k]],
-        thresholds=group.thresholds[[k]],
-        probes=(),
-    )
-    stack, found = [line], []
-    while stack:
-        top = stack.pop()
-        if not top.suspicious:
-            continue
-        if len({part.which for part in top.parts}) == 1:
-            found.append(top.parts[0])
-        else:
-            stack += split(bench, top, ())
-    return sorted(found, key=lambda part: part.which)
-
-
-def _certain(bench: Bench, group: Group) -> bool:
-    """Whether no set of tolerable errors could make up the defect of an input.
-
-    The sum of independent signs times numbers exceeds six times their norm in one case
-    of ten million (Hoeffding).
-    """
-    relative, absolute = _tolerable(bench, group)
-    return any(
-        abs(probe.defect) > max(6 * (relative * size + 2 * absolute), threshold)
-        for probe, threshold in zip(group.probes, group.thresholds, strict=True)
-        for size in (max(probe.norm, abs(probe.numeric)),)
-    )
-
-
-def _quiet(bench: Bench, group: Group) -> bool:
-    """Whether errors within the tolerance, all over an input, explain its defects."""
-    relative, absolute = _tolerable(bench, group)
-    return all(
-        abs(probe.defect) <= 2 * (relative * probe.norm + absolute)
-        for probe in group.probes
-    )
-
-
-def _tolerable(bench: Bench, group: Group) -> tuple[float, float]:
-    """Errors that all entries of an input may have: relative, and norm of the rest."""
-    which = group.parts[0].which
-    own = bench.tolerance.of(bench.subject.inputs[which].name)
-    absolute = bench.forgiven(which) * bench.units[which] * group.size**0.5
-    return own.relative(bench.analytic_epsilon(which)), absolute
-
-
-def _all_forgiven(search: Search, part: Part, rng: np.random.Generator) -> bool:
-    """Whether some entries drawn at random all differ, and all within the tolerance."""
-    drawn = sorted(set(rng.integers(part.start, part.stop, 3).tolist()))
-    columns = [search.examine(part.which, position) for position in drawn]
-    return all(column.differs and not column.wrong for column in columns)
 
 
 def _wrong(search: Search, alone: Group | None, which: int) -> bool:

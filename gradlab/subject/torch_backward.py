@@ -82,7 +82,7 @@ class Backward:
     def streamed(
         self,
         seed: NDArray[np.float64],
-        take: Callable[[int, NDArray[np.float64]], None],
+        take: Callable[[int, NDArray[Any]], None],
     ) -> None:
         """One backward pass that lets go of every gradient once it is taken.
 
@@ -158,15 +158,14 @@ def _places(tensors: Sequence[Any]) -> list[int | None]:
     ]
 
 
-def _coordinates(
-    cell: Cell, gradient: Any, *, fresh: bool = True
-) -> NDArray[np.float64]:
+def _coordinates(cell: Cell, gradient: Any, *, fresh: bool = True) -> NDArray[Any]:
     """Real coordinates of one gradient, or of a stack of them.
 
     Parameters
     ----------
     fresh
-        Whether it has to be memory of its own: else torch's, where that will do.
+        Whether it has to be memory of its own, in float64: else torch's, where that
+        will do, in single precision if it is.
     """
     import torch
 
@@ -176,8 +175,9 @@ def _coordinates(
         gradient = gradient.to_dense()  # embedding(sparse=True) and the like
     if cell.values.dtype.is_complex and not gradient.dtype.is_complex:
         gradient = gradient.to(cell.values.dtype)
-    plain = gradient.dtype is torch.float64 and gradient.is_contiguous()
-    if not fresh and plain and gradient.device.type == "cpu" and not gradient.is_neg():
-        view: NDArray[np.float64] = gradient.detach().numpy().reshape(-1)
+    plain = gradient.dtype in (torch.float64, torch.float32)
+    plain = plain and gradient.is_contiguous() and not gradient.is_neg()
+    if not fresh and plain and gradient.device.type == "cpu":
+        view: NDArray[Any] = gradient.detach().numpy().reshape(-1)
         return view
     return real_numbers(gradient)

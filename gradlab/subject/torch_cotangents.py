@@ -271,7 +271,7 @@ def moves_unseen(subject: TorchSubject) -> dict[str, float]:
     generator = torch.Generator("cpu").manual_seed(0)
     values = []
     for cell in subject.cells:
-        still = cell.values.detach().clone()
+        still = cell.own().detach().clone()
         noise = torch.rand(
             still.shape, generator=generator, dtype=torch.float64, device="cpu"
         )

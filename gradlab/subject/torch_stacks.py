@@ -63,7 +63,7 @@ def plans_with_copies(subject: TorchSubject, inputs: tuple[int, ...]) -> list[Pl
 def chunk(subject: TorchSubject, *inputs: int) -> int:
     """Choose how many copies of some inputs go into a batch."""
     bound = subject.chunk_bytes
-    values = [subject.cells[which].values for which in inputs]
+    values = [subject.cells[which].own() for which in inputs]
     return min(copies(each, bound // len(values), TRIAL) for each in values)
 
 
@@ -71,7 +71,7 @@ def copied(subject: TorchSubject, which: int, count: int) -> tuple[Any, Any]:
     """Stack of copies of one input, and a view of their real coordinates."""
     import torch
 
-    values = subject.cells[which].values.detach()
+    values = subject.cells[which].own().detach()
     stack = values.expand(count, *values.shape)
     # contiguous: a batch of strided copies would be spread over memory
     stack = stack.clone(memory_format=torch.contiguous_format)

@@ -166,6 +166,7 @@ class TorchSubject:
         self._outputs: tuple[Variable, ...] | None = None
         self._epsilon: float | None = None
         self._batches = Batches(self)
+        self.at_point: NDArray[np.float64] | None = None  # the row there, if known
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -248,6 +249,10 @@ class TorchSubject:
         is in float64 already. Memory: float64 copies of all tensors.
         """
         return in_double(self)
+
+    def forget(self, which: int) -> None:
+        """Announce that all coordinates of an input are about to be displaced."""
+        self.cells[which].forget()
 
     def with_leaves(self, chosen: Sequence[int]) -> tuple[list[Any], list[Any]]:
         """Values to evaluate at, and the leaves among them that require grad."""

@@ -19,6 +19,7 @@ from gradlab import labels
 from gradlab.errors import InputTypeError
 from gradlab.subject.subject import Variable
 from gradlab.subject.torch_overlaps import overlaps
+from gradlab.subject.torch_patterns import Pattern, sparse_pattern
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +40,7 @@ __all__ = [
 # A strided copy of one column of a huge matrix would cost as much as the matrix; from
 # this many bytes of gaps on, the layout is given up.
 _MAX_GAP_BYTES = 1 << 26
+_LARGE = 1 << 16  # entries that are not put back before somebody looks at them
 
 
 def is_torch(value: object) -> bool:
@@ -114,11 +116,18 @@ def real_numbers(tensor: Any) -> NDArray[np.float64]:
     return (array if fresh else np.array(array, order="C")).reshape(-1)
 
 
-def private_copy(tensor: Any) -> Any:
+def private_copy(tensor: Any, dtype: Any = None) -> Any:
     """Detached copy of a dense tensor with the strides of the original.
 
     Overlapping entries are spread out (the copy is contiguous then), and so are gaps
     of more than 64 MiB.
+
+    Parameters
+    ----------
+    tensor
+        In any layout that has strides.
+    dtype
+        Of the copy; None keeps the tensor's own.
 
     Examples
     --------
@@ -134,108 +143,14 @@ def private_copy(tensor: Any) -> Any:
         for stride, size in zip(source.stride(), source.shape, strict=True)
     )
     gap = (span - source.numel()) * source.element_size()
+    kind = {"dtype": dtype or source.dtype, "device": source.device}
     with torch.no_grad():
         if source.numel() == 0 or overlaps(source) or gap > _MAX_GAP_BYTES:
             # copy_ also resolves lazy conjugation, which clone would keep
-            shape = source.shape
-            copy = torch.empty(shape, dtype=source.dtype, device=source.device)
+            copy = torch.empty(source.shape, **kind)
         else:
-            copy = torch.empty_strided(
-                source.shape, source.stride(), dtype=source.dtype, device=source.device
-            )
+            copy = torch.empty_strided(source.shape, source.stride(), **kind)
         return copy.copy_(source)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Pattern:
-    """Where the stored values of a sparse tensor stand."""
-
-    layout: Any
-    indices: tuple[Any, ...]  # one tensor (COO) or compressed and plain indices
-    shape: tuple[int, ...]
-    support: NDArray[np.intp]  # flat positions in the dense array, in order of storage
-
-    def build(self, values: Any) -> Any:
-        """Sparse tensor around other values; no copy."""
-        import torch
-
-        if self.layout is torch.sparse_coo:
-            return torch.sparse_coo_tensor(
-                self.indices[0],
-                values,
-                self.shape,
-                device=values.device,
-                is_coalesced=True,
-                check_invariants=False,
-            )
-        compressed: Any = torch.sparse_compressed_tensor  # its stub is wrong
-        return compressed(
-            *self.indices,
-            values,
-            self.shape,
-            layout=self.layout,
-            device=values.device,
-            check_invariants=False,
-        )
-
-    def gather(self, gradient: Any) -> Any:
-        """Entries of a gradient, dense or sparse, at the stored positions."""
-        import torch
-
-        dense = gradient if gradient.layout is torch.strided else gradient.to_dense()
-        where = torch.as_tensor(self.support, device=dense.device)
-        return dense.reshape(-1)[where]
-
-
-def _coo_support(indices: Any, shape: tuple[int, ...], inner: int) -> NDArray[np.intp]:
-    """Flat positions of COO entries; `inner` entries hang on each index."""
-    flat = np.zeros(indices.shape[1], dtype=np.intp)
-    for row, size in zip(indices.cpu().numpy(), shape, strict=False):
-        flat = flat * size + row
-    return np.asarray(flat[:, None] * inner + np.arange(inner), dtype=np.intp).ravel()
-
-
-def sparse_pattern(tensor: Any, name: str) -> tuple[Pattern, Any]:
-    """Pattern and stored values (detached) of a sparse tensor, coalesced first."""
-    import torch
-
-    shape = tuple(tensor.shape)
-    if tensor.layout is torch.sparse_coo:
-        coalesced = tensor.detach().coalesce()
-        indices, values = coalesced.indices(), coalesced.values()
-        inner = int(np.prod(values.shape[1:], dtype=np.intp))
-        support = _coo_support(indices, shape, inner)
-        return Pattern(tensor.layout, (indices,), shape, support), values
-    plain = tensor.detach()
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        indices = (plain.crow_indices(), plain.col_indices())
-    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        indices = (plain.ccol_indices(), plain.row_indices())
-    else:
-        msg = (
-            f"input {name!r} has the layout {tensor.layout}, which has no entries to "
-            f"perturb; pass a dense, COO, CSR, CSC, BSR or BSC tensor"
-        )
-        raise InputTypeError(msg)
-    values = plain.values()
-    if len(shape) != 2:
-        msg = (
-            f"input {name!r} is a {tensor.layout} tensor of shape {shape}; only "
-            f"matrices are supported in this layout, so pass x.to_sparse_coo()"
-        )
-        raise InputTypeError(msg)
-    # number the stored values, and see where torch itself puts each number
-    count = values.numel()
-    kind = {"dtype": torch.float64, "device": values.device}
-    numbers = torch.arange(1, count + 1, **kind).reshape(values.shape)
-    pattern = Pattern(tensor.layout, indices, shape, np.empty(0, dtype=np.intp))
-    numbered = pattern.build(numbers).to_sparse_coo().coalesce().cpu()
-    flat = _coo_support(numbered.indices(), shape, 1)
-    order = numbered.values().numpy().astype(np.intp)
-    support = np.empty(count, dtype=np.intp)
-    stored = order > 0  # blocks may be padded by explicit zeros
-    support[order[stored] - 1] = flat[stored]
-    return Pattern(tensor.layout, indices, shape, support), values
 
 
 class _NumpyFlat:
@@ -289,25 +204,46 @@ class Cell:
     pattern: Pattern | None = None
     hooks: tuple[Any, ...] = ()  # the user's tensor hooks: they are part of backward
     aliased: bool = False
+    parked: bool = False  # values are the source itself for now: see `park`
+    astray: bool = False  # values are not those of the point, and nobody wants them
+
+    def park(self) -> None:
+        """Let go of the private copy until something asks for it again.
+
+        Meanwhile `values` tells what kind of numbers they are, and is not written to.
+        """
+        if self.pattern is None:
+            self.values, self.parked, self.astray = self.source, True, False
+
+    def own(self) -> Any:
+        """Private stored values: made again or put back, if that was left undone."""
+        if self.parked:
+            self.values, self.parked = private_copy(self.source), False
+        elif self.astray:
+            self.place(None, now=True)
+        return self.values
+
+    def forget(self) -> None:
+        """Do not put values back that are about to be written all over."""
+        self.astray = False
 
     def real(self) -> Any:
         """View on the real coordinates; no copy."""
         import torch
 
-        plain = (
-            self.values.detach()
-        )  # the user's function may have made it require grad
+        # the user's function may have made it require grad
+        plain = self.own().detach()
         return torch.view_as_real(plain) if plain.dtype.is_complex else plain
 
     def tensor(self) -> Any:
         """Give what the user's function is called with."""
         if self.pattern is None:
-            return self.values
+            return self.own()
         return self.pattern.build(self.values.detach())
 
     def leaf(self) -> Any:
         """Leaf that requires grad and shares the private memory."""
-        plain = self.values.detach()
+        plain = self.own().detach()
         if self.pattern is not None:
             plain = self.pattern.build(plain)
         leaf = plain.requires_grad_()
@@ -329,13 +265,20 @@ class Cell:
         """Real coordinates of the user's tensor."""
         return real_numbers(self.source)
 
-    def place(self, values: NDArray[np.float64] | None) -> None:
-        """Overwrite the private copy, by the user's values where `values` is None."""
+    def place(self, values: NDArray[np.float64] | None, *, now: bool = False) -> None:
+        """Overwrite the private copy, by the user's values where `values` is None.
+
+        Large ones are put back when they are looked at, unless that is to be `now`:
+        perhaps they are displaced again before.
+        """
         import torch
 
         with torch.no_grad():
             if values is None:
-                self.values.detach().copy_(self.source)
+                large = self.pattern is None and self.values.numel() >= _LARGE
+                self.astray = large and not now and not self.parked
+                if not (self.astray or self.parked):
+                    self.values.detach().copy_(self.source)
             else:
                 real = self.real()
                 plain = np.asarray(values, dtype=np.float64).reshape(real.shape)

@@ -47,7 +47,10 @@ def displace(
         part = slice(start, start + len(moves))
         if real.is_contiguous() and origin.is_contiguous():
             here, target = origin.view(-1)[part], real.view(-1)[part]
-            torch.add(here, there, alpha=factor, out=target)  # one pass over memory
+            if here.dtype is target.dtype:  # one pass over memory
+                torch.add(here, there, alpha=factor, out=target)
+            else:
+                target.copy_(here).add_(there, alpha=factor)
             return
         index = np.unravel_index(np.arange(part.start, part.stop), tuple(real.shape))
         where = tuple(torch.from_numpy(axis).to(real.device) for axis in index)

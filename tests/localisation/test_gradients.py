@@ -116,13 +116,23 @@ def passes(monkeypatch):
 
 
 @pytest.mark.parametrize("act", [torch.nn.Tanh, torch.nn.ReLU])
-def test_a_right_model_costs_thirteen_evaluations_and_one_backward(act, passes):
-    """One at the point, four for the noise, four along each of two directions."""
+def test_a_right_model_costs_five_evaluations_and_one_backward(act, passes):
+    """One at the point, two along each of two directions."""
     model, x = network(act=act)
     report = gl.check(model, x, loss=loss, coverage="probe")
 
     assert report.verdict == gl.Verdict.AGREES
-    assert report.evaluations <= 13
+    assert report.evaluations == 5
+    assert len(passes) == 1
+
+
+def test_a_right_float32_model_costs_six_and_one_backward_in_float32(passes):
+    """One more for the twin at the point; its gradient is not asked for."""
+    model, x = network(layers=13)
+    report = gl.check(model.float(), x.float(), loss=loss, coverage="probe")
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert report.evaluations == 6
     assert len(passes) == 1
 
 

@@ -155,7 +155,7 @@ def test_what_round_off_explains_is_replaced_and_nothing_else(monkeypatch, numbe
 
     With more numbers than scatter is measured of, one input after the other.
     """
-    monkeypatch.setattr("gradlab.localisation.precise._MOST_NUMBERS", numbers)
+    monkeypatch.setattr("gradlab.localisation.precise.MOST_NUMBERS", numbers)
     x = torch.rand(20)
     subject = torch_subject(lambda x: (x**3).sum(), (x,))
     subject.row()

@@ -1,0 +1,162 @@
+"""Functions of millions of coordinates: few evaluations, and nobody falsely accused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.torch_values import make_cell
+
+torch = pytest.importorskip("torch")
+
+COUNT = 2_100_000  # more than `gradlab.localisation.tensors.DEAR`
+
+
+def sine(x):
+    return float(np.sin(x).sum())
+
+
+def scattered(x):
+    """The sum of sines, and a noise of some 1e-9 that no step can resolve."""
+    return sine(x) + 1e-9 * np.sin(1e13 * float(np.dot(x, x)))
+
+
+def relu(x):
+    return float(np.maximum(x, 0.0).sum())
+
+
+def checked(fn, grad, x, seed=0):
+    return gl.check(fn, x, grad=grad, coverage="probe", seed=seed, diagnose=False)
+
+
+@pytest.fixture
+def point(rng):
+    return rng.normal(size=COUNT)
+
+
+def test_smooth_functions_cost_five_evaluations(point):
+    """One at the point, and both sides of one step along each of two directions."""
+    report = checked(sine, np.cos, point)
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert report.evaluations == 5
+
+
+@pytest.mark.parametrize("digits", [0, 3, 6])
+def test_stairs_accuse_nobody(point, digits):
+    """What rounds its result is flat to fine steps, and that is no slope."""
+    report = checked(lambda x: float(np.round(sine(x), digits)), np.cos, point)
+
+    assert report.verdict != gl.Verdict.DISAGREES
+
+
+def test_noise_accuses_nobody(point):
+    """It is heard along the directions themselves."""
+    for seed in range(3):
+        report = checked(scattered, np.cos, point, seed)
+
+        assert report.verdict != gl.Verdict.DISAGREES
+
+
+def test_a_kink_at_the_point_accuses_nobody(point):
+    """Any slope between both sides will do; a central quotient is their mean."""
+    point[::1000] = 0.0
+    report = checked(relu, lambda x: (x > 0).astype(float), point)
+
+    assert report.verdict != gl.Verdict.DISAGREES
+
+
+def test_a_gradient_of_what_plays_no_part_is_wrong(point):
+    """Flat to all steps, coarse ones too, is flat."""
+    report = checked(lambda x: 1.0 + 0.0 * x[0], np.cos, point)
+
+    assert report.verdict == gl.Verdict.DISAGREES
+
+
+class Shrunk(torch.autograd.Function):
+    """Identity whose backward is a thousandth too small."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return 0.999 * g
+
+
+def model(wrong=None, layers=13, width=600):
+    """Float32, and more than 16 MiB of it, from where on gradients are streamed."""
+    torch.manual_seed(0)
+    parts = []
+    for _ in range(layers):
+        parts += [torch.nn.Linear(width, width), torch.nn.Tanh()]
+    net = torch.nn.Sequential(*parts)
+    if wrong is not None:
+        layer = net[wrong]
+        layer.forward = lambda x: torch.nn.functional.linear(
+            x, Shrunk.apply(layer.weight), layer.bias
+        )
+    return net, torch.randn(8, width)
+
+
+def squares(out):
+    return (out**2).mean()
+
+
+def test_a_slip_of_a_thousandth_in_float32_is_found():
+    """In the one tensor that it spoils, by the gradients as float32 made them."""
+    net, x = model(wrong=8)
+    report = gl.check(net, x, loss=squares, coverage="probe", diagnose=False)
+
+    wrong = {c.input.name for c in report.comparisons if c.verdict == 2}
+    assert wrong == {"8.weight"}
+
+
+def test_the_gradient_of_a_twin_is_streamed_where_round_off_is_in_doubt(monkeypatch):
+    """As of many numbers; what is found is the same."""
+    monkeypatch.setattr("gradlab.localisation.gradients.MOST_NUMBERS", 0)
+    net, x = model(wrong=8)
+    report = gl.check(net, x, loss=squares, coverage="probe", diagnose=False)
+
+    wrong = {c.input.name for c in report.comparisons if c.verdict == 2}
+    assert wrong == {"8.weight"}
+
+
+class TestCopies:
+    """Private copies that are let go of, or not put back at once."""
+
+    def test_a_parked_copy_is_made_again(self):
+        """With the numbers of the user's, in memory of its own."""
+        source = torch.randn(5)
+        cell = make_cell("x", source)
+        cell.park()
+        cell.coordinates()[2] = 7.0
+
+        assert cell.values[2] == 7.0
+        assert source[2] != 7.0
+        assert torch.equal(cell.values[:2], source[:2])
+
+    @pytest.mark.parametrize("look", ["tensor", "leaf", "coordinates", "own"])
+    def test_large_copies_are_put_back_when_somebody_looks(self, look):
+        """Displaced before, they are those of the point then."""
+        source = torch.randn(70_000)
+        cell = make_cell("x", source)
+        cell.place(np.zeros(70_000))
+        cell.place(None)
+        getattr(cell, look)()
+
+        assert torch.equal(cell.values.detach(), source)
+
+    def test_a_twin_in_float64_keeps_no_second_point(self):
+        """It reads the user's own, which holds the same numbers."""
+        weight = torch.randn(300, 400)
+        twin = torch_subject(torch.sin, (weight,)).in_double()
+        (cell,) = twin.cells
+
+        assert cell.source.data_ptr() == weight.data_ptr()
+        assert cell.values.dtype == torch.float64
+        assert twin.inputs[0].dtype == "float64"
+        assert np.array_equal(twin.point(0), weight.double().numpy().ravel())
