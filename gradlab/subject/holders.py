@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-__all__ = ["Holder", "holders_of"]
+__all__ = ["Holder", "exchanged", "holders_of"]
 
 
 class Holder(NamedTuple):
@@ -38,6 +39,22 @@ class Holder(NamedTuple):
             self.put(tuple(others.get(id(part), part) for part in self.held))
         else:
             self.put(others[id(self.held)])
+
+
+@contextlib.contextmanager
+def exchanged(
+    places: Sequence[Holder], originals: Sequence[Any], others: Sequence[Any]
+) -> Iterator[None]:
+    """Put others where originals stand, and the originals back in the end."""
+    pairs = zip(originals, others, strict=True)
+    table = {id(original): other for original, other in pairs}
+    try:
+        for place in places:
+            place.exchange(table)
+        yield
+    finally:
+        for place in places:
+            place.put(place.held)
 
 
 def holders_of(ids: Collection[int], roots: Sequence[object]) -> Iterator[Holder]:

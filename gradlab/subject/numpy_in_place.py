@@ -8,17 +8,17 @@ afterwards.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.holders import Holder, holders_of
+from gradlab.subject.holders import Holder, exchanged, holders_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import contextlib
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -87,18 +87,9 @@ class StandIns:
             return None
         return cls(places, tuple(originals), tuple(others))
 
-    @contextlib.contextmanager
-    def standing(self) -> Iterator[None]:
+    def standing(self) -> contextlib.AbstractContextManager[None]:
         """Put the others into all places, and the originals back in the end."""
-        pairs = zip(self.originals, self.others, strict=True)
-        others = {id(original): other for original, other in pairs}
-        try:
-            for place in self.places:
-                place.exchange(others)
-            yield
-        finally:
-            for place in self.places:
-                place.put(place.held)
+        return exchanged(self.places, self.originals, self.others)
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return `call`, made while the others stand there."""

@@ -1,8 +1,8 @@
-"""Parameters that a module's forward, or a loss, reads beside the module's tables.
+"""Inputs that a function, or a loss, reads by itself, and not as what it was given.
 
-A list of weights to be penalised, a closure, ``net.parameters()`` in a loss: what
-autograd differentiates there is the user's own tensor, and not the private one that is
-perturbed. The graph tells.
+A list of weights to be penalised, a closure, ``net.parameters()`` in a loss, a global
+of the same name as an argument: what autograd differentiates there is the user's own
+tensor, and not the private one that is perturbed. The graph tells.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MOST = 10_000  # nodes of a graph that are walked
 
 
 def followed(subject: TorchSubject, outputs: Sequence[Any]) -> bool:
-    """Exchange parameters wherever they are read, if some are read elsewhere.
+    """Exchange inputs wherever they are read, if some are read elsewhere.
 
     Parameters
     ----------
     subject
-        Evaluated; its module is searched where there is something to be found.
+        Evaluated; its function is searched where there is something to be found.
     outputs
         With their graph.
 
@@ -34,25 +34,22 @@ def followed(subject: TorchSubject, outputs: Sequence[Any]) -> bool:
     bool
         Whether another evaluation is needed for the same graph with private tensors.
     """
-    swap = getattr(subject.program, "swap", None)
-    if swap is None or subject.elsewhere or not own_leaves(subject, outputs):
+    search = getattr(subject.program, "search", None)
+    if search is None or subject.elsewhere or not own_leaves(subject, outputs):
         return False
-    swap.search(() if subject.loss is None else (subject.loss,))
+    search(() if subject.loss is None else (subject.loss,))
     subject.elsewhere = True
     return True
 
 
 def own_leaves(subject: TorchSubject, outputs: Sequence[Any]) -> tuple[str, ...]:
     """Name the inputs whose own tensor, and not the private one, ends a graph."""
-    swap = getattr(subject.program, "swap", None)
-    if swap is None:
-        return ()
-    names = swap.name_of()
-    keys = getattr(subject.program, "keys", ())
+    own: list[Any] = getattr(subject.program, "own", list)()
     ours = {
-        key: cell.variable.name for key, cell in zip(keys, subject.cells, strict=False)
+        id(tensor): variable.name
+        for tensor, variable in zip(own, subject.inputs, strict=False)
     }
-    waiting = [output.grad_fn for output in outputs]
+    waiting = [output.grad_fn for output in outputs] if own else []
     seen: set[Any] = set()
     found: dict[str, None] = {}
     while waiting and len(seen) < _MOST:
@@ -61,8 +58,8 @@ def own_leaves(subject: TorchSubject, outputs: Sequence[Any]) -> tuple[str, ...]
             continue
         seen.add(node)
         if not node.next_functions:
-            name = names.get(id(getattr(node, "variable", None)))
-            if name in ours:
-                found[ours[name]] = None
+            name = ours.get(id(getattr(node, "variable", None)))
+            if name is not None:
+                found[name] = None
         waiting += [parent for parent, _ in node.next_functions]
     return tuple(found)

@@ -7,13 +7,13 @@ whenever a call has changed it, so that calls do not depend on each other.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gradlab.errors import InputError, InputTypeError
-from gradlab.subject.torch_bits import same_bits
+from gradlab.subject.holders import Holder, exchanged, holders_of
+from gradlab.subject.torch_constants import Constants, cast, double_dtype
 from gradlab.subject.torch_swap import Swap
 from gradlab.subject.torch_values import (
     Cell,
@@ -25,14 +25,12 @@ from gradlab.subject.torch_values import (
 from gradlab.subject.tree import argument_names, flatten, rename
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Callable, Mapping, Sequence
 
     from gradlab.subject.tree import Tree
 
-__all__ = ["Constants", "FunctionProgram", "ModuleProgram", "Program", "prepare"]
-
-
-_LOOKS = 2  # calls after which constants are compared: without grad mode, and with it
+__all__ = ["FunctionProgram", "ModuleProgram", "Program", "prepare"]
 
 
 class Program(Protocol):
@@ -58,57 +56,6 @@ class Program(Protocol):
         self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
     ) -> contextlib.AbstractContextManager[None]:
         """Let a module's private tensors stand in it, for a loss that reads them."""
-
-
-class Constants:
-    """Private tensors that calls may change, and that are put back when they did."""
-
-    def __init__(self, sources: Mapping[Any, Any]) -> None:
-        self._sources = dict(sources)
-        self._unseen: list[Any] = []  # written to by ``.data`` or NumPy: never counted
-        self._looks = _LOOKS
-        self.tensors = {key: self._fresh(key) for key in self._sources}
-        self._versions = {key: t._version for key, t in self.tensors.items()}  # noqa: SLF001 - torch's only mark of a change
-
-    def _fresh(self, key: Any) -> Any:
-        return self._sources[key].detach().clone()
-
-    def put_back(self) -> None:
-        """Copy the source again for every tensor that was written to."""
-        if self._looks:
-            self._looks -= 1
-            self._unseen += [key for key in self.tensors if self._changed_unseen(key)]
-        for key, version in self._versions.items():  # most subjects have none
-            if self.tensors[key]._version != version or key in self._unseen:  # noqa: SLF001 - see above
-                self.tensors[key] = self._fresh(key)
-                self._versions[key] = self.tensors[key]._version  # noqa: SLF001 - see above
-
-    def _changed_unseen(self, key: Any) -> bool:
-        """Whether one holds something else, though no write was counted."""
-        tensor = self.tensors[key]
-        if tensor._version != self._versions[key] or key in self._unseen:  # noqa: SLF001 - see above
-            return False
-        try:
-            return not same_bits(tensor, self._sources[key])
-        except (RuntimeError, NotImplementedError):  # layouts that are not compared
-            return False
-
-    def cast(self, dtype_of: Callable[[Any], Any]) -> Constants:
-        """Return constants of other dtypes."""
-        return Constants({k: _cast(t, dtype_of) for k, t in self._sources.items()})
-
-
-def double_dtype(tensor: Any) -> Any:
-    """Dtype of `tensor` at double precision; other than floating ones are kept."""
-    import torch
-
-    if tensor.dtype.is_complex:
-        return torch.complex128
-    return torch.float64 if tensor.dtype.is_floating_point else tensor.dtype
-
-
-def _cast(tensor: Any, dtype_of: Callable[[Any], Any]) -> Any:
-    return tensor.detach().to(dtype_of(tensor))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -142,6 +89,7 @@ class FunctionProgram:
 
     fn: Callable[..., Any]
     arguments: Arguments
+    places: list[Holder] = dataclasses.field(default_factory=list)  # of inputs' tensors
 
     @property
     def kind(self) -> str:
@@ -165,17 +113,29 @@ class FunctionProgram:
     ) -> object:
         """Return the user's result."""
         try:
-            return self.fn(*self.arguments.filled(values))
+            if not self.places:
+                return self.fn(*self.arguments.filled(values))
+            with self.standing(values):
+                return self.fn(*self.arguments.filled(values))
         finally:
             self.arguments.constants.put_back()
 
+    def own(self) -> list[Any]:
+        """List the user's own tensors, one for each input."""
+        return [self.arguments.tree.leaves[p].value for p in self.arguments.places]
+
+    def search(self, roots: Sequence[object]) -> None:
+        """Exchange inputs also where the function reads them by itself."""
+        wanted = {id(tensor) for tensor in self.own()}
+        self.places[:] = holders_of(wanted, (self.fn, *roots))
+
     def standing(
         self,
-        values: Sequence[Any],  # noqa: ARG002 - modules need them
-        buffers: Mapping[str, Any] | None = None,  # noqa: ARG002 - as above
+        values: Sequence[Any],
+        buffers: Mapping[str, Any] | None = None,  # noqa: ARG002 - modules have some
     ) -> contextlib.AbstractContextManager[None]:
-        """Do nothing: a function has no parameters of its own."""
-        return contextlib.nullcontext()
+        """Let the private tensors stand wherever the user's own do."""
+        return exchanged(self.places, self.own(), values)
 
     def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:  # noqa: ARG002 - modules need them
         """Return the same program in float64; there is nothing to deep-copy."""
@@ -221,6 +181,14 @@ class ModuleProgram:
             self.held.put_back()
             self.arguments.constants.put_back()
 
+    def own(self) -> list[Any]:
+        """List the module's own parameters among the inputs, which come first."""
+        return [self.swap.own[key] for key in self.keys]
+
+    def search(self, roots: Sequence[object]) -> None:
+        """Exchange them also where they are held beside the module's tables."""
+        self.swap.search(roots)
+
     def standing(
         self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
     ) -> contextlib.AbstractContextManager[None]:
@@ -254,9 +222,9 @@ class ModuleProgram:
             for part in module.modules():
                 for name, value in list(vars(part).items()):
                     if is_differentiable(value):
-                        object.__setattr__(part, name, _cast(value, double_dtype))
+                        object.__setattr__(part, name, cast(value, double_dtype))
         frozen = {
-            name: _cast(parameter, double_dtype)
+            name: cast(parameter, double_dtype)
             for name, parameter in self.module.named_parameters()
             if name not in self.keys
         }

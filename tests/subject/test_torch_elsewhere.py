@@ -148,6 +148,22 @@ def test_what_was_made_of_it_before_is_told():
     assert report.findings[0].where == "parametrizations.weight.original"
 
 
+@pytest.mark.parametrize("slip", [False, True])
+def test_inputs_that_a_function_reads_by_itself_are_inputs(slip):
+    """Given W and reading the global W as well: the gradient is that of training."""
+    x = torch.tensor([0.5, -1.0], dtype=torch.float64)
+    W = torch.tensor([2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    penalty = Slip.apply if slip else right
+
+    def f(w):
+        return (x * w).sum() + penalty(W)
+
+    report = gl.check(f, W)
+
+    assert report["w"].numeric[0] == pytest.approx((x + 2 * W).detach().numpy())
+    assert report.verdict.name == ("DISAGREES" if slip else "AGREES")
+
+
 def test_memory_in_common_is_told_by_addresses():
     """Two columns of a matrix share a span, and no number: nothing is told."""
     matrix = torch.arange(6.0, dtype=torch.float64).reshape(3, 2)

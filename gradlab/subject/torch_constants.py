@@ -1,0 +1,66 @@
+"""Tensors that a program needs and that are no inputs: private, and put back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab.subject.torch_bits import same_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["Constants", "cast", "double_dtype"]
+
+_LOOKS = 2  # calls after which constants are compared: without grad mode, and with it
+
+
+class Constants:
+    """Private tensors that calls may change, and that are put back when they did."""
+
+    def __init__(self, sources: Mapping[Any, Any]) -> None:
+        self._sources = dict(sources)
+        self._unseen: list[Any] = []  # written to by ``.data`` or NumPy: never counted
+        self._looks = _LOOKS
+        self.tensors = {key: self._fresh(key) for key in self._sources}
+        self._versions = {key: t._version for key, t in self.tensors.items()}  # noqa: SLF001 - torch's only mark of a change
+
+    def _fresh(self, key: Any) -> Any:
+        return self._sources[key].detach().clone()
+
+    def put_back(self) -> None:
+        """Copy the source again for every tensor that was written to."""
+        if self._looks:
+            self._looks -= 1
+            self._unseen += [key for key in self.tensors if self._changed_unseen(key)]
+        for key, version in self._versions.items():  # most subjects have none
+            if self.tensors[key]._version != version or key in self._unseen:  # noqa: SLF001 - see above
+                self.tensors[key] = self._fresh(key)
+                self._versions[key] = self.tensors[key]._version  # noqa: SLF001 - see above
+
+    def _changed_unseen(self, key: Any) -> bool:
+        """Whether one holds something else, though no write was counted."""
+        tensor = self.tensors[key]
+        if tensor._version != self._versions[key] or key in self._unseen:  # noqa: SLF001 - see above
+            return False
+        try:
+            return not same_bits(tensor, self._sources[key])
+        except (RuntimeError, NotImplementedError):  # layouts that are not compared
+            return False
+
+    def cast(self, dtype_of: Callable[[Any], Any]) -> Constants:
+        """Return constants of other dtypes."""
+        return Constants({k: cast(t, dtype_of) for k, t in self._sources.items()})
+
+
+def double_dtype(tensor: Any) -> Any:
+    """Dtype of `tensor` at double precision; other than floating ones are kept."""
+    import torch
+
+    if tensor.dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if tensor.dtype.is_floating_point else tensor.dtype
+
+
+def cast(tensor: Any, dtype_of: Callable[[Any], Any]) -> Any:
+    """Return a tensor in another dtype, off its graph."""
+    return tensor.detach().to(dtype_of(tensor))
