@@ -94,3 +94,17 @@ def test_small_slip_beside_a_kink_of_another_entry():
     )
 
     assert report.verdict.name == "DISAGREES"
+
+
+@pytest.mark.parametrize("slip", [1.001, 1.0001, 0.999])
+def test_slip_that_f_curves_to_beside_the_point(slip):
+    """The slope of x**3 at 0.004 is that at 0.004002 a little further: no kink."""
+    x = np.linspace(0.5, 1.5, 40)
+    x[7] = 0.004
+
+    def jacobian(x):
+        slopes = 3 * x**2
+        slopes[7] *= slip
+        return np.diag(slopes)
+
+    assert gl.check(lambda x: x**3, x, jac=jacobian).verdict.name == "DISAGREES"

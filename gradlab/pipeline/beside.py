@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["look_beside"]
 
 _ASIDE = 1e-5  # of the scales: how far beside the point
-_STEP = 1e-8  # of the scales: shorter than the way to the next tie
+_STEP = 1e-9  # of the scales: shorter than the way to the next tie
 _LOOKS = 4  # points at which slopes may turn out to be others
 _TRIES = 14  # points whose gradient may be the one
 _DIRECTIONS = 3
@@ -116,15 +116,20 @@ class _Beside:
     rng: np.random.Generator
 
     def slopes_are_others(self, block: Block) -> bool:
-        """Whether the slope of the worst entry is another beside the point."""
+        """Whether the slope of the worst entry jumps to another beside the point."""
         gap = _gap(block)
         row, column = np.unravel_index(int(np.argmax(gap)), gap.shape)
         along = [np.zeros(len(b.positions)) for b in self.blocks]
         along[self.blocks.index(block)][column] = 1.0
         here = float(block.value[row, column] * block.scales[column])
         for number in range(_LOOKS):
-            slope, noise = self._slope(self._aside(number), along)
-            if abs(slope[row] - here) > 0.5 * gap[row, column] + noise[row]:
+            aside = self._aside(number)
+            far, noise = self._slope(aside, along)
+            if not abs(far[row] - here) > 0.5 * gap[row, column] + noise[row]:
+                continue
+            # a slope that f curves to is nearer here, a tenth of the way aside
+            near, _ = self._slope([0.1 * shift for shift in aside], along)
+            if abs(near[row] - here) > 0.5 * abs(far[row] - here) + noise[row]:
                 return True
         return False
 
