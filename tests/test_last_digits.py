@@ -136,7 +136,7 @@ def test_accusation_by_more_than_last_digits_costs_nothing(monkeypatch):
     def never(*_):
         pytest.fail("a jump was looked for")
 
-    monkeypatch.setattr(last_digits, "_nearest_jump", never)
+    monkeypatch.setattr(last_digits, "nearest_jump", never)
     report = gl.check(np.sin, np.linspace(0.1, 2, 5), jac=lambda x: -np.diag(np.cos(x)))
     assert report.verdict == gl.Verdict.DISAGREES
 

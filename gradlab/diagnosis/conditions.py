@@ -159,6 +159,9 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
         return
     # bars of steps that the user asked for are truncation, as often as not
     asked = evidence.notes.get("own_steps", ())
+    if "jumps" in evidence.notes:
+        yield _stops_early(evidence)
+        return
     names = [variable.name for variable in evidence.subject.inputs]
     parts = [part for part in evidence.parts if names[part.which] not in asked]
     rough = evidence.notes.get("rough", ())
@@ -173,8 +176,24 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
             0.8,
             f"Inputs and outputs are float64, but differences with respect to {told} "
             f"are as noisy as {half} precision: something inside rounds.",
-            f"Look for a cast to {half} precision inside the function.",
+            f"Look for a cast to {half} precision inside the function, numbers that "
+            f"are stored or printed with few digits, or a solver that stops early.",
         )
+
+
+def _stops_early(evidence: Evidence) -> Finding:
+    entry, height, away = evidence.notes["jumps"]
+    return Finding(
+        BugKind.LOW_PRECISION,
+        "warning" if _undecided(evidence) else "note",
+        "",
+        0.85,
+        f"The function is smooth at the point, but jumps by {height} where {entry} "
+        f"moves by {away}, as a solver or an integrator does that takes one step more: "
+        f"its own slope between two jumps may be off by as much as that.",
+        "For a sharper answer give the solver a smaller tolerance (tol, rtol, xtol) "
+        "while you check.",
+    )
 
 
 def _hidden_noise(part: Part) -> bool:

@@ -155,6 +155,10 @@ def roughen(best: Estimate, table: Tableau, rungs: Rungs) -> Estimate:
         node = u[n : levels - 4 + n]
         span = np.prod([np.abs(node - u[k : levels - 4 + k]) for k in others], axis=0)
         jump = np.maximum(jump, highest * span * h[n : levels - 4 + n])
+    # and no more than all that these rungs are off the line of the slope
+    off = np.abs(rungs.odd - h * best.value)
+    five = [off[k : levels - 4 + k] for k in range(5)]
+    jump = np.minimum(jump, np.fmax.reduce(five, axis=0))
     rough &= jump > known
     widen = np.where(rough, jump / h[2 : levels - 2], 0.0)
     widen = np.where(np.isfinite(widen), widen, 0.0).max(axis=0)

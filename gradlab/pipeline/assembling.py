@@ -167,4 +167,14 @@ def met_on_the_way(
         notes["unsteady"] = (f"{outcome.unsteady.max():.2g}",)
     if outcome.rough:
         notes["rough"] = outcome.rough
+    for block in outcome.blocks:
+        if block.jump is not None and "jumps" not in notes:
+            height, away, column = block.jump
+            variable = subject.inputs[block.which]
+            entry = int(block.positions[column]) // (2 if variable.is_complex else 1)
+            notes["jumps"] = (
+                variable.label(entry),
+                f"{height:.2g}",
+                f"{away:.2g}",
+            )
     return notes

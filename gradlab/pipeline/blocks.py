@@ -115,6 +115,8 @@ class Block:
     own_scales: NDArray[np.float64] | None = None
     pattern: Pattern | None = None  # as the first pass found it
     settled: bool = False  # every entry agreed at once, by the pattern and its zeros
+    # of f beside the point, where a bar rests on one: height, distance, column
+    jump: tuple[float, float, int] | None = None
 
     @property
     def latest_scales(self) -> NDArray[np.float64]:

@@ -1,0 +1,116 @@
+"""Slopes between two jumps of a solver that stops early.
+
+An iteration that ends at a tolerance, an integrator that chooses its steps: from here
+to there f takes the same number of steps and is smooth, and beyond it takes one more
+and jumps back towards what is meant. The slope in between is off by what the jumps
+make up for. A slight accusation counts only where f follows its numeric slope further
+than the nearest jump could hide; a formula that is wrong by more than a percent, or by
+more than a jump explains, stays wrong.
+
+References
+----------
+J. Moré and S. Wild, *Estimating computational noise*, SIAM Journal on Scientific
+Computing 33 (2011): deterministic noise of iterations that stop at a tolerance.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.judge import tops_of
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.smoothness import Smoothness
+from gradlab.pipeline.following import Lanes, nearest_jump
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block
+    from gradlab.subject.subject import Subject
+
+__all__ = ["widen_by_jumps"]
+
+_SLIGHT = 1e-2  # of the largest entry of the row: more is no matter of a tolerance
+_MANY = 3.0  # times as many columns accused of more
+_SAW = 30.0  # times what the slope is off by up to the jump: a higher one is another's
+_WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
+_LOOKS = 4  # columns that are followed before all are believed
+_FARTHEST = 2.0  # scales: beyond, a jump says nothing about the point
+
+
+def widen_by_jumps(
+    subject: Subject, base: NDArray[np.float64], block: Block, meter: Meter
+) -> bool:
+    """Widen the bars of slight accusations by the nearest jump of f.
+
+    Parameters
+    ----------
+    subject
+        What the numeric side of this block evaluates.
+    base
+        f at the point, shape (rows,).
+    block
+        Judged. Its bars are widened, and it remembers a jump.
+    meter
+        Charged for every evaluation: none where nothing is slightly wrong, else about
+        a hundred for each of at most four columns.
+
+    Returns
+    -------
+    bool
+        Whether any bar was widened.
+    """
+    gap, slight = _slight(block)
+    if not slight.any():
+        return False
+    effect = np.where(slight, gap * block.scales, 0.0)
+    columns = np.flatnonzero(slight.any(axis=0))
+    columns = columns[np.argsort(-effect[:, columns].max(axis=0), kind="stable")]
+    now = columns[:_LOOKS]
+    rows = effect[:, now].argmax(axis=0)
+    least = np.where(slight, gap, 0.0)[rows, now]
+    lanes = Lanes(subject, block, base, now, rows, meter, gap=least)
+    height, away = nearest_jump(lanes, farthest=_FARTHEST)
+    if np.isnan(away).all():
+        return False  # all upheld: so are the rest
+    # along all axes the solver is off by as much, over as short a way
+    highest, nearest = height.max(axis=1), np.nanmin(away / block.scales[now])
+    most = effect.max(axis=1)
+    with np.errstate(all="ignore"):
+        reach = np.fmax(nearest * block.scales, np.abs(block.step))
+        # slips that do not add up to a fair part of the jump: it is none of a tolerance
+        tooth = highest[:, None] <= _SAW * most[:, None] * reach / block.scales
+        bar = np.where(tooth, _WIDE * highest[:, None] / reach, 0.0)
+    wider = slight & (bar > block.error)
+    block.error = np.where(wider, bar, block.error)
+    block.kinds[wider] = Smoothness.NOISY
+    if wider.any():
+        first = int(np.nanargmin(away))
+        tall = float(height[rows[first], first])
+        block.jump = (tall, float(away[first]), int(now[first]))
+    return bool(wider.any())
+
+
+def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Distance between the sides, and where it is an accusation of little, (rows, n).
+
+    Nowhere, where far more columns are accused of much.
+    """
+    wrong = block.verdicts == Verdict.DISAGREES
+    if not wrong.any():
+        return np.zeros(wrong.shape), wrong
+    analytic = block.analytic if block.precise is None else block.precise
+    with np.errstate(all="ignore"):
+        gap = np.abs(analytic - block.value)
+        top = tops_of(block.value, block.scales).effect
+        slight = wrong & (gap * block.scales <= _SLIGHT * top)
+        slight &= gap > SAFETY * block.error
+    slight &= ~np.isin(block.kinds, (Smoothness.KINK, Smoothness.EDGE))
+    much = np.count_nonzero((wrong & ~slight).any(axis=0))
+    if much > _MANY * np.count_nonzero(slight.any(axis=0)):
+        return gap, np.zeros_like(slight)
+    return gap, np.asarray(slight)

@@ -1,0 +1,188 @@
+"""Follow f away from the point, coordinate by coordinate, until it jumps.
+
+A quartic through five values foretells f at twice the distance. Where f departs from
+what is foretold the place is cornered, by halving: a jump stays as high in a
+thousand-millionth of the way, what is continuous does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.evaluation import displaced_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block
+    from gradlab.subject.subject import Subject
+
+__all__ = ["Lanes", "nearest_jump"]
+
+_SEEN = 1e-7  # of f: what a jump, or a departure from a smooth course, must exceed
+_LOUD = 500.0  # rounding units of f, as well: the weights of the nodes add up to 129
+_NODES = np.array([0.0, 0.25, -0.25, 0.5, -0.5])  # of the next step
+_PART = 0.05  # of the gap times the step: a jump of less explains nothing
+_HALVINGS = 30
+_LASTS = 1e-5  # of the departure; a continuous one has less within 2^-30 of the way
+_BELOW = 512.0  # the first step is that much smaller than the one that was taken
+_PATIENCE = 6  # departures from a smooth course that are looked at
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Lanes:
+    """Columns of one block, each with the output that is looked at, shape (n,) each."""
+
+    subject: Subject
+    block: Block
+    base: NDArray[np.float64]  # (rows,)
+    columns: NDArray[np.intp]
+    rows: NDArray[np.intp]
+    meter: Meter
+    # what slopes are off by, (n,): jumps that explain less are not looked for
+    gap: NDArray[np.float64] | None = None
+
+    def some(self, which: NDArray[np.intp]) -> Lanes:
+        """Return some of the lanes."""
+        columns, rows = self.columns[which], self.rows[which]
+        gap = None if self.gap is None else self.gap[which]
+        return dataclasses.replace(self, columns=columns, rows=rows, gap=gap)
+
+    def at(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Evaluate all outputs, each lane at a step of its own: (n, rows)."""
+        positions = self.block.positions[self.columns]
+        where = self.block.which
+        return displaced_rows(self.subject, where, positions, steps, self.meter)[0]
+
+    def seen(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Evaluate the output that is looked at, shape (n,)."""
+        return self.pick(self.at(steps))
+
+    def pick(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Pick the output that is looked at from (n, rows)."""
+        return np.asarray(values[np.arange(len(self.rows)), self.rows])
+
+
+def nearest_jump(
+    lanes: Lanes, *, farthest: float = 16.0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Follow f away from the point, on both sides, until it jumps.
+
+    Parameters
+    ----------
+    lanes
+        What is followed.
+    farthest
+        Steps beyond so many scales are not taken.
+
+    Returns
+    -------
+    height
+        Of the jump in every output, 0 where there is none; (rows, n).
+    away
+        Distance from the point, (n,).
+    """
+    count = len(lanes.columns)
+    height, away = np.zeros((len(lanes.base), count)), np.full(count, np.nan)
+    size = np.abs(lanes.subject.point(lanes.block.which))
+    size = size[lanes.block.positions[lanes.columns]]
+    step = np.abs(lanes.block.step[lanes.rows, lanes.columns])
+    step = np.fmax(step / _BELOW, 16 * lanes.subject.epsilon * size)
+    start = [lanes.base[lanes.rows]]
+    start += [lanes.seen(node * step) for node in _NODES[1:]]
+    nodes = np.stack(start)
+    busy, looks = np.arange(count), np.zeros(count, int)
+    ends_at = farthest * lanes.block.scales[lanes.columns]
+    while busy.size:
+        some = lanes.some(busy)
+        ends = np.stack([some.seen(step[busy]), some.seen(-step[busy])])
+        with np.errstate(all="ignore"):
+            away_by = np.abs(
+                ends - _foretold(nodes[:, busy], np.array([[1.0], [-1.0]]))
+            )
+        for sign, departure in ((1.0, away_by[0]), (-1.0, away_by[1])):
+            values = np.concatenate([nodes[:, busy], ends])
+            left = departure > _least(some, values, step[busy])
+            which = busy[left & np.isnan(away[busy])]
+            if which.size:
+                found = _cornered(
+                    lanes.some(which), nodes[:, which], sign * step[which]
+                )
+                height[:, which], away[which] = found
+                looks[which] += 1
+        # the outer nodes of the next step are the ends and the outer nodes of this one
+        nodes[:, busy] = np.concatenate(
+            [nodes[:1, busy], nodes[3:, busy], ends], axis=0
+        )
+        step = 2 * step
+        going = np.isnan(away[busy]) & np.isfinite(ends).all(axis=0)
+        going &= (step[busy] <= ends_at[busy]) & (looks[busy] < _PATIENCE)
+        busy = busy[going]
+    return height, away
+
+
+def _foretold(
+    nodes: NDArray[np.float64], place: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Continue the polynomial through the nodes (5, n) to places in steps."""
+    value = np.zeros(np.broadcast_shapes(place.shape, nodes.shape[1:]))
+    for k, node in enumerate(_NODES):
+        others = np.delete(_NODES, k)
+        weight = np.prod([(place - u) / (node - u) for u in others], axis=0)
+        value = value + weight * nodes[k]
+    return value
+
+
+def _least(
+    lanes: Lanes, values: NDArray[np.float64], step: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return what a jump of values like these (k, ..., n) must exceed, (..., n)."""
+    size = np.fmax.reduce(np.abs(values), axis=0)
+    noise = _LOUD * lanes.subject.epsilon * size
+    if lanes.gap is None:
+        return np.asarray(np.fmax(_SEEN * size, noise))
+    told = np.fmin(_SEEN * size, _PART * lanes.gap * np.abs(step))
+    return np.asarray(np.fmax(told, noise))
+
+
+def _cornered(
+    lanes: Lanes, nodes: NDArray[np.float64], step: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Corner where f leaves its smooth course between half a step and a whole one.
+
+    Returns
+    -------
+    height, away
+        As of `nearest_jump`; nan as distance where f leaves it without a jump.
+    """
+    sign, least_seen = np.sign(step), np.zeros(len(step))
+    low, high = 0.5 * np.ones(len(step)), np.ones(len(step))
+    f_low, f_high = lanes.at(low * step), lanes.at(high * step)
+    whole = np.abs(lanes.pick(f_high) - _foretold(nodes, sign * high))
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        there = lanes.at(middle * step)
+        with np.errstate(all="ignore"):
+            stray = np.abs(lanes.pick(there) - _foretold(nodes, sign * middle))
+            beyond = ~(stray <= whole / 2)
+        high, low = np.where(beyond, middle, high), np.where(beyond, low, middle)
+        f_high = np.where(beyond[:, None], there, f_high)
+        f_low = np.where(beyond[:, None], f_low, there)
+        ends = np.stack([lanes.pick(f_high), lanes.pick(f_low)])
+        with np.errstate(all="ignore"):  # too little is left for a jump
+            least_seen = np.fmax(_LASTS * whole, _least(lanes, ends, step))
+            if (np.abs(ends[0] - ends[1]) <= least_seen).all():
+                break
+    with np.errstate(all="ignore"):
+        height = np.abs(f_high - f_low).T
+        # what jumps together is one jump, however little some of it explains
+        least = _least(lanes, np.stack([f_high.T, f_low.T]), step * 0)
+        height = np.where(height > least, height, 0.0)
+        jump = height[lanes.rows, np.arange(len(step))]
+        lasting = (jump > least_seen) & np.isfinite(jump)
+    away = np.where(lasting, low * np.abs(step), np.nan)
+    return np.where(lasting, np.nan_to_num(height), 0.0), away

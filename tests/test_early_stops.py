@@ -1,0 +1,177 @@
+"""Solvers that stop at a tolerance: smooth from here to there, with jumps in between.
+
+The truth is the implicit function theorem at a solution to the last digit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.optimize import brentq
+from scipy.sparse.linalg import cg
+
+import gradlab as gl
+
+COARSE = [1e-3, 1e-4, 1e-5, 1e-6, 1e-8]
+
+
+def fixed_point(weights, u, tolerance):
+    """Solve z = tanh(W z + u) until z moves by less than the tolerance."""
+    z = np.zeros(len(u))
+    for _ in range(10_000):
+        following = np.tanh(weights @ z + u)
+        if np.abs(following - z).max() < tolerance:
+            return following
+        z = following
+    raise AssertionError
+
+
+def equilibrium(tolerance, seed, factor=1.0):
+    """Sum of squares of a fixed point, and its gradient times a factor."""
+    rng = np.random.default_rng(seed)
+    weights, u = 0.25 * rng.normal(size=(5, 5)), rng.normal(size=5)
+
+    def loss(u):
+        return float(np.sum(fixed_point(weights, u, tolerance) ** 2))
+
+    def grad(u):
+        z = fixed_point(weights, u, 1e-15)
+        slope = 1 - z * z
+        inner = np.eye(5) - slope[:, None] * weights
+        return factor * np.linalg.solve(inner.T, 2 * z) * slope
+
+    return loss, u, grad
+
+
+def conjugate_gradients(tolerance, seed, factor=1.0):
+    """A quadratic form with the inverse of a matrix, iterated."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(8, 8))
+    a, b = a @ a.T + np.eye(8), rng.normal(size=8)
+    return (
+        lambda b: float(0.5 * b @ cg(a, b, rtol=tolerance)[0]),
+        b,
+        lambda b: factor * np.linalg.solve(a, b),
+    )
+
+
+def root(tolerance, seed, factor=1.0):
+    """Sum of the roots of y**3 + y = x."""
+
+    def roots(x, precision):
+        low = [brentq(lambda y, a=a: y**3 + y - a, -5, 5, xtol=precision) for a in x]
+        return np.array(low)
+
+    x = np.random.default_rng(seed).normal(size=3) * 2
+    return (
+        lambda x: float(roots(x, tolerance).sum()),
+        x,
+        lambda x: factor / (3 * roots(x, 1e-14) ** 2 + 1),
+    )
+
+
+# what is left has no jump within reach along the axes that are followed
+@pytest.mark.parametrize(
+    ("solver", "left"), [(equilibrium, 3), (conjugate_gradients, 0), (root, 2)]
+)
+def test_slope_between_two_jumps_accuses_hardly_anybody(solver, left):
+    """What a tolerance makes of the slope of f is no mistake of the gradient."""
+    accused = []
+    for tolerance in COARSE:
+        for seed in range(4):
+            f, x, grad = solver(tolerance, seed)
+            if gl.check(f, x, grad=grad).verdict == gl.Verdict.DISAGREES:
+                accused.append((tolerance, seed))
+
+    assert len(accused) <= left, accused
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("tolerance", COARSE)
+@pytest.mark.parametrize("solver", [equilibrium, conjugate_gradients, root])
+def test_five_percent_are_found_through_a_tolerance(solver, tolerance, seed):
+    """A jump excuses no more than it explains."""
+    f, x, grad = solver(tolerance, seed, factor=1.05)
+
+    assert gl.check(f, x, grad=grad).verdict == gl.Verdict.DISAGREES
+
+
+def test_an_integrator_that_chooses_its_steps():
+    """Sensitivities to the last digit, for a solution to six digits."""
+
+    def flow(_, state, k):
+        y, s = state[:2], state[2:].reshape(2, -1)
+        slope = np.array(
+            [[k[0] - k[1] * y[1], -k[1] * y[0]], [k[1] * y[1], k[1] * y[0] - k[0]]]
+        )
+        direct = np.array([[y[0], -y[0] * y[1]], [-y[1], y[0] * y[1]]])
+        change = [k[0] * y[0] - k[1] * y[0] * y[1], k[1] * y[0] * y[1] - k[0] * y[1]]
+        return np.concatenate([change, (slope @ s + direct).ravel()])
+
+    def solution(k, tolerance):
+        start = np.array([1.0, 0.5, 0, 0, 0, 0])
+        found = solve_ivp(
+            flow, (0, 3), start, args=(k,), rtol=tolerance, atol=tolerance
+        )
+        return found.y[:, -1]
+
+    def jacobian(factors):
+        return lambda k: solution(k, 1e-12)[2:].reshape(2, 2) * factors
+
+    for k in np.array([[1.1, 0.4], [0.7, 0.9], [0.9, 0.6]]):
+        right = gl.check(lambda k: solution(k, 1e-6)[:2], k, jac=jacobian([1, 1]))
+        wrong = gl.check(lambda k: solution(k, 1e-6)[:2], k, jac=jacobian([1, 1.1]))
+
+        assert right.verdict != gl.Verdict.DISAGREES, right
+        assert wrong.verdict == gl.Verdict.DISAGREES, wrong
+
+
+def test_bars_of_a_ladder_over_jumps_are_no_larger_than_the_jumps():
+    """Rungs that are off a line by a thousandth make no bar of sixty slopes."""
+
+    def flow(_, y, k):
+        return [k[0] * y[0] - k[1] * y[0] * y[1], k[2] * y[0] * y[1] - k[3] * y[1]]
+
+    def end(k):
+        found = solve_ivp(flow, (0, 3), [1.0, 0.5], args=(k,), rtol=1e-6, atol=1e-8)
+        return found.y[:, -1]
+
+    jacobian = gl.numeric_jacobian(end, np.array([1.1, 0.4, 0.3, 0.8]))
+
+    assert (jacobian.error < 0.1 * np.abs(jacobian.value)).all()
+
+
+@pytest.mark.parametrize("height", [0.0, 0.1, 1.0])
+def test_jumps_of_the_function_itself_excuse_no_slip(height):
+    """A tariff jumps by far more than two per mille of its slope add up to."""
+
+    def tariff(x):
+        return float(np.sum(x**2) + height * np.sum(x > 0.55))
+
+    report = gl.check(tariff, np.array([0.5, 1.2]), grad=lambda x: 2.004 * x)
+
+    assert report.verdict == gl.Verdict.DISAGREES
+
+
+def test_the_report_says_where_f_jumps():
+    """The note names a solver, and no cast to single precision."""
+    f, x, grad = conjugate_gradients(1e-3, 1)
+
+    (finding,) = gl.check(f, x, grad=grad).findings
+
+    assert (finding.kind, finding.severity) == ("low_precision", "note")
+    assert "one step more" in finding.evidence
+
+
+def test_slip_of_a_smooth_function_costs_little():
+    """Looking for jumps where there are none ends with the first few columns."""
+    x = np.linspace(0.2, 3, 60)
+    gradients = (lambda x: 1.002 * np.cos(x), lambda x: 1.2 * np.cos(x))
+    slight, much = (
+        gl.check(lambda x: np.sin(x).sum(), x, grad=grad, diagnose=False)
+        for grad in gradients
+    )
+
+    assert slight.verdict == much.verdict == gl.Verdict.DISAGREES
+    assert slight.evaluations <= 3 * much.evaluations + 600
