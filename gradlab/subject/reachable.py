@@ -17,6 +17,7 @@ import random
 import sys
 import time
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,7 +112,7 @@ class _Walk:
             (types.FunctionType, self._function),
             ((types.MethodType, types.BuiltinFunctionType), self._bound),
             (functools.partial, self._partial),
-            ((staticmethod, classmethod), self._wrapper),
+            ((staticmethod, classmethod, weakref.ReferenceType), self._wrapper),
             (type, self._class),
             (types.MappingProxyType, self._mapping),
             ((types.GeneratorType, types.CoroutineType), self._iterator),
@@ -225,12 +226,13 @@ class _Walk:
             self._push(item, (None, "name", name), depth, root)
         for name, item in (value.__kwdefaults__ or {}).items():
             self._push(item, (None, "name", name), depth, root)
-        if value.__dict__:
-            here = (None, "name", value.__name__)
-            self._instance_dict(value.__dict__, here, depth, root)
         # An example in a docstring is a user's code, whosever module it is in.
         example = code.co_filename.startswith("<doctest ")
-        if example or not is_library(value.__module__):
+        own = example or not is_library(value.__module__)
+        if own or value.__dict__:  # empty ones may get attributes, such as a counter
+            here = (None, "name", value.__name__)
+            self._instance_dict(value.__dict__, here, depth, root)
+        if own:
             self._globals(value.__globals__, code, depth, root)
 
     def _globals(
@@ -285,6 +287,8 @@ class _Walk:
     def _wrapper(self, value: Any, path: Path, depth: int, root: int) -> None:
         if type(value) is _CACHED:
             self.found.unguarded.append((path, "a functools cache cannot be rewound"))
+        if isinstance(value, weakref.ReferenceType):
+            self._push(value(), path, depth, root)
         for name in ("__func__", "__wrapped__", "pyfunc"):
             self._push(getattr(value, name, None), path, depth, root)
 
@@ -295,7 +299,8 @@ class _Walk:
         self.found.classes.append(Found(value, here, root))
         for name, item in tuple(value.__dict__.items()):
             if isinstance(item, property):
-                self._push(item.fget, (here, "attr", name), depth, root)
+                for part in (item.fget, item.fset):
+                    self._push(part, (here, "attr", name), depth, root)
             elif name not in ("__dict__", "__weakref__", "__doc__", "__module__"):
                 self._push(item, (here, "attr", name), depth, root)
         for base in value.__mro__[1:]:
@@ -316,8 +321,7 @@ class _Walk:
         )
 
     def _instance(self, value: Any, path: Path, depth: int, root: int) -> None:
-        module = is_module(type(value))
-        if module:
+        if module := is_module(type(value)):
             self.found.kinds.append(Found(value, path, root))
         if is_library(type(value).__module__):
             space = namespace_of(value)

@@ -68,7 +68,9 @@ class StateGuard:
     -----
     Not covered: what lives outside the process, data frames, iterators that were
     consumed, functools caches, generators of the operating system, modules that are
-    imported while the function runs. What of these was met is in `unguarded`.
+    imported while the function runs, globals that it makes; environment variables,
+    warning filters, print options, thread-locals and context variables. What of the
+    first few was met is in `unguarded`.
 
     Examples
     --------

@@ -1,9 +1,10 @@
-"""What a function can reach through the modules that it imports."""
+"""What a function can reach: modules that it imports, setters, references, itself."""
 
 from __future__ import annotations
 
 import sys
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -56,6 +57,52 @@ def test_state_of_a_users_module_is_restored(helpers, closure):
         ("array", f"{name}.W"),
         ("random", f"{name}.layers.rng"),
     }
+
+
+def test_attributes_that_a_function_gives_itself_are_taken_again():
+    """``fn.calls`` made by the first call is gone, and no state of the next check."""
+
+    def fn():
+        fn.seen = [*getattr(fn, "seen", ()), 1]
+
+    with StateGuard(fn):
+        fn()
+        fn()
+
+    assert vars(fn) == {}
+
+
+def test_setters_and_weak_references_lead_to_what_they_write_to():
+    """What only they reach is put back as well."""
+    log = ["before"]
+
+    class Target:
+        def __init__(self):
+            self.value = 1
+
+    target = Target()
+
+    class Holder:
+        reference = weakref.ref(target)
+
+        @property
+        def value(self):
+            return self.reference().value
+
+        @value.setter
+        def value(self, new):
+            self.reference().value = new
+            log[0] = "after"
+
+    holder = Holder()
+
+    def fn():
+        holder.value = 2
+
+    with StateGuard(fn, keep_tallies=False):
+        fn()
+
+    assert (holder.value, log) == (1, ["before"])
 
 
 def test_modules_of_libraries_are_not_entered():
