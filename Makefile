@@ -1,11 +1,12 @@
 # Two commands: `make lab` to use it, `make test` to check it. Each does its own set-up
 # on a machine that has Python 3.11 or newer, pip and make. `make help` lists the rest;
 # CONTRIBUTING.md says what each one runs. Variables that may be set: PYTHON, VENV,
-# WORKERS, PIP_ARGS (say, "--extra-index-url https://download.pytorch.org/whl/cpu").
+# WORKERS, LANES, PIP_ARGS (say, "--extra-index-url https://download.pytorch.org/whl/cpu").
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+LANES ?= 2
 PIP_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -q -c constraints.txt $(PIP_ARGS)
@@ -50,7 +51,7 @@ STAGE = $(MAKE) --no-print-directory $$stage || touch $(FAILED)/$$stage
 
 test: $(DEV_READY) $(VENV)/.gradlab-chromium ## everything: lint, unit, notebooks, site, browser
 	@rm -rf $(FAILED) && mkdir -p $(FAILED)
-	@$(MAKE) --no-print-directory -j 2 test-unit test-beside
+	@$(MAKE) --no-print-directory -j $(LANES) test-unit test-beside
 	@failed=$$(ls $(FAILED)); \
 	if [ -n "$$failed" ]; then echo "make test: failed:" $$failed >&2; exit 1; fi
 
