@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_products import inner
+from gradlab.localisation.layer_products import inner, length
 from gradlab.subject.own_seeds import own_seed
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ __all__ = ["Direction", "Scratch", "typical_size"]
 # From this size on a direction is an outer product of two vectors: as random as needed
 # (entries have independent signs in pairs, and E[<g, v>^2] = |g|^2), and it costs a
 # thousandth of the random numbers.
-_LARGE = 1 << 16
+_LARGE = 1 << 12
 _SAMPLE = 1 << 14  # entries looked at to find the size of a tensor
 
 
@@ -126,12 +126,10 @@ class Direction:
         if gradient is None:
             return 0.0, 0.0
         if self._rows is None:
-            typical = float(gradient.abs().pow(2).sum().sqrt()) * self.size
-            return inner(gradient, self._dense), typical
+            return inner(gradient, self._dense), length(gradient) * self.size
         matrix = gradient.reshape(self._matrix.shape)
         row = self._rows.to(matrix.dtype) @ matrix
-        typical = float(row.abs().pow(2).sum().sqrt()) * self.size
-        return inner(row, self._columns), typical
+        return inner(row, self._columns), length(row) * self.size
 
 
 def _balanced(shape: Sequence[int]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layer_directions import Direction
+from gradlab.localisation.layer_products import length
 
 if TYPE_CHECKING:
     from gradlab.localisation.layer_replay import Piece
@@ -160,12 +161,12 @@ def slopes(
 
 def rounding(product: Product) -> float:
     """Size of the weighted outputs, whose last digits are lost in a difference."""
-    total = 0.0
-    for weight, output in zip(product.cotangents, product.outputs, strict=True):
-        if weight is not None:
-            total += float((weight * output).abs().double().pow(2).sum())
+    if product.size is None:
+        pairs = zip(product.cotangents, product.outputs, strict=True)
+        sizes = [length(weight * out) for weight, out in pairs if weight is not None]
+        product.size = math.hypot(*sizes)
     # Entries are themselves sums of many terms: a few units in the last place.
-    return 8.0 * math.sqrt(total)
+    return 8.0 * product.size
 
 
 def _analytic(

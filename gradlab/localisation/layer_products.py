@@ -9,7 +9,15 @@ from gradlab.localisation.layer_variables import BackwardError, ReplayError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["gradients", "graph_leaves", "graph_nodes", "inner", "weighted_sums"]
+__all__ = [
+    "all_finite",
+    "gradients",
+    "graph_leaves",
+    "graph_nodes",
+    "inner",
+    "length",
+    "weighted_sums",
+]
 
 
 def inner(one: Any, two: Any) -> float:
@@ -19,7 +27,24 @@ def inner(one: Any, two: Any) -> float:
     if one.is_complex() or two.is_complex():
         one = torch.view_as_real(one.to(torch.complex128).contiguous())
         two = torch.view_as_real(two.to(torch.complex128).contiguous())
-    return float((one.double() * two.double()).sum())
+    # in one pass over memory, and without a temporary
+    return float(torch.dot(one.double().reshape(-1), two.double().reshape(-1)))
+
+
+def length(tensor: Any) -> float:
+    """Root of the sum of squares, in double precision."""
+    import torch
+
+    real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return float(torch.linalg.vector_norm(real, dtype=torch.float64))
+
+
+def all_finite(tensor: Any) -> bool:
+    """Whether no entry is nan or infinite: a finite sum has no such term."""
+    import torch
+
+    total = tensor.detach().sum()
+    return bool(torch.isfinite(total)) or bool(torch.isfinite(tensor).all())
 
 
 def weighted_sums(outputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:

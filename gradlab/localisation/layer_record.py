@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.errors import InputError, InputTypeError, SubjectError
 from gradlab.localisation.layer_frames import Frame, walk
 from gradlab.localisation.layer_intercept import intercepting
-from gradlab.localisation.layer_products import weighted_sums
+from gradlab.localisation.layer_products import all_finite, weighted_sums
 from gradlab.localisation.layer_recorder import Program, Recorder, Stale
 from gradlab.localisation.layer_trees import (
     fill,
@@ -186,11 +186,9 @@ def _backward(program: Program, recorder: Recorder, output: Any) -> Recording:
 
 def _meaningful(gradient: Any) -> Any:
     """None for a gradient that is zero or not finite: it would hide every mistake."""
-    import torch
-
     if gradient is None or not bool(gradient.any()):
         return None
-    return gradient.detach() if bool(torch.isfinite(gradient).all()) else None
+    return gradient.detach() if all_finite(gradient) else None
 
 
 def same_outputs(one: Frame, two: Frame) -> bool:

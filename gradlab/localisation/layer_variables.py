@@ -55,6 +55,8 @@ class Product:
         Values of the piece's outputs, those handed to children last.
     cotangents
         Weight of each output; None where it plays no part.
+    size
+        Of the weighted outputs, once somebody has asked.
     """
 
     variables: list[Variable]
@@ -62,3 +64,4 @@ class Product:
     passed: dict[int, Any]
     outputs: list[Any]
     cotangents: list[Any]
+    size: float | None = None

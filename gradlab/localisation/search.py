@@ -172,8 +172,8 @@ class Search:
         if self.bench.dear:
             share = max(_CARE, _SHARE * float(np.sqrt(part.size)))
             unit = self.bench.units[part.which]
-            # nothing shows that is round-off of the analytic side itself
-            return max(share * weight, self.bench.rounding(part.which) * unit)
+            # what is forgiven to every entry need not show
+            return max(share * weight, self.bench.forgiven(part.which) * unit)
         return _CARE * weight
 
     def resolution(self, parts: Sequence[Part]) -> float:
