@@ -108,3 +108,26 @@ def test_slip_that_f_curves_to_beside_the_point(slip):
         return np.diag(slopes)
 
     assert gl.check(lambda x: x**3, x, jac=jacobian).verdict.name == "DISAGREES"
+
+
+@pytest.mark.parametrize("distance", [1e-8, 1e-6, 5e-6])
+def test_slope_of_the_other_side_of_a_near_kink(distance):
+    """Where f has a derivative, that of a point beside it is none of its own."""
+    x = np.array([distance, -1.0, 1.0])
+    report = gl.check(
+        lambda x: np.maximum(x, 0).sum(), x, grad=lambda x: (x > 0.5).astype(float)
+    )
+
+    assert report.verdict.name == "DISAGREES"
+    assert report.comparisons[0].verdicts.tolist() == [[2, 0, 0]]
+
+
+@pytest.mark.parametrize("slip", [1e-5, 1e-3])
+def test_small_slip_where_slopes_change_quickly(slip):
+    """The gradient of a curved function a little way off is wrong at the point."""
+    x = np.array([0.7])
+    report = gl.check(
+        lambda x: np.exp(3 * x).sum(), x, grad=lambda x: 3 * np.exp(3 * x) * (1 + slip)
+    )
+
+    assert report.verdict.name == "DISAGREES"

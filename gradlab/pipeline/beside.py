@@ -2,11 +2,12 @@
 
 Of three equal numbers the middle one stands still when any of them moves, to both
 sides, and still its gradient is that of one of them: of a sort that breaks the tie.
-No slope along an axis shows that. So where the slopes of f right beside the point are
-others than at the point, a gradient that is the one of a point beside it is a
-sub-gradient of f, and no mistake. Where operations of torch alone give another one, as
-for ``relu(x) - relu(-x)`` at 0, there is a convention to blame and no formula: those
-entries are undecided, as long as the gradient beside the point is right.
+No slope along an axis shows that: the slopes along the axes do not add up to that of
+any other direction. Where it is so, at the point itself, a gradient that is the one of
+a point right beside it is a sub-gradient of f, and no mistake. Where operations of
+torch alone give another one, as for ``relu(x) - relu(-x)`` at 0, there is a convention
+to blame and no formula: those entries are undecided, as long as the gradient beside the
+point is right.
 
 References
 ----------
@@ -40,7 +41,9 @@ __all__ = ["look_beside"]
 
 _ASIDE = 1e-5  # of the scales: how far beside the point
 _STEP = 1e-9  # of the scales: shorter than the way to the next tie
-_LOOKS = 4  # points at which slopes may turn out to be others
+_TINY = 1e-9  # of the scales: a kink farther away is none of the point itself
+_SHARE = 0.1  # of the distance of the two sides: what less than that leaves open
+_LOOKS = 4  # directions along which slopes may turn out not to add up
 _TRIES = 14  # points whose gradient may be the one
 _DIRECTIONS = 3
 _LIKE = 1e-3  # relative difference of slopes at the point and so close to it
@@ -61,8 +64,8 @@ def look_beside(
     outcome
         Judged; verdicts of its blocks are changed.
     meter
-        Charged for eight evaluations, and for a hundred where the slopes beside the
-        point are others.
+        Charged for eight evaluations, and for a hundred where f has no derivative at
+        the point.
     seed
         Of the directions.
     """
@@ -74,7 +77,7 @@ def look_beside(
     found: list[Finding] = []
     beside = _Beside(at, outcome.blocks, outcome.base, meter, rng)
     try:
-        if beside.slopes_are_others(max(wrong, key=_worst_gap)):
+        if beside.no_derivative(max(wrong, key=_worst_gap)):
             found += _told(subject, wrong, beside.limits(), known=True)
         left = any(_accused(block).any() for block in wrong)
         own = getattr(subject.analytic, "own_code", True)
@@ -115,21 +118,27 @@ class _Beside:
     meter: Meter
     rng: np.random.Generator
 
-    def slopes_are_others(self, block: Block) -> bool:
-        """Whether the slope of the worst entry jumps to another beside the point."""
+    def no_derivative(self, block: Block) -> bool:
+        """Whether the slopes along the axes do not add up at the point itself.
+
+        On a way so short that no kink nearby is met, and nothing curved is seen: then
+        f is not differentiable there, whatever holds beside it.
+        """
         gap = _gap(block)
-        row, column = np.unravel_index(int(np.argmax(gap)), gap.shape)
-        along = [np.zeros(len(b.positions)) for b in self.blocks]
-        along[self.blocks.index(block)][column] = 1.0
-        here = float(block.value[row, column] * block.scales[column])
+        row = int(np.argmax(gap.max(axis=1, initial=0.0)))
+        rounding = _LOUD * self.subject.epsilon * abs(self.base[row]) / _TINY
         for number in range(_LOOKS):
-            aside = self._aside(number)
-            far, noise = self._slope(aside, along)
-            if not abs(far[row] - here) > 0.5 * gap[row, column] + noise[row]:
-                continue
-            # a slope that f curves to is nearer here, a tenth of the way aside
-            near, _ = self._slope([0.1 * shift for shift in aside], along)
-            if abs(near[row] - here) > 0.5 * abs(far[row] - here) + noise[row]:
+            along = [shift / _ASIDE for shift in self._aside(number)]
+            ends = self._ends([_TINY * direction for direction in along])
+            told, bar = 0.0, rounding
+            with np.errstate(all="ignore"):
+                for part, direction in zip(self.blocks, along, strict=True):
+                    moved = direction * part.scales
+                    told += float(part.value[row] @ moved)
+                    bar += float(part.error[row] @ np.abs(moved))
+                sides = (ends[0] - self.base, self.base - ends[1])
+                off = max(abs(float(side[row]) / _TINY - told) for side in sides)
+            if off > _SHARE * gap[row].max() + bar:
                 return True
         return False
 
@@ -192,22 +201,34 @@ class _Beside:
                 size = np.sum([np.abs(c) @ np.abs(d) for c, d in pairs], axis=0)
                 allowed = np.minimum(_LIKE * size, 0.05 * gap) + noise
                 like &= np.asarray(np.abs(slope - told) <= allowed)
+                like &= noise < _SHARE * gap  # or nothing could be told apart
         return like
 
     def _slope(
         self, aside: list[NDArray[np.float64]], along: list[NDArray[np.float64]]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Slope of every output beside the point, and what rounding does to it."""
-        ends = []
-        for sign in (1.0, -1.0):
-            moved = [a + sign * _STEP * d for a, d in zip(aside, along, strict=True)]
-            whole = self._whole(moved)
-            directions = [whole.get(k) for k in range(len(self.subject.inputs))]
-            ends.append(line_rows(self.subject, directions, (1.0,), self.meter)[0])
+        ends = self._ends([_STEP * d for d in along], aside)
         with np.errstate(all="ignore"):
             slope = (ends[0] - ends[1]) / (2 * _STEP)
             noise = _LOUD * self.subject.epsilon * np.abs(self.base) / _STEP
         return slope, noise
+
+    def _ends(
+        self,
+        moves: list[NDArray[np.float64]],
+        aside: list[NDArray[np.float64]] | None = None,
+    ) -> list[NDArray[np.float64]]:
+        """Values of f forth and back, from the point or from one beside it."""
+        ends = []
+        for sign in (1.0, -1.0):
+            moved = [sign * move for move in moves]
+            if aside is not None:
+                moved = [a + b for a, b in zip(aside, moved, strict=True)]
+            whole = self._whole(moved)
+            directions = [whole.get(k) for k in range(len(self.subject.inputs))]
+            ends.append(line_rows(self.subject, directions, (1.0,), self.meter)[0])
+        return ends
 
     def _whole(
         self, moved: list[NDArray[np.float64]]
