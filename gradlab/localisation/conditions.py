@@ -76,7 +76,7 @@ def first_evaluation(
     changes = [
         change
         for change in hidden.changes()
-        if change.restorable and change.kind not in {"random", "parameter"}
+        if change.restorable and change.kind != "random"
     ]
     if changes and not (mutated and getattr(subject, "live", False)):
         if consumed:

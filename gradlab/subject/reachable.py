@@ -155,9 +155,9 @@ class _Walk:
 
     def _tensor(self, value: Any, path: Path, depth: int, root: int) -> None:
         self.found.tensors.append(Found(value, path, root))
-        if is_parameter(value):
-            self.found.parameters |= {id(value), id(value.grad)}
         if value.is_leaf or value.retains_grad:  # else torch warns on .grad
+            if is_parameter(value):
+                self.found.parameters |= {id(value), id(value.grad)}
             self._push(value.grad, (path, "attr", "grad"), depth, root)
         for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
             self._push(getattr(value, name, None), (path, "attr", name), depth, root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.torch_bits import same_bits
@@ -11,21 +12,36 @@ if TYPE_CHECKING:
 
 __all__ = ["Constants", "cast", "double_dtype"]
 
+_WATCHED = 1 << 26  # bytes; a larger tensor is not compared
 _LOOKS = 2  # calls after which constants are compared: without grad mode, and with it
 
 
 class Constants:
-    """Private tensors that calls may change, and that are put back when they did."""
+    """Private tensors that calls may change, and that are put back when they did.
 
-    def __init__(self, sources: Mapping[Any, Any]) -> None:
-        self._sources = dict(sources)
+    Parameters
+    ----------
+    sources
+        The user's tensors, of which copies are made.
+    dtype_of
+        Their dtypes; None keeps those of the sources.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[Any, Any],
+        dtype_of: Callable[[Any], Any] = operator.attrgetter("dtype"),
+    ) -> None:
+        self._sources, self._dtype_of = dict(sources), dtype_of
         self._unseen: list[Any] = []  # written to by ``.data`` or NumPy: never counted
         self._looks = _LOOKS
         self.tensors = {key: self._fresh(key) for key in self._sources}
         self._versions = {key: t._version for key, t in self.tensors.items()}  # noqa: SLF001 - torch's only mark of a change
 
     def _fresh(self, key: Any) -> Any:
-        return self._sources[key].detach().clone()
+        source = self._sources[key].detach()
+        dtype = self._dtype_of(source)
+        return source.clone() if source.dtype is dtype else source.to(dtype)
 
     def put_back(self) -> None:
         """Copy the source again for every tensor that was written to."""
@@ -39,17 +55,19 @@ class Constants:
 
     def _changed_unseen(self, key: Any) -> bool:
         """Whether one holds something else, though no write was counted."""
-        tensor = self.tensors[key]
+        tensor, source = self.tensors[key], self._sources[key]
         if tensor._version != self._versions[key] or key in self._unseen:  # noqa: SLF001 - see above
             return False
+        if tensor.nbytes > _WATCHED:
+            return False
         try:
-            return not same_bits(tensor, self._sources[key])
+            return not same_bits(tensor, cast(source, self._dtype_of))
         except (RuntimeError, NotImplementedError):  # layouts that are not compared
             return False
 
     def cast(self, dtype_of: Callable[[Any], Any]) -> Constants:
         """Return constants of other dtypes."""
-        return Constants({k: cast(t, dtype_of) for k, t in self._sources.items()})
+        return Constants(self._sources, dtype_of)
 
 
 def double_dtype(tensor: Any) -> Any:

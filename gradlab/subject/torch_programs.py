@@ -152,11 +152,12 @@ class ModuleProgram:
     keys: tuple[str, ...]  # parameters that are inputs; they come first
     arguments: Arguments
     held: Constants  # private buffers
-    frozen: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # private copies of the other parameters; none where the module's own will do
+    frozen: Constants = dataclasses.field(default_factory=lambda: Constants({}))
     swap: Swap = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        names = (*self.keys, *self.held.tensors, *self.frozen)
+        names = (*self.keys, *self.held.tensors, *self.frozen.tensors)
         object.__setattr__(self, "swap", Swap(self.module, names))
 
     @property
@@ -179,6 +180,7 @@ class ModuleProgram:
             return self.swap.call(state, arguments)
         finally:
             self.held.put_back()
+            self.frozen.put_back()
             self.arguments.constants.put_back()
 
     def own(self) -> list[Any]:
@@ -200,7 +202,7 @@ class ModuleProgram:
     ) -> dict[str, Any]:
         own = values[: len(self.keys)]
         return {
-            **self.frozen,
+            **self.frozen.tensors,
             **(self.held.tensors if buffers is None else buffers),
             **dict(zip(self.keys, own, strict=True)),
         }
@@ -223,11 +225,9 @@ class ModuleProgram:
                 for name, value in list(vars(part).items()):
                     if is_differentiable(value):
                         object.__setattr__(part, name, cast(value, double_dtype))
-        frozen = {
-            name: cast(parameter, double_dtype)
-            for name, parameter in self.module.named_parameters()
-            if name not in self.keys
-        }
+        own = self.module.named_parameters()
+        rest = {name: parameter for name, parameter in own if name not in self.keys}
+        frozen = Constants(rest, double_dtype)
         constants = self.arguments.widened(), self.held.cast(double_dtype)
         wide = ModuleProgram(module, self.keys, *constants, frozen)
         if self.swap.roots is not None:

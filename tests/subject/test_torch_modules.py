@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pytest
 
+import gradlab as gl
 from gradlab.errors import InputError
 from gradlab.subject.torch_subjects import torch_subject
 from tests.specimens.torch_sides import (
@@ -237,3 +238,30 @@ def test_modules_survive_an_interrupt_at_any_call(call):
     assert torch.is_grad_enabled()
     assert torch.get_default_dtype() is torch.float32
     assert module.training
+
+
+class Counting(torch.nn.Module):
+    """A layer that counts its calls in a parameter that does not learn."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 2)
+        self.calls = torch.nn.Parameter(torch.ones(1), requires_grad=False)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.calls.add_(1)
+        return torch.sin(self.layer(x) * self.calls)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_frozen_parameters_that_calls_change_are_put_back(dtype):
+    """Every evaluation is the second call, in either precision, and the user's too."""
+    torch.manual_seed(0)
+    module = Counting().to(dtype)
+
+    report = gl.check(module, torch.ones(4, 3, dtype=dtype))
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert "stateful" in [finding.kind for finding in report.findings]
+    assert module.calls.item() == 1.0
