@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import EXACT, Case, Clue, vanishing_sums
 
-__all__ = ["broken_sums", "constants", "coupling_factor", "unreal"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["broken_sums", "constants", "coupling_factor", "units", "unreal"]
 
 _CLOSE = 1e-4  # relative slack of factors and constants that are recognised
 
@@ -211,3 +216,58 @@ def unreal(case: Case) -> list[Clue]:
         Clue(kind, trust, told, advice)
         for kind, trust in zip(kinds, (0.95, 0.94, 0.93), strict=True)
     ]
+
+
+def _may_count(case: Case, counts: NDArray[np.float64], samples: int) -> bool:
+    """Whether errors in units of 1/N may be labels of N samples at the wrong index.
+
+    No more labels are moved than there are. A row of logits has one label: two of its
+    entries are wrong, by one.
+    """
+    if float(np.abs(counts).sum()) / 2 > samples + 0.5:
+        return False
+    shape = case.variable.shape
+    if len(shape) < 2 or shape[0] == 1:
+        return True
+    rows = np.abs(counts.reshape(shape))
+    moved = (rows > 0.5).sum(axis=1)
+    return shape[0] == samples and bool((moved <= 2).all() and rows.max() < 1.5)
+
+
+def units(case: Case) -> list[Clue]:
+    """Detect one-hot labels at the wrong index: the error counts samples.
+
+    In the last bias of a classifier a wrong label leaves whole multiples of 1/N.
+    """
+    error = (case.analytic - case.numeric)[0]
+    if (
+        not case.scalar
+        or not case.part.complete
+        or len(error) < 3
+        or len(case.variable.shape) > 2
+    ):
+        return []
+    size = float(np.abs(error).max(initial=0.0))
+    if size == 0 or abs(float(error.sum())) > 1e-6 * size:
+        return []
+    steps = np.abs(error[np.abs(error) > 1e-6 * size])
+    step = float(steps.min())
+    for divisor in (1, 2, 3):
+        counts = error / (step / divisor)
+        per = divisor / step  # samples, if the loss is a mean
+        if np.abs(counts - np.round(counts)).max() < 1e-4 and (
+            abs(per - round(per)) < 1e-3 * per
+            and 1 < round(per) < 1e6
+            and _may_count(case, counts, round(per))
+        ):
+            return [
+                Clue(
+                    BugKind.WRONG_INDEX,
+                    0.9,
+                    f"The error of {case.name} consists of whole multiples of "
+                    f"1/{round(per)} that sum to zero: labels are counted at the wrong "
+                    f"index.",
+                    "Check the index of the one-hot label in the gradient of the loss.",
+                )
+            ]
+    return []

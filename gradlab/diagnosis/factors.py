@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measures import EXACT, Case, Clue, fraction_words
+from gradlab.diagnosis.measures import (
+    EXACT,
+    NEARLY_RIGHT,
+    Case,
+    Clue,
+    fraction_words,
+)
 from gradlab.diagnosis.places import place_words
 
 if TYPE_CHECKING:
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["accumulation", "factor", "scales", "sizes_of"]
 
+_NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 _CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
 _DRIFT = 0.12  # spread of the ratio while parameters move between passes
 
@@ -68,13 +75,15 @@ def _less(case: Case, c: float) -> Clue:
 
 
 def _simple(c: float) -> bool:
-    return fraction_words(c) is not None
+    return abs(c - 1) > _NEAR_ONE and fraction_words(c) is not None
 
 
 def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
     """Say what a factor means."""
     named = fraction_words(c)
     told = f"{c:.6g}" if named is None or "/" not in named else f"{c:.6g} ({named})"
+    if abs(c - 1) < _NEAR_ONE:
+        told, named = f"(1 {'+' if c > 1 else '-'} {abs(c - 1):.3g})", None
     evidence = f"analytic = {told} x numeric {place_words(case)}."
     if abs(c + 1) < _CLOSE:
         return [
@@ -86,16 +95,28 @@ def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
                 f"{case.name}, such as target - output for output - target.",
             )
         ]
-    scale = Clue(
-        BugKind.SCALE,
-        0.93 * trust,
-        evidence,
+    advice = (
         f"Search the backward for the factor {named or format(c, '.4g')} in the line "
-        f"that computes the gradient of {case.name}.",
+        f"that computes the gradient of {case.name}."
     )
+    if abs(c - 1) < _NEAR_ONE:
+        advice = NEARLY_RIGHT
+    scale = Clue(BugKind.SCALE, 0.93 * trust, evidence, advice)
     reduction = _reduction(case, c, trust, evidence) if whole or c > 0 else None
-    clues = [scale] if reduction is None else [reduction, _lower(scale, reduction)]
-    return clues
+    if reduction is not None:
+        return [reduction, _lower(scale, reduction)]
+    return [scale, _reversal(c, trust, evidence)] if c < 0 else [scale]
+
+
+def _reversal(c: float, trust: float, evidence: str) -> Clue:
+    """Offer a reason for a negative factor other than -1: seldom an accident."""
+    return Clue(
+        BugKind.SURROGATE,
+        0.88 * trust,
+        f"{evidence} A layer that reverses gradients multiplies by such a number.",
+        f"If a reversal by {abs(c):.4g} is meant, leave it out of the check; else look "
+        f"for the factor.",
+    )
 
 
 def _lower(clue: Clue, above: Clue) -> Clue:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gradlab.diagnosis.evidence import Evidence
+    from gradlab.subject.subject import Variable
 
-__all__ = ["equal_units", "siblings", "units"]
+__all__ = ["equal_units", "siblings"]
 
 _LEVELS = (-1.0, -0.4, 0.5, 1.1)  # pre-activations at which slopes are compared
 _COORDINATES = 6  # entries of a bias that are varied at each
@@ -62,8 +63,8 @@ def _layers(evidence: Evidence) -> list[Layer]:
         fits = [
             j
             for j, weight in enumerate(inputs)
-            if j not in taken and len(weight.shape) == 2 and bias.size in weight.shape
-            if min(weight.shape) > 1 and weight.shape not in data
+            if j not in taken and len(weight.shape) == 2
+            if _fits(weight, bias) and weight.shape not in data
         ]
         if not fits:
             continue
@@ -80,6 +81,22 @@ def _layers(evidence: Evidence) -> list[Layer]:
             found.append(Layer(near, i))
             taken.add(near)
     return found
+
+
+def _fits(weight: Variable, bias: Variable) -> bool:
+    """Whether an array may be the bias of a weight: by its shape, and by its name.
+
+    ``W2`` of shape (5,) or (5, 1) is the weight of one output, no bias of ``W1``. A
+    column belongs to the rows of its weight, a row to the columns.
+    """
+    if min(weight.shape) < 2 or bias.size not in weight.shape:
+        return False
+    mine, theirs = (v.name.rpartition(".")[2].lower() for v in (bias, weight))
+    if mine.startswith("w") and theirs.startswith("w"):
+        return False
+    if len(bias.shape) == 2:
+        return bias.size == weight.shape[0 if bias.shape[1] == 1 else 1]
+    return True
 
 
 def _by_name(evidence: Evidence) -> list[Layer]:
@@ -326,41 +343,4 @@ def _stale(where: str, ratios: list[tuple[float, float]]) -> list[Clue]:
                         "Cache what the formula of the derivative is written in.",
                     )
                 ]
-    return []
-
-
-def units(case: Case) -> list[Clue]:
-    """Detect one-hot labels at the wrong index: the error counts samples.
-
-    In the last bias of a classifier a wrong label leaves whole multiples of 1/N.
-    """
-    error = (case.analytic - case.numeric)[0]
-    if (
-        not case.scalar
-        or not case.part.complete
-        or len(error) < 3
-        or len(case.variable.shape) > 2
-    ):
-        return []
-    size = float(np.abs(error).max(initial=0.0))
-    if size == 0 or abs(float(error.sum())) > 1e-6 * size:
-        return []
-    steps = np.abs(error[np.abs(error) > 1e-6 * size])
-    step = float(steps.min())
-    for divisor in (1, 2, 3):
-        counts = error / (step / divisor)
-        per = divisor / step  # samples, if the loss is a mean
-        if np.abs(counts - np.round(counts)).max() < 1e-4 and (
-            abs(per - round(per)) < 1e-3 * per and 1 < round(per) < 1e6
-        ):
-            return [
-                Clue(
-                    BugKind.WRONG_INDEX,
-                    0.9,
-                    f"The error of {case.name} consists of whole multiples of "
-                    f"1/{round(per)} that sum to zero: labels are counted at the wrong "
-                    f"index.",
-                    "Check the index of the one-hot label in the gradient of the loss.",
-                )
-            ]
     return []

@@ -8,11 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measures import Case, Clue
+from gradlab.diagnosis.measures import NEARLY_RIGHT, Case, Clue
 from gradlab.diagnosis.places import place_words
 
 __all__ = ["terms"]
 
+_LITTLE = 1e-2  # of the length of a gradient: no term of it is as small
+_SINGLE = 1e-6  # what single precision rounds off, a few times
 _ALONG = 0.5  # cosine of error and gradient above which a term is counted twice
 
 
@@ -44,7 +46,43 @@ def terms(case: Case) -> list[Clue]:
         f"Look for a term that belongs to another path, or is counted twice, in the "
         f"gradient of {case.name}.",
     )
-    return [missing, extra, *_other_formula(case, same=not fewer and not more)]
+    guesses = [missing, extra, *_other_formula(case, same=not fewer and not more)]
+    return guesses + _nearly_right(case)
+
+
+def _nearly_right(case: Case) -> list[Clue]:
+    """Say that the whole is right, but for very little."""
+    size = float(np.linalg.norm(case.numeric[case.usable]))
+    off = float(np.linalg.norm(case.error))
+    if not 0 < off < _LITTLE * size:
+        return []
+    share = f"{100 * off / size:.2g} %"
+    told = f"The gradient of {case.name} is right but for {share} of its length"
+    if off < _SINGLE * size and _is_short(case):
+        return [
+            Clue(
+                BugKind.DTYPE,
+                0.9,
+                f"{told}, and its numbers are those of single precision, which rounds "
+                f"off as much.",
+                "Look for .float(), np.float32 or a float32 constant in the backward.",
+            )
+        ]
+    return [
+        Clue(
+            BugKind.WRONG_DERIVATIVE,
+            0.59,
+            f"{told}, {place_words(case)}: too little for a term, a factor or an order "
+            f"to be wrong.",
+            NEARLY_RIGHT,
+        )
+    ]
+
+
+def _is_short(case: Case) -> bool:
+    """Whether the wrong numbers have no more digits than float32 has."""
+    wrong = case.analytic[case.wrong]
+    return bool((wrong == wrong.astype(np.float32)).all())
 
 
 def _length(case: Case) -> float:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXACT",
+    "NEARLY_RIGHT",
     "Case",
     "Clue",
     "cases_of",
@@ -34,6 +35,12 @@ __all__ = [
 ]
 
 EXACT = 0.98  # share of the error above which an explanation is called exact
+# what to do about a gradient that is off by very little
+NEARLY_RIGHT = (
+    "If the function iterates or integrates to a tolerance, make that smaller: where "
+    "the difference shrinks with it the gradient is right. Else compare constants of "
+    "forward and backward: an epsilon, a rounded coefficient, n for n - 1."
+)
 _BARS = 5.0  # error bars that a residual may have
 _ROUNDINGS = 1e3  # units of round-off of the analytic side
 

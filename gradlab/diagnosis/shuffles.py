@@ -226,8 +226,11 @@ def _same_values(case: Case) -> list[Clue]:
             for side in (case.analytic, case.numeric)
         )
         moves = (~case.zero(case.numeric)).sum(axis=axis)[lines]
-        close = np.abs(a - n).max(axis=1) <= 1e-5 * np.abs(n).max(initial=0.0)
-        if len(a) > 1 and np.median(moves) > 1 and close.all():
+        size = np.abs(n).max(initial=0.0)
+        close = np.abs(a - n).max(axis=1) <= 1e-5 * size
+        apart = np.abs(case.analytic - case.numeric).max(axis=axis)[lines]
+        moved = bool((apart > 1e-3 * size).all())  # a slip of 1e-5 is no other place
+        if len(a) > 1 and np.median(moves) > 1 and close.all() and moved:
             return [_places_clue(case, len(a), words)]
     return []
 
@@ -333,11 +336,12 @@ def moved_one(case: Case) -> list[Clue]:
         or np.abs(bottom + v).max() > 1e-4 * v
     ):
         return []
+    where = f"In {len(lines)} lines of {case.name}" if len(lines) > 1 else "Only"
     return [
         Clue(
             BugKind.WRONG_INDEX,
             0.95 if len(lines) > 1 else 0.6,
-            f"In {len(lines)} lines of {case.name} one entry is {v:.6g} too large and "
+            f"{where} one entry is {v:.6g} too large and "
             f"another {v:.6g} too small: the same number at the wrong index.",
             "Check the index at which the backward adds or subtracts a constant, such "
             "as the label in softmax minus one-hot.",

@@ -9,11 +9,13 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import Case, Clue
 from gradlab.diagnosis.moving import agree_at
+from gradlab.diagnosis.places import place_words
+from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["real_point", "symmetric_point"]
+__all__ = ["kinked_point", "real_point", "symmetric_point"]
 
 _MATRICES = 4  # square matrices that are tried
 
@@ -47,6 +49,29 @@ def symmetric_point(case: Case) -> list[Clue]:
                 )
             ]
     return []
+
+
+def kinked_point(case: Case) -> list[Clue]:
+    """Detect a branch that is wrong at a kink alone: ``x == 0``, a tie."""
+    part, wrong = case.part, case.wrong
+    if not (part.kinds[wrong] == Smoothness.KINK).all():
+        return []
+    row, column = (int(i) for i in np.argwhere(wrong)[0])
+    position = int(part.positions[column])
+    label = case.variable.label(position // (2 if case.variable.is_complex else 1))
+    left, right = part.left[row, column], part.right[row, column]
+    return [
+        Clue(
+            BugKind.WRONG_MASK,
+            0.96,
+            f"{case.name} is wrong only where the function has a kink, "
+            f"{place_words(case)}: the slope is {left:.6g} to the left of {label} and "
+            f"{right:.6g} to the right, and {part.analytic[row, column]:.6g} is not "
+            f"between them.",
+            f"Give the case of the kink itself (zero, a tie, a bound) a slope between "
+            f"the two, such as {(left + right) / 2:.6g}.",
+        )
+    ]
 
 
 def real_point(case: Case) -> list[Clue]:

@@ -9,12 +9,14 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import EXACT, Case, Clue
 from gradlab.differentiation.evaluation import line_rows
+from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
 
 __all__ = ["clipped", "on_identity", "straight_through"]
 
+_ROUNDED = 1e3  # rounding units: less is no movement, as of a bias before a mean
 _ROUND = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0)
 
 
@@ -24,6 +26,8 @@ def straight_through(case: Case) -> list[Clue]:
         return []
     if np.abs(case.numeric).max(initial=0) > 1e-6 * np.abs(case.analytic).max():
         return []
+    if (case.part.kinds[case.wrong] == Smoothness.KINK).any():
+        return []  # the mean of two slopes is zero, and nothing is flat
     moves = _moves_far_away(case)
     values = case.analytic[case.analytic != 0]
     same = np.ptp(values) < 1e-9 * np.abs(values).max()
@@ -61,7 +65,9 @@ def _moves_far_away(case: Case) -> bool:
         directions = [None] * len(evidence.subject.inputs)
         directions[which] = direction  # type: ignore[call-overload]
         rows = line_rows(evidence.subject, directions, (1.0, -1.0), evidence.meter)
-        if (np.nan_to_num(rows) != np.nan_to_num(evidence.base)).any():
+        moved = np.abs(np.nan_to_num(rows) - np.nan_to_num(evidence.base))
+        size = np.abs(np.nan_to_num(evidence.base)).max(initial=0.0)
+        if (moved > _ROUNDED * evidence.subject.epsilon * size).any():
             return True
     return False
 
