@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["widen_by_jumps"]
 
 _SLIGHT = 1e-2  # of the largest entry of the row: more is no matter of a tolerance
-_MANY = 3.0  # times as many columns accused of more
+_MANY = 1.0  # times as many columns accused of more
 _SAW = 30.0  # times what the slope is off by up to the jump: a higher one is another's
 _WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
 _LOOKS = 4  # columns that are followed before all are believed
@@ -98,7 +98,7 @@ def widen_by_jumps(
 def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Distance between the sides, and where it is an accusation of little, (rows, n).
 
-    Nowhere, where far more columns are accused of much.
+    Not in columns that are accused of much, and nowhere where those are far more.
     """
     wrong = block.verdicts == Verdict.DISAGREES
     if not wrong.any():
@@ -110,7 +110,8 @@ def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         slight = wrong & (gap * block.scales <= _SLIGHT * top)
         slight &= gap > SAFETY * block.error
     slight &= ~np.isin(block.kinds, (Smoothness.KINK, Smoothness.EDGE))
-    much = np.count_nonzero((wrong & ~slight).any(axis=0))
-    if much > _MANY * np.count_nonzero(slight.any(axis=0)):
-        return gap, np.zeros_like(slight)
+    much = (wrong & ~slight).any(axis=0)
+    slight &= ~much
+    if np.count_nonzero(much) > _MANY * np.count_nonzero(slight.any(axis=0)):
+        slight &= False
     return gap, np.asarray(slight)
