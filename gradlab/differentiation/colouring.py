@@ -39,7 +39,7 @@ class Colouring:
     pattern
         Entries that may be other than zero, shape (rows, n).
     colours
-        Of each column, shape (n,); from 0 to `count`, of which some may be unused.
+        Of each column, shape (n,); from 0 to `count` - 1, all of them used.
     count
         Number of colours.
     """

@@ -94,7 +94,8 @@ def fingerprint(flat: np.ndarray[Any, Any]) -> bytes:
     """Sum a byte array's 64-bit words, 64 KiB at a time: any one changed word shows.
 
     Reads the memory once, at its bandwidth, and is exact (integers wrap around), so the
-    same bytes always give the same answer. It is no cryptographic hash.
+    same bytes always give the same answer. It is no cryptographic hash: words of one
+    row that change places are not seen.
 
     Parameters
     ----------

@@ -51,7 +51,8 @@ class StateGuard:
         One name per root; default `root_names`.
     limit_bytes
         Bytes copied at most, 1 GiB. What does not fit (the largest first) is watched by
-        an exact fingerprint: a change is reported, with ``restorable=False``.
+        sums of its words: a change is reported, with ``restorable=False``, unless it
+        cancels within 64 KiB, as an exchange of two numbers does.
     copy_parameters
         Whether modules' parameters and their ``.grad`` are copied. None copies them
         when together they take no more than 64 MiB, and else watches them as above, so
