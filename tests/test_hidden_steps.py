@@ -132,3 +132,22 @@ def test_fine_ripples_are_slopes():
         return (np.exp(x) + 1e-4 * np.sin(1e4 * x)).sum()
 
     assert gl.check(rippled, x, grad=np.exp).verdict == Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_matrix_products_under_autocast(seed, factor):
+    """Outputs that stand still over a step of bfloat16 are not flat."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(4, 6, generator=generator).requires_grad_()
+    weight = torch.randn(6, 3, generator=generator)
+
+    def layer(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            product = x @ weight
+        out = torch.tanh(product.float())
+        return factor * out - (factor - 1) * out.detach()
+
+    report = gl.check(layer, x)
+
+    assert (report.verdict == Verdict.DISAGREES) is (factor != 1.0), report

@@ -51,7 +51,7 @@ _FINE = 1e-4  # share of the movement; nobody quantises to so many levels
 _COARSE = 0.03  # of the scale; wider steps are no floating-point format
 _MAGNIFIED = 8.0  # a power of two, so that floating-point spacings grow exactly so
 _EVEN = 0.01
-_DOUBLE = 1e-15
+_COARSEST, _DOUBLE = 2.0**-8, 1e-15  # of a number: the rounding of bfloat16, of double
 _SCANNED, _PER_SPACING = 33, 4.1  # points, and how many of them in one spacing
 
 
@@ -155,11 +155,17 @@ def see_through_steps(
     columns = np.flatnonzero(wrong.any(axis=0))
     chosen = spread(columns, CLOSE_LOOKS)
     wide = _sharpest(reference, block, chosen, meter)
+    # another output has a step of its own, by its size: less is no movement
+    sizes = np.abs(base_row(reference, meter))
+    step_of = sizes * min(height / max(float(sizes[row]), 1e-300), _COARSEST)
     # there, small steps mean nothing to any entry of a rough output
     rough = np.isin(block.kinds[:, chosen], _ROUGH) | _mistaken(block, wide, chosen)
+    moves = np.abs(block.value[:, chosen] * block.step[:, chosen])
+    rough |= moves < step_of[:, None]
     rough[row] = True
     # six pairs of values are too few to know their scatter well: one step, at least
     bar = np.maximum(2 * wide.error, share * np.abs(wide.value))
+    bar = np.fmax(bar, step_of[:, None] / wide.reach)
     bar[row] = np.maximum(bar[row], height / wide.reach)
     meant = rough & np.isfinite(wide.error) & wrong[:, chosen]
     for name, new in (("value", wide.value), ("error", bar)):
@@ -184,6 +190,7 @@ def _between_steps(block: Block) -> NDArray[np.bool_]:
     with np.errstate(all="ignore"):
         short = ~(block.step > 0.01 * block.scales)
     usual = np.isin(block.kinds, (-1, Smoothness.SMOOTH))
+    short |= block.value == 0  # stands still for longer
     return np.asarray(wrong & (np.isin(block.kinds, _ROUGH) | (usual & short)))
 
 
