@@ -315,6 +315,9 @@ def make_cell(name: str, tensor: Any, *, dtype: Any = None) -> Cell:
     if getattr(source, "is_nested", False):
         msg = f"input {name!r} is a nested tensor; pass a padded or a list of tensors"
         raise InputTypeError(msg)
+    if source.device.type == "meta":
+        msg = f"input {name!r} is on the device meta, which holds no numbers; pass some"
+        raise InputTypeError(msg)
     if source.layout is not torch.strided:
         pattern, source = sparse_pattern(tensor, name)
     if dtype is not None and source.dtype is not dtype:

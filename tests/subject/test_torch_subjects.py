@@ -261,6 +261,12 @@ def test_hybrid_sparse_tensors_count_every_stored_number():
     assert_analytic_equals_differences(subject)
 
 
+def test_tensors_without_numbers_are_refused():
+    """Of a tensor on the device meta there is only the shape."""
+    with pytest.raises(InputTypeError, match="'x' is on the device meta"):
+        torch_subject(lambda x: 2 * x, (torch.ones(3, device="meta"),))
+
+
 def test_nested_tensors_are_refused():
     """A layout without plain entries is named, with what to do instead."""
     nested = torch.nested.nested_tensor(
