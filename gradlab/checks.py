@@ -173,7 +173,7 @@ def check(
     }
     try:
         with crew_of(executor) as crew, StateGuard(*roots) as guard:
-            meter = Meter(parse_budget(budget), bar, crew=crew)
+            meter = Meter(parse_budget(budget), bar, crew=crew, memory=plan.memory)
             subject = build_subject(fn, inputs, sides)
             plan.refuse_unknown([variable.name for variable in subject.inputs])
             report = examine(subject, plan, meter, roots, explain=diagnose, guard=guard)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.building import Sides, build_subject
 from gradlab.comparison.tally import Tallying
-from gradlab.differentiation.metering import parse_memory
+from gradlab.differentiation.metering import Meter, parse_memory
 from gradlab.errors import InputError
 from gradlab.presentation.pictures import picture
 
@@ -63,6 +64,29 @@ def test_single_wrong_entry_is_found_within_bounded_memory():
     assert report["x"].worst(1).label[0] == "out[777] / x[555]"
     assert report.coverage == "full"
     assert any("streamed within 64 MiB: 1,000" in remark for remark in report.remarks)
+
+
+def test_batches_of_cotangents_are_a_small_part_of_the_bound(monkeypatch):
+    """Of 8 MiB half of one; they took 16, whatever the bound was."""
+    from gradlab.pipeline import measuring
+
+    f, vjp, x = dense(600)
+    subject = build_subject(f, (x,), Sides(vjp=vjp))
+    subject.row()
+    sizes, pull = [], type(subject.analytic).pull
+
+    def counted(self, cotangents):
+        sizes.append(cotangents.nbytes)
+        return pull(self, cotangents)
+
+    monkeypatch.setattr(type(subject.analytic), "pull", counted)
+    some = [np.arange(5)]
+    bounded = measuring.analytic_side(subject, some, Meter(memory=2**23))
+    free = measuring.analytic_side(subject, some)
+
+    assert max(sizes[:-1]) <= 2**19
+    assert sizes[-1] == 8 * 600 * 600
+    assert np.array_equal(bounded.values[0], free.values[0])
 
 
 def test_picture_of_a_streamed_block_shows_the_whole():

@@ -108,7 +108,7 @@ def displaced_rows(
     width = sum(output.size for output in subject.outputs)
     values = np.empty((len(positions), width))
     taken = np.empty(len(positions))
-    chunk = max(1, _CHUNK_BYTES // max(8 * width, 1))
+    chunk = max(1, meter.room(_CHUNK_BYTES) // max(8 * width, 1))
     for start in range(0, len(positions), chunk):
         part = slice(start, start + chunk)
         moves = positions[part], displacements[part]

@@ -26,6 +26,7 @@ __all__ = [
 
 
 _UNBOUNDED = 1 << 60  # evaluations
+_PART = 16  # of a bound on memory that one batch may take
 _BYTES = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "b": 1,
@@ -180,6 +181,8 @@ class Meter:
         Who evaluates, if not this process.
     each
         Seconds of one evaluation as it was measured, 0 while that is not known.
+    memory
+        Bound in bytes on what is held beside the user's own; None is unbounded.
     """
 
     budget: Budget = dataclasses.field(default_factory=Budget)
@@ -190,6 +193,17 @@ class Meter:
     started: float = dataclasses.field(default_factory=_now)
     crew: Crew | None = None
     each: float = 0.0
+    memory: int | None = None
+
+    def room(self, most: int) -> int:
+        """Bytes of one batch: at most so many, and a small part of the bound.
+
+        Examples
+        --------
+        >>> Meter().room(1000), Meter(memory=8000).room(1000)
+        (1000, 500)
+        """
+        return most if self.memory is None else min(most, self.memory // _PART)
 
     def spend(self, count: int, *, show: bool = True) -> None:
         """Account for `count` evaluations that are about to happen.

@@ -253,8 +253,7 @@ def _announce(meter: Meter, expected: Estimate, coverage: Coverage) -> None:
     """Tell the progress bar how long it is, and what it stands for."""
     bar = meter.progress
     if bar is not None and hasattr(bar, "reset"):
-        known = coverage.name != "probe"
-        bar.reset(total=expected.evaluations or None if known else None)
+        bar.reset(total=expected.evaluations or None)
         if hasattr(bar, "set_description"):
             bar.set_description(f"{coverage.name}, about {expected.seconds:.2g} s")
 

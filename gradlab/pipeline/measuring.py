@@ -69,7 +69,7 @@ _LARGE = 1 << 16  # coordinates of several inputs: up to these, lines go in one 
 LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 _FIRST_PULL = 16  # cotangents in the first batch where seconds are counted
 _PULL_SECONDS = 0.02  # a batch that took less may be followed by a larger one
-_CHUNK_ENTRIES = 2_000_000  # numbers in one batch of cotangents and gradients
+_CHUNK_BYTES = 16_000_000  # of cotangents, and of gradients, in one batch
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +107,8 @@ def analytic_side(
         raise ValueError(msg)
     rows = sum(output.size for output in subject.outputs)
     width = max(1, sum(variable.coordinates for variable in subject.inputs))
-    chunk = max(1, _CHUNK_ENTRIES // max(width, rows, 1))
+    most = _CHUNK_BYTES if meter is None else meter.room(_CHUNK_BYTES)
+    chunk = max(1, most // (8 * max(width, rows, 1)))
     problems: dict[Problem, None] = {}
     whole: tuple[NDArray[np.float64], ...] = ()
     timed = meter is not None and meter.budget.seconds is not None

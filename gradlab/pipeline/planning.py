@@ -26,6 +26,8 @@ _SAMPLE = 64  # entries of one input that a sample looks at, at most
 _PER_COORDINATE = 2  # evaluations of the first pass
 _DEAR = 2_000_000  # coordinates from which directions get four evaluations each
 _PROBES = 16  # evaluations along random directions, and two for each input
+_PROBES_DEAR = 6  # the same, where two along each of two directions are enough
+_PULLED = 4  # further evaluations that the time of a backward pass is worth
 _SHARE = 0.4  # of a budget in seconds that the analytic side may take
 
 
@@ -93,7 +95,7 @@ def estimate(
     evaluations = round(sum(len(part) * cost for part, cost in pairs))
     if coverage.name == "probe":  # a few rows of the analytic side are enough
         evaluations = _enough(coordinates, len(coverage.columns))
-        return Estimate(evaluations, evaluations * seconds_each)
+        return Estimate(evaluations, (evaluations + _PULLED) * seconds_each)
     return Estimate(evaluations, evaluations * seconds_each + analytic_seconds)
 
 
@@ -177,6 +179,8 @@ def _less(subject: Subject, budget: Budget, seconds_each: float) -> str:
     A sample is for budgets too short even for directions, or nearly.
     """
     total = sum(variable.coordinates for variable in subject.inputs)
+    if total >= _DEAR:
+        return "probe"  # a sample of every input would take longer
     need = _enough(total, len(subject.inputs))
     afforded = need <= (budget.evaluations or np.inf) and (
         need * seconds_each <= (budget.seconds or np.inf)
@@ -186,7 +190,7 @@ def _less(subject: Subject, budget: Budget, seconds_each: float) -> str:
 
 def _enough(coordinates: int, inputs: int) -> int:
     """Estimate the evaluations that directions take, where all agrees."""
-    return _PROBES if coordinates >= _DEAR else _PROBES + 2 * inputs
+    return _PROBES_DEAR if coordinates >= _DEAR else _PROBES + 2 * inputs
 
 
 def _movable(subject: Subject, which: int) -> NDArray[np.intp]:
