@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
 
-__all__ = ["widen_by_jumps"]
+__all__ = ["accused_of_much", "widen_by_jumps"]
 
 _SLIGHT = 1e-2  # of the largest entry of the row: more is no matter of a tolerance
 _MANY = 1.0  # times as many columns accused of more
@@ -43,7 +43,11 @@ _FARTHEST = 2.0  # scales: beyond, a jump says nothing about the point
 
 
 def widen_by_jumps(
-    subject: Subject, base: NDArray[np.float64], block: Block, meter: Meter
+    subject: Subject,
+    base: NDArray[np.float64],
+    block: Block,
+    meter: Meter,
+    spoiled: NDArray[np.bool_] | None = None,
 ) -> bool:
     """Widen the bars of slight accusations by the nearest jump of f.
 
@@ -58,6 +62,9 @@ def widen_by_jumps(
     meter
         Charged for every evaluation: none where nothing is slightly wrong, else about
         a hundred for each of at most four columns.
+    spoiled
+        Outputs that are accused of much with respect to another input, (rows,): what
+        is wrong there is the formula.
 
     Returns
     -------
@@ -65,6 +72,8 @@ def widen_by_jumps(
         Whether any bar was widened.
     """
     gap, slight = _slight(block)
+    if spoiled is not None:
+        slight[spoiled] = False
     if not slight.any():
         return False
     effect = np.where(slight, gap * block.scales, 0.0)
@@ -93,6 +102,15 @@ def widen_by_jumps(
         tall = float(height[rows[first], first])
         block.jump = (tall, float(away[first]), int(now[first]))
     return bool(wider.any())
+
+
+def accused_of_much(blocks: list[Block]) -> NDArray[np.bool_]:
+    """Return outputs with an entry wrong by more than a solver can be, (rows,)."""
+    much = [
+        ((block.verdicts == Verdict.DISAGREES) & ~_slight(block)[1]).any(axis=1)
+        for block in blocks
+    ]
+    return np.asarray(np.any(much, axis=0))
 
 
 def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -24,7 +24,7 @@ from gradlab.differentiation.method import ComplexStep
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import judge_all
 from gradlab.pipeline.closer import CLOSE_LOOKS
-from gradlab.pipeline.early_stops import widen_by_jumps
+from gradlab.pipeline.early_stops import accused_of_much, widen_by_jumps
 from gradlab.pipeline.following import Lanes, nearest_jump
 from gradlab.pipeline.measuring import LAST_DIGITS, noise_level
 
@@ -76,13 +76,14 @@ def hear_last_digits(
     """
     wider = False
     heard_of = [(at, noise_once(*at, meter, plan.seed)) for at in (reference, own)]
+    spoiled = accused_of_much(outcome.blocks)
     for block in outcome.blocks:
         name = subject.inputs[block.which].name
         if isinstance(plan.method_of(name), ComplexStep):
             continue  # no values are subtracted, and no digit is lost
         at, noise = heard_of[0 if plan.finds_steps(name) else 1]
         wider |= _excuse_short_arithmetic(subject, block)
-        wider |= widen_bars(*at, block, meter, noise, noisy=True)
+        wider |= widen_bars(*at, block, meter, noise, noisy=True, spoiled=spoiled)
     if wider:
         judge_all(subject, outcome, plan)
 
@@ -111,6 +112,7 @@ def widen_bars(
     noise: Callable[[], NDArray[np.float64]],
     *,
     noisy: bool = False,
+    spoiled: NDArray[np.bool_] | None = None,
 ) -> bool:
     """Widen the bars of what is accused on less than last digits, or jumps, of f.
 
@@ -130,6 +132,8 @@ def widen_bars(
     noisy
         Whether to widen those of noisy entries as well, by what noise does to an
         extrapolation; for methods that have not measured it.
+    spoiled
+        Outputs in which no jump of a solver is looked for, (rows,).
 
     Returns
     -------
@@ -141,14 +145,15 @@ def widen_bars(
     # right entries, too: what a report says could be caught rests on their bars
     shaky = doubtful | (noisy & (block.kinds == Smoothness.NOISY))
     if not shaky.any():
-        return widen_by_jumps(subject, base, block, meter)
+        return widen_by_jumps(subject, base, block, meter, spoiled)
     with np.errstate(all="ignore"):
         bar = _LEVER * noise()[:, None] / np.abs(block.step)
         wider = shaky & (bar > block.error)
         block.error = np.where(wider, bar, block.error)
         doubtful &= _gap(block) > SAFETY * block.error
     heard = _widen(subject, base, block, digit, doubtful, meter)
-    return widen_by_jumps(subject, base, block, meter) or heard or bool(wider.any())
+    heard |= bool(wider.any())
+    return widen_by_jumps(subject, base, block, meter, spoiled) or heard
 
 
 def _excuse_short_arithmetic(subject: Subject, block: Block) -> bool:
