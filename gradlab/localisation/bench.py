@@ -73,7 +73,7 @@ class Bench:
     ripples
         Noise of f, shape (3, rows), from `ripple`; none where directions tell it.
     dear
-        Whether evaluations are so dear that directions get four of them, and a tensor
+        Whether evaluations are so dear that directions get two of them, and a tensor
         is judged as a whole instead of entry by entry.
     precise
         Takes the round-off of short arithmetic out of the gradients; None where they

@@ -126,7 +126,8 @@ def probe_tensors(
 ) -> TensorProbes:
     """Judge the gradient of every input by random directions.
 
-    Some 20 evaluations where all agrees, whatever the number and size of the inputs.
+    Some 20 evaluations where all agrees, whatever the number and size of the inputs;
+    five where they are dear.
 
     Parameters
     ----------
