@@ -69,3 +69,22 @@ def test_errors_inside_and_outside_of_the_pattern_are_found(
     assert quick.ranking(1) == [place]
     assert quick.verdict == gl.Verdict.DISAGREES
     assert np.array_equal(quick.verdicts, slow.verdicts)
+
+
+@pytest.mark.parametrize("slip", [1.0, 1.5])
+def test_a_single_number_beside_a_sparse_input(slip):
+    """A slope without axes, as of a leaky relu that learns it, has no pattern."""
+
+    def forward(x, slope):
+        return np.where(x > 0, x, slope * x), (x, slope)
+
+    def backward(upstream, cache):
+        x, slope = cache
+        return upstream * np.where(x > 0, 1, slope), slip * (
+            upstream * x * (x < 0)
+        ).sum()
+
+    x = np.random.default_rng(2).normal(size=(6, 4))
+    report = gl.check(forward, x, np.array(0.25), backward=backward)
+
+    assert report.culprits == (() if slip == 1.0 else ("slope",))

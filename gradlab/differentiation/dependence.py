@@ -82,6 +82,8 @@ def axes_of(
     shape = (*shape, 2) if is_complex else tuple(shape)
     if int(np.prod(shape)) != n:  # the stored entries of a sparse tensor
         shape = (n,)
+    if not shape:
+        return ()  # one number has no axis
     indices = np.unravel_index(np.arange(n), shape)
     return tuple(
         np.asarray(index, dtype=np.intp)
