@@ -131,3 +131,16 @@ def test_small_slip_where_slopes_change_quickly(slip):
     )
 
     assert report.verdict.name == "DISAGREES"
+
+
+def test_rounding_inside_is_no_kink():
+    """A new tensor takes single precision: short steps miss that it moves at all."""
+    torch = pytest.importorskip("torch")
+
+    def cut(x):
+        return torch.stack([torch.tensor(v.item() ** 2) for v in x]) + x
+
+    x = torch.tensor([0.4, -1.3, 0.7], dtype=torch.float64, requires_grad=True)
+
+    assert gl.check(cut, x).verdict.name == "DISAGREES"
+    assert gl.check(lambda x: (x**2).float().double() + x, x).ok

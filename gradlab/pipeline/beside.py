@@ -77,7 +77,10 @@ def look_beside(
     found: list[Finding] = []
     beside = _Beside(at, outcome.blocks, outcome.base, meter, rng)
     try:
-        if beside.no_derivative(max(wrong, key=_worst_gap)):
+        worst = max(wrong, key=_worst_gap)
+        if not beside.resolves(worst):
+            return []  # so short a step sees the rounding inside f, and no slope
+        if beside.no_derivative(worst):
             found += _told(subject, wrong, beside.limits(), known=True)
         left = any(_accused(block).any() for block in wrong)
         own = getattr(subject.analytic, "own_code", True)
@@ -117,6 +120,17 @@ class _Beside:
     base: NDArray[np.float64]
     meter: Meter
     rng: np.random.Generator
+
+    def resolves(self, block: Block) -> bool:
+        """Whether steps as short as these see the slope at the point that is known."""
+        gap = _gap(block)
+        row, column = np.unravel_index(int(np.argmax(gap)), gap.shape)
+        still = [np.zeros(len(b.positions)) for b in self.blocks]
+        along = [shift.copy() for shift in still]
+        along[self.blocks.index(block)][column] = 1.0
+        here = float(block.value[row, column] * block.scales[column])
+        slope, noise = self._slope(still, along)
+        return bool(abs(slope[row] - here) <= _SHARE * gap[row, column] + noise[row])
 
     def no_derivative(self, block: Block) -> bool:
         """Whether the slopes along the axes do not add up at the point itself.
@@ -178,8 +192,17 @@ class _Beside:
                 matrix = np.zeros((len(self.base), len(block.positions)))
                 matrix[rows] = pulled[block.which][:, block.positions] * block.scales
                 columns.append(matrix)
-            right &= self._like(aside, columns)
+            right &= self._like(aside, columns) & self._another(columns)
         return np.asarray(right)
+
+    def _another(self, columns: list[NDArray[np.float64]]) -> NDArray[np.bool_]:
+        """Rows whose accused entries are others in a Jacobian than at the point."""
+        another = np.zeros(len(self.base), dtype=bool)
+        for block, matrix in zip(self.blocks, columns, strict=True):
+            gap = _gap(block)
+            apart = np.abs(matrix - _analytic(block) * block.scales) > 0.5 * gap
+            another |= (apart & (gap > 0)).any(axis=1)
+        return another
 
     def _like(
         self, aside: list[NDArray[np.float64]], columns: list[NDArray[np.float64]]
