@@ -93,6 +93,8 @@ def look_beside(
 
 def _accused(block: Block) -> NDArray[np.bool_]:
     wrong = block.verdicts == Verdict.DISAGREES
+    if not wrong.any():  # nor is a matrix made that nobody has asked for
+        return np.asarray(wrong)
     return np.asarray(wrong & np.isfinite(block.analytic) & np.isfinite(block.value))
 
 
