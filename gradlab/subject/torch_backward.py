@@ -139,9 +139,9 @@ class Backward:
             return [
                 np.zeros((len(seeds), cell.variable.coordinates))
                 if gradient is None
-                else _coordinates(cell, gradient, fresh=own.count(place) > 1).reshape(
-                    len(seeds), -1
-                )
+                else _coordinates(
+                    cell, gradient, fresh=own.count(place) > 1 or _is_short(gradient)
+                ).reshape(len(seeds), -1)
                 for cell, gradient, place in zip(
                     self.cells, gradients, own, strict=True
                 )
@@ -156,6 +156,13 @@ def _places(tensors: Sequence[Any]) -> list[int | None]:
         None if tensor is None else int(tensor.untyped_storage().data_ptr())
         for tensor in tensors
     ]
+
+
+def _is_short(gradient: Any) -> bool:
+    """Whether a gradient is not in float64, as all matrices are."""
+    import torch
+
+    return gradient.dtype is not torch.float64
 
 
 def _coordinates(cell: Cell, gradient: Any, *, fresh: bool = True) -> NDArray[Any]:
