@@ -39,6 +39,7 @@ _MANY = 1.0  # times as many columns accused of more
 _SAW = 30.0  # times what the slope is off by up to the jump: a higher one is another's
 _WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
 _LOOKS = 4  # columns that are followed before all are believed
+_BELOW = 32.0  # jumps nearer than that part of a step are noise to differences
 _FARTHEST = 2.0  # scales: beyond, a jump says nothing about the point
 
 
@@ -64,7 +65,7 @@ def widen_by_jumps(
         a hundred for each of at most four columns.
     spoiled
         Outputs that are accused of much with respect to another input, (rows,): what
-        is wrong there is the formula.
+        is wrong there is the formula. Gets those that were followed and did not jump.
 
     Returns
     -------
@@ -83,9 +84,11 @@ def widen_by_jumps(
     rows = effect[:, now].argmax(axis=0)
     least = np.where(slight, gap, 0.0)[rows, now]
     lanes = Lanes(subject, block, base, now, rows, meter, gap=least)
-    height, away = nearest_jump(lanes, farthest=_FARTHEST)
-    if np.isnan(away).all():
-        return False  # all upheld: so are the rest
+    height, away = nearest_jump(lanes, farthest=_FARTHEST, below=_BELOW)
+    if np.isnan(away).all():  # all upheld: so are the rest, and along other inputs
+        if spoiled is not None:
+            spoiled[rows] = True
+        return False
     # along all axes the solver is off by as much, over as short a way
     highest, nearest = height.max(axis=1), np.nanmin(away / block.scales[now])
     most = effect.max(axis=1)

@@ -29,7 +29,7 @@ _NODES = np.array([0.0, 0.25, -0.25, 0.5, -0.5])  # of the next step
 _PART = 0.05  # of the gap times the step: a jump of less explains nothing
 _HALVINGS = 30
 _LASTS = 1e-5  # of the departure; a continuous one has less within 2^-30 of the way
-_BELOW = 512.0  # the first step is that much smaller than the one that was taken
+_BELOW = 512.0  # last digits jump in steps far shorter than those of a difference
 _PATIENCE = 6  # departures from a smooth course that are looked at
 
 
@@ -68,7 +68,7 @@ class Lanes:
 
 
 def nearest_jump(
-    lanes: Lanes, *, farthest: float = 16.0
+    lanes: Lanes, *, farthest: float = 16.0, below: float = _BELOW
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Follow f away from the point, on both sides, until it jumps.
 
@@ -78,6 +78,8 @@ def nearest_jump(
         What is followed.
     farthest
         Steps beyond so many scales are not taken.
+    below
+        The first step is that much smaller than the one that was taken.
 
     Returns
     -------
@@ -91,7 +93,7 @@ def nearest_jump(
     size = np.abs(lanes.subject.point(lanes.block.which))
     size = size[lanes.block.positions[lanes.columns]]
     step = np.abs(lanes.block.step[lanes.rows, lanes.columns])
-    step = np.fmax(step / _BELOW, 16 * lanes.subject.epsilon * size)
+    step = np.fmax(step / below, 16 * lanes.subject.epsilon * size)
     start = [lanes.base[lanes.rows]]
     start += [lanes.seen(node * step) for node in _NODES[1:]]
     nodes = np.stack(start)
