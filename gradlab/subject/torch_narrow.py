@@ -32,7 +32,12 @@ def called(func: Any, args: Any, kwargs: Any) -> Any:
     True
     """
     own = None if "input" in kwargs else _ways().get(func)
-    found = None if own is None else own(*args, **kwargs)
+    if own is None:
+        return func(*args, **kwargs)
+    # torch hands on what nobody gave, too
+    given = {name: each for name, each in kwargs.items() if each is not None}
+    given.pop("_stacklevel", None)
+    found = own(*args, **given)
     return func(*args, **kwargs) if found is None else found
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 import gradlab as gl
+from gradlab.subject import torch_narrow
 from gradlab.subject.torch_narrow import called
 
 TARGET = torch.tensor([2, 0, 1, 2, -100])
@@ -53,6 +55,42 @@ def test_values_are_those_of_torch_sample_by_sample(logits, func, args, kwargs):
 
     assert found.dtype == apart.dtype
     assert torch.allclose(found, apart, rtol=1e-14, atol=1e-15, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda z: functional.cross_entropy(z, TARGET),
+        lambda z: functional.softmax(z, -1).square().sum(),
+        lambda z: functional.log_softmax(z, dim=1).sum(),
+        lambda z: z.log_softmax(-1).sum(),
+    ],
+)
+def test_what_users_call_goes_the_other_way(monkeypatch, rng, loss):
+    """As torch announces a call, with everything that nobody gave."""
+    told = []
+    real = torch_narrow._softmax
+
+    def heard(*args, **kwargs):
+        found = real(*args, **kwargs)
+        told.append(found is not None)
+        return found
+
+    class Announced(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return called(func, args, kwargs or {})
+
+    monkeypatch.setattr(torch_narrow, "_softmax", heard)
+    torch_narrow._ways.cache_clear()
+    logits = torch.tensor(rng.normal(size=(7, 5, 3)))
+    try:
+        with Announced():
+            found = torch.vmap(loss)(logits)
+    finally:
+        torch_narrow._ways.cache_clear()
+
+    assert any(told)
+    assert torch.allclose(found, torch.stack([loss(z) for z in logits]), rtol=1e-14)
 
 
 def test_outside_of_a_batch_nothing_is_touched(logits):
