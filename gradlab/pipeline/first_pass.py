@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Wanted", "first_passes"]
 
-_FIRST_SLICE = 64  # coordinates; where they go in batches, that many times four
+_FIRST_SLICE = 64  # coordinates; a trial of batches is asked for four times as many
 _PATIENCE = 0.25  # seconds of work that an interruption may cost
 _SLICE = 4096  # coordinates between two looks at the budget and the Stop button
 
@@ -92,8 +92,10 @@ def _first_slice(wanted: Wanted, meter: Meter, cost: int) -> int:
     """Choose how many coordinates to begin with: no more than one is patient for."""
     breadth = 1 if meter.crew is None else meter.crew.breadth
     most = min(4 * _FIRST_SLICE, len(wanted.positions))
-    if not wanted.subject.batches(wanted.which, cost * most):
-        most = _FIRST_SLICE
+    if wanted.subject.batches(wanted.which, cost * most):
+        most = min(_SLICE, len(wanted.positions))  # the larger, the cheaper each
+    else:
+        most = min(_FIRST_SLICE, most)
     if meter.each <= 0:
         return most
     return max(1, min(most, int(_PATIENCE / (meter.each * cost) * breadth)))
