@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -97,4 +98,9 @@ def save_torch_settings() -> list[SavedSetting]:
         ),
         ("number of threads", torch.get_num_threads, torch.set_num_threads),
     )
-    return [SavedSetting(f"torch's {name}", get, put) for name, get, put in switches]
+    saved = []
+    for name, get, put in switches:
+        # torch refuses to tell what was set by `fp32_precision`, its other interface
+        with contextlib.suppress(RuntimeError):
+            saved.append(SavedSetting(f"torch's {name}", get, put))
+    return saved

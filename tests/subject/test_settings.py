@@ -76,3 +76,18 @@ def test_report_of_a_function_that_leaves_no_trace_has_no_remarks():
     x = torch.ones(3, dtype=torch.float64)
 
     assert gl.check(torch.sin, x).remarks == ()
+
+
+def test_a_switch_that_torch_does_not_tell_stops_no_check(monkeypatch):
+    """What was set by `fp32_precision` cannot be read by the older function."""
+
+    def refuse():
+        raise RuntimeError("you have used mix of the legacy and new APIs")
+
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", refuse)
+    x = torch.linspace(0, 1, 5, dtype=torch.float64, requires_grad=True)
+
+    report = gl.check(torch.sin, x)
+
+    assert report.ok
+    assert not any("put back" in remark for remark in report.remarks)
