@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from gradlab.subject.subject import Subject
 
-__all__ = ["analytic_noise", "value_noise"]
+__all__ = ["MOST_ROWS", "SCATTER", "analytic_noise", "value_noise"]
+
+SCATTER = 4.0  # times the scatter seen in four repetitions: as far as round-off goes
+MOST_ROWS = 256  # outputs for which gradients are asked for five times
 
 
 def analytic_noise(

@@ -154,10 +154,11 @@ def compressed_together(
     Returns
     -------
     dict
-        As of `compressed`, by input; None of a guess that was found to be wrong.
-        Inputs are missing where it would not pay.
+        As of `compressed`, by input; None of a guess that was found to be wrong, or
+        too dense to pay. Inputs are missing that were not looked at.
     """
     rows, colourings = len(base), dict[int, Colouring]()
+    dense: dict[int, Quotients | None] = {}
     if len(guesses) < 2 or rows < _FEWEST_ROWS or not np.isfinite(base).all():
         return {}
     dtype = subject.inputs[next(iter(guesses))].dtype
@@ -169,17 +170,19 @@ def compressed_together(
             colouring = colouring_of(touched_by(guess, axes), axes)
             if _pays(colouring, more=4):
                 colourings[which] = colouring
+            elif not _pays(colouring):  # nor would it alone
+                dense[which] = None
     inputs = tuple(colourings)
     n = sum(len(colouring.colours) for colouring in colourings.values())
     count = 2 * sum(2 + colouring.count for colouring in colourings.values())
     small = count * n <= _TOGETHER and count * meter.each <= _PATIENCE
     if len(inputs) < 2 or not small or not _affordable(meter, n):
-        return {}
+        return dense
     scales = np.concatenate([scales_of(subject, which) for which in inputs])
     rng = np.random.default_rng([seed, 13])
     case = Case(subject, inputs, base, scales, meter, rng, np.zeros(rows))
     found = _as_guessed(case, joined(list(colourings.values())))
-    return dict(zip(inputs, found, strict=True))
+    return dense | dict(zip(inputs, found, strict=True))
 
 
 def _pays(colouring: Colouring, more: int = 2) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.tolerance import roundings
-from gradlab.differentiation.analytic_noise import analytic_noise
+from gradlab.differentiation.analytic_noise import SCATTER, analytic_noise
 from gradlab.differentiation.magnitudes import is_short, magnitudes
 from gradlab.localisation.columns import scale_of
 from gradlab.subject.subject import Pullback
@@ -34,7 +34,6 @@ __all__ = ["MOST_NUMBERS", "Precise"]
 # As in a full check: beyond five percent of the largest entry of an input it is no
 # round-off, unless it is measured to be: four times the scatter of four repetitions.
 _ROUND_OFF = 0.05
-_SCATTER = 4.0
 _BLOCK = 1 << 16  # entries that are compared at a time
 MOST_NUMBERS = 20_000_000  # cotangents times coordinates of which scatter is measured
 
@@ -109,7 +108,7 @@ class Precise:
         if doubt:
             noise = analytic_noise(self.subject, cotangents, seed=self.seed)
             forgiven = [
-                np.maximum(limit, _SCATTER * scatter)
+                np.maximum(limit, SCATTER * scatter)
                 for limit, scatter in zip(forgiven, noise, strict=True)
             ]
             explained = _explained(own, wide, forgiven)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.analytic_noise import analytic_noise
+from gradlab.differentiation.analytic_noise import MOST_ROWS, SCATTER, analytic_noise
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
@@ -47,8 +47,6 @@ __all__ = [
 
 _EPS_DOUBLE = 1e-15  # anything coarser is "lower precision"
 _INSIDE = 4.0  # units of round-off of all inputs that intermediate values may lose
-_SCATTER = 4.0  # times the scatter seen in four repetitions
-_MOST_ROWS = 256  # outputs for which gradients are asked for five times
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -268,7 +266,7 @@ def _round_off(
             top = np.where(np.isfinite(size), size, 0).max(initial=0.0)
             doubt |= bool((np.abs(own - wide) > 0.05 * np.maximum(size, top)).any())
     rows = len(analytic.values[0])
-    if not doubt or rows > _MOST_ROWS:
+    if not doubt or rows > MOST_ROWS:
         return None
     noise = analytic_noise(subject, np.eye(rows), seed=seed)
-    return [_SCATTER * part for part in noise]
+    return [SCATTER * part for part in noise]

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
 
-__all__ = ["accused_of_much", "widen_by_jumps"]
+__all__ = ["WIDE", "accused_of_much", "widen_by_jumps"]
 
 _SLIGHT = 1e-2  # of the largest entry of the row: more is no matter of a tolerance
 _MANY = 1.0  # times as many columns accused of more
 _SAW = 30.0  # times what the slope is off by up to the jump: a higher one is another's
-_WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
+WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
 _LOOKS = 4  # columns that are followed before all are believed
 _BELOW = 32.0  # jumps nearer than that part of a step are noise to differences
 _FARTHEST = 2.0  # scales: beyond, a jump says nothing about the point
@@ -96,7 +96,7 @@ def widen_by_jumps(
         reach = np.fmax(nearest * block.scales, np.abs(block.step))
         # slips that do not add up to a fair part of the jump: it is none of a tolerance
         tooth = highest[:, None] <= _SAW * most[:, None] * reach / block.scales
-        bar = np.where(tooth, _WIDE * highest[:, None] / reach, 0.0)
+        bar = np.where(tooth, WIDE * highest[:, None] / reach, 0.0)
     wider = slight & (bar > block.error)
     block.error = np.where(wider, bar, block.error)
     block.kinds[wider] = Smoothness.NOISY

@@ -24,7 +24,7 @@ from gradlab.differentiation.method import ComplexStep
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import judge_all
 from gradlab.pipeline.closer import CLOSE_LOOKS
-from gradlab.pipeline.early_stops import accused_of_much, widen_by_jumps
+from gradlab.pipeline.early_stops import WIDE, accused_of_much, widen_by_jumps
 from gradlab.pipeline.following import Lanes, nearest_jump
 from gradlab.pipeline.measuring import LAST_DIGITS, noise_level
 
@@ -47,7 +47,6 @@ _MANY = 3.0  # times as many columns accused beyond doubt
 _FEW = 4.0  # rounding units that single precision may be off by, on both sides alike
 _SINGLE = 1.2e-7
 _LEVER = 30.0  # noise of f in an extrapolation from steps far below the longest
-_WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
 
 
 def hear_last_digits(
@@ -197,7 +196,7 @@ def _widen(
         height, away = nearest_jump(Lanes(subject, block, base, now, rows, meter))
         with np.errstate(all="ignore"):
             reach = np.fmax(away, np.abs(block.step[:, now]))
-            bar = np.where(height <= digit[now], _WIDE * height / reach, 0.0)
+            bar = np.where(height <= digit[now], WIDE * height / reach, 0.0)
         wider = doubtful[:, now] & (bar > block.error[:, now])
         if not wider.any():
             break  # all upheld: so are the rest
@@ -235,7 +234,7 @@ def _doubtful(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
     if not wrong.any():
         return np.asarray(wrong)
     with np.errstate(all="ignore"):
-        near = _gap(block) * np.abs(block.step) <= SAFETY * _WIDE * digit
+        near = _gap(block) * np.abs(block.step) <= SAFETY * WIDE * digit
     clear = np.count_nonzero((wrong & ~near).any(axis=0))
     if clear > _MANY * np.count_nonzero((wrong & near).any(axis=0)):
         return np.zeros_like(wrong)

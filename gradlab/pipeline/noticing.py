@@ -13,7 +13,12 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.analytic_noise import analytic_noise, value_noise
+from gradlab.differentiation.analytic_noise import (
+    MOST_ROWS,
+    SCATTER,
+    analytic_noise,
+    value_noise,
+)
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -28,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["excused", "noticed", "purposeful", "spare_debris"]
 
 _NAMED = 3  # layers named in one sentence
-_MOST_ROWS = 256  # outputs for which gradients are asked for five times
-_SCATTER = 4.0  # times the scatter seen in four repetitions
 
 _SENT = {
     "strided": "the same numbers in a tensor that is not contiguous",
@@ -124,18 +127,14 @@ def spare_debris(subject: Any, blocks: list[Block], seed: int) -> None:
         Of the roundings that are tried.
     """
     wrong = [b for b in blocks if (b.verdicts == Verdict.DISAGREES).any()]
-    if (
-        not wrong
-        or not is_torch_subject(subject)
-        or len(wrong[0].analytic) > _MOST_ROWS
-    ):
+    if not wrong or not is_torch_subject(subject) or len(wrong[0].analytic) > MOST_ROWS:
         return
     noise = analytic_noise(subject, np.eye(len(wrong[0].analytic)), seed=seed)
-    still = _SCATTER * value_noise(subject, seed=seed)[:, None]
+    still = SCATTER * value_noise(subject, seed=seed)[:, None]
     for block in wrong:
         with np.errstate(invalid="ignore"):
             off = np.abs(block.analytic - block.value)
-            debris = off <= _SCATTER * noise[block.which][:, block.positions]
+            debris = off <= SCATTER * noise[block.which][:, block.positions]
             debris |= off * block.step <= still
         accused = block.verdicts == Verdict.DISAGREES
         block.verdicts[accused & debris] = Verdict.UNDECIDED

@@ -77,9 +77,8 @@ class _Walk:
         while queue:
             value, path, depth, root = queue.popleft()
             self._left -= 1
-            if stop := self._bound_hit(
-                depth
-            ):  # breadth first: all that is left is as far away, or farther
+            # breadth first: all that is left is as far away, or farther
+            if stop := self._bound_hit(depth):
                 self.found.unguarded.append((path, f"{stop}; not looked into further"))
                 return
             kind = type(value)
