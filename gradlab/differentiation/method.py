@@ -29,21 +29,27 @@ __all__ = [
 ]
 
 
-def _check_step(step: float | None) -> None:
-    if step is None:
-        return
-    number = isinstance(step, int | float | np.number) and not isinstance(step, bool)
-    # `not <` also refuses nan
-    if not number or not 0 < step < math.inf:
-        msg = (
-            f"step must be a positive, finite number (in the units of the input) or "
-            f"None for a relative step per coordinate, got {step!r}"
-        )
-        raise InputError(msg)
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Stepped:
+    """What the methods share whose step may be chosen."""
+
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.step is None:
+            return
+        number = isinstance(self.step, int | float | np.number)
+        # `not <` also refuses nan
+        if not number or isinstance(self.step, bool) or not 0 < self.step < math.inf:
+            msg = (
+                f"step must be a positive, finite number (in the units of the input) "
+                f"or None for a relative step per coordinate, got {self.step!r}"
+            )
+            raise InputError(msg)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Central:
+class Central(_Stepped):
     """Two-sided difference ``(f(x + h) - f(x - h)) / 2h``; truncation of order h^2.
 
     Parameters
@@ -60,14 +66,10 @@ class Central:
 
     name: ClassVar[str] = "central"
     cost: ClassVar[int] = 2  # evaluations of one coordinate
-    step: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_step(self.step)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(_Stepped):
     """One-sided difference ``(f(x + h) - f(x)) / h``; truncation of order h.
 
     Parameters
@@ -83,14 +85,10 @@ class Forward:
 
     name: ClassVar[str] = "forward"
     cost: ClassVar[int] = 1
-    step: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_step(self.step)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Backward:
+class Backward(_Stepped):
     """One-sided difference ``(f(x) - f(x - h)) / h``; truncation of order h.
 
     Parameters
@@ -106,14 +104,10 @@ class Backward:
 
     name: ClassVar[str] = "backward"
     cost: ClassVar[int] = 1
-    step: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_step(self.step)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ComplexStep:
+class ComplexStep(_Stepped):
     """Complex step ``Im f(x + ih) / h``: no cancellation, for analytic functions.
 
     Needs a NumPy function that carries complex numbers through; refused with the
@@ -133,10 +127,6 @@ class ComplexStep:
 
     name: ClassVar[str] = "complex-step"
     cost: ClassVar[int] = 1
-    step: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_step(self.step)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
