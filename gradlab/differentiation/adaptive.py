@@ -11,11 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from gradlab.differentiation.climb import climb
-from gradlab.differentiation.conclusion import conclude
 from gradlab.differentiation.derivatives import AdaptiveSettings, Derivatives
-from gradlab.differentiation.ladder import Ladder, Sampler
+from gradlab.differentiation.ladder import Sampler
 
-__all__ = ["AdaptiveSettings", "Derivatives", "Sampler", "adaptive", "read_ladder"]
+__all__ = ["AdaptiveSettings", "Derivatives", "Sampler", "adaptive"]
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -71,7 +70,7 @@ def adaptive(
     """
     settings = settings or AdaptiveSettings()
     if points.size == 0:
-        return Derivatives.unknown(base.size, np.zeros(0, int))
+        return Derivatives.unknown(base.size, 0)
     if noise is None:
         noise = np.zeros(base.size)
     per_chunk = max(1, settings.chunk // max(1, base.size))
@@ -85,61 +84,5 @@ def adaptive(
             return sample(which + start, displacement)
 
         where = points[some], scales[some]
-        parts.append(climb(shifted, *where, base, noise, (floor, settings)))
+        parts.append(climb(shifted, *where, base, noise, floor, settings))
     return Derivatives.join(parts)
-
-
-def read_ladder(
-    steps: np.ndarray,
-    right: np.ndarray,
-    left: np.ndarray,
-    *,
-    points: np.ndarray,
-    scales: np.ndarray,
-    base: np.ndarray,
-    floor: float = _EPS,
-    settings: AdaptiveSettings | None = None,
-) -> Derivatives:
-    """Read slopes, bars and kinds off values that exist already, as of a sweep.
-
-    Parameters
-    ----------
-    steps
-        Step sizes, shape (L,) or (L, C), positive, in any order; at least two.
-    right, left
-        f at ``x + step`` and ``x - step``, shape (L, C, m); nan where unknown.
-    points, scales, base, floor, settings
-        As for `adaptive`.
-
-    Returns
-    -------
-    Derivatives
-        What the given steps can tell: a kink is one within the smallest step.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gradlab.differentiation.smoothness import Smoothness
-    >>> h = 10.0 ** -np.arange(1, 12)
-    >>> right, left = np.abs(h)[:, None, None], np.abs(-h)[:, None, None]
-    >>> found = read_ladder(
-    ...     h, right, left, points=np.zeros(1), scales=np.ones(1), base=np.zeros(1)
-    ... )
-    >>> Smoothness(found.kind[0, 0]).name, float(found.left[0, 0])
-    ('KINK', -1.0)
-    """
-    shape = right.shape[:2]
-    wide = np.broadcast_to(steps if steps.ndim == 2 else steps[:, None], shape)
-    order = np.argsort(wide, axis=0)
-    wide = np.take_along_axis(wide, order, axis=0)
-    ladder = Ladder(
-        base=base,
-        points=points,
-        rungs=np.log2(scales) - np.log2(wide),
-        right=np.take_along_axis(right, order[:, :, None], axis=0),
-        left=np.take_along_axis(left, order[:, :, None], axis=0),
-        ahead=wide,
-        behind=wide,
-    )
-    spent = np.full(points.size, 2 * shape[0])
-    return conclude(ladder, floor, settings or AdaptiveSettings(), spent)

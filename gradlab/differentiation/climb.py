@@ -52,8 +52,8 @@ class _Climb:
         outputs: slice | np.ndarray,
         served: np.ndarray | None = None,
     ) -> Reading:
-        told = self.floor, self.settings
-        return read(self.samples, which, outputs, self.noise, told, served)
+        own = self.samples, which, outputs, self.noise
+        return read(*own, self.floor, self.settings, served)
 
     def round(self) -> np.ndarray:
         """Evaluate what is wished for; return the coordinates that wished."""
@@ -72,16 +72,15 @@ def climb(
     scales: np.ndarray,
     base: np.ndarray,
     noise: np.ndarray,
-    told: tuple[float, AdaptiveSettings],
+    floor: float,
+    settings: AdaptiveSettings,
 ) -> Derivatives:
     """Build the ladders of some coordinates, rung by rung, and read them.
 
     Parameters are those of `gradlab.differentiation.adaptive.adaptive`.
     """
-    floor, settings = told
-    spent = np.zeros(points.size, int)
     if not np.isfinite(base).any():
-        return Derivatives.unknown(base.size, spent)
+        return Derivatives.unknown(base.size, points.size)
     unit = np.exp2(np.clip(np.round(np.log2(scales)), -1000, 1022))  # stay finite
     bits = -np.log2(floor)
     stride = max(2.0, float(np.round(6 * bits / 52)))
@@ -95,12 +94,12 @@ def climb(
         stride=stride,
         limit=np.floor(np.minimum(bits, np.log2(unit) - np.log2(spacing))),
         record=np.full((4, points.size), np.inf),
-        spent=spent,
+        spent=np.zeros(points.size, int),
         wish=np.repeat((stride * np.arange(1.0, 4.0))[:, None], points.size, axis=1),
         known=noise,
         noise=noise.copy(),
         served=np.zeros((points.size, 0, 2), int),
-        results=Derivatives.unknown(base.size, spent),
+        results=Derivatives.unknown(base.size, points.size),
     )
     busy = now.round()
     watched = _watched(now.samples)
@@ -115,7 +114,7 @@ def climb(
             for some, outputs in _alike(alone):
                 _look_alone(now, some, outputs)
             alone = {c: alone[c] for c in now.round().tolist()}
-    return dataclasses.replace(now.results, evaluations=int(spent.sum()))
+    return dataclasses.replace(now.results, evaluations=int(now.spent.sum()))
 
 
 def _watched(samples: Samples) -> np.ndarray | None:
@@ -249,7 +248,6 @@ def _finish(
             now.samples.part(which[rows], own),
             now.floor,
             now.settings,
-            now.spent[which[rows]],
             reading.part(rows).outputs(columns),
         )
         now.results.take(found, which[rows], own)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.derivatives import AdaptiveSettings, Derivatives
-from gradlab.differentiation.extrapolation import extrapolate_central, extrapolate_side
+from gradlab.differentiation.extrapolation import extrapolate_side
 from gradlab.differentiation.runs import Pick
 from gradlab.differentiation.smoothness import (
     Smoothness,
@@ -15,7 +15,6 @@ from gradlab.differentiation.smoothness import (
     jumps,
     rises,
     stairs,
-    suspect,
 )
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ def conclude(
     ladder: Ladder,
     floor: float,
     settings: AdaptiveSettings,
-    spent: np.ndarray,
-    reading: Reading | None = None,
+    reading: Reading,
 ) -> Derivatives:
     """Turn a finished ladder into derivatives.
 
@@ -43,19 +41,11 @@ def conclude(
         Relative rounding unit of the arithmetic.
     settings
         Width of an extrapolation, safety factor.
-    spent
-        Evaluations made for each coordinate, (C,).
     reading
-        What the central slopes of this very ladder said, if it has been read.
+        What the central slopes of this very ladder said.
     """
-    if ladder.rungs.shape[0] < 2:
-        return Derivatives.unknown(ladder.right.shape[2], spent)
     with np.errstate(all="ignore"):
-        if reading is None:
-            estimate = extrapolate_central(ladder, floor, settings.width)
-            doubt = suspect(ladder, floor)
-        else:
-            estimate, doubt = reading.estimate, reading.doubt
+        estimate, doubt = reading.estimate, reading.doubt
         value = estimate.value.copy()
         error = settings.safety * np.maximum(estimate.error, estimate.hidden)
         error = np.maximum(error, _frozen_bar(ladder, estimate, floor))
@@ -68,9 +58,8 @@ def conclude(
         error[steps] += np.abs(value[steps])
         value[steps] = 0.0
         top = estimate.top.copy()
-        slopes = _one_sided(
-            ladder, floor, settings, (estimate, doubt), (value, error, kind, top)
-        )
+        results = value, error, kind, top
+        slopes = _one_sided(ladder, floor, settings, reading, results)
         error[np.isinf(value) | np.isnan(error)] = np.inf
         kind[(kind == Smoothness.SMOOTH) & ~np.isfinite(error)] = Smoothness.UNRESOLVED
     gone = ~np.isfinite(ladder.base) | (doubt.no_right & doubt.no_left)
@@ -80,8 +69,6 @@ def conclude(
         value=value.T,
         error=error.T,
         step=_largest_step(ladder, top).T,
-        evaluations=int(spent.sum()),
-        per_coordinate=spent,
         left=np.where(gone, np.nan, slopes[1]).T,
         right=np.where(gone, np.nan, slopes[0]).T,
         kind=kind.T,
@@ -93,7 +80,7 @@ def _one_sided(
     ladder: Ladder,
     floor: float,
     settings: AdaptiveSettings,
-    reading: tuple[Estimate, Suspicion],
+    reading: Reading,
     results: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
 ) -> np.ndarray:
     """Look at each side where central differences cannot say; return both slopes.
@@ -101,7 +88,7 @@ def _one_sided(
     Replaces value, error, kind and top in place. Slopes that were not needed come back
     as nan; most functions need none, and pay for none.
     """
-    estimate, doubt = reading
+    estimate, doubt = reading.estimate, reading.doubt
     slopes = np.full((2, *estimate.value.shape), np.nan)
     some = doubt.kink | doubt.jump | (doubt.no_right ^ doubt.no_left)
     if not some.any():
@@ -112,7 +99,8 @@ def _one_sided(
         ladder.entries(*place),
         floor,
         settings,
-        (estimate.noise[place][:, None], doubt.entries(*place)),
+        estimate.noise[place][:, None],
+        doubt.entries(*place),
         own,
     )
     for whole, part in zip((*results, *slopes), (*own, *found), strict=True):
@@ -124,7 +112,8 @@ def _from_sides(
     ladder: Ladder,
     floor: float,
     settings: AdaptiveSettings,
-    told: tuple[np.ndarray, Suspicion],
+    noise: np.ndarray,
+    doubt: Suspicion,
     results: tuple[np.ndarray, ...],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Replace, in place, what central differences cannot say; return both slopes.
@@ -132,7 +121,7 @@ def _from_sides(
     At a kink the value is the mean of the two slopes and the bar covers both; at a jump
     no bar is large enough; at an edge the one side that exists is all there is.
     """
-    (noise, doubt), (value, error, kind, top) = told, results
+    value, error, kind, top = results
     # at a kink or jump the strays of the central slope are no noise
     quiet = np.where(doubt.kink | doubt.jump, 0.0, noise)
     right, left = (

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from gradlab.differentiation.smoothness import Smoothness
 
 __all__ = ["AdaptiveSettings", "Derivatives"]
+
+_MATRICES = ("value", "error", "step", "left", "right", "kind", "noise")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,44 +58,33 @@ class Derivatives:
     value, error, step
         Derivative, its estimated absolute error, and the largest step it rests on,
         each (m, C).
-    evaluations, per_coordinate
-        Evaluations in total, and for each coordinate (C,).
     left, right
         One-sided slopes where they were needed, else nan, (m, C).
     kind
         A `Smoothness` for each entry, (m, C) int8.
     noise
         Estimated absolute noise of f, (m, C).
+    evaluations
+        In total.
     """
 
     value: np.ndarray
     error: np.ndarray
     step: np.ndarray
-    evaluations: int
-    per_coordinate: np.ndarray
     left: np.ndarray
     right: np.ndarray
     kind: np.ndarray
     noise: np.ndarray
+    evaluations: int = 0
 
     @classmethod
     def join(cls, parts: list[Derivatives]) -> Derivatives:
         """Put the coordinates of several results side by side."""
-
-        def side_by_side(name: str) -> np.ndarray:
-            return np.concatenate([getattr(part, name) for part in parts], axis=-1)
-
-        return cls(
-            value=side_by_side("value"),
-            error=side_by_side("error"),
-            step=side_by_side("step"),
-            evaluations=sum(part.evaluations for part in parts),
-            per_coordinate=side_by_side("per_coordinate"),
-            left=side_by_side("left"),
-            right=side_by_side("right"),
-            kind=side_by_side("kind"),
-            noise=side_by_side("noise"),
-        )
+        whole: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts], axis=1)
+            for name in _MATRICES
+        }
+        return cls(evaluations=sum(part.evaluations for part in parts), **whole)
 
     def take(
         self, other: Derivatives, coordinates: np.ndarray, outputs: slice | np.ndarray
@@ -111,19 +103,17 @@ class Derivatives:
         where = coordinates
         if isinstance(outputs, np.ndarray):
             outputs, where = outputs.T, coordinates[None]
-        for name in ("value", "error", "step", "left", "right", "kind", "noise"):
+        for name in _MATRICES:
             getattr(self, name)[outputs, where] = getattr(other, name)
 
     @classmethod
-    def unknown(cls, outputs: int, spent: np.ndarray) -> Derivatives:
+    def unknown(cls, outputs: int, coordinates: int) -> Derivatives:
         """Say that nothing is known: no finite value of f was seen."""
-        value, step, left, right, noise = np.full((5, outputs, spent.size), np.nan)
+        value, step, left, right, noise = np.full((5, outputs, coordinates), np.nan)
         return cls(
             value=value,
             error=np.full(value.shape, np.inf),
             step=step,
-            evaluations=int(spent.sum()),
-            per_coordinate=spent,
             left=left,
             right=right,
             kind=np.full(value.shape, Smoothness.UNDEFINED, np.int8),

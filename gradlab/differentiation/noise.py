@@ -1,4 +1,4 @@
-"""How noisy a function is, and what that does to a plain central difference.
+"""How noisy a function is.
 
 Noise here is whatever keeps f from being a smooth function of its input at small
 distances: rounding, single precision inside, the stopping rule of a solver, randomness.
@@ -17,9 +17,7 @@ import numpy as np
 
 from gradlab.errors import InputError
 
-__all__ = ["central_error", "difference_noise"]
-
-_EPS = float(np.finfo(np.float64).eps)
+__all__ = ["difference_noise"]
 
 
 def difference_noise(values: np.ndarray) -> np.ndarray:
@@ -72,69 +70,3 @@ def difference_noise(values: np.ndarray) -> np.ndarray:
         agree = (run.max(axis=0) <= 4 * run.min(axis=0)) & change[order]
         found = np.where(agree, run[0], found)
     return np.where(levels.max(axis=0) == 0, 0.0, found)
-
-
-def central_error(
-    right: np.ndarray,
-    base: np.ndarray,
-    left: np.ndarray,
-    *,
-    step: np.ndarray,
-    scales: np.ndarray,
-    points: np.ndarray | None = None,
-    noise: np.ndarray | None = None,
-    floor: float = _EPS,
-) -> np.ndarray:
-    """Give a plain central difference an error bar, from three values of f.
-
-    Truncation is judged by the disagreement of the two one-sided slopes, ``|f''| h``:
-    the central error ``|f'''| h^2 / 6`` is that much smaller again as the step is
-    smaller than the length over which the slope changes. Rounding is ``noise / h``.
-
-    Parameters
-    ----------
-    right, left
-        f at ``x + step`` and ``x - step``, shape (m, C).
-    base
-        f at the point, shape (m,).
-    step
-        Steps really made, shape (C,).
-    scales
-        Typical size of each coordinate, shape (C,).
-    points
-        The coordinates, (C,); given, the rounding of the argument is counted too.
-    noise
-        Absolute noise of f, broadcast to (m, C); None for rounding only.
-    floor
-        Relative rounding unit of the arithmetic.
-
-    Returns
-    -------
-    ndarray
-        Estimated absolute error of ``(right - left) / (2 step)``, (m, C); inf where a
-        value is not finite. Cheap, hence rough: it cannot see structure finer than the
-        step, nor a third derivative where the second vanishes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> h = 6e-6
-    >>> right, base, left = np.exp([[1 + h]]), np.exp([1.0]), np.exp([[1 - h]])
-    >>> bar = central_error(right, base, left, step=np.array([h]), scales=np.ones(1))
-    >>> bool(abs((right - left)[0, 0] / (2 * h) - np.e) < bar[0, 0] < 1e-8)
-    True
-    """
-    with np.errstate(all="ignore"):
-        middle = base[:, None]
-        slope = np.abs(right - left) / (2 * step)
-        gap = np.abs((right - middle) + (left - middle)) / step
-        size = np.maximum(np.maximum(np.abs(right), np.abs(left)), np.abs(middle))
-        shake = floor * size if noise is None else np.maximum(floor * size, noise)
-        if points is not None:
-            shake = shake + floor * np.abs(points) * slope
-        # of the gap, what rounding alone would make of it says nothing about f''
-        bend = np.maximum(gap - 4 * shake / step, 0.0)
-        shorter = np.maximum(step / scales, np.where(slope > 0, bend / slope, 1.0))
-        bar = bend * np.minimum(shorter, 1.0) / 2 + 2 * shake / step
-        finite = np.isfinite(right) & np.isfinite(left) & np.isfinite(middle)
-    return np.where(finite & np.isfinite(bar), bar, np.inf)

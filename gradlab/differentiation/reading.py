@@ -82,7 +82,8 @@ def read(
     which: np.ndarray,
     outputs: Index,
     noise: np.ndarray,
-    told: tuple[float, AdaptiveSettings],
+    floor: float,
+    settings: AdaptiveSettings,
     served: np.ndarray | None = None,
 ) -> Reading:
     """Read some outputs of some coordinates, in pieces that fit the processor's cache.
@@ -97,14 +98,14 @@ def read(
         A slice, or some for each coordinate, (C, K).
     noise
         What is known of the noise of every output from elsewhere, (all outputs,).
-    told
-        Relative rounding unit of the arithmetic; width of an extrapolation and size of
-        a piece.
+    floor
+        Relative rounding unit of the arithmetic.
+    settings
+        Width of an extrapolation, size of a piece.
     served
         Smallest and largest rung of runs that were best for other outputs of each
         coordinate, (C, K, 2): only those that were often are judged. None for all.
     """
-    floor, settings = told
     base = samples.base[outputs]
     shape = (which.size, base.shape[-1])
     whole: list[tuple[slice, slice, Estimate, Suspicion]] = []

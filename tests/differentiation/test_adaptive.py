@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from gradlab.differentiation.adaptive import AdaptiveSettings, adaptive, read_ladder
+from gradlab.differentiation.adaptive import AdaptiveSettings, adaptive
 from gradlab.differentiation.smoothness import Smoothness
 from tests.differentiation.catalogue_held_out import HELD_OUT
 from tests.differentiation.catalogue_table import by_gradlab, summary, truth_of
@@ -129,7 +129,6 @@ def test_many_outputs_and_coordinates_at_once(rng):
     assert (np.abs(found.value - exact) <= found.error).all()
     assert (np.abs(found.value - exact) <= 1e-9 * np.abs(exact)).all()
     assert (found.kind == Smoothness.SMOOTH).all()
-    assert found.evaluations == found.per_coordinate.sum()
 
 
 def test_coordinates_do_not_disturb_each_other(rng):
@@ -249,26 +248,6 @@ def test_no_coordinates_at_all():
     )
     assert found.value.shape == (2, 0)
     assert found.evaluations == 0
-
-
-@pytest.mark.parametrize("name", ["sin(1e5x) at 1", "1/(x-1) at 1.00001"])
-def test_reading_a_given_ladder_finds_the_same_slope(name):
-    """A sweep over 1e-1 ... 1e-11 contains what the adaptive ladder looks for."""
-    case = next(c for c in TUNED if c.name == name)
-    steps = 10.0 ** -np.arange(1, 12, 0.5)
-    right = np.array([case(case.x + h) for h in steps])[:, None, None]
-    left = np.array([case(case.x - h) for h in steps])[:, None, None]
-    found = read_ladder(
-        steps,
-        right,
-        left,
-        points=np.array([case.x]),
-        scales=np.array([case.scale]),
-        base=np.array([case(case.x)]),
-    )
-    error = abs(found.value[0, 0] - truth_of(case))
-    assert error <= 10 * found.error[0, 0]
-    assert error <= 1e-6 * abs(truth_of(case))
 
 
 @pytest.mark.parametrize("x", [1e-300, 1e300, 1e307])

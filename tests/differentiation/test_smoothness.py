@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradlab.differentiation.adaptive import adaptive, read_ladder
+from gradlab.differentiation.adaptive import adaptive
 from gradlab.differentiation.smoothness import Smoothness
 
 pytestmark = pytest.mark.untraced
@@ -184,21 +184,6 @@ def test_vertical_tangent_is_not_resolved():
     found = look(np.cbrt, 0.0)
     assert found["kind"] == Smoothness.UNRESOLVED
     assert np.isinf(found["error"])
-
-
-def test_given_ladder_shows_its_kink():
-    """The kinds can be read from a sweep as well."""
-    steps = 10.0 ** -np.arange(1.0, 12)
-    found = read_ladder(
-        steps,
-        np.maximum(steps, 0)[:, None, None],
-        np.maximum(-steps, 0)[:, None, None],
-        points=np.zeros(1),
-        scales=np.ones(1),
-        base=np.zeros(1),
-    )
-    assert found.kind[0, 0] == Smoothness.KINK
-    assert (found.left[0, 0], found.right[0, 0]) == (0, 1)
 
 
 def test_edge_that_is_a_cliff_has_no_slope():
