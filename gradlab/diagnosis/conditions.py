@@ -96,15 +96,22 @@ def _mutation(evidence: Evidence) -> Iterator[Finding]:
             *getattr(evidence.subject, "mutated", ()),
         )
     )
+    cells = getattr(evidence.subject, "cells", ())
+    parameters = {cell.variable.name for cell in cells if cell.parameter}
     for name in names:
+        own = name in parameters
         yield Finding(
             BugKind.MUTATES_INPUT,
             "warning",
             name,
             0.95,
             f"The function writes to {name}; it was put back after every evaluation.",
-            f"Work on a copy: {name} = {name}.copy() (clone() for tensors), or write "
-            f"the operation out of place.",
+            "Autograd takes it for no write: where no layer does so by design "
+            "(max_norm), move it behind optimizer.step(), or make it part of forward "
+            "(torch.nn.utils.parametrize)."
+            if own
+            else f"Work on a copy: {name} = {name}.copy() (clone() for tensors), or "
+            f"write the operation out of place.",
         )
 
 

@@ -57,6 +57,7 @@ _DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     zeros.detached,
     severed.severed,
     severed.hooked,
+    severed.written,
     exits.left_torch,
     shuffles.conjugated,
     factors.accumulation,

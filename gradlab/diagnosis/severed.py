@@ -20,7 +20,7 @@ from gradlab.subject.subject import is_torch_subject
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["hooked", "severed"]
+__all__ = ["hooked", "severed", "written"]
 
 _CUTS = {"detach", "detach_", "data", "no_grad"}
 _EXITS = {"item", "numpy", "tolist", "__array__", "__float__"}
@@ -69,6 +69,36 @@ def severed(case: Case) -> list[Clue]:
             )
         ]
     return []
+
+
+def written(case: Case) -> list[Clue]:
+    """Detect an input that is overwritten where autograd does not record."""
+    subject: Any = case.evidence.subject
+    if not is_torch_subject(subject) or case.variable.name not in subject.mutated:
+        return []
+    from gradlab.subject.torch_written import unrecorded
+
+    case.evidence.meter.spend(1)
+    found = unrecorded(subject, case.part.which)
+    if found is None:
+        return []
+    columns = case.part.positions[case.wrong.any(axis=0)]
+    if not np.isin(columns, found.positions).all():
+        return []
+    size = case.variable.coordinates
+    some = (
+        "all" if len(found.positions) == size else f"{len(found.positions)} of {size}"
+    )
+    return [
+        Clue(
+            BugKind.DETACHED,
+            0.99,
+            f"The function overwrites {some} entries of {case.name} (by up to "
+            f"{found.most:.3g}) where autograd does not record (no_grad, .data or "
+            f"NumPy): its gradient lacks the slope of that write.",
+            f"Write it out of place ({case.name} = ...), where autograd sees it.",
+        )
+    ]
 
 
 def hooked(case: Case) -> list[Clue]:

@@ -10,7 +10,7 @@ from gradlab.errors import SubjectError
 from gradlab.subject.torch_forward import ForwardMode
 from gradlab.subject.torch_outputs import cotangent_tensors
 from gradlab.subject.torch_subjects import TorchSubject
-from gradlab.subject.torch_values import Cell, make_cell
+from gradlab.subject.torch_values import Cell, as_parameter, make_cell
 
 if TYPE_CHECKING:
     import contextlib
@@ -117,7 +117,16 @@ def second_order(
 def _copied(cell: Cell) -> Cell:
     copy = make_cell(cell.variable.name, cell.source, dtype=cell.values.dtype)
     copy.hooks, copy.aliased = cell.hooks, cell.aliased
+    copy.parameter = cell.parameter
+    copy.values = copy.dressed(copy.values)
     return copy
+
+
+def _leaf(cell: Cell, value: Any) -> Any:
+    plain = value.detach()
+    if cell.parameter:
+        return as_parameter(plain, requires_grad=True)
+    return plain.requires_grad_()
 
 
 class _Gradients:
@@ -142,13 +151,17 @@ class _Gradients:
         # values that require grad come from the analytic side: keep their graph
         wanted = any(value.requires_grad for value in values)
         with torch.enable_grad():
+            cells = self._subject.cells
             leaves = [
-                value if value.requires_grad else value.detach().requires_grad_()
-                for value in values
+                value if value.requires_grad else _leaf(cell, value)
+                for cell, value in zip(cells, values, strict=True)
             ]
+            mutated = self._subject.mutated
             given = [  # a function that writes to its input cannot be given a leaf
-                leaf.clone() if variable.name in self._subject.mutated else leaf
-                for variable, leaf in zip(self._subject.inputs, leaves, strict=True)
+                leaf.clone()
+                if cell.variable.name in mutated and not cell.parameter
+                else leaf
+                for cell, leaf in zip(cells, leaves, strict=True)
             ]
             tensors = self._subject.observed(given, buffers).tensors
             seeds = cotangent_tensors(self._cotangent, tensors)

@@ -255,7 +255,7 @@ class Checker:
                 "noise": f"rounding hides the derivative with respect to {first.label}",
             }.get(first.note, f"{first.label}: {first.note or 'rounding hides it'}")
             return Outcome(LayerState.UNCHECKED, reason, first)
-        purpose = deliberate(piece)
+        purpose = deliberate(piece, product, [measure.label for measure in bad])
         if purpose:
             return Outcome(LayerState.UNCHECKED, purpose, bad[0])
         worst = max(bad, key=lambda measure: measure.error)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradlab.localisation.layer_variables import ReplayError
 from gradlab.subject.torch_deliberate import ctc_alone, spectral
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from gradlab.localisation.layer_replay import Piece
+    from gradlab.localisation.layer_variables import Product, Variable
 
 __all__ = ["deliberate", "without_padding"]
 
+_STEP = 1e-3  # by which parameters are moved, to see whether they are written to
 _CONSTANTS = (
     "in training mode spectral norm takes its singular vectors for constants, so its "
     "gradient is not the derivative, on purpose; call eval() to check it"
@@ -21,10 +26,17 @@ def _is_ctc_alone(node: Any) -> bool:
     return node.name().startswith("CtcLossBackward") and ctc_alone(node)
 
 
-def deliberate(piece: Piece) -> str:
+def deliberate(piece: Piece, product: Product, bad: Sequence[str]) -> str:
     """Say why a piece hands on something else on purpose; "" if it does not.
 
-    Runs the piece once more.
+    Runs the piece twice more.
+
+    Parameters
+    ----------
+    piece, product
+        What was found wrong.
+    bad
+        Labels of the variables with respect to which it is.
     """
     import torch
 
@@ -46,7 +58,39 @@ def deliberate(piece: Piece) -> str:
         for option in ("scale_grad_by_freq", "max_norm"):
             if getattr(target, option):
                 return f"{option} changes its gradient or its weight on purpose"
+    written = _written(piece, product)
+    if set(bad) <= set(written):
+        return (
+            f"overwrites {' and '.join(bad)} where autograd does not record (no_grad, "
+            f".data), on purpose: its gradient is that at the values written"
+        )
     return ""
+
+
+def _written(piece: Piece, product: Product) -> list[str]:
+    """Labels of the parameters that the piece leaves with other values."""
+    import torch
+
+    made: dict[str, tuple[Any, Any]] = {}  # as it is left, and as it was
+
+    def away(variable: Variable) -> Callable[[], Any] | None:
+        if variable.kind != "parameter":
+            return None
+        moved = variable.base * (1 + _STEP)  # a norm that is one already is written too
+        # a Parameter, which the module gets itself: other data may be assigned to it
+        new = torch.nn.Parameter(moved, requires_grad=False)
+        made[variable.label] = new, moved.clone()
+        return lambda: new
+
+    try:
+        piece.change(product, away)
+    except (ReplayError, RuntimeError):
+        return []
+    return [
+        label
+        for label, (new, was) in made.items()
+        if not torch.equal(new.detach(), was)
+    ]
 
 
 def without_padding(piece: Piece) -> Piece:

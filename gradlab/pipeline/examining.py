@@ -20,7 +20,13 @@ from gradlab.pipeline.assembling import as_parts, comparisons_of, met_on_the_way
 from gradlab.pipeline.beside import look_beside
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.joint_kinks import joint_kinks
-from gradlab.pipeline.noticing import excused, noticed, purposeful, spare_debris
+from gradlab.pipeline.noticing import (
+    excused,
+    noticed,
+    once_told,
+    purposeful,
+    spare_debris,
+)
 from gradlab.pipeline.planning import Coverage, Estimate, choose_columns, estimate
 from gradlab.pipeline.probing import compare_by_probes
 from gradlab.pipeline.streaming import needs_streaming, run_streamed
@@ -95,7 +101,7 @@ def examine(
         seen = _seen(subject, plan, meter, outcome, notes, coverage)
     findings, missing = _findings(seen, explain=explain)
     conditions = noticed(subject, seen.comparisons, plan.seed)
-    findings = rank([*findings, *excuses, *conditions])
+    findings = rank([*once_told(findings, excuses), *excuses, *conditions])
     return Report(
         subject=subject.kind,
         analytic=subject.analytic.description,

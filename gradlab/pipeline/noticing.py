@@ -22,7 +22,7 @@ from gradlab.differentiation.analytic_noise import (
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.localisation.layer_modes import Modal
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gradlab.subject.torch_cotangents import Trial
     from gradlab.subject.torch_deliberate import Purpose
 
-__all__ = ["excused", "noticed", "purposeful", "spare_debris"]
+__all__ = ["excused", "noticed", "once_told", "purposeful", "spare_debris"]
 
 _NAMED = 3  # layers named in one sentence
 
@@ -143,6 +143,8 @@ def spare_debris(subject: Any, blocks: list[Block], seed: int) -> None:
 def _excuse(subject: Any, block: Block, purpose: Purpose) -> bool:
     """Change the verdicts that a purpose explains; whether there were any."""
     accused = block.verdicts == Verdict.DISAGREES
+    if purpose.entries is not None:
+        accused &= np.isin(block.positions, purpose.entries)[None, :]
     if purpose.row is None:
         block.verdicts[accused] = Verdict.UNDECIDED
         return bool(accused.any())
@@ -163,9 +165,7 @@ def _deliberate(subject: Any, purpose: Purpose) -> Finding:
         subject.inputs[purpose.which].name,
         0.95,
         f"The gradient is not the derivative, on purpose: {purpose.words}.",
-        "Nothing to do."
-        if purpose.row is not None
-        else "It was not compared; check the model without that option.",
+        "Nothing to do." if purpose.row is not None else purpose.advice,
     )
 
 
@@ -176,6 +176,16 @@ def purposeful(subject: Any) -> dict[int, Finding]:
     from gradlab.subject.torch_deliberate import purposes
 
     return {p.which: _deliberate(subject, p) for p in purposes(subject, graph=False)}
+
+
+def once_told(findings: Iterable[Finding], excuses: list[Finding]) -> list[Finding]:
+    """Leave out that an input is written to, where an excuse says what that means."""
+    told = {excuse.where for excuse in excuses if excuse.kind == BugKind.SURROGATE}
+    return [
+        finding
+        for finding in findings
+        if finding.kind != BugKind.MUTATES_INPUT or finding.where not in told
+    ]
 
 
 def _modes(module: Any, layers: tuple[Modal, ...]) -> Iterator[Finding]:

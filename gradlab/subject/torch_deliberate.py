@@ -9,8 +9,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.torch_written import written_parameters
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from gradlab.subject.torch_subjects import TorchSubject
 
@@ -36,11 +41,17 @@ class Purpose:
     row
         The only row of it that is concerned, and whose gradient is zero; None for all
         of it.
+    entries
+        The only coordinates that are concerned; None for all.
+    advice
+        What to do to compare them after all.
     """
 
     which: int
     words: str
     row: int | None = None
+    entries: NDArray[np.intp] | None = None
+    advice: str = "It was not compared; check the model without that option."
 
 
 def purposes(subject: TorchSubject, *, graph: bool = True) -> tuple[Purpose, ...]:
@@ -55,14 +66,14 @@ def purposes(subject: TorchSubject, *, graph: bool = True) -> tuple[Purpose, ...
         at the layers of a module; worth it where something disagrees.
     """
     if not graph:
-        return _once(_of_modules(subject))
+        return _once([*_of_modules(subject), *_of_writes(subject)])
     try:
+        found = [*_of_modules(subject), *_of_writes(subject)]
         values, leaves = subject.with_leaves(range(len(subject.cells)))
         outputs = subject.evaluate(values, grad=True)
     except Exception:  # noqa: BLE001 - whatever the user's code raises has been told
         return ()
     place = {id(leaf): which for which, leaf in enumerate(leaves)}
-    found = list(_of_modules(subject))
     for node in _nodes(outputs):
         name = node.name()
         if name in ("EmbeddingBackward0", "EmbeddingBagBackward0"):
@@ -150,6 +161,24 @@ def _of_modules(subject: TorchSubject) -> Iterable[Purpose]:
         for name, words in own:
             if start + name in place:
                 yield Purpose(place[start + name], words)
+
+
+def _of_writes(subject: TorchSubject) -> Iterable[Purpose]:
+    for written in written_parameters(subject):
+        variable = subject.inputs[written.which]
+        count, size = len(written.positions), variable.coordinates
+        some = "all" if count == size else f"{count} of {size}"
+        by = f"by up to {written.most:.3g}" if written.most else "beside the point"
+        yield Purpose(
+            written.which,
+            f"forward overwrites {some} entries of {variable.name} ({by}) where "
+            f"autograd does not record (no_grad, .data), which gives the gradient at "
+            f"the values written and takes the write for none",
+            entries=written.positions,
+            advice="These entries were not compared; move the write behind "
+            "optimizer.step(), or make it part of forward "
+            "(torch.nn.utils.parametrize), and check again.",
+        )
 
 
 def spectral(layer: Any) -> bool:

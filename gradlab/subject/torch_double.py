@@ -106,7 +106,8 @@ def _widened(cell: Cell) -> Cell:
         tensor = cell.pattern.build(source)
         wide = make_cell(cell.variable.name, tensor)
         wide.values = private_copy(source)
-    wide.hooks = cell.hooks
+    wide.hooks, wide.parameter = cell.hooks, cell.parameter
+    wide.values = wide.dressed(wide.values)
     return wide
 
 

@@ -259,11 +259,13 @@ class TorchSubject:
         values = [cell.tensor() for cell in self.cells]
         leaves = []
         for which in chosen:
-            leaf = self.cells[which].leaf()
+            cell = self.cells[which]
+            written = cell.variable.name in self.mutated
+            leaf = cell.leaf(apart=written and cell.parameter)
             leaves.append(leaf)
-            # a function that writes to its input cannot be given a leaf
-            written = self.cells[which].variable.name in self.mutated
-            values[which] = leaf.clone() if written else leaf
+            # a function that writes to its input cannot be given a leaf; a parameter
+            # is one, and written to where nothing records
+            values[which] = leaf.clone() if written and not cell.parameter else leaf
         return values, leaves
 
     def evaluate(self, values: Sequence[Any], grad: bool) -> tuple[Any, ...]:  # noqa: FBT001 - the mode, as torch.set_grad_enabled takes it
@@ -317,9 +319,7 @@ class TorchSubject:
         if not self.mutated:
             return [cell.tensor() for cell in self.cells]
         return [
-            cell.tensor().clone()
-            if cell.variable.name in self.mutated
-            else cell.tensor()
+            cell.apart() if cell.variable.name in self.mutated else cell.tensor()
             for cell in self.cells
         ]
 

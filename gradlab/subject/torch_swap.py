@@ -47,10 +47,13 @@ class Swap:
         self._module = module
         self._places: list[tuple[dict[str, Any], str, str]] = []
         self._padded: dict[int, int] = {}  # place: row that is a constant
+        self._dressed: list[tuple[dict[str, Any], str]] = []  # those of parameters
         for part in module.modules():
             for table in (part._parameters, part._buffers):  # noqa: SLF001 - what functional_call writes to as well
                 for own_name, tensor in table.items():
                     if id(tensor) in name_of:
+                        if table is part._parameters:  # noqa: SLF001 - as above
+                            self._dressed.append((table, own_name))
                         place = (table, own_name, name_of[id(tensor)])
                         row = padded_row(part) if own_name == "weight" else None
                         if row is not None:
@@ -112,6 +115,8 @@ class Swap:
             table[own_name] = _with_row(
                 state[name], saved[place], row, alone=name not in self._tied
             )
+        for table, own_name in self._dressed:
+            _dress(table[own_name])
         if self._elsewhere:
             others = {id(tensor): state[name] for name, tensor in self.own.items()}
             for holder in self._elsewhere:
@@ -126,6 +131,18 @@ class Swap:
             for name in ("_flat_weights", "_flat_weight_refs"):
                 if name in before:
                     vars(part)[name] = before[name]
+
+
+def _dress(tensor: Any) -> None:
+    """Let a tensor that cannot be made a Parameter be taken for one.
+
+    Such as one of many under vmap, or one with a tangent. It is the mark that torch
+    gives parameters of tensor subclasses.
+    """
+    import torch
+
+    if type(tensor) is not torch.nn.Parameter:
+        tensor._is_param = True  # noqa: SLF001 - see above
 
 
 def _with_row(tensor: Any, own: Any, row: int, *, alone: bool) -> Any:

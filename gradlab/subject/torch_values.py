@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cell",
+    "as_parameter",
     "dtype_name",
     "is_differentiable",
     "is_torch",
@@ -114,6 +115,23 @@ def real_numbers(tensor: Any) -> NDArray[np.float64]:
         dense = dense.to("cpu", torch.float64)
     array: NDArray[np.float64] = dense.numpy()
     return (array if fresh else np.array(array, order="C")).reshape(-1)
+
+
+def as_parameter(tensor: Any, *, requires_grad: bool = False) -> Any:
+    """Parameter that shares the memory of a tensor, and its count of writes.
+
+    Code of the user's that asks what it is, or assigns it to a module, must find what
+    it finds in its own module.
+
+    Examples
+    --------
+    >>> import torch
+    >>> type(as_parameter(torch.zeros(2))).__name__
+    'Parameter'
+    """
+    import torch
+
+    return torch.nn.Parameter(tensor, requires_grad=requires_grad)
 
 
 def private_copy(tensor: Any, dtype: Any = None) -> Any:
@@ -206,6 +224,9 @@ class Cell:
     aliased: bool = False
     parked: bool = False  # values are the source itself for now: see `park`
     astray: bool = False  # values are not those of the point, and nobody wants them
+    parameter: bool = (
+        False  # the user's is an nn.Parameter: so is what stands in for it
+    )
 
     def park(self) -> None:
         """Let go of the private copy until something asks for it again.
@@ -218,7 +239,7 @@ class Cell:
     def own(self) -> Any:
         """Private stored values: made again or put back, if that was left undone."""
         if self.parked:
-            self.values, self.parked = private_copy(self.source), False
+            self.values, self.parked = self.dressed(private_copy(self.source)), False
         elif self.astray:
             self.place(None, now=True)
         return self.values
@@ -226,6 +247,10 @@ class Cell:
     def forget(self) -> None:
         """Do not put values back that are about to be written all over."""
         self.astray = False
+
+    def dressed(self, tensor: Any) -> Any:
+        """Give what stands in for a parameter as one, and anything else as it is."""
+        return as_parameter(tensor) if self.parameter else tensor
 
     def real(self) -> Any:
         """View on the real coordinates; no copy."""
@@ -239,14 +264,22 @@ class Cell:
         """Give what the user's function is called with."""
         if self.pattern is None:
             return self.own()
-        return self.pattern.build(self.values.detach())
+        return self.dressed(self.pattern.build(self.values.detach()))
 
-    def leaf(self) -> Any:
-        """Leaf that requires grad and shares the private memory."""
+    def apart(self) -> Any:
+        """Give the same in memory of its own, for a function that writes to it."""
+        return self.dressed(self.tensor().detach().clone())
+
+    def leaf(self, *, apart: bool = False) -> Any:
+        """Leaf that requires grad and shares the private memory, unless `apart`."""
         plain = self.own().detach()
         if self.pattern is not None:
             plain = self.pattern.build(plain)
-        leaf = plain.requires_grad_()
+        plain = plain.clone() if apart else plain
+        if self.parameter:
+            leaf = as_parameter(plain, requires_grad=True)
+        else:
+            leaf = plain.requires_grad_()
         for hook in self.hooks:
             leaf.register_hook(hook)
         return leaf
@@ -326,4 +359,7 @@ def make_cell(name: str, tensor: Any, *, dtype: Any = None) -> Cell:
     aliased = overlaps(source)
     variable = Variable(name, shape, dtype_name(source.dtype), support)
     hooks = tuple((tensor._backward_hooks or {}).values())  # noqa: SLF001 - no public way
-    return Cell(variable, source, private_copy(source), pattern, hooks, aliased)
+    cell = Cell(variable, source, private_copy(source), pattern, hooks, aliased)
+    cell.parameter = isinstance(tensor, torch.nn.Parameter)
+    cell.values = cell.dressed(cell.values)
+    return cell
