@@ -215,9 +215,9 @@ def _check_finite(subject: ArraySubject) -> None:
         point = subject.point(k)
         bad = np.flatnonzero(np.isnan(point))
         if len(bad):
-            entry = int(bad[0]) // (2 if variable.is_complex else 1)
+            label = variable.label(variable.entry_of(int(bad[0])))
             msg = (
-                f"{variable.label(entry)} is nan; a derivative there has no meaning: "
+                f"{label} is nan; a derivative there has no meaning: "
                 f"pass inputs without nan, or leave {variable.name} out with wrt="
             )
             raise InputError(msg)

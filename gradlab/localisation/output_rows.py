@@ -90,7 +90,7 @@ def wrong_cells(
 def _entry_of(bench: Bench, place: Place) -> Place:
     """Input and entry that a coordinate belongs to."""
     which, position = place
-    return which, position // (2 if bench.subject.inputs[which].is_complex else 1)
+    return which, bench.subject.inputs[which].entry_of(position)
 
 
 def _pull(

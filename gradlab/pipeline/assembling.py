@@ -9,6 +9,7 @@ import numpy as np
 from gradlab.comparison.comparison import Comparison
 from gradlab.diagnosis.evidence import Part
 from gradlab.late import is_made
+from gradlab.pipeline.blocks import label_of
 from gradlab.subject.subject import block_slices
 
 if TYPE_CHECKING:
@@ -170,11 +171,6 @@ def met_on_the_way(
     for block in outcome.blocks:
         if block.jump is not None and "jumps" not in notes:
             height, away, column = block.jump
-            variable = subject.inputs[block.which]
-            entry = int(block.positions[column]) // (2 if variable.is_complex else 1)
-            notes["jumps"] = (
-                variable.label(entry),
-                f"{height:.2g}",
-                f"{away:.2g}",
-            )
+            label = label_of(subject, block, column)
+            notes["jumps"] = label, f"{height:.2g}", f"{away:.2g}"
     return notes

@@ -26,6 +26,7 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
+from gradlab.pipeline.blocks import label_of
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -101,16 +102,11 @@ def _accused(block: Block) -> NDArray[np.bool_]:
 def _gap(block: Block) -> NDArray[np.float64]:
     """Distance of the two sides where they disagree, in units of f; else 0."""
     with np.errstate(all="ignore"):
-        apart = np.abs(_analytic(block) - block.value) * block.scales
-    return np.where(_accused(block), apart, 0.0)
+        return np.where(_accused(block), block.gap * block.scales, 0.0)
 
 
 def _worst_gap(block: Block) -> float:
     return float(np.nan_to_num(_gap(block)).max(initial=0.0))
-
-
-def _analytic(block: Block) -> NDArray[np.float64]:
-    return block.analytic if block.precise is None else block.precise
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -161,7 +157,7 @@ class _Beside:
     def limits(self) -> NDArray[np.bool_]:
         """Rows whose gradient is the one of a point beside, (rows,)."""
         found = np.zeros(len(self.base), dtype=bool)
-        columns = [_analytic(b) * b.scales for b in self.blocks]
+        columns = [b.formula * b.scales for b in self.blocks]
         rows = np.any([_accused(b).any(axis=1) for b in self.blocks], axis=0)
         for number in range(_TRIES):
             found |= self._like(self._aside(number), columns)
@@ -202,7 +198,7 @@ class _Beside:
         another = np.zeros(len(self.base), dtype=bool)
         for block, matrix in zip(self.blocks, columns, strict=True):
             gap = _gap(block)
-            apart = np.abs(matrix - _analytic(block) * block.scales) > 0.5 * gap
+            apart = np.abs(matrix - block.formula * block.scales) > 0.5 * gap
             another |= (apart & (gap > 0)).any(axis=1)
         return another
 
@@ -281,7 +277,7 @@ class _Beside:
             free = np.ones(count, dtype=bool)
             if number % 2:
                 row = int(np.argmax(_gap(block).max(axis=1, initial=0.0)))
-                free[int(np.argmax(np.abs(_analytic(block)[row])))] = False
+                free[int(np.argmax(np.abs(block.formula[row])))] = False
             shift = np.zeros(count)
             half = np.where(np.arange(int(free.sum())) % 2, 1.0, -1.0)
             shift[free] = self.rng.permutation(half) * self.rng.permutation(order[free])
@@ -298,10 +294,6 @@ def _told(
         if not taken_back.any():
             continue
         row, column = (int(i) for i in np.argwhere(taken_back)[0])
-        variable = subject.inputs[block.which]
-        label = variable.label(
-            int(block.positions[column]) // (2 if variable.is_complex else 1)
-        )
         block.verdicts[taken_back] = Verdict.AGREES if known else Verdict.UNDECIDED
         block.accepted = block.accepted | (taken_back & known)
         values = f"slope {block.value[row, column]:.6g}, "
@@ -309,10 +301,10 @@ def _told(
         yield Finding(
             BugKind.NONDIFFERENTIABLE,
             "note" if known else "warning",
-            variable.name,
+            subject.inputs[block.which].name,
             0.85,
             f"The function has no derivative at the point, where entries are equal or "
-            f"zero; at {label}: {values}. "
+            f"zero; at {label_of(subject, block, column)}: {values}. "
             + (
                 "The gradient is that of a point right beside it, a sub-gradient."
                 if known

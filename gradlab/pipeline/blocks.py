@@ -34,6 +34,7 @@ __all__ = [
     "Plan",
     "judge_all",
     "judge_block",
+    "label_of",
     "matters_of",
 ]
 
@@ -124,6 +125,17 @@ class Block:
         return self.scales if self.own_scales is None else self.own_scales
 
     @property
+    def formula(self) -> NDArray[np.float64]:
+        """The analytic side without the round-off of short arithmetic, (rows, n)."""
+        return self.analytic if self.precise is None else self.precise
+
+    @property
+    def gap(self) -> NDArray[np.float64]:
+        """Distance of `formula` from the numeric side, (rows, n)."""
+        with np.errstate(all="ignore"):
+            return np.asarray(np.abs(self.formula - self.value))
+
+    @property
     def side(self) -> Side:
         """Numeric values as the verdict sees them.
 
@@ -155,6 +167,27 @@ class Block:
         excess = np.nan_to_num(excess, nan=np.inf, posinf=np.inf)
         return np.asarray(excess.max(axis=0, initial=0.0))
 
+    def overwrite(
+        self,
+        columns: NDArray[np.intp],
+        better: NDArray[np.bool_],
+        **matrices: NDArray[np.float64] | int,
+    ) -> None:
+        """Write over entries of some columns that are known better now.
+
+        Parameters
+        ----------
+        columns
+            Of the block, (k,).
+        better
+            Which of their entries, (rows, k).
+        **matrices
+            By field: what to write, (rows, k).
+        """
+        for name, new in matrices.items():
+            matrix = getattr(self, name)
+            matrix[:, columns] = np.where(better, new, matrix[:, columns])
+
     def own_steps(self) -> None:
         """Give the steps memory of their own, before they are written to."""
         if not self.step.flags.writeable:
@@ -164,6 +197,12 @@ class Block:
         """Give the one-sided slopes memory of their own, before they are written to."""
         if not self.left.flags.writeable:
             self.left, self.right = self.left.copy(), self.right.copy()
+
+
+def label_of(subject: Subject, block: Block, column: int) -> str:
+    """Name the entry of the input that a column of a block belongs to."""
+    variable = subject.inputs[block.which]
+    return variable.label(variable.entry_of(int(block.positions[column])))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

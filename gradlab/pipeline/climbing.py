@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.evaluation import Meter
     from gradlab.report import Report
-    from gradlab.subject.subject import Subject
+    from gradlab.subject.subject import Subject, Variable
 
 __all__ = ["Climb", "default_steps", "steps_columns"]
 
@@ -131,7 +131,7 @@ def steps_columns(
     columns = list(plan.columns)
     if plan.name == "sample" and report is not None:
         for which, variable in enumerate(subject.inputs):
-            worst = _worst_coordinates(report, variable.name, variable.is_complex)
+            worst = _worst_coordinates(report, variable)
             inside = [c for c in worst if c < variable.coordinates]
             columns[which] = np.union1d(columns[which], inside).astype(np.intp)
     remarks = list(plan.remarks)
@@ -166,7 +166,7 @@ def _only_what_fits(
         kept = (share if rank < room else 0) * (2 if variable.is_complex else 1)
         chosen = columns[which]
         if report is not None:  # the worst entries first
-            worst = _worst_coordinates(report, variable.name, variable.is_complex)
+            worst = _worst_coordinates(report, variable)
             first = [c for c in worst if c in chosen]
             chosen = np.concatenate([first, np.setdiff1d(chosen, first)])
         columns[which] = np.sort(chosen[:kept]).astype(np.intp)
@@ -177,17 +177,17 @@ def _only_what_fits(
     return [words]
 
 
-def _worst_coordinates(report: Report, name: str, is_complex: bool) -> list[int]:  # noqa: FBT001 - internal
+def _worst_coordinates(report: Report, variable: Variable) -> list[int]:
     """Real coordinates of the worst entries of every block of one input."""
-    found: list[int] = []
-    for comparison in report.comparisons:
-        if comparison.input.name != name:
-            continue
-        for _, column in comparison.ranking(_WORST):
-            entry = comparison.entry(column)
-            if entry is not None:
-                found += [2 * entry, 2 * entry + 1] if is_complex else [entry]
-    return found
+    found = [
+        comparison.entry(column)
+        for comparison in report.comparisons
+        if comparison.input.name == variable.name
+        for _, column in comparison.ranking(_WORST)
+    ]
+    entries = np.array([entry for entry in found if entry is not None], dtype=np.intp)
+    coordinates: list[int] = variable.coordinates_of(entries).tolist()
+    return coordinates
 
 
 @dataclasses.dataclass(slots=True, eq=False)

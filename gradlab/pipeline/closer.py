@@ -65,13 +65,8 @@ def take_closer(
     )
     block.own_slopes()
     block.left[:, chosen], block.right[:, chosen] = found.left, found.right
-    for name, new in (
-        ("value", found.value),
-        ("error", found.error),
-        ("step", found.step),
-    ):
-        old = getattr(block, name)
-        old[:, chosen] = np.where(better, new, old[:, chosen])
+    better_ones = {"value": found.value, "error": found.error, "step": found.step}
+    block.overwrite(chosen, better, **better_ones)
     _rescale(reference, block, chosen, found)
     block.kinds[:, chosen] = found.kind
     block.looked[chosen] = True

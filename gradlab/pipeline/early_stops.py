@@ -124,9 +124,8 @@ def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     wrong = block.verdicts == Verdict.DISAGREES
     if not wrong.any():
         return np.zeros(wrong.shape), wrong
-    analytic = block.analytic if block.precise is None else block.precise
+    gap = block.gap
     with np.errstate(all="ignore"):
-        gap = np.abs(analytic - block.value)
         top = tops_of(block.value, block.scales).effect
         slight = wrong & (gap * block.scales <= _SLIGHT * top)
         slight &= gap > SAFETY * block.error

@@ -235,14 +235,14 @@ def _allow_for_noise(
         apart = np.abs(again.value - block.value[:, columns])
         error = np.where(apart > SAFETY * floor[:, columns], apart, error)
         better = error < block.error[:, columns]
-    for name, new in (
-        ("value", again.value),
-        ("error", error),
-        ("step", again.step),
-        ("bend", again.bend),
-    ):
-        old = getattr(block, name)
-        old[:, columns] = np.where(better, new, old[:, columns])
+    block.overwrite(
+        columns,
+        better,
+        value=again.value,
+        error=error,
+        step=again.step,
+        bend=again.bend,
+    )
 
 
 def _may_be_rounding(

@@ -168,11 +168,14 @@ def see_through_steps(
     bar = np.fmax(bar, step_of[:, None] / wide.reach)
     bar[row] = np.maximum(bar[row], height / wide.reach)
     meant = rough & np.isfinite(wide.error) & wrong[:, chosen]
-    for name, new in (("value", wide.value), ("error", bar)):
-        old = getattr(block, name)
-        old[:, chosen] = np.where(meant, new, old[:, chosen])
-    block.step[:, chosen] = np.where(meant, wide.reach, block.step[:, chosen])
-    block.kinds[:, chosen] = np.where(meant, Smoothness.NOISY, block.kinds[:, chosen])
+    block.overwrite(
+        chosen,
+        meant,
+        value=wide.value,
+        error=bar,
+        step=wide.reach,
+        kinds=Smoothness.NOISY,
+    )
     rest = np.setdiff1d(columns, chosen)
     if rest.size and meant[wrong[:, chosen]].all():
         block.error[:, rest] = np.where(wrong[:, rest], np.inf, block.error[:, rest])

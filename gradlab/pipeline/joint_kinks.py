@@ -26,6 +26,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
 from gradlab.differentiation.smoothness import Smoothness
+from gradlab.pipeline.blocks import label_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,8 +94,8 @@ class _Tied:
             kink = (block.kinds == Smoothness.KINK) & np.isfinite(bend)
             kink &= (bend > 0) if upward else (bend < 0)
         kink &= block.verdicts == Verdict.AGREES
-        own = block.analytic if block.precise is None else block.precise
-        return cls(block, kink, own * block.scales, block.value * block.scales)
+        scales = block.scales
+        return cls(block, kink, block.formula * scales, block.value * scales)
 
     def direction(self, *, plain: bool) -> NDArray[np.float64]:
         """One step for every column with a kink: along the gradient, or all ones."""
@@ -172,7 +173,7 @@ def _told(
     """Put it in words, for the input with most of these kinks."""
     part = max(tied, key=lambda one: int(one.mask[row].sum()))
     names = [
-        subject.inputs[one.block.which].label(_entry(subject, one.block, int(column)))
+        label_of(subject, one.block, int(column))
         for one in tied
         for column in np.flatnonzero(one.mask[row])
     ]
@@ -190,8 +191,3 @@ def _told(
         "Give a tie of max to one of its entries (argmax), or share it out: divide the "
         "mask x == max by its sum.",
     )
-
-
-def _entry(subject: Subject, block: Block, column: int) -> int:
-    position = int(block.positions[column])
-    return position // 2 if subject.inputs[block.which].is_complex else position

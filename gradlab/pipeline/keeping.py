@@ -104,7 +104,6 @@ def _joined(one: Block, other: Block) -> Block:
     if ("own_scales" in left) != ("own_scales" in right):
         parts["own_scales"] = np.append(one.latest_scales, other.latest_scales)
     if ("precise" in left) != ("precise" in right):
-        precise = [b.analytic if b.precise is None else b.precise for b in (one, other)]
-        parts["precise"] = np.concatenate(precise, axis=1)
+        parts["precise"] = np.concatenate([one.formula, other.formula], axis=1)
     parts["slack"] = np.concatenate([one.slack, other.slack], axis=1)
     return dataclasses.replace(one, **parts)

@@ -149,7 +149,7 @@ def widen_bars(
         bar = _LEVER * noise()[:, None] / np.abs(block.step)
         wider = shaky & (bar > block.error)
         block.error = np.where(wider, bar, block.error)
-        doubtful &= _gap(block) > SAFETY * block.error
+        doubtful &= block.gap > SAFETY * block.error
     heard = _widen(subject, base, block, digit, doubtful, meter)
     heard |= bool(wider.any())
     return widen_by_jumps(subject, base, block, meter, spoiled) or heard
@@ -192,7 +192,7 @@ def _widen(
     while columns.size:
         now, columns = columns[:looks], columns[looks:]
         looks = min(2 * looks, CLOSE_LOOKS)
-        rows = np.where(doubtful, _gap(block), -1.0)[:, now].argmax(axis=0)
+        rows = np.where(doubtful, block.gap, -1.0)[:, now].argmax(axis=0)
         height, away = nearest_jump(Lanes(subject, block, base, now, rows, meter))
         with np.errstate(all="ignore"):
             reach = np.fmax(away, np.abs(block.step[:, now]))
@@ -217,13 +217,6 @@ def _last_digit(subject: Subject, block: Block) -> NDArray[np.float64]:
     return np.asarray(_DIGITS * subject.epsilon * np.fmax(1.0, np.fmax(size, divided)))
 
 
-def _gap(block: Block) -> NDArray[np.float64]:
-    """Distance between the sides, in the arithmetic of the numeric one, (rows, n)."""
-    analytic = block.analytic if block.precise is None else block.precise
-    with np.errstate(all="ignore"):
-        return np.asarray(np.abs(analytic - block.value))
-
-
 def _doubtful(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Accusations that one jump within the step would explain, (rows, n).
 
@@ -234,7 +227,7 @@ def _doubtful(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
     if not wrong.any():
         return np.asarray(wrong)
     with np.errstate(all="ignore"):
-        near = _gap(block) * np.abs(block.step) <= SAFETY * WIDE * digit
+        near = block.gap * np.abs(block.step) <= SAFETY * WIDE * digit
     clear = np.count_nonzero((wrong & ~near).any(axis=0))
     if clear > _MANY * np.count_nonzero((wrong & near).any(axis=0)):
         return np.zeros_like(wrong)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.subject.subject import output_rows
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -134,7 +136,7 @@ def choose_columns(
     Coverage
         Under "probe" the columns are empty: directions are drawn elsewhere.
     """
-    rows = sum(output.size for output in subject.outputs)
+    rows = output_rows(subject.outputs)
     cost = _PER_COORDINATE * sum(v.coordinates for v in subject.inputs)
     costs = costs or [_PER_COORDINATE] * len(subject.inputs)
     pairs = zip(subject.inputs, costs, strict=True)
@@ -226,12 +228,10 @@ def _draw(
     rng: np.random.Generator,
 ) -> NDArray[np.intp]:
     """Draw entries of one input, evenly spread: one from each of `most` strata."""
-    joined = subject.inputs[which].is_complex
-    entries = np.unique(positions // 2) if joined else positions
+    variable = subject.inputs[which]
+    entries = np.unique(positions // 2) if variable.is_complex else positions
     if len(entries) > most:
         edges = np.linspace(0, len(entries), most + 1)
         picks = np.floor(edges[:-1] + rng.random(most) * np.diff(edges)).astype(np.intp)
         entries = entries[np.unique(np.minimum(picks, len(entries) - 1))]
-    if joined:
-        return np.stack([2 * entries, 2 * entries + 1], axis=1).reshape(-1)
-    return entries
+    return variable.coordinates_of(entries)

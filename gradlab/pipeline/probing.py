@@ -173,9 +173,7 @@ def _positions(
     if variable.support is not None:
         flat = np.searchsorted(variable.support, flat)
     entries = np.union1d(flat, drawn).astype(np.intp)
-    if variable.is_complex:
-        return np.stack([2 * entries, 2 * entries + 1], axis=1).reshape(-1)
-    return entries
+    return variable.coordinates_of(entries)
 
 
 def _in_doubt(probe: TensorProbe) -> TensorProbe:

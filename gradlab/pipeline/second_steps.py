@@ -90,8 +90,7 @@ def take_second_steps(
     columns = suspects[told]
     if not columns.size:
         return False
-    moved = moved[:, told]
-    block.value[:, columns] = np.where(moved, better[:, told], block.value[:, columns])
-    block.error[:, columns] = np.where(moved, error[:, told], block.error[:, columns])
+    new = {"value": better[:, told], "error": error[:, told]}
+    block.overwrite(columns, moved[:, told], **new)
     block.bend[:, columns] = kink[:, told]
     return True

@@ -180,15 +180,14 @@ class _Stream:
 
     def _spread(self, which: int) -> NDArray[np.intp]:
         positions = self.columns[which]
-        pairs = self.subject.inputs[which].is_complex
-        units = len(positions) // 2 if pairs else len(positions)
-        wanted = max(1, self.width // (2 if pairs else 1) // len(self.columns))
+        variable = self.subject.inputs[which]
+        each = 2 if variable.is_complex else 1
+        units = len(positions) // each
+        wanted = max(1, self.width // each // len(self.columns))
         chosen = np.unique(np.linspace(0, units - 1, min(wanted, units)).astype(int))
         if not units:
             chosen = chosen[:0]
-        if pairs:
-            chosen = np.stack([2 * chosen, 2 * chosen + 1], axis=1).reshape(-1)
-        return np.asarray(positions[chosen])
+        return np.asarray(positions[variable.coordinates_of(chosen)])
 
     def slabs(
         self, part: list[NDArray[np.intp]], analytic: AnalyticColumns

@@ -62,6 +62,24 @@ class Variable:
         """Number of real coordinates."""
         return self.size * (2 if self.is_complex else 1)
 
+    def entry_of(self, coordinate: int) -> int:
+        """Entry that a real coordinate belongs to."""
+        return coordinate // 2 if self.is_complex else coordinate
+
+    def coordinates_of(self, entries: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Real coordinates of some entries, in their order.
+
+        Examples
+        --------
+        >>> Variable("z", (5,), "complex128").coordinates_of(np.array([0, 3])).tolist()
+        [0, 1, 6, 7]
+        """
+        if not self.is_complex:
+            return entries
+        pairs = 2 * entries.repeat(2)
+        pairs[1::2] += 1
+        return pairs
+
     def index(self, entry: int) -> tuple[int, ...]:
         """Position of an entry in the user's array."""
         flat = entry if self.support is None else int(self.support[entry])
