@@ -322,16 +322,15 @@ def unresolved(
     side: Side,
     analytic: NDArray[np.float64],
     scales: NDArray[np.float64],
-    still: NDArray[np.float64] | float = 1e-9,
-    own: NDArray[np.float64] | None = None,
+    still: NDArray[np.float64] | float,
+    own: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
     """Entries of a first, cheap pass that deserve a second look for their bar alone.
 
-    Stricter than `judge`: a tiny entry is measured against its own block only, so
-    that a dropped gradient of an input of little influence is not missed. `own` is
-    its `sensitivity`, where that is known.
+    Stricter than `judge`: a tiny entry is measured against its own block only, of
+    which `own` is the `sensitivity`, so that a dropped gradient of an input of little
+    influence is not missed.
     """
-    own = sensitivity(side, scales) if own is None else own
     blind = np.empty(analytic.shape, dtype=bool)
     for band in bands(analytic.shape):
         with np.errstate(all="ignore"):
@@ -349,7 +348,7 @@ def zeros_told(
     side: Side,
     scales: NDArray[np.float64],
     matters: NDArray[np.float64],
-    still: NDArray[np.float64] | float = 1e-9,
+    still: NDArray[np.float64],
 ) -> bool:
     """Whether zeros on both sides need no second look, by `judge` and `unresolved`.
 

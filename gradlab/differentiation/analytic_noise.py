@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_ROWS", "SCATTER", "analytic_noise", "value_noise"]
 
+# The largest of four deviations is below half of the typical one once in some hundred
+# entries.
+_REPETITIONS = 4
 SCATTER = 4.0  # times the scatter seen in four repetitions: as far as round-off goes
 MOST_ROWS = 256  # outputs for which gradients are asked for five times
 
@@ -32,7 +35,6 @@ def analytic_noise(
     subject: Subject,
     cotangents: NDArray[np.float64],
     *,
-    count: int = 4,
     seed: int = 0,
 ) -> list[NDArray[np.float64]]:
     """Measure the scatter of the analytic side under roundings of its inputs.
@@ -49,9 +51,6 @@ def analytic_noise(
         does. The point is put back, whatever happens.
     cotangents
         Shape (rows asked for, output rows).
-    count
-        Repetitions; 4, since the largest of four deviations is below half of the
-        typical one once in some hundred entries.
     seed
         Of the displacements.
 
@@ -80,7 +79,7 @@ def analytic_noise(
     if subject.analytic is None:
         return noise
     center = subject.analytic.pull(cotangents).values
-    for _ in _rounded(subject, points, count, seed):
+    for _ in _rounded(subject, points, seed):
         moved = subject.analytic.pull(cotangents).values
         for largest, here, there in zip(noise, center, moved, strict=True):
             with np.errstate(invalid="ignore"):  # inf - inf
@@ -92,9 +91,7 @@ def analytic_noise(
     return noise
 
 
-def value_noise(
-    subject: Subject, *, count: int = 4, seed: int = 0
-) -> NDArray[np.float64]:
+def value_noise(subject: Subject, *, seed: int) -> NDArray[np.float64]:
     """Measure in the same way how far f itself is off by round-off, shape (rows,).
 
     Also where f is zero by cancellation, and its size says nothing of it. An entry that
@@ -103,7 +100,7 @@ def value_noise(
     points = [subject.point(which) for which in range(len(subject.inputs))]
     center = subject.row()
     largest = np.zeros(len(center))
-    for _ in _rounded(subject, points, count, seed):
+    for _ in _rounded(subject, points, seed):
         with np.errstate(invalid="ignore"):
             np.fmax(largest, np.abs(subject.row() - center), out=largest)
     for rows in block_slices(subject.outputs):
@@ -112,12 +109,12 @@ def value_noise(
 
 
 def _rounded(
-    subject: Subject, points: Sequence[NDArray[np.float64]], count: int, seed: int
+    subject: Subject, points: Sequence[NDArray[np.float64]], seed: int
 ) -> Iterator[None]:
-    """Stand beside the point, less than a rounding away, `count` times."""
+    """Stand beside the point, less than a rounding away, a few times."""
     rng = np.random.default_rng(seed)
     try:
-        for _ in range(count):
+        for _ in range(_REPETITIONS):
             for which, point in enumerate(points):
                 units = rng.uniform(-1, 1, size=len(point))
                 subject.place(which, point * (1 + subject.epsilon * units))

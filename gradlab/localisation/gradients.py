@@ -225,7 +225,7 @@ def fetched(
     note: Callable[[Sequence[Problem]], None],
     *,
     lean: bool,
-    precise: Precise | None = None,
+    precise: Precise | None,
 ) -> Gradients:
     """Gradients of a subject, all at once or one at a time.
 

@@ -123,7 +123,7 @@ class Search:
         return self._tolerated[which] >= _PATIENCE
 
     # ------------------------------------------------------------- screening
-    def screen(self, parts: Sequence[Part], lines: int = _FIRST) -> list[Group]:
+    def screen(self, parts: Sequence[Part]) -> list[Group]:
         """Probe all inputs jointly, then apart those too faint to show.
 
         Returns
@@ -135,11 +135,11 @@ class Search:
         remaining = list(parts)
         self.screened = False
         while remaining:
-            seeds = [bench.new_seed() for _ in range(lines)]
+            seeds = [bench.new_seed() for _ in range(_FIRST)]
             fine = self.resolution(remaining)
             group = measured(bench, remaining, seeds, resolution=fine)
-            if group.suspicious and lines < _LINES:
-                more = [bench.new_seed() for _ in range(_LINES - lines)]
+            if group.suspicious:
+                more = [bench.new_seed() for _ in range(_LINES - _FIRST)]
                 enough = fine if bench.dear else np.inf
                 other = measured(bench, remaining, more, resolution=enough)
                 group = joined(group, other)

@@ -87,7 +87,7 @@ def steps_columns(
     coverage: str,
     seconds_each: float,
     seed: int,
-    report: Report | None = None,
+    report: Report | None,
 ) -> tuple[list[NDArray[np.intp]], list[str]]:
     """Choose the coordinates: all while that is cheap, else a sample and the worst.
 

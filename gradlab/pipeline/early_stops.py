@@ -48,7 +48,7 @@ def widen_by_jumps(
     base: NDArray[np.float64],
     block: Block,
     meter: Meter,
-    spoiled: NDArray[np.bool_] | None = None,
+    spoiled: NDArray[np.bool_] | None,
 ) -> bool:
     """Widen the bars of slight accusations by the nearest jump of f.
 

@@ -60,7 +60,7 @@ def compare_by_probes(
     meter: Meter,
     base: NDArray[np.float64],
     notes: dict[str, tuple[str, ...]],
-    left_out: Collection[int] = (),
+    left_out: Collection[int],
 ) -> Probed:
     """Judge every input by random directions, and look closer at what is accused.
 

@@ -116,7 +116,7 @@ class Working:
         return self.array if self.present is None else self.present(self.array)
 
 
-def working_copy(value: Any, *, live: bool = False) -> Working:
+def working_copy(value: Any, *, live: bool) -> Working:
     """Prepare one input for perturbation.
 
     NumPy arrays keep their memory order; numbers and arrays of other libraries are

@@ -25,7 +25,7 @@ def run_backward(
     leaves: Sequence[Any],
     *,
     keep: bool,
-    batched: bool = False,
+    batched: bool,
 ) -> tuple[Any, ...]:
     """Gradients of some leaves, None for those that no path leads to.
 

@@ -101,7 +101,8 @@ def test_sensitivity_counts_only_what_stands_out():
 def test_unresolved_measures_a_block_by_itself():
     """A block of influence 1e-9 with a bar as large is looked at again."""
     side = Side(np.array([[1e-9, 0.0]]), np.full((1, 2), 1e-9))
-    assert unresolved(side, np.zeros((1, 2)), np.ones(2), 1e-12).all()
+    own = sensitivity(side, np.ones(2))
+    assert unresolved(side, np.zeros((1, 2)), np.ones(2), 1e-12, own).all()
 
 
 @pytest.mark.parametrize(("f", "expected"), [(3e12, 1e-8), (1.0, 1e-8), (1e-6, 1e-14)])
