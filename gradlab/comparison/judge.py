@@ -73,13 +73,17 @@ class Units:
     Attributes
     ----------
     scales
-        Size of each coordinate, shape (n,).
+        Size of each coordinate, shape (n,), or of that behind each entry, (m, n).
     matters
         Largest `sensitivity` of each output with respect to any input, shape (m, 1).
     """
 
     scales: NDArray[np.float64]
     matters: NDArray[np.float64]
+
+    def of(self, band: slice) -> Units:
+        """Those of some rows."""
+        return Units(scales_in(self.scales, band), self.matters[band])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -179,11 +183,10 @@ def scales_in(scales: NDArray[np.float64], band: slice) -> NDArray[np.float64]:
 def judge(
     analytic: NDArray[np.float64],
     side: Side,
+    units: Units,
     *,
     tolerance: Tolerance,
     epsilon: float,
-    scales: NDArray[np.float64],
-    matters: NDArray[np.float64],
     still: NDArray[np.float64] | float = 1e-9,
     slack: NDArray[np.float64] | float = 0.0,
     own: Units | None = None,
@@ -197,14 +200,12 @@ def judge(
         Shape (m, n).
     side
         Numeric values and error bars.
+    units
+        What moving a coordinate by its size means.
     tolerance
         Of the user, or the defaults.
     epsilon
         Round-off of the arithmetic of the analytic side.
-    scales
-        Size of each coordinate, shape (n,), or of that behind each entry, (m, n).
-    matters
-        Largest `sensitivity` of each output with respect to any input, shape (m, 1).
     still
         What counts as no movement of f, from `stillness`.
     slack
@@ -212,24 +213,23 @@ def judge(
         as the entries.
     own
         By which the round-off of the analytic side is measured, where some coordinates
-        turned out to live on a scale of their own. Default `scales` and `matters`.
+        turned out to live on a scale of their own. Default `units`.
     tops
         Largest entries of the columns that are not here; default these are all.
     """
-    own = own or Units(scales, matters)
+    own = own or units
     verdicts = np.empty(analytic.shape, dtype=np.int8)
     allowed = np.empty(analytic.shape)
     for band in bands(analytic.shape):
         verdicts[band], allowed[band] = _judge_band(
             analytic[band],
             Side(side.value[band], side.error[band]),
+            units.of(band),
             tolerance=tolerance,
             epsilon=epsilon,
-            scales=scales_in(scales, band),
-            matters=np.asarray(cut(matters, band)),
             still=cut(still, band),
             slack=cut(slack, band),
-            own=Units(scales_in(own.scales, band), np.asarray(cut(own.matters, band))),
+            own=own.of(band),
             tops=tops and Tops(tops.size[band], tops.effect[band]),
         )
     return Judgement(verdicts, allowed)
@@ -238,11 +238,10 @@ def judge(
 def _judge_band(
     analytic: NDArray[np.float64],
     side: Side,
+    units: Units,
     *,
     tolerance: Tolerance,
     epsilon: float,
-    scales: NDArray[np.float64],
-    matters: NDArray[np.float64],
     still: NDArray[np.float64] | float,
     slack: NDArray[np.float64] | float,
     own: Units,
@@ -264,7 +263,7 @@ def _judge_band(
         difference = np.abs(analytic - numeric)
         # equal infinities: nothing to compare, nothing to fear
         wrong = difference > bound
-        blind = SAFETY * error > _bearable(size, scales, matters, still)
+        blind = SAFETY * error > _bearable(size, units.scales, units.matters, still)
     verdicts = np.zeros(wrong.shape, dtype=np.int8)  # AGREES
     blind |= ~np.isfinite(error)
     if blind.any():

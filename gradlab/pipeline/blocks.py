@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import Side, Tops, Units, judge, sensitivity
+from gradlab.comparison.judge import Judgement, Side, Tops, Units, judge, sensitivity
 from gradlab.comparison.tolerance import SAFETY, Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.method import Adaptive, Auto
@@ -37,6 +37,8 @@ __all__ = [
     "label_of",
     "matters_of",
 ]
+
+_EPSILON = 2.3e-16  # unit round-off of float64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -301,37 +303,30 @@ def judge_block(
     outcome: Outcome,
 ) -> None:
     """Give the entries of one block their verdicts; see `gradlab.comparison.judge`."""
-    side, epsilon = block.side, subject.epsilon
-    tolerance = plan.tolerance.of(subject.inputs[block.which].name)
-    units = Units(block.latest_scales, matters.own)
-    known = outcome.known
-    tops = None if known is None else known.tops.get(block.which)
-    own = judge(
-        block.analytic,
-        side,
-        tolerance=tolerance,
-        epsilon=epsilon,
-        scales=block.scales,
-        matters=matters.typical,
-        still=block.still,
-        slack=_rounding(block),
-        own=units,
-        tops=tops,
-    )
-    block.verdicts, block.allowed = own.verdicts, own.allowed
+    side, known = block.side, outcome.known
+
+    def judged(
+        analytic: NDArray[np.float64],
+        epsilon: float,
+        slack: NDArray[np.float64] | float,
+    ) -> Judgement:
+        return judge(
+            analytic,
+            side,
+            Units(block.scales, matters.typical),
+            tolerance=plan.tolerance.of(subject.inputs[block.which].name),
+            epsilon=epsilon,
+            still=block.still,
+            slack=slack,
+            own=Units(block.latest_scales, matters.own),
+            tops=None if known is None else known.tops.get(block.which),
+        )
+
+    found = judged(block.analytic, subject.epsilon, _rounding(block))
+    block.verdicts, block.allowed = found.verdicts, found.allowed
     if block.precise is not None:
         # the same formula in float64: small slips show there, round-off does not
-        formula = judge(
-            block.precise,
-            side,
-            tolerance=tolerance,
-            epsilon=2.3e-16,
-            scales=block.scales,
-            matters=matters.typical,
-            still=block.still,
-            own=units,
-            tops=tops,
-        )
+        formula = judged(block.precise, _EPSILON, 0.0)
         block.verdicts = np.maximum(block.verdicts, formula.verdicts)
     if not (np.isfinite(block.value).all() and np.isfinite(outcome.base).all()):
         block.verdicts[_without_ground(block, outcome.base)] = Verdict.UNDECIDED

@@ -8,6 +8,7 @@ import pytest
 from gradlab.comparison.comparison import relative_error
 from gradlab.comparison.judge import (
     Side,
+    Units,
     judge,
     sensitivity,
     stillness,
@@ -25,8 +26,8 @@ def verdict_of(analytic, numeric, error, **options):
     """Verdict of one entry in a row whose other entry is 1."""
     side = Side(np.array([[numeric, 1.0]]), np.array([[error, 1e-12]]))
     settings = {
-        "tolerance": Tolerance(), "epsilon": 2.2e-16, "scales": np.ones(2),
-        "matters": np.ones((1, 1)), **options,
+        "units": Units(np.ones(2), np.ones((1, 1))),
+        "tolerance": Tolerance(), "epsilon": 2.2e-16, **options,
     }  # fmt: skip
     return Verdict(
         int(judge(np.array([[analytic, 1.0]]), side, **settings).verdicts[0, 0])
@@ -65,10 +66,10 @@ def test_number_of_entries_never_matters(rng):
     analytic[0, 321] *= 1.001
     side = Side(numeric, np.full(numeric.shape, 1e-11))
 
+    units = Units(np.ones(numeric.shape[1]), np.ones((1, 1)))
     verdicts = judge(
-        analytic, side, tolerance=Tolerance(), epsilon=2.2e-16,
-        scales=np.ones(numeric.shape[1]), matters=np.ones((1, 1)),
-    ).verdicts  # fmt: skip
+        analytic, side, units, tolerance=Tolerance(), epsilon=2.2e-16
+    ).verdicts
 
     assert np.flatnonzero(verdicts).tolist() == [321]
 
@@ -76,13 +77,27 @@ def test_number_of_entries_never_matters(rng):
 def test_scale_of_the_loss_never_matters():
     """The same case times 1e-12 or 1e12 has the same verdicts."""
     for factor in (1e-12, 1.0, 1e12):
-        one = {"matters": np.full((1, 1), factor), "still": 1e-8 * factor}
+        units = Units(np.ones(2), np.full((1, 1), factor))
         side = Side(factor * np.array([[1.0, 2.0]]), factor * np.full((1, 2), 1e-11))
         found = judge(
-            factor * np.array([[1.0, 2.001]]), side, tolerance=Tolerance(),
-            epsilon=2.2e-16, scales=np.ones(2), **one,
+            factor * np.array([[1.0, 2.001]]), side, units, tolerance=Tolerance(),
+            epsilon=2.2e-16, still=1e-8 * factor,
         )  # fmt: skip
         assert found.verdicts.tolist() == [[0, 2]]
+
+
+def test_units_of_the_inputs_never_matter():
+    """A slope per metre, off by its round-off, is judged as one per micrometre is."""
+    for factor in (1e-6, 1.0, 1e6):
+        units = Units(np.array([1.0, factor]), np.ones((1, 1)))
+        side = Side(np.array([[1.0, 1e-9 / factor]]), np.zeros((1, 2)))
+        for slip, verdict in ((1e-13, Verdict.AGREES), (1e-10, Verdict.DISAGREES)):
+            analytic = side.value + np.array([[0.0, slip / factor]])
+            found = judge(
+                analytic, side, units, tolerance=Tolerance(atol=0), epsilon=2.2e-16,
+                still=1e-8,
+            )  # fmt: skip
+            assert found.verdicts.tolist() == [[0, verdict]]
 
 
 def test_user_tolerance_is_kept():
