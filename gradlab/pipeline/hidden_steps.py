@@ -168,14 +168,8 @@ def see_through_steps(
     bar = np.fmax(bar, step_of[:, None] / wide.reach)
     bar[row] = np.maximum(bar[row], height / wide.reach)
     meant = rough & np.isfinite(wide.error) & wrong[:, chosen]
-    block.overwrite(
-        chosen,
-        meant,
-        value=wide.value,
-        error=bar,
-        step=wide.reach,
-        kinds=Smoothness.NOISY,
-    )
+    block.overwrite(chosen, meant, value=wide.value, error=bar)
+    block.overwrite(chosen, meant, step=wide.reach, kinds=Smoothness.NOISY)
     rest = np.setdiff1d(columns, chosen)
     if rest.size and meant[wrong[:, chosen]].all():
         block.error[:, rest] = np.where(wrong[:, rest], np.inf, block.error[:, rest])
