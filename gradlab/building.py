@@ -19,7 +19,7 @@ from gradlab.differentiation.hand_written import (
 )
 from gradlab.differentiation.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
-from gradlab.subject import torch_graph, torch_live, torch_values
+from gradlab.subject import torch_dependent, torch_live, torch_values
 from gradlab.subject.callables import refuse_generators
 from gradlab.subject.numpy_subjects import ArraySubject
 from gradlab.subject.numpy_values import is_differentiable, is_number
@@ -137,7 +137,7 @@ def _torch(fn: Any, inputs: tuple[Any, ...], sides: Sides) -> Subject:
         mode=sides.mode,
     )
     tree = flatten(inputs, argument_names(fn, len(inputs)))
-    subject.dependent = torch_graph.dependent_inputs(tree.leaves)
+    subject.dependent = torch_dependent.dependent_inputs(tree.leaves)
     if sides.grad is not None:
         subject.analytic = _held(sides.grad, subject)
     return subject

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.torch_graph import graph_nodes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -29,7 +31,7 @@ def upstream(outcomes: Iterable[tuple[Frame, Outcome]]) -> tuple[set[Any], list[
         Nodes of the recorded graph behind the wrong tensors; and the calls whose
         result was cut off from the graph, so that no gradient reaches them at all.
     """
-    stack: list[Any] = []
+    starts: list[Any] = []
     cut: list[Frame] = []
     for frame, outcome in outcomes:
         for variable in outcome.wrong:
@@ -43,14 +45,8 @@ def upstream(outcomes: Iterable[tuple[Frame, Outcome]]) -> tuple[set[Any], list[
             else:
                 continue
             if edge is not None:
-                stack.append(edge.node)
-    nodes = set(stack)
-    while stack:
-        for following, _ in stack.pop().next_functions:
-            if following is not None and following not in nodes:
-                nodes.add(following)
-                stack.append(following)
-    return nodes, cut
+                starts.append(edge.node)
+    return set(graph_nodes(starts)), cut
 
 
 def _without_record(calls: list[Frame]) -> list[Frame]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layer_variables import BackwardError, ReplayError
+from gradlab.subject.torch_graph import graph_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -12,10 +13,10 @@ if TYPE_CHECKING:
 __all__ = [
     "all_finite",
     "gradients",
-    "graph_leaves",
-    "graph_nodes",
     "inner",
+    "leaves_behind",
     "length",
+    "nodes_behind",
     "weighted_sums",
 ]
 
@@ -111,20 +112,12 @@ def gradients(outputs: list[Any], weights: list[Any], wrt: list[Any]) -> list[An
     ]
 
 
-def graph_nodes(outputs: list[Any]) -> Iterator[Any]:
-    """Walk over the nodes of the graph behind some outputs, each once."""
-    stack = [out.grad_fn for out in outputs if out is not None and out.grad_fn]
-    seen = set(stack)
-    while stack:
-        node = stack.pop()
-        yield node
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                stack.append(following)
+def nodes_behind(outputs: list[Any]) -> Iterator[Any]:
+    """Walk over the graph behind some outputs, of which some may be None."""
+    return graph_nodes(out.grad_fn for out in outputs if out is not None)
 
 
-def graph_leaves(outputs: list[Any]) -> list[Any]:
+def leaves_behind(outputs: list[Any]) -> list[Any]:
     """List the leaf tensors of the graph behind some outputs."""
-    variables = [getattr(node, "variable", None) for node in graph_nodes(outputs)]
+    variables = [getattr(node, "variable", None) for node in nodes_behind(outputs)]
     return [variable for variable in variables if variable is not None]

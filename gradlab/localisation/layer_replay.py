@@ -18,9 +18,9 @@ from gradlab.localisation.layer_intercept import call_function, intercepting
 from gradlab.localisation.layer_owners import standing_in
 from gradlab.localisation.layer_products import (
     gradients,
-    graph_leaves,
-    graph_nodes,
     inner,
+    leaves_behind,
+    nodes_behind,
 )
 from gradlab.localisation.layer_stand_in import StandIn
 from gradlab.localisation.layer_state import enter
@@ -210,7 +210,7 @@ class Piece:
         with contextlib.suppress(ReplayError, RuntimeError):
             self.product()
         outputs, self._seen = self._seen, None
-        return any(map(test, graph_nodes(outputs)))
+        return any(map(test, nodes_behind(outputs)))
 
     def _product(self, unasked: list[int]) -> Product:
         import torch
@@ -315,7 +315,7 @@ class Piece:
         known = {id(parameter) for parameter in self._parameters}
         known |= {id(tensor) for tensor in leaf.values()}
         found = []
-        for tensor in graph_leaves(outputs):
+        for tensor in leaves_behind(outputs):
             if id(tensor) in known or not isinstance(tensor, torch.nn.Parameter):
                 continue
             known.add(id(tensor))

@@ -13,6 +13,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal
 
 from gradlab.subject.own_seeds import own_seed
+from gradlab.subject.torch_graph import graph_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -239,20 +240,13 @@ def has_own_code(outputs: Sequence[Any]) -> bool:
     import torch
 
     own: Any = torch.autograd.function.BackwardCFunction
-    waiting = [output.grad_fn for output in outputs]
-    seen: set[Any] = set()
-    while waiting and len(seen) < _MOST_NODES:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    for node in graph_nodes((output.grad_fn for output in outputs), _MOST_NODES):
         if "CppNode" in node.name():
             return True
         if isinstance(node, own):
             home = getattr(type(node), "_forward_cls", type(node)).__module__
             if not home.startswith("torch."):
                 return True
-        waiting += [parent for parent, _ in node.next_functions]
     return False
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.torch_graph import graph_nodes
 from gradlab.subject.torch_written import written_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     import numpy as np
     from numpy.typing import NDArray
@@ -74,7 +75,7 @@ def purposes(subject: TorchSubject, *, graph: bool = True) -> tuple[Purpose, ...
     except Exception:  # noqa: BLE001 - whatever the user's code raises has been told
         return ()
     place = {id(leaf): which for which, leaf in enumerate(leaves)}
-    for node in _nodes(outputs):
+    for node in graph_nodes((output.grad_fn for output in outputs), _MOST):
         name = node.name()
         if name in ("EmbeddingBackward0", "EmbeddingBagBackward0"):
             found += _of_embedding(node, place)
@@ -94,25 +95,10 @@ def _once(found: Iterable[Purpose]) -> tuple[Purpose, ...]:
     return tuple(seen.values())
 
 
-def _nodes(outputs: Sequence[Any]) -> Iterable[Any]:
-    waiting = [output.grad_fn for output in outputs]
-    seen: set[Any] = set()
-    while waiting and len(seen) < _MOST:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        yield node
-        waiting += [parent for parent, _ in node.next_functions]
-
-
 def _below(node: Any, place: dict[int, int]) -> list[int]:
     """Positions of the inputs that get their gradient through a node."""
-
-    class _Start:
-        grad_fn = node
-
-    variables = [getattr(part, "variable", None) for part in _nodes([_Start])]
+    below = graph_nodes([node], _MOST)
+    variables = [getattr(part, "variable", None) for part in below]
     return sorted({place[id(v)] for v in variables if id(v) in place})
 
 

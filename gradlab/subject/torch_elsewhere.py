@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.torch_graph import graph_nodes
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -49,17 +51,10 @@ def own_leaves(subject: TorchSubject, outputs: Sequence[Any]) -> tuple[str, ...]
         id(tensor): variable.name
         for tensor, variable in zip(own, subject.inputs, strict=False)
     }
-    waiting = [output.grad_fn for output in outputs] if own else []
-    seen: set[Any] = set()
-    found: dict[str, None] = {}
-    while waiting and len(seen) < _MOST:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if not node.next_functions:
-            name = ours.get(id(getattr(node, "variable", None)))
-            if name is not None:
-                found[name] = None
-        waiting += [parent for parent, _ in node.next_functions]
-    return tuple(found)
+    starts = [output.grad_fn for output in outputs] if own else []
+    leaves = [
+        ours.get(id(getattr(node, "variable", None)))
+        for node in graph_nodes(starts, _MOST)
+        if not node.next_functions
+    ]
+    return tuple(dict.fromkeys(name for name in leaves if name is not None))

@@ -1,64 +1,39 @@
-"""Tensors that were computed from each other before they became inputs.
-
-``y = 2 * x; f(x, y)`` has two inputs that move together. gradlab differentiates with
-respect to each alone, on private copies, which is right as mathematics and surprising
-to somebody who expects the total derivative: so it is told.
-"""
+"""The graph that autograd records: a walk over it."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.torch_values import is_torch
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator
 
-    from gradlab.subject.tree import Leaf
-
-__all__ = ["dependent_inputs"]
-
-_MOST = 10_000  # nodes of a graph that are walked; a longer history is not an input's
+__all__ = ["graph_nodes"]
 
 
-def dependent_inputs(leaves: Sequence[Leaf]) -> tuple[str, ...]:
-    """Name the inputs that were computed from others.
+def graph_nodes(starts: Iterable[Any], most: float = math.inf) -> Iterator[Any]:
+    """Walk over a graph towards its leaves, each node once.
 
     Parameters
     ----------
-    leaves
-        The user's own inputs, with their names.
+    starts
+        Nodes to begin with, such as the ``grad_fn`` of outputs; None is no node.
+    most
+        Nodes after which the walk ends.
 
-    Returns
-    -------
-    tuple of str
-        Sentences such as ``"y from x"``; empty where nothing depends on anything.
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> [node.name() for node in graph_nodes([(x.exp() + x).grad_fn])]
+    ['AddBackward0', 'torch::autograd::AccumulateGrad', 'ExpBackward0']
     """
-    tensors = [leaf for leaf in leaves if is_torch(leaf.value)]
-    tensors = [leaf for leaf in tensors if leaf.value.requires_grad]
-    return tuple(
-        f"{later.name} from {earlier.name}"
-        for later in tensors
-        for earlier in tensors
-        if later is not earlier and _comes_from(later.value, earlier.value)
-    )
-
-
-def _comes_from(later: Any, earlier: Any) -> bool:
-    """Whether the history of one tensor passes through another."""
-    if later is earlier or later.grad_fn is None:
-        return False
-    target = earlier.grad_fn
-    if target is not None and target is later.grad_fn:
-        return False  # two outputs of one operation
-    waiting = [later.grad_fn]
+    waiting = list(starts)
     seen: set[Any] = set()
-    while waiting and len(seen) < _MOST:
+    while waiting and len(seen) < most:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        if node is target or getattr(node, "variable", None) is earlier:
-            return True
+        yield node
         waiting += [parent for parent, _ in node.next_functions]
-    return False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.holders import Holder, holders_of
 from gradlab.subject.torch_deliberate import padded_row
+from gradlab.subject.torch_words import is_batched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -150,8 +151,7 @@ def _with_row(tensor: Any, own: Any, row: int, *, alone: bool) -> Any:
     import torch
 
     own = own.detach()[row].to(tensor.dtype)
-    batched = torch._C._functorch.is_batchedtensor(tensor)  # noqa: SLF001 - no public test
-    if alone and not (batched or tensor.requires_grad):
+    if alone and not (is_batched(tensor) or tensor.requires_grad):
         tensor.data[row] = own  # data: this is no write of the user's
         return tensor
     mask = torch.arange(tensor.shape[0], device=tensor.device) == row
