@@ -23,6 +23,7 @@ _ADVICE = {
     "scale": "Look for the factor that its backward forgets, or has too much.",
     "sign": "Look for the minus that its backward forgets, or has too much.",
     "detached": "Look for detach(), .data, .item(), no_grad or a None in its backward.",
+    "missing_reduction": "Divide by that length exactly where the forward does.",
     "ignores_upstream": "Multiply by the incoming gradient in its backward.",
     "nonfinite": "Look for a division by zero or a root of zero in its backward.",
 }
@@ -138,7 +139,9 @@ def blame(
         evaluations=raw.evaluations,
         seconds=raw.seconds,
         steps=raw.steps,
-        live=LayerLive(module, inputs, kwargs, loss, seed),
+        live=LayerLive(
+            module, inputs, kwargs, loss, seed, tuple(b.frame.name for b in raw.blamed)
+        ),
     )
 
 
@@ -221,7 +224,7 @@ def _finding(blamed: Blamed) -> Finding:
     """Say what is wrong: where, how, and who only suffers."""
     frame, outcome = blamed.frame, blamed.outcome
     character = outcome.character
-    place = f"{frame.type}, {code_place(blamed.file, blamed.line)}".rstrip(", ")
+    culprit = _culprit(blamed)
     if blamed.upstream == 0:
         tail = "nothing upstream is contaminated by it"
     elif blamed.upstream == 1:
@@ -237,23 +240,41 @@ def _finding(blamed: Blamed) -> Finding:
         "(gradlab.check), which reads its whole Jacobian.",
     )
     if outcome.hook:
-        if kind == "unknown":  # the hook is known to be the cause, whatever it does
+        # the hook is known to be the cause, whatever it does
+        if kind in {"unknown", "ignores_upstream"}:
             kind, confidence = "surrogate", 0.9
         because = f" because of {outcome.hook}"
         advice = "Remove the hook (keep the handle that registering it returned)."
     else:
         because = ""
-    inner = frame.children and not outcome.hook
-    own_code = " in its own code, between the calls of its layers" if inner else ""
+    own_code = " in its own code, between the calls of its layers"
+    if outcome.hook or not frame.children:
+        own_code = " in its own code" if frame.children else ""
     return Finding(
         BugKind(kind),
         "error",
         owner_name(frame),
         confidence,
-        f"`{owner_name(frame)}` ({place}) is wrong{own_code}{because}: its backward "
-        f"{words}; {tail}.",
+        f"{culprit} is wrong{own_code}{because}: its backward {words}; {tail}.",
         advice,
     )
+
+
+def _culprit(blamed: Blamed) -> str:
+    """Name what is wrong, and where it stands.
+
+    A module that does nothing but apply a Function is named itself.
+    """
+    frame, owner = blamed.frame, owner_name(blamed.frame)
+    code = code_place(blamed.file, blamed.line)
+    parent = frame.parent
+    if frame.kind == "function" and parent is not None:
+        own = getattr(parent.target, "_parameters", {})
+        if len(parent.children) > 1 or own:
+            place = f" ({code})" if code else ""
+            return f"The Function `{frame.type}`{place} in `{owner}`"
+    place = f"{frame.type}, {code}".rstrip(", ")
+    return f"`{owner}` ({place})"
 
 
 def _hook_finding(hooked: HookedInput) -> Finding:

@@ -202,14 +202,15 @@ def _product_rule(
     if (x == 0).any():
         return []
     g = y / x
-    for words, model in (("g", g), ("x g'", n - g)):
+    name = case.name
+    for words, model in (("g", g), (f"{name} g'", n - g)):
         if np.ptp(g) > 1e-6 * np.abs(g).max() and _fits(case, a, n, model):
             return [
                 Clue(
                     BugKind.MISSING_TERM,
                     0.95,
-                    f"With f = x g(x) for x = {case.name}, the analytic side is "
-                    f"{words} alone; the derivative is g + x g'.",
+                    f"With f = {name} g({name}), the analytic side is {words} alone; "
+                    f"the derivative is g + {name} g'.",
                     "Apply the product rule: add the term that is missing.",
                 )
             ]

@@ -61,7 +61,7 @@ def characterise(
     pairs = [(worst.analytic, worst.numeric)]
     try:
         pairs += [
-            _pair(piece, worst.label, precision, seed + trial)
+            _pair(piece, worst.label, precision, seed + trial, trial)
             for trial in range(1, _TRIALS)
         ]
         if _ignores_upstream(piece):
@@ -83,13 +83,23 @@ def characterise(
     ratios = [analytic / numeric for analytic, numeric in pairs if numeric]
     spread = max(ratios) - min(ratios) if len(ratios) == len(pairs) else math.inf
     if spread <= 10 * precision.tolerance * max(1.0, abs(ratios[0])):
-        return _factor(ratios[0])
+        return _factor(ratios[0], piece)
     return Character("unknown", _values(worst), 0.3)
 
 
-def _factor(ratio: float) -> Character:
+def _factor(ratio: float, piece: Piece) -> Character:
     if abs(ratio + 1) < 1e-4:
         return Character("sign", "is the derivative with the opposite sign", 0.95)
+    lengths = {n for slot in piece.frame.inputs for n in slot.value.shape if n > 2}
+    for n in sorted(lengths):
+        if min(abs(ratio - n), abs(ratio * n - 1) * n) < 1e-4 * n:
+            told = f"{n} x" if ratio > 1 else f"1/{n} of"
+            return Character(
+                "missing_reduction",
+                f"is {told} the derivative, and {n} is the length of an axis of its "
+                f"input",
+                0.9,
+            )
     return Character("scale", f"is {ratio:.6g} times the derivative", 0.9)
 
 
@@ -121,10 +131,14 @@ def random_cotangents(piece: Piece, seed: int) -> list[Any]:
 
 
 def _pair(
-    piece: Piece, label: str, precision: Precision, seed: int
+    piece: Piece, label: str, precision: Precision, seed: int, trial: int
 ) -> tuple[float, float]:
     """Slopes along another direction, for another incoming gradient."""
-    other = piece.with_cotangents(random_cotangents(piece, seed))
+    weights = random_cotangents(piece, seed)
+    other = piece.with_cotangents(weights)
+    # what comes back through the calls inside changes as well: by a factor only, since
+    # the recorded gradients are all that is known of it
+    other.handed = 1 + trial / 2
     product = other.product()
     only = next(
         (k for k, variable in enumerate(product.variables) if variable.label == label),

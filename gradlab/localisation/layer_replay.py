@@ -85,6 +85,7 @@ class Piece:
         self.scratch = scratch or Scratch()
         self.cotangents = frame.cotangents if cotangents is None else cotangents
         self.whole = whole
+        self.handed = 1.0  # factor of the gradients that come back from calls inside
         own = owners.inside if whole else owners.own
         self._parameters: list[Any] = own(frame.target)
 
@@ -279,7 +280,7 @@ class Piece:
             for weight, output in zip(self.cotangents, outputs, strict=True)
         ]
         return own + [
-            None if weight is None else self.cast(weight)
+            None if weight is None else self.handed * self.cast(weight)
             for index, _ in stand_in.handed
             for weight in self.frame.children[index].input_cotangents
         ]

@@ -93,6 +93,9 @@ class LayerLive:
     ----------
     module, inputs, kwargs, loss, seed
         Arguments of `gradlab.blame`.
+    blamed
+        Rows that the findings on layers are about, in their order: "block:Swish" where
+        the culprit is `block`, whose own code calls that Function.
     """
 
     module: Any
@@ -100,6 +103,7 @@ class LayerLive:
     kwargs: Mapping[str, Any]
     loss: Callable[[Any], Any] | None
     seed: int
+    blamed: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from gradlab.comparison.verdict import Verdict
@@ -62,6 +63,7 @@ def with_layers(
         for row in audit.rows
         if row.name in audit.culprits
         for name in row.parameters
+        if name not in audit.contaminated  # by a Function that its module calls
     }
     named = [c for c in report.culprits if c in own]
     spoiled = [c for c in report.culprits if c not in own and c in parameters]
@@ -100,13 +102,13 @@ def _errors(audit: LayerAudit, plan: Plan) -> list[Finding]:
     """
     found: list[Finding] = []
     looks = 0
-    for finding in audit.findings:
-        if finding.severity != "error":
-            continue
+    blamed = () if audit.live is None else audit.live.blamed
+    errors = [finding for finding in audit.findings if finding.severity == "error"]
+    for finding, layer in itertools.zip_longest(errors, blamed[: len(errors)]):
         if finding.kind == BugKind.UNKNOWN and looks < _LOOKS:
             looks += 1
             with contextlib.suppress(GradlabError):
-                local = local_report(audit, finding.where, plan=plan)
+                local = local_report(audit, layer or finding.where, plan=plan)
                 finding = explained(finding, local)  # noqa: PLW2901
         found.append(finding)
     return found

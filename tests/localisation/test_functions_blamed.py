@@ -1,0 +1,159 @@
+"""Mistakes in a custom Function, or a hook, inside a module's own forward."""
+
+from __future__ import annotations
+
+import pytest
+
+import gradlab as gl
+from gradlab.diagnosis.finding import BugKind
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+class Swish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, slip):
+        ctx.save_for_backward(x)
+        ctx.slip = slip
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        (x,) = ctx.saved_tensors
+        s = torch.sigmoid(x)
+        right = upstream * s * (1 + x * (1 - s))
+        slips = {
+            "scale": 2 * right,
+            "missing_reduction": right / len(x),
+            "missing_term": upstream * s,
+            "wrong_mask": right * (x > 0),
+            "wrong_index": right.roll(1, -1),
+            "detached": 0 * right,
+        }
+        return slips[ctx.slip], None
+
+
+class Root(nn.Module):
+    """Applies the Function between two layers, in the forward of the root."""
+
+    def __init__(self, slip):
+        super().__init__()
+        torch.manual_seed(3)
+        self.slip = slip
+        self.first, self.last = nn.Linear(4, 5).double(), nn.Linear(5, 3).double()
+
+    def forward(self, x):
+        return self.last(Swish.apply(self.first(x), self.slip))
+
+
+class Own(nn.Module):
+    """The same with parameters of its own, before and behind."""
+
+    def __init__(self, slip):
+        super().__init__()
+        torch.manual_seed(3)
+        self.slip = slip
+        self.first = nn.Parameter(torch.randn(4, 5).double())
+        self.last = nn.Parameter(torch.randn(5, 3).double())
+
+    def forward(self, x):
+        return Swish.apply(x @ self.first, self.slip) @ self.last
+
+
+def inputs():
+    return torch.randn(6, 4, generator=torch.Generator().manual_seed(1)).double()
+
+
+SLIPS = [
+    "scale",
+    "missing_reduction",
+    "missing_term",
+    "wrong_mask",
+    "wrong_index",
+    "detached",
+]
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+@pytest.mark.parametrize("kind", [Root, Own])
+def test_the_function_is_named_and_explained(kind, slip):
+    """One error, about the Function: parameters in front of it are not the cause."""
+    report = gl.check(kind(slip), inputs(), loss=lambda y: y.pow(2).mean())
+
+    errors = [f for f in report.findings if f.severity == "error" and not f.rival]
+    assert report.culprit == kind.__name__
+    assert [(f.kind, f.where) for f in errors] == [(BugKind(slip), kind.__name__)]
+    assert errors[0].evidence.startswith("The Function `Swish` (")
+    assert f"in `{kind.__name__}` is wrong" in errors[0].evidence
+    assert "with respect to first" not in errors[0].evidence
+
+
+class Hooked(nn.Module):
+    """Puts a hook on a tensor of its own forward."""
+
+    def __init__(self, change):
+        super().__init__()
+        torch.manual_seed(3)
+        self.change = change
+        self.first, self.last = nn.Linear(4, 5).double(), nn.Linear(5, 3).double()
+
+    def forward(self, x):
+        hidden = self.first(x).tanh()
+        if hidden.requires_grad:
+            hidden.register_hook(self.change)
+        return self.last(hidden)
+
+
+def halve(gradient):
+    return gradient / 2
+
+
+def clip(gradient):
+    return gradient.clamp(-0.02, 0.02)
+
+
+def normalise(gradient):
+    return gradient / gradient.norm()
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (halve, BugKind.SCALE),
+        (clip, BugKind.SURROGATE),
+        (normalise, BugKind.SURROGATE),
+    ],
+)
+def test_hooks_that_forward_puts_on_tensors_are_named(change, kind):
+    """Whatever a hook does to a gradient, it is the cause, and has a place."""
+    report = gl.check(Hooked(change), inputs(), loss=lambda y: y.pow(2).mean())
+
+    first = report.findings[0]
+    assert (first.kind, first.where) == (kind, "Hooked")
+    assert f"the hook `{change.__name__}` (test_functions_blamed.py:" in first.evidence
+    assert "Remove the hook" in first.advice
+
+
+def test_hooks_that_normalise_are_surrogates_on_modules_too():
+    """The same gradient for twice the incoming one is what such a hook is for."""
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    net[1].register_full_backward_hook(lambda _m, gi, _go: (normalise(gi[0]),))
+
+    first = gl.check(net, inputs(), loss=lambda y: y.pow(2).mean()).findings[0]
+
+    assert (first.kind, first.where) == (BugKind.SURROGATE, "1")
+
+
+def test_hooks_that_only_look_are_not_accused():
+    """A correct model with a hook that records norms gets no finding."""
+    norms = []
+    report = gl.check(
+        Hooked(lambda gradient: norms.append(float(gradient.norm()))),
+        inputs(),
+        loss=lambda y: y.pow(2).mean(),
+    )
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert not report.findings
