@@ -30,6 +30,7 @@ __all__ = [
     "Block",
     "Known",
     "Matters",
+    "Origin",
     "Outcome",
     "Plan",
     "judge_all",
@@ -39,6 +40,14 @@ __all__ = [
 ]
 
 _EPSILON = 2.3e-16  # unit round-off of float64
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """Where differences start from: a subject at its point, and f there, (rows,)."""
+
+    subject: Subject
+    base: NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
-from gradlab.pipeline.blocks import Block, Known, Outcome, Plan, judge_all
+from gradlab.pipeline.blocks import Block, Known, Origin, Outcome, Plan, judge_all
 from gradlab.pipeline.escalation import look_again, settle_still
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.measuring import (
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnalyticColumns",
-    "Reference",
     "analytic_columns",
     "compare_columns",
     "reference_of",
@@ -47,14 +46,6 @@ __all__ = [
 
 _EPS_DOUBLE = 1e-15  # anything coarser is "lower precision"
 _INSIDE = 4.0  # units of round-off of all inputs that intermediate values may lose
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Reference:
-    """What the numeric side evaluates: the subject, or the same in float64."""
-
-    subject: Subject
-    base: NDArray[np.float64]  # (rows,)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +75,7 @@ def run_full(
 def analytic_columns(
     subject: Subject,
     plan: Plan,
-    reference: Reference,
+    reference: Origin,
     meter: Meter,
     columns: list[NDArray[np.intp]] | None = None,
 ) -> AnalyticColumns:
@@ -104,7 +95,7 @@ def compare_columns(
     meter: Meter,
     base: NDArray[np.float64],
     columns: list[NDArray[np.intp]],
-    reference: Reference,
+    reference: Origin,
     analytic: AnalyticColumns,
     *,
     known: Known | None = None,
@@ -113,14 +104,16 @@ def compare_columns(
 
     Parameters
     ----------
+    reference
+        What the numeric side evaluates: the subject, or the same in float64.
     analytic
         Of all columns, or of exactly these.
     known
         What other columns have shown, where these are not all.
     """
     methods = [plan.method_of(variable.name) for variable in subject.inputs]
-    at, row = reference.subject, reference.base
-    twin = None if at is subject else at
+    own = Origin(subject, base)
+    twin = None if reference.subject is subject else reference.subject
     outcome = Outcome([], base, analytic.side.problems, twin, known=known)
     try:
         sides = analytic.precise or analytic.side.values
@@ -128,27 +121,27 @@ def compare_columns(
         for which, positions in enumerate(columns):
             # who asks for a step means his own arithmetic, not float64
             chosen = plan.finds_steps(subject.inputs[which].name)
-            there, here = (at, row) if chosen else (subject, base)
+            at = reference if chosen else own
             guess = sides[which] if sides[which].shape[1] == len(positions) else None
-            each = Wanted(there, which, positions, here, methods[which], guess)
+            each = Wanted(at, which, positions, methods[which], guess)
             wanted.append(each)
-        passes = first_passes(wanted, (at, row), plan.seed, meter)
+        passes = first_passes(wanted, reference, plan.seed, meter)
         for each, (block, stop) in zip(wanted, passes, strict=True):
             chosen = plan.finds_steps(subject.inputs[each.which].name)
             _add_analytic(block, analytic, len(each.positions), chosen=chosen)
             outcome.blocks.append(block)
             if stop is not None:
                 raise stop
-        if settled_at_once(subject, (at, row), outcome, plan, meter):
+        if settled_at_once(subject, reference, outcome, plan, meter):
             return outcome
         for block in outcome.blocks:
             block.own_steps()
             unfold_bend(block)
         auto = [b for b in outcome.blocks if isinstance(methods[b.which], Auto)]
-        settle_still(at, row, auto, meter, plan.seed)
+        settle_still(reference, auto, meter, plan.seed)
         judge_all(subject, outcome, plan)
-        if set_unsteady_aside(at, row, outcome, meter):
-            look_again((subject, base), (at, row), outcome, plan, meter)
+        if set_unsteady_aside(reference, outcome, meter):
+            look_again(own, reference, outcome, plan, meter)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if not outcome.blocks:
             raise
@@ -158,7 +151,7 @@ def compare_columns(
             block.error[outcome.unsteady > 0] = np.inf
     if outcome.stopped or outcome.unsteady is not None:
         judge_all(subject, outcome, plan)
-    second_opinion_on(subject, base, outcome, plan, meter)
+    second_opinion_on(own, outcome, plan, meter)
     return outcome
 
 
@@ -220,10 +213,10 @@ def _remarks(
 
 def reference_of(
     subject: Subject, plan: Plan, meter: Meter, base: NDArray[np.float64]
-) -> Reference:
+) -> Origin:
     """Choose what the numeric side evaluates: float64 copies where that is possible."""
     choosing = any(plan.finds_steps(variable.name) for variable in subject.inputs)
-    own = Reference(subject, base)
+    own = Origin(subject, base)
     if subject.epsilon < _EPS_DOUBLE or not choosing:
         return own
     twin = subject.in_double()
@@ -238,7 +231,7 @@ def reference_of(
         if far.any() and twin.analytic is not None:
             # sin(20 x) in bfloat16: rounding inside explains it
             far &= ~(apart <= _INSIDE * subject.epsilon * _reach(twin))
-    return own if far.any() else Reference(twin, reference_base)
+    return own if far.any() else Origin(twin, reference_base)
 
 
 def _reach(twin: Subject) -> NDArray[np.float64]:

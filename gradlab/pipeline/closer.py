@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.adaptive import Derivatives
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.blocks import Block, Origin
     from gradlab.subject.subject import Subject
 
 __all__ = ["CLOSE_LOOKS", "first_looks", "spread", "take_closer"]
@@ -27,17 +27,15 @@ _MOST = 0.5
 
 
 def take_closer(
-    reference: Subject,
-    base: NDArray[np.float64],
+    reference: Origin,
     block: Block,
     chosen: NDArray[np.intp],
     noise: NDArray[np.float64],
     meter: Meter,
 ) -> None:
     """Replace the values of some columns by those of the adaptive ladder."""
-    found = look_closer(
-        reference, block.which, block.positions[chosen], base, meter, noise=noise
-    )
+    at, base, positions = reference.subject, reference.base, block.positions[chosen]
+    found = look_closer(at, block.which, positions, base, meter, noise=noise)
     with np.errstate(all="ignore"):
         better = (
             ~np.isfinite(block.value[:, chosen])
@@ -67,7 +65,7 @@ def take_closer(
     block.left[:, chosen], block.right[:, chosen] = found.left, found.right
     better_ones = {"value": found.value, "error": found.error, "step": found.step}
     block.overwrite(chosen, better, **better_ones)
-    _rescale(reference, block, chosen, found)
+    _rescale(at, block, chosen, found)
     block.kinds[:, chosen] = found.kind
     block.looked[chosen] = True
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block
-    from gradlab.subject.subject import Subject
+    from gradlab.pipeline.blocks import Block, Origin
 
 __all__ = ["WIDE", "accused_of_much", "widen_by_jumps"]
 
@@ -44,8 +43,7 @@ _FARTHEST = 2.0  # scales: beyond, a jump says nothing about the point
 
 
 def widen_by_jumps(
-    subject: Subject,
-    base: NDArray[np.float64],
+    origin: Origin,
     block: Block,
     meter: Meter,
     spoiled: NDArray[np.bool_] | None,
@@ -54,10 +52,8 @@ def widen_by_jumps(
 
     Parameters
     ----------
-    subject
+    origin
         What the numeric side of this block evaluates.
-    base
-        f at the point, shape (rows,).
     block
         Judged. Its bars are widened, and it remembers a jump.
     meter
@@ -83,7 +79,7 @@ def widen_by_jumps(
     now = columns[:_LOOKS]
     rows = effect[:, now].argmax(axis=0)
     least = np.where(slight, gap, 0.0)[rows, now]
-    lanes = Lanes(subject, block, base, now, rows, meter, gap=least)
+    lanes = Lanes(origin, block, now, rows, meter, gap=least)
     height, away = nearest_jump(lanes, farthest=_FARTHEST, below=_BELOW)
     if np.isnan(away).all():  # all upheld: so are the rest, and along other inputs
         if spoiled is not None:

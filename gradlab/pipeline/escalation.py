@@ -13,7 +13,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import Meter, line_rows
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.blocks import Block, Outcome, Plan, judge_all
+from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan, judge_all
 from gradlab.pipeline.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.hidden_steps import see_through_steps
 from gradlab.pipeline.last_digits import hear_last_digits
@@ -28,10 +28,9 @@ from gradlab.pipeline.second_steps import take_second_steps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.last_digits import Arithmetic
     from gradlab.subject.subject import Subject
 
-__all__ = ["escalate", "look_again", "settle_still", "suspects_of", "suspicious"]
+__all__ = ["look_again", "settle_still", "suspicious"]
 
 _BENT = 1.5e-3  # difference of one-sided slopes, relative to the slope
 _SLIGHT = 1e-2  # relative: a smaller slip is measured twice
@@ -43,19 +42,14 @@ _OF_NO_MATTER = 1e-8  # of the largest effect on an output: no longer steps for 
 _OTHER_STEPS = 0.29  # between powers of two, so that no step is taken twice
 
 
-def settle_still(
-    subject: Subject,
-    base: NDArray[np.float64],
-    blocks: list[Block],
-    meter: Meter,
-    seed: int,
-) -> None:
+def settle_still(origin: Origin, blocks: list[Block], meter: Meter, seed: int) -> None:
     """Settle outputs that an input does not move: four evaluations instead of many.
 
     A difference of exactly 0 only says that f moved by less than its last digit. Moving
     every coordinate of the input together, by random signs and up to a third of their
     size, says it for steps a hundred thousand times as large.
     """
+    subject, base = origin.subject, origin.base
     rng = np.random.default_rng([seed, 7])
     for block in blocks:
         still = (block.value == 0).all(axis=1) & (block.analytic == 0).all(axis=1)
@@ -103,7 +97,7 @@ def suspicious(block: Block) -> NDArray[np.bool_]:
     return np.asarray(wrong | blind | undecided | bent_entries(block, own))
 
 
-def suspects_of(block: Block) -> NDArray[np.intp]:
+def _suspects_of(block: Block) -> NDArray[np.intp]:
     """Columns that need a second look, most suspicious first."""
     mask = suspicious(block).any(axis=0)
     columns = np.flatnonzero(mask & ~block.looked)
@@ -113,8 +107,8 @@ def suspects_of(block: Block) -> NDArray[np.intp]:
 
 
 def look_again(
-    own: Arithmetic,
-    reference: Arithmetic,
+    own: Origin,
+    reference: Origin,
     outcome: Outcome,
     plan: Plan,
     meter: Meter,
@@ -124,16 +118,15 @@ def look_again(
     Parameters
     ----------
     own, reference
-        Subject and f at the point, as the user has them, and as they are measured.
+        As the user has it, and as it is measured.
     """
-    escalate(own[0], *reference, outcome, plan, meter)
-    hear_last_digits(own[0], own, reference, outcome, plan, meter)
+    _escalate(own.subject, reference, outcome, plan, meter)
+    hear_last_digits(own, reference, outcome, plan, meter)
 
 
-def escalate(
+def _escalate(
     subject: Subject,
-    reference: Subject,
-    base: NDArray[np.float64],
+    reference: Origin,
     outcome: Outcome,
     plan: Plan,
     meter: Meter,
@@ -149,24 +142,24 @@ def escalate(
     """
     auto = [isinstance(plan.method_of(v.name), Auto) for v in subject.inputs]
     blocks = [b for b in outcome.blocks if b.positions.size and auto[b.which]]
-    suspects = [suspects_of(block) for block in blocks]
+    suspects = [_suspects_of(block) for block in blocks]
     pairs = [pair for pair in zip(blocks, suspects, strict=True) if pair[1].size]
     if not pairs:
         return
     told = [
-        take_second_steps(reference, base, *pair, meter)
+        take_second_steps(reference, *pair, meter)
         for pair in pairs
-        if not _may_be_rounding(reference, base, *pair)
+        if not _may_be_rounding(reference, *pair)
     ]
     if any(told):
         judge_all(subject, outcome, plan)
-        if not any(suspects_of(block).size for block in blocks):
+        if not any(_suspects_of(block).size for block in blocks):
             return
-    noise = noise_level(reference, base, meter, plan.seed)
+    noise = noise_level(reference.subject, reference.base, meter, plan.seed)
     for block in blocks:
-        _allow_for_noise(reference, base, block, noise, meter)
+        _allow_for_noise(reference, block, noise, meter)
     judge_all(subject, outcome, plan)
-    if not any(suspects_of(block).size for block in blocks):
+    if not any(_suspects_of(block).size for block in blocks):
         return
     settled = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
     looks = CLOSE_LOOKS if outcome.known is None else outcome.known.looks
@@ -175,28 +168,27 @@ def escalate(
     while busy:  # a value that is put right in one input can expose another
         busy = False
         for k, block in enumerate(blocks):
-            found = suspects_of(block)
+            found = _suspects_of(block)
             found = found[~settled[k][found]]
             if not found.size:
                 continue
             busy = True
             chosen = spread(found, quota[k])
             before = block.value[:, chosen].copy()
-            take_closer(reference, base, block, chosen, noise, meter)
+            take_closer(reference, block, chosen, noise, meter)
             quota[k] *= 2
             judge_all(subject, outcome, plan)
             if _upheld(block, chosen, before):
                 settled[k][found] = _clear(block, found)
     for block in blocks:
-        _hear_again(reference, base, block, noise, meter, looks)
-        if see_through_steps(reference, block, meter):
+        _hear_again(reference, block, noise, meter, looks)
+        if see_through_steps(reference.subject, block, meter):
             outcome.rough += (subject.inputs[block.which].name,)
     judge_all(subject, outcome, plan)
 
 
 def _allow_for_noise(
-    reference: Subject,
-    base: NDArray[np.float64],
+    reference: Origin,
     block: Block,
     noise: NDArray[np.float64],
     meter: Meter,
@@ -206,6 +198,7 @@ def _allow_for_noise(
     Single precision hidden in a float64 function, or a solver that stops early, is
     noise far above the rounding that the first pass assumed.
     """
+    at, base = reference.subject, reference.base
     with np.errstate(all="ignore"):
         floor = _NOISY * noise[:, None] / np.abs(block.step)
         size = np.abs(base)
@@ -213,15 +206,15 @@ def _allow_for_noise(
         relative = np.where(heard, noise / size, 0.0).max(initial=0.0)
     still = noise == LAST_DIGITS
     block.error[still] = np.fmax(block.error, floor)[still]
-    if not relative > _ROUGH * reference.epsilon:
+    if not relative > _ROUGH * at.epsilon:
         return
     block.error = np.fmax(block.error, floor)
-    columns = suspects_of(block)
+    columns = _suspects_of(block)
     columns = columns[~_explained(block, floor, columns)]
     if not columns.size:
         return
     again = numeric_side(
-        reference,
+        at,
         block.which,
         block.positions[columns],
         base,
@@ -246,10 +239,7 @@ def _allow_for_noise(
 
 
 def _may_be_rounding(
-    reference: Subject,
-    base: NDArray[np.float64],
-    block: Block,
-    suspects: NDArray[np.intp],
+    reference: Origin, block: Block, suspects: NDArray[np.intp]
 ) -> bool:
     """Whether a few roundings of the largest output would explain all accusations.
 
@@ -257,11 +247,12 @@ def _may_be_rounding(
     of what cancelled, and another step has them as well: only their size tells.
     """
     right = block.verdicts[:, suspects] == Verdict.AGREES
+    base = reference.base
     top = np.abs(base).max(initial=0.0, where=np.isfinite(base))
     with np.errstate(all="ignore"):
         gap = np.abs(block.analytic[:, suspects] - block.value[:, suspects])
         moved = gap * np.abs(block.step[:, suspects])
-        slight = moved <= _ROUNDINGS * reference.epsilon * top
+        slight = moved <= _ROUNDINGS * reference.subject.epsilon * top
     return bool((slight | right).all() and not right.all(axis=0).any())
 
 
@@ -311,8 +302,7 @@ def _clear(block: Block, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 
 def _hear_again(
-    reference: Subject,
-    base: NDArray[np.float64],
+    reference: Origin,
     block: Block,
     noise: NDArray[np.float64],
     meter: Meter,
@@ -337,10 +327,10 @@ def _hear_again(
         columns = waiting[heard : heard + min(first_looks(block), at_once)]
         heard += len(columns)
         found = look_closer(
-            reference,
+            reference.subject,
             block.which,
             block.positions[columns],
-            base,
+            reference.base,
             meter,
             noise=noise,
             stretch=_OTHER_STEPS,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.method import Method
     from gradlab.differentiation.quotients import Quotients
-    from gradlab.subject.subject import Subject
+    from gradlab.pipeline.blocks import Origin
 
 __all__ = ["Wanted", "first_passes"]
 
@@ -37,32 +37,28 @@ _SLICE = 4096  # coordinates between two looks at the budget and the Stop button
 class Wanted:
     """Coordinates of one input that are to be measured, and by which method."""
 
-    subject: Subject
+    origin: Origin
     which: int
     positions: NDArray[np.intp]
-    base: NDArray[np.float64]
     method: Method
     guess: NDArray[np.float64] | None  # zero where the Jacobian may be
 
     @property
     def compressible(self) -> bool:
         """Whether several of them may be displaced in one evaluation."""
-        n = self.subject.inputs[self.which].coordinates
+        n = self.origin.subject.inputs[self.which].coordinates
         return isinstance(self.method, Auto) and len(self.positions) == n
 
 
 def first_passes(
-    wanted: list[Wanted],
-    reference: tuple[Subject, NDArray[np.float64]],
-    seed: int,
-    meter: Meter,
+    wanted: list[Wanted], reference: Origin, seed: int, meter: Meter
 ) -> Iterator[tuple[Block, BaseException | None]]:
     """Make a block of cheap differences of each input, and say what stopped it.
 
     Parameters
     ----------
     reference
-        What methods that find their own steps evaluate, and f there.
+        What methods that find their own steps evaluate.
     """
     together = _together(reference, wanted, seed, meter)
     for each in wanted:
@@ -74,10 +70,7 @@ def first_passes(
 
 
 def _together(
-    reference: tuple[Subject, NDArray[np.float64]],
-    wanted: list[Wanted],
-    seed: int,
-    meter: Meter,
+    reference: Origin, wanted: list[Wanted], seed: int, meter: Meter
 ) -> dict[int, Quotients | None]:
     """Measure several small inputs at once, where the zeros of their gradients hold."""
     guesses = {
@@ -85,14 +78,15 @@ def _together(
         for each in wanted
         if each.guess is not None and each.compressible
     }
-    return compressed_together(reference[0], guesses, reference[1], meter, seed=seed)
+    at, base = reference.subject, reference.base
+    return compressed_together(at, guesses, base, meter, seed=seed)
 
 
 def _first_slice(wanted: Wanted, meter: Meter, cost: int) -> int:
     """Choose how many coordinates to begin with: no more than one is patient for."""
     breadth = 1 if meter.crew is None else meter.crew.breadth
     most = min(4 * _FIRST_SLICE, len(wanted.positions))
-    if wanted.subject.batches(wanted.which, cost * most):
+    if wanted.origin.subject.batches(wanted.which, cost * most):
         most = min(_SLICE, len(wanted.positions))  # the larger, the cheaper each
     else:
         most = min(_FIRST_SLICE, most)
@@ -107,16 +101,12 @@ def _slices(
     """Measure slice by slice; what was done before an interruption is kept."""
     parts: list[Quotients] = []
     done, method, positions = 0, wanted.method, wanted.positions
+    subject, base = wanted.origin.subject, wanted.origin.base
     stop: BaseException | None = None
     try:
         if wanted.compressible:
             found = compressed(
-                wanted.subject,
-                wanted.which,
-                wanted.base,
-                meter,
-                seed=seed,
-                guess=wanted.guess,
+                subject, wanted.which, base, meter, seed=seed, guess=wanted.guess
             )
             if found is not None:
                 return [found], None
@@ -127,8 +117,8 @@ def _slices(
             slice_size = max(1, min(slice_size, meter.left() // method.cost))
             part = positions[done : done + slice_size]
             began, before = meter.seconds, meter.evaluations
-            at = wanted.subject, wanted.which
-            parts.append(numeric_side(*at, part, wanted.base, method, meter))
+            at = subject, wanted.which
+            parts.append(numeric_side(*at, part, base, method, meter))
             done += len(part)
             # a ladder takes as many steps as it needs: the bar learns how many
             spent = meter.evaluations - before
@@ -148,7 +138,7 @@ def _scales(wanted: Wanted, parts: list[Quotients]) -> NDArray[np.float64]:
     """Give the size of every coordinate, (n,); a pattern knows it already."""
     if len(parts) == 1 and parts[0].pattern is not None:
         return parts[0].pattern.scales
-    return scales_of(wanted.subject, wanted.which)
+    return scales_of(wanted.origin.subject, wanted.which)
 
 
 def _first_pass(
@@ -157,7 +147,7 @@ def _first_pass(
     """Make a block of cheap differences, as far as they came, or of those found."""
     parts, stop = ([found], None) if found else _slices(wanted, seed, meter)
     done = sum(part.step.shape[1] for part in parts)
-    rows = len(wanted.base)
+    rows = len(wanted.origin.base)
 
     def joined(name: str) -> Any:
         if not parts:
@@ -188,7 +178,7 @@ def _first_pass(
         allowed=np.zeros((rows, done)),
         accepted=np.zeros((rows, done), dtype=bool),
         looked=np.zeros(done, dtype=bool),
-        still=stillness(wanted.base),
+        still=stillness(wanted.origin.base),
         bend=joined("bend"),
         pattern=parts[0].pattern if len(parts) == 1 else None,
     )

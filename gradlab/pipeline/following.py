@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block
-    from gradlab.subject.subject import Subject
+    from gradlab.pipeline.blocks import Block, Origin
 
 __all__ = ["Lanes", "nearest_jump"]
 
@@ -37,9 +36,8 @@ _PATIENCE = 6  # departures from a smooth course that are looked at
 class Lanes:
     """Columns of one block, each with the output that is looked at, shape (n,) each."""
 
-    subject: Subject
+    origin: Origin
     block: Block
-    base: NDArray[np.float64]  # (rows,)
     columns: NDArray[np.intp]
     rows: NDArray[np.intp]
     meter: Meter
@@ -55,8 +53,8 @@ class Lanes:
     def at(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate all outputs, each lane at a step of its own: (n, rows)."""
         positions = self.block.positions[self.columns]
-        where = self.block.which
-        return displaced_rows(self.subject, where, positions, steps, self.meter)[0]
+        at, which = self.origin.subject, self.block.which
+        return displaced_rows(at, which, positions, steps, self.meter)[0]
 
     def seen(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate the output that is looked at, shape (n,)."""
@@ -89,12 +87,13 @@ def nearest_jump(
         Distance from the point, (n,).
     """
     count = len(lanes.columns)
-    height, away = np.zeros((len(lanes.base), count)), np.full(count, np.nan)
-    size = np.abs(lanes.subject.point(lanes.block.which))
+    subject, base = lanes.origin.subject, lanes.origin.base
+    height, away = np.zeros((len(base), count)), np.full(count, np.nan)
+    size = np.abs(subject.point(lanes.block.which))
     size = size[lanes.block.positions[lanes.columns]]
     step = np.abs(lanes.block.step[lanes.rows, lanes.columns])
-    step = np.fmax(step / below, 16 * lanes.subject.epsilon * size)
-    start = [lanes.base[lanes.rows]]
+    step = np.fmax(step / below, 16 * subject.epsilon * size)
+    start = [base[lanes.rows]]
     start += [lanes.seen(node * step) for node in _NODES[1:]]
     nodes = np.stack(start)
     busy, looks = np.arange(count), np.zeros(count, int)
@@ -144,7 +143,7 @@ def _least(
 ) -> NDArray[np.float64]:
     """Return what a jump of values like these (k, ..., n) must exceed, (..., n)."""
     size = np.fmax.reduce(np.abs(values), axis=0)
-    noise = _LOUD * lanes.subject.epsilon * size
+    noise = _LOUD * lanes.origin.subject.epsilon * size
     if lanes.gap is None:
         return np.asarray(np.fmax(_SEEN * size, noise))
     told = np.fmin(_SEEN * size, _PART * lanes.gap * np.abs(step))

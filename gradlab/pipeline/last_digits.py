@@ -34,10 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Outcome, Plan
+    from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
     from gradlab.subject.subject import Subject
-
-    Arithmetic = tuple[Subject, NDArray[np.float64]]
 
 __all__ = ["hear_last_digits", "noise_once", "widen_bars"]
 
@@ -50,9 +48,8 @@ _LEVER = 30.0  # noise of f in an extrapolation from steps far below the longest
 
 
 def hear_last_digits(
-    subject: Subject,
-    own: Arithmetic,
-    reference: Arithmetic,
+    own: Origin,
+    reference: Origin,
     outcome: Outcome,
     plan: Plan,
     meter: Meter,
@@ -61,11 +58,9 @@ def hear_last_digits(
 
     Parameters
     ----------
-    subject
-        As the user has it.
     own, reference
-        Subject and f at the point, as methods with steps of the user's choice evaluate
-        it, and as all others do.
+        What methods with steps of the user's choice evaluate, as the user has it, and
+        what all others do.
     outcome
         Judged; where a bar is widened it is judged again.
     plan
@@ -73,8 +68,8 @@ def hear_last_digits(
     meter
         Charged for every evaluation.
     """
-    wider = False
-    heard_of = [(at, noise_once(*at, meter, plan.seed)) for at in (reference, own)]
+    subject, wider = own.subject, False
+    heard_of = [(at, noise_once(at, meter, plan.seed)) for at in (reference, own)]
     spoiled = accused_of_much(outcome.blocks)
     for block in outcome.blocks:
         name = subject.inputs[block.which].name
@@ -82,13 +77,13 @@ def hear_last_digits(
             continue  # no values are subtracted, and no digit is lost
         at, noise = heard_of[0 if plan.finds_steps(name) else 1]
         wider |= _excuse_short_arithmetic(subject, block)
-        wider |= widen_bars(*at, block, meter, noise, noisy=True, spoiled=spoiled)
+        wider |= widen_bars(at, block, meter, noise, noisy=True, spoiled=spoiled)
     if wider:
         judge_all(subject, outcome, plan)
 
 
 def noise_once(
-    subject: Subject, base: NDArray[np.float64], meter: Meter, seed: int
+    origin: Origin, meter: Meter, seed: int
 ) -> Callable[[], NDArray[np.float64]]:
     """Return a function that measures the noise of f when it is first called.
 
@@ -97,15 +92,14 @@ def noise_once(
 
     @functools.cache
     def noise() -> NDArray[np.float64]:
-        found = noise_level(subject, base, meter, seed)
+        found = noise_level(origin.subject, origin.base, meter, seed)
         return np.where(found == LAST_DIGITS, 0.0, found)
 
     return noise
 
 
 def widen_bars(
-    subject: Subject,
-    base: NDArray[np.float64],
+    origin: Origin,
     block: Block,
     meter: Meter,
     noise: Callable[[], NDArray[np.float64]],
@@ -117,17 +111,15 @@ def widen_bars(
 
     Parameters
     ----------
-    subject
+    origin
         What the numeric side of this block evaluates.
-    base
-        f at the point, shape (rows,).
     block
         Judged. Its bars are widened where the noise of f, or a jump beside the point,
         is all that an accusation rests on.
     meter
         Charged for every evaluation.
     noise
-        From `noise_once`, for the same subject.
+        From `noise_once`, of the same.
     noisy
         Whether to widen those of noisy entries as well, by what noise does to an
         extrapolation; for methods that have not measured it.
@@ -139,20 +131,20 @@ def widen_bars(
     bool
         Whether any bar was widened.
     """
-    digit = _last_digit(subject, block)
+    digit = _last_digit(origin.subject, block)
     doubtful = _doubtful(block, digit)
     # right entries, too: what a report says could be caught rests on their bars
     shaky = doubtful | (noisy & (block.kinds == Smoothness.NOISY))
     if not shaky.any():
-        return widen_by_jumps(subject, base, block, meter, spoiled)
+        return widen_by_jumps(origin, block, meter, spoiled)
     with np.errstate(all="ignore"):
         bar = _LEVER * noise()[:, None] / np.abs(block.step)
         wider = shaky & (bar > block.error)
         block.error = np.where(wider, bar, block.error)
         doubtful &= block.gap > SAFETY * block.error
-    heard = _widen(subject, base, block, digit, doubtful, meter)
+    heard = _widen(origin, block, digit, doubtful, meter)
     heard |= bool(wider.any())
-    return widen_by_jumps(subject, base, block, meter, spoiled) or heard
+    return widen_by_jumps(origin, block, meter, spoiled) or heard
 
 
 def _excuse_short_arithmetic(subject: Subject, block: Block) -> bool:
@@ -174,8 +166,7 @@ def _excuse_short_arithmetic(subject: Subject, block: Block) -> bool:
 
 
 def _widen(
-    subject: Subject,
-    base: NDArray[np.float64],
+    origin: Origin,
     block: Block,
     digit: NDArray[np.float64],
     doubtful: NDArray[np.bool_],
@@ -193,7 +184,7 @@ def _widen(
         now, columns = columns[:looks], columns[looks:]
         looks = min(2 * looks, CLOSE_LOOKS)
         rows = np.where(doubtful, block.gap, -1.0)[:, now].argmax(axis=0)
-        height, away = nearest_jump(Lanes(subject, block, base, now, rows, meter))
+        height, away = nearest_jump(Lanes(origin, block, now, rows, meter))
         with np.errstate(all="ignore"):
             reach = np.fmax(away, np.abs(block.step[:, now]))
             bar = np.where(height <= digit[now], WIDE * height / reach, 0.0)

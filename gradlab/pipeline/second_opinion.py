@@ -13,7 +13,14 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Adaptive
-from gradlab.pipeline.blocks import Block, Outcome, Plan, judge_block, matters_of
+from gradlab.pipeline.blocks import (
+    Block,
+    Origin,
+    Outcome,
+    Plan,
+    judge_block,
+    matters_of,
+)
 from gradlab.pipeline.closer import CLOSE_LOOKS, spread, take_closer
 from gradlab.pipeline.hidden_steps import see_through_steps
 from gradlab.pipeline.last_digits import noise_once, widen_bars
@@ -27,13 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["second_opinion_on"]
 
 
-def second_opinion_on(
-    subject: Subject,
-    base: NDArray[np.float64],
-    outcome: Outcome,
-    plan: Plan,
-    meter: Meter,
-) -> None:
+def second_opinion_on(own: Origin, outcome: Outcome, plan: Plan, meter: Meter) -> None:
     """Let an explicit method keep its numbers, but not accuse on its own.
 
     Where it disagrees and the adaptive ladder does not, the step was at fault: the
@@ -42,6 +43,7 @@ def second_opinion_on(
     forward difference of exactly 0 tells little, and need not. Where the check is cut
     short before, what a step of the user's choice accuses is undecided.
     """
+    subject = own.subject
     for block in outcome.blocks:
         name = subject.inputs[block.which].name
         method = plan.method_of(name)
@@ -52,7 +54,7 @@ def second_opinion_on(
         heard = np.zeros(len(block.positions), dtype=bool)
         if not outcome.stopped:
             try:
-                _hear(subject, base, block, outcome, plan, meter, heard)
+                _hear(own, block, outcome, plan, meter, heard)
             except (BudgetExhausted, KeyboardInterrupt) as stop:
                 outcome.stopped = why_stopped(stop)
         if outcome.stopped and getattr(method, "step", None) is not None:
@@ -79,8 +81,7 @@ def _see_through(
 
 
 def _hear(
-    subject: Subject,
-    base: NDArray[np.float64],
+    own: Origin,
     block: Block,
     outcome: Outcome,
     plan: Plan,
@@ -91,7 +92,7 @@ def _hear(
 
     Of many the worst and a spread of the others, and more as long as it takes any back.
     """
-    doubt = block.verdicts != Verdict.AGREES
+    subject, doubt = own.subject, block.verdicts != Verdict.AGREES
     if outcome.unsteady is not None:
         doubt[outcome.unsteady > 0] = False  # no look tells anything there
     wrong = np.flatnonzero((block.verdicts == Verdict.DISAGREES).any(axis=0))
@@ -102,12 +103,12 @@ def _hear(
         return
     name = plan.method_of(subject.inputs[block.which].name).name
     twin, looks = _copy(block), CLOSE_LOOKS
-    noise = noise_once(subject, base, meter, plan.seed)
+    noise = noise_once(own, meter, plan.seed)
     while chosen.size:
-        take_closer(subject, base, twin, chosen, np.zeros(len(base)), meter)
+        take_closer(own, twin, chosen, np.zeros(len(own.base)), meter)
         heard[chosen] = True
         _judge(subject, block, twin, outcome, plan)
-        if widen_bars(subject, base, twin, meter, noise, noisy=True):
+        if widen_bars(own, twin, meter, noise, noisy=True):
             _judge(subject, block, twin, outcome, plan)
         if see_through_steps(subject, twin, meter, nearer=True):
             _judge(subject, block, twin, outcome, plan)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block
-    from gradlab.subject.subject import Subject
+    from gradlab.pipeline.blocks import Block, Origin
 
 __all__ = ["take_second_steps"]
 
@@ -35,8 +34,7 @@ _NEGLIGIBLE = 1e-7  # of the largest effect on the same output
 
 
 def take_second_steps(
-    reference: Subject,
-    base: NDArray[np.float64],
+    reference: Origin,
     block: Block,
     suspects: NDArray[np.intp],
     meter: Meter,
@@ -47,8 +45,6 @@ def take_second_steps(
     ----------
     reference
         What the numeric side evaluates.
-    base
-        f at the point, shape (rows,).
     block
         Written to where both steps together tell a number with a narrow bar.
     suspects
@@ -68,7 +64,8 @@ def take_second_steps(
     if not np.isfinite(steps).all():
         return False
     positions = block.positions[suspects]
-    long = central(reference, block.which, positions, steps, base, meter)
+    at, base = reference.subject, reference.base
+    long = central(at, block.which, positions, steps, base, meter)
     with np.errstate(all="ignore"):
         value, bar = block.value[:, suspects], block.error[:, suspects]
         apart = np.abs(long.value - value)

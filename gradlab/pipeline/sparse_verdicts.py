@@ -26,16 +26,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.metering import Meter
-    from gradlab.pipeline.blocks import Block, Outcome, Plan
+    from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
     from gradlab.subject.subject import Subject
-
-    Reference = tuple[Subject, NDArray[np.float64]]  # what is evaluated, and f there
 
 __all__ = ["settled_at_once", "unfold_bend"]
 
 
 def settled_at_once(
-    subject: Subject, reference: Reference, outcome: Outcome, plan: Plan, meter: Meter
+    subject: Subject, reference: Origin, outcome: Outcome, plan: Plan, meter: Meter
 ) -> bool:
     """Judge all blocks if they agree beyond doubt, and some are known to be sparse.
 
@@ -69,7 +67,7 @@ def settled_at_once(
                     columns = np.unique(block.pattern.columns[mask])
                     _unpack(subject, small, block, plan)
                 unfold_bend(block)
-                take_second_steps(*reference, block, columns, meter)
+                take_second_steps(reference, block, columns, meter)
     for small, block in zip(looked, blocks, strict=True):
         if small is not block:
             _unpack(subject, small, block, plan)

@@ -18,33 +18,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Outcome
-    from gradlab.subject.subject import Subject
+    from gradlab.pipeline.blocks import Origin, Outcome
 
-__all__ = ["scatter_of", "set_unsteady_aside"]
+__all__ = ["set_unsteady_aside"]
 
 # Sums that threads finish in another order differ by a few roundings; that is no draw.
 _ROUNDINGS = 1e3
 _REPEATS = 3
 
 
-def scatter_of(
-    subject: Subject, base: NDArray[np.float64], meter: Meter
-) -> NDArray[np.float64]:
+def _scatter_of(origin: Origin, meter: Meter) -> NDArray[np.float64]:
     """Measure how much f differs between evaluations at the same point.
 
     Three repetitions: a mask may be drawn twice.
-
-    Parameters
-    ----------
-    base
-        f at the point as it was seen before, shape (rows,).
 
     Returns
     -------
     ndarray
         Largest difference of each output, 0 where it repeats itself; shape (rows,).
     """
+    subject, base = origin.subject, origin.base
     widest = np.zeros(len(base))
     for _ in range(_REPEATS):
         again = base_row(subject, meter)
@@ -58,9 +51,7 @@ def scatter_of(
     return widest
 
 
-def set_unsteady_aside(
-    subject: Subject, base: NDArray[np.float64], outcome: Outcome, meter: Meter
-) -> bool:
+def set_unsteady_aside(origin: Origin, outcome: Outcome, meter: Meter) -> bool:
     """Leave outputs undecided that do not repeat themselves, and say so.
 
     Only where something is left to be explained: cheap differences that agree with the
@@ -74,7 +65,7 @@ def set_unsteady_aside(
     blocks = outcome.blocks
     if all((block.verdicts == Verdict.AGREES).all() for block in blocks):
         return True
-    scatter = scatter_of(subject, base, meter)
+    scatter = _scatter_of(origin, meter)
     unsteady = scatter > 0
     if not unsteady.any():
         return True

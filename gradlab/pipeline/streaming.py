@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from gradlab.comparison.comparison import Comparison
     from gradlab.comparison.tally import Tally
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Plan
-    from gradlab.pipeline.checking import Reference
+    from gradlab.pipeline.blocks import Origin, Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["Streamed", "needs_streaming", "run_streamed"]
@@ -148,7 +147,7 @@ class _Stream:
         self.subject, self.plan, self.meter, self.base = subject, plan, meter, base
         self.columns = columns
         self.rows = output_rows(subject.outputs)
-        self.reference: Reference = reference_of(subject, plan, meter, base)
+        self.reference: Origin = reference_of(subject, plan, meter, base)
         self.kept: Outcome | None = None
         self.keepers: dict[int, Keeper] = {}
         self.known: Known | None = None
