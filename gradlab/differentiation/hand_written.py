@@ -277,10 +277,9 @@ def shielded(
 
 
 def _as_outputs(shaped: list[NDArray[Any]], subject: ArraySubject) -> Any:
-    """One cotangent for one output, a tuple for several; scalars stay scalars."""
+    """Cotangents in the place of the outputs; scalars stay scalars."""
     values = [array[()] if array.ndim == 0 else array for array in shaped]
-    converted = [subject.present_output(v) for v in values]
-    return converted[0] if len(converted) == 1 else tuple(converted)
+    return subject.reader.arranged([subject.present_output(v) for v in values])
 
 
 def _stack(

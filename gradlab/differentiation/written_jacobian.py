@@ -9,15 +9,17 @@ import numpy as np
 
 from gradlab.differentiation.cotangents import contracted
 from gradlab.differentiation.hand_written import match, shielded, unique
+from gradlab.errors import InputTypeError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.subject import Problem, Pullback, output_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from gradlab.subject.numpy_subjects import ArraySubject
+    from gradlab.subject.numpy_values import Outputs
     from gradlab.subject.subject import Variable
 
 __all__ = ["UserJacobian"]
@@ -28,8 +30,9 @@ class UserJacobian:
     """A Jacobian that the user computes: ``jac(x)`` of shape out x in.
 
     2-D (rows x entries) or of shape ``out.shape + in.shape``; for several inputs a
-    tuple with one Jacobian each, for several outputs a tuple of such tuples. For
-    complex functions it is the complex derivative (Cauchy-Riemann).
+    tuple with one Jacobian each, for several outputs a tuple of such tuples, a dict by
+    output, or the rows of all outputs under each other. For complex functions it is the
+    complex derivative (Cauchy-Riemann).
     """
 
     fetch: Callable[[], Any]
@@ -60,7 +63,7 @@ class UserJacobian:
         wanted = len(reader.shapes)
         per_output = [result]
         if wanted > 1:
-            per_output = list(result) if isinstance(result, tuple | list) else []
+            per_output = _by_output(result, reader, inputs)
         if len(per_output) != wanted:
             kind = type(result).__name__
             came = f"{len(per_output)} Jacobians" if per_output else f"one {kind}"
@@ -88,6 +91,46 @@ class UserJacobian:
         rows, inputs = output_rows(self.subject.outputs), self.subject.inputs
         blank = [np.full((rows, v.coordinates), np.nan) for v in inputs]
         return blank, [Problem("wrong_shape", v.name, f"{sentence}.") for v in inputs]
+
+
+def _by_output(result: Any, reader: Outputs, inputs: Sequence[Variable]) -> list[Any]:
+    """Take the Jacobian of several outputs apart; empty if there is no telling how.
+
+    One for each output, by position or by name; or all outputs under each other, as
+    SciPy's solvers have it: one matrix, or one for each input.
+    """
+    if hasattr(result, "keys") and not hasattr(result, "dtype"):
+        named = {str(key): value for key, value in result.items()}
+        return [named[path] for path in reader.paths if path in named]
+    parts = [result] if len(inputs) == 1 else result
+    if isinstance(parts, tuple | list) and len(parts) == len(inputs):
+        sizes = [int(np.prod(shape)) for shape in reader.shapes]
+        matrices = [
+            _under_each_other(part, sum(sizes), variable, alone=len(inputs) == 1)
+            for part, variable in zip(parts, inputs, strict=True)
+        ]
+        found = [np.split(m, np.cumsum(sizes)[:-1]) for m in matrices if m is not None]
+        if len(found) == len(inputs):
+            return list(zip(*found, strict=True))
+    return list(result) if isinstance(result, tuple | list) else []
+
+
+def _under_each_other(
+    value: Any, rows: int, variable: Variable, *, alone: bool
+) -> NDArray[Any] | None:
+    """Read one matrix for all outputs, (rows, entries); None if it is no such thing.
+
+    Beside other inputs a tuple holds Jacobians of one output, not rows.
+    """
+    if not (alone or hasattr(value, "shape")):
+        return None
+    try:
+        array = as_numpy(value, "a Jacobian")
+    except InputTypeError:  # lists of unequal lengths
+        return None
+    if array.shape not in ((rows, variable.size), (rows, *variable.shape)):
+        return None
+    return array.reshape(rows, variable.size)
 
 
 def _read_block(

@@ -10,10 +10,10 @@ import numpy as np
 
 from gradlab.errors import InputTypeError, SubjectError
 from gradlab.subject.subject import Variable
-from gradlab.subject.tree import leaves_of
+from gradlab.subject.tree import Tree, flatten, leaves_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -229,16 +229,22 @@ class Outputs:
     def __init__(self, name: str) -> None:
         self._name = name
         self.variables: tuple[Variable, ...] = ()
+        self.paths: tuple[str, ...] = ()  # within what is returned: "0", "loss.mean"
         self.shapes: tuple[tuple[int, ...], ...] = ()  # unsplit, as the user sees them
         self.dtypes: tuple[np.dtype[Any], ...] = ()
         self.single = True  # not in a container
         self._kept: tuple[int, ...] = ()  # leaves that are differentiable
+        self._leaves = 0
+        self._nest: Tree | None = None  # what they stand in, if not in a plain tuple
         self._known = False
 
     def learn(self, result: Any) -> None:
         """Find out what the outputs are, from a first result."""
         leaves = leaves_of(result, self._name)
         self.single = len(leaves) == 1 and leaves[0].value is result
+        if _is_nested(result):
+            # without the values: a large result is not kept for its form
+            self._nest = Tree((), flatten((result,), [self._name]).template)
         names, arrays, kept = [], [], []
         for position, leaf in enumerate(leaves):
             if leaf.value is None or isinstance(leaf.value, str | bool):
@@ -256,7 +262,8 @@ class Outputs:
                 "complex output"
             )
             raise SubjectError(msg)
-        self._kept, self._known = tuple(kept), True
+        self._kept, self._leaves, self._known = tuple(kept), len(leaves), True
+        self.paths = tuple(name.removeprefix(f"{self._name}.") for name in names)
         self.shapes = tuple(array.shape for array in arrays)
         self.dtypes = tuple(array.dtype for array in arrays)
         self.variables = tuple(
@@ -311,6 +318,31 @@ class Outputs:
                 start += size
             parts.append(np.array(real.reshape(shape), dtype=dtype))
         return parts
+
+    def arranged(self, parts: Sequence[Any]) -> Any:
+        """Hand out one part for each output, as the function hands out its outputs.
+
+        One output has one part, several in a row have a tuple. Dicts, named tuples and
+        containers in containers are filled anew; what has no derivative is None there.
+        """
+        if self._nest is None:
+            return parts[0] if len(parts) == 1 else tuple(parts)
+        values: list[Any] = [None] * self._leaves
+        for position, part in zip(self._kept, parts, strict=True):
+            values[position] = part
+        return self._nest.rebuild(values)[0]
+
+
+def _is_nested(result: Any) -> bool:
+    """Whether a result is more than one output, or a plain row of them."""
+    if isinstance(result, tuple | list):
+        return hasattr(result, "_fields") or any(map(_is_container, result))
+    return _is_container(result)
+
+
+def _is_container(value: Any) -> bool:
+    leaves = leaves_of(value, "")
+    return len(leaves) != 1 or leaves[0].value is not value
 
 
 def _summary(value: object) -> str:

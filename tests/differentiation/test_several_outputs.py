@@ -1,0 +1,143 @@
+"""Several outputs, in whatever the function returns them: cotangents and Jacobians."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+X, Y = np.array([0.3, -0.7]), np.array([1.2, 0.4, -0.9])
+
+
+class Pair(NamedTuple):
+    """Two outputs by name."""
+
+    square: Any
+    wave: Any
+
+
+def judged(right, wrong):
+    """Verdicts of the two analytic sides of one function."""
+    return right.verdict.name, wrong.verdict.name
+
+
+# --------------------------------------------------------------------- cotangents
+RETURNED = {
+    "a dict": (
+        lambda x: {"square": x**2, "sum": x.sum()},
+        lambda d, x: 2 * x * d["square"] + d["sum"],
+    ),
+    "a dict of one": (
+        lambda x: {"wave": np.sin(x)},
+        lambda d, x: np.cos(x) * d["wave"],
+    ),
+    "a named tuple": (
+        lambda x: Pair(x**2, np.sin(x)),
+        lambda d, x: 2 * x * d.square + np.cos(x) * d.wave,
+    ),
+    "containers in containers": (
+        lambda x: (x**2, [x.sum(), {"wave": np.sin(x)}]),
+        lambda d, x: 2 * x * d[0] + d[1][0] + np.cos(x) * d[1][1]["wave"],
+    ),
+    "a dict with what has no derivative": (
+        lambda x: {"count": 2, "square": x**2},
+        lambda d, x: 2 * x * d["square"] if d["count"] is None else None,
+    ),
+    "a row": (lambda x: [x**2, x.sum()], lambda d, x: 2 * x * d[0] + d[1]),
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_cotangents_stand_where_the_outputs_stand(name):
+    """A vjp is given what jax would give it: the outputs' own container, filled."""
+    f, vjp = RETURNED[name]
+
+    right = gl.check(f, X, vjp=vjp)
+    wrong = gl.check(f, X, vjp=lambda d, x: 1.05 * vjp(d, x))
+
+    assert judged(right, wrong) == ("AGREES", "DISAGREES")
+
+
+def test_backward_is_given_the_container_that_forward_returned():
+    """Also behind a forward that returns its cache beside the outputs."""
+
+    def forward(x):
+        return {"square": x**2, "cube": x**3}, x
+
+    def backward(d, x):
+        return 2 * x * d["square"] + 3 * x**2 * d["cube"]
+
+    right = gl.check(forward, X, backward=backward)
+    wrong = gl.check(forward, X, backward=lambda d, x: backward(d, x) - d["cube"])
+
+    assert judged(right, wrong) == ("AGREES", "DISAGREES")
+
+
+# ---------------------------------------------------------------------- Jacobians
+def numbers(x):
+    """Two numbers in a list, as for `scipy.optimize.root`."""
+    return [x[0] ** 2, np.sin(x[1])]
+
+
+def rows(x, factor=1.0):
+    """Their Jacobian, with the second row times `factor`."""
+    return np.array([[2 * x[0], 0.0], [0.0, np.cos(x[1]) * factor]])
+
+
+@pytest.mark.parametrize("written", [np.array, np.ndarray.tolist, tuple], ids=str)
+def test_rows_of_all_outputs_may_stand_in_one_matrix(written):
+    """What a list of numbers is to the function, a matrix is to the Jacobian."""
+    right = gl.check(numbers, X, jac=lambda x: written(rows(x)))
+    wrong = gl.check(numbers, X, jac=lambda x: written(rows(x, 1.05)))
+
+    assert judged(right, wrong) == ("AGREES", "DISAGREES")
+
+
+def test_outputs_under_each_other_for_each_of_several_inputs():
+    """One matrix for each input, cut where the outputs end."""
+
+    def f(x, y):
+        return x * y[:2], y.sum() * x.sum()
+
+    def jac(x, y, factor=1.0):
+        by_x = np.vstack([np.diag(y[:2]), np.full(2, y.sum())])
+        by_y = np.vstack([np.diag(x) @ np.eye(2, 3), np.full(3, factor * x.sum())])
+        return by_x, by_y
+
+    right = gl.check(f, X, Y, jac=jac)
+    wrong = gl.check(f, X, Y, jac=lambda x, y: jac(x, y, 1.05))
+
+    assert judged(right, wrong) == ("AGREES", "DISAGREES")
+    assert wrong.culprits == ("y",)
+
+
+def test_tuples_of_tuples_are_still_output_by_output():
+    """Two numbers of two inputs of equal length: rows are outputs, columns inputs."""
+
+    def f(x, y):
+        return x @ y, x.sum()
+
+    def jac(x, y):
+        return (y, x), (np.ones(2), np.zeros(2))
+
+    right = gl.check(f, X, Y[:2], jac=jac)
+    wrong = gl.check(f, X, Y[:2], jac=lambda x, y: jac(y, x))
+
+    assert judged(right, wrong) == ("AGREES", "DISAGREES")
+
+
+def test_jacobians_are_found_by_the_name_of_their_output():
+    """A dict of outputs has a dict of Jacobians, in any order."""
+
+    def jac(x, factor=1.0):
+        return {"sum": np.ones((1, 2)) * factor, "square": np.diag(2 * x)}
+
+    f = RETURNED["a dict"][0]
+
+    right = gl.check(f, X, jac=jac)
+    wrong = gl.check(f, X, jac=lambda x: jac(x, 1.05))
+
+    assert judged(right, wrong) == ("AGREES", "DISAGREES")
