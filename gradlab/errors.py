@@ -63,7 +63,7 @@ class GradientMismatchError(GradlabError, AssertionError):
     ...     report.raise_if_failed()
     ... except AssertionError as error:
     ...     print(str(error).splitlines()[0], error.report is report)
-    ✗ disagrees: x is wrong (the only block disagrees) True
+    ✗ disagrees: x is wrong True
     """
 
     def __init__(self, message: str, report: Report | None = None) -> None:

@@ -10,6 +10,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.labels import code_place
 from gradlab.presentation.words import (
     brief,
+    kind_in_words,
     middle,
     one_line,
     plural,
@@ -87,7 +88,7 @@ def finding_lines(finding: Finding, places: Sequence[str]) -> list[str]:
         names.append(f"{len(places) - len(names)} more")
     place = f"{', '.join(names)}: " if names else ""
     glyph = _SEVERITIES[finding.severity]
-    lines = [f"{glyph} {place}{finding.kind} ({finding.severity})"]
+    lines = [f"{glyph} {place}{kind_in_words(finding.kind)} ({finding.severity})"]
     if finding.evidence:
         lines += wrapped(finding.evidence, "    ")
     if finding.advice:

@@ -17,7 +17,7 @@ from gradlab.presentation.layer_text import (
 )
 from gradlab.presentation.packing import Packed, number, pack_block, pack_slices
 from gradlab.presentation.text import headline
-from gradlab.presentation.words import plural
+from gradlab.presentation.words import kind_in_words, plural
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.finding import Finding
@@ -59,7 +59,7 @@ def pack_finding(finding: Finding) -> dict[str, Any]:
     'sign'
     """
     return {
-        "kind": str(finding.kind).replace("_", " "),
+        "kind": kind_in_words(finding.kind).replace("_", " "),
         "severity": finding.severity,
         "where": finding.where,
         "confidence": finding.confidence,
@@ -140,7 +140,7 @@ def pack_report(report: Report, budget: int = EMBED_BYTES) -> Packed:
     --------
     >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
     >>> pack_report(report).state["headline"]
-    'Disagrees: x is wrong (the only block disagrees)'
+    'Disagrees: x is wrong'
     """
     sizes = [c.analytic.size for c in report.comparisons]
     share = max(64, _shares(sizes, budget))

@@ -32,6 +32,8 @@ from gradlab.presentation.words import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gradlab.comparison.comparison import Comparison
     from gradlab.diagnosis.finding import Finding
     from gradlab.report import Report
@@ -45,8 +47,8 @@ _ANSI = {Verdict.AGREES: "32", Verdict.UNDECIDED: "33", Verdict.DISAGREES: "31;1
 
 
 # ------------------------------------------------------------------ the verdict
-def _blocks_in_words(report: Report) -> str:
-    """Count the blocks by verdict: "1 of 4 blocks disagrees"."""
+def _gradients_in_words(report: Report) -> str:
+    """Count the gradients by verdict: "1 of 4 gradients disagrees"."""
     total = len(report.comparisons)
     counts = {
         verdict: sum(c.verdict == verdict for c in report.comparisons)
@@ -56,17 +58,16 @@ def _blocks_in_words(report: Report) -> str:
     if not total:
         return "nothing was compared"
     if total == 1:
-        only = report.comparisons[0].verdict
-        return "the only block " + ("is " if open_ else "") + only.words
+        return f"the gradient of {middle(report.block_name(report.comparisons[0]), 60)}"
     if not wrong and not open_:
-        return "both blocks agree" if total == 2 else f"all {total:,} blocks agree"
+        return f"{'both' if total == 2 else f'all {total:,}'} gradients agree"
     parts = []
     if wrong:
         verb = "disagrees" if wrong == 1 else "disagree"
-        parts.append(f"{wrong:,} of {total:,} blocks {verb}")
+        parts.append(f"{wrong:,} of {total:,} gradients {verb}")
     if open_:
         parts.append(
-            f"{open_:,} undecided" if wrong else f"{open_:,} of {total:,} blocks"
+            f"{open_:,} undecided" if wrong else f"{open_:,} of {total:,} gradients"
         )
     return ", ".join(parts)
 
@@ -77,25 +78,35 @@ def headline(report: Report) -> str:
     Examples
     --------
     >>> print(headline(gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)))
-    ✗ disagrees: x is wrong (the only block disagrees)
+    ✗ disagrees: x is wrong
     """
     verdict = report.verdict
-    words = _blocks_in_words(report)
+    words = _gradients_in_words(report)
+    alone = len(report.comparisons) == 1
+    tail = "" if alone else f" ({words})"
     if verdict == Verdict.DISAGREES and not any(
         comparison.verdict == Verdict.DISAGREES for comparison in report.comparisons
     ):
-        # a wrong shape, say: "x is wrong (the only block agrees)" would puzzle
-        words = f"not its values: {words}"
+        # a wrong shape, say: "x is wrong (all gradients agree)" would puzzle
+        words = f"not its values: {'they agree' if alone else words}"
+        tail = f" ({words})"
     passive = _contaminated(report)
     culprits = [
         _called(report, name) for name in report.culprits if name not in passive
     ]
     if verdict == Verdict.DISAGREES and culprits:
-        verb = "is" if len(culprits) == 1 else f"and {len(culprits) - 1} more are"
-        words = f"{culprits[0]} {verb} wrong ({words})"
+        words = f"{_together(culprits)} wrong{tail}"
     if report.partial:
         words += "; cut short, not everything was looked at"
     return f"{verdict.glyph} {verdict.words}: {words}"
+
+
+def _together(names: Sequence[str]) -> str:
+    """Name one or two, and count the others: "W1 and b1 are", "W1 and 3 more are"."""
+    if len(names) == 1:
+        return f"{names[0]} is"
+    short = len(names) == 2 and sum(map(len, names)) <= 60
+    return f"{names[0]} and {names[1] if short else f'{len(names) - 1} more'} are"
 
 
 def _called(report: Report, name: str) -> str:
@@ -224,14 +235,14 @@ def report_text(report: Report, *, colour: bool = False) -> str:
     Returns
     -------
     str
-        The verdict, a table of blocks with the worst first, findings with evidence
+        The verdict, a table of gradients with the worst first, findings with evidence
         and advice, and what was done to find out.
 
     Examples
     --------
     >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: 2 * x)
     >>> print(report_text(report).splitlines()[0])
-    ✓ agrees: the only block agrees
+    ✓ agrees: the gradient of x
     """
     done = [
         f"{report.method}, {report.coverage} coverage",
@@ -327,7 +338,9 @@ def failure_text(report: Report) -> str:
         wrong = worst.counts[Verdict.DISAGREES]
         name = middle(report.block_name(worst), 60)
         count = f"{wrong:,} of {plural(sum(worst.counts), 'entry')} of {name}"
-        rows.append(["how much", f"{count}; {_blocks_in_words(report)}"])
+        if len(report.comparisons) > 1:
+            count += f"; {_gradients_in_words(report)}"
+        rows.append(["how much", count])
         place = worst_entry(worst)
         if place is not None:
             rows = [*_entry_lines(worst, place), *rows]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "brief",
+    "kind_in_words",
     "middle",
     "number",
     "one_line",
@@ -65,6 +66,17 @@ def brief(value: float) -> str:
     ('3.3e-01', '0', 'inf')
     """
     return "0" if value == 0 else f"{value:.1e}"
+
+
+def kind_in_words(kind: str) -> str:
+    """Name a kind of finding as a heading: "unknown" alone says nothing of what is.
+
+    Examples
+    --------
+    >>> kind_in_words("wrong_mask"), kind_in_words("unknown")
+    ('wrong_mask', 'unknown cause')
+    """
+    return "unknown cause" if kind == "unknown" else str(kind)
 
 
 def one_line(text: object, width: int = 400) -> str:

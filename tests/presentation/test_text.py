@@ -29,7 +29,7 @@ class TestReportText:
         first = report_text(tutorial).splitlines()[0]
 
         assert first.startswith("✗ disagrees: W1 is wrong")
-        assert "1 of 4 blocks disagrees" in first
+        assert "1 of 4 gradients disagrees" in first
 
     def test_worst_block_is_the_first_row(self, tutorial):
         """W1 leads the table, with its relative error of a third."""
@@ -66,15 +66,32 @@ class TestReportText:
         report = report_of(*(compare(f"w{i}", [[1.0]], [[1.0]]) for i in range(60)))
         text = report_text(report)
 
-        assert text.startswith("✓ agrees: all 60 blocks agree")
+        assert text.startswith("✓ agrees: all 60 gradients agree")
         assert "... 48 more agree" in text
         assert len(text.splitlines()) < 25
+
+    def test_one_gradient_alone_is_named_not_counted(self, report_of, compare):
+        """Nobody says "the only block": one gradient has a name, and no share."""
+        right = report_of(compare("w", [[1.0]], [[1.0]]))
+        wrong = report_of(compare("w", [[2.0]], [[1.0]]), culprits=("w",))
+
+        assert headline(right) == "✓ agrees: the gradient of w"
+        assert headline(wrong) == "✗ disagrees: w is wrong"
+
+    def test_two_culprits_are_both_named(self, report_of, compare):
+        """A second name says more than "1 more"; of three the others are counted."""
+        blocks = [compare(name, [[2.0]], [[1.0]]) for name in "abc"]
+        two = report_of(*blocks, culprits=("a", "b"))
+        three = report_of(*blocks, culprits=("a", "b", "c"))
+
+        assert headline(two).startswith("✗ disagrees: a and b are wrong (3 of 3 ")
+        assert headline(three).startswith("✗ disagrees: a and 2 more are wrong (")
 
     def test_two_right_blocks_are_both(self, report_of, compare):
         """Nobody says "all two"."""
         report = report_of(*(compare(f"w{i}", [[1.0]], [[1.0]]) for i in range(2)))
 
-        assert headline(report) == "✓ agrees: both blocks agree"
+        assert headline(report) == "✓ agrees: both gradients agree"
 
     def test_rival_explanations_are_named_in_one_line(self, tutorial):
         """The likeliest cause is told; the others of the same input are only named."""
@@ -114,7 +131,7 @@ class TestReportText:
         right = compare("w", [[1.0]], [[1.0]])
         report = report_of(right, findings=tutorial.findings, culprits=("w",))
 
-        assert "w is wrong (not its values: the only block agrees)" in headline(report)
+        assert "w is wrong (not its values: they agree)" in headline(report)
 
     def test_no_escape_codes_unless_asked(self, tutorial):
         """Plain by default; with colour the first line is painted."""
@@ -138,7 +155,7 @@ class TestReportText:
         """A block of nan against nan is shown with both values and its verdict."""
         text = report_text(report_of(compare("w", [[np.nan]], [[np.nan]])))
 
-        assert "! undecided: the only block is undecided" in text
+        assert text.startswith("! undecided: the gradient of w\n")
 
     def test_empty_block_has_no_worst_entry(self, report_of, compare):
         """A parameter without entries agrees and is called empty."""
