@@ -132,3 +132,61 @@ def test_long_names_stay_apart(show):
     # and whoever listens hears the whole name
     text = page.locator(".gl .brow[aria-selected=true] .name").text_content()
     assert builders.LONG.format(2) in text.replace("…", "")
+
+
+def test_controls_stand_in_one_row_on_narrow_pages(show):
+    """At 500 pixels the name takes a row, and no group of buttons is left over."""
+    page = show("tutorial", width=500)
+
+    tops = page.eval_on_selector_all(
+        ".gl .bar .group", "groups => groups.map(g => g.getBoundingClientRect())"
+    )
+    assert len({round(top["y"]) for top in tops if top["width"]}) == 1
+
+
+def test_without_entries_there_is_nothing_to_control(show):
+    """Of an input of size 0 it is said that it has no entries, and that is all."""
+    empty = np.zeros((1, 0))
+    page = show(builders.report(builders.comparison(empty, empty, "w", (0, 3))))
+
+    driver.shows(page, ".gl .status", "no entries")
+    assert page.locator(".gl .bar button:visible").count() == 0
+
+
+def test_numbers_in_undecided_cells_are_not_crossed_out(show):
+    """Stripes stop where a number stands: none in the middle of the cell."""
+    numeric = np.full((2, 3), 1.25)
+    bar = np.full(numeric.shape, 0.1)
+    page = show(builders.report(builders.comparison(numeric, numeric + 1e-4, bar=bar)))
+
+    inks = page.evaluate(
+        """() => {
+          const map = [...document.querySelectorAll('.gl .map')].pop();
+          const { width, height } = map, ink = map.getContext('2d');
+          const line = (x, y, w) => [...new Uint32Array(
+            ink.getImageData(x, y, w, 1).data.buffer)];
+          const middle = Math.round(width / 6) - 8, row = Math.round(0.275 * height);
+          return {
+            striped: new Set(line(4, 4, 60)).size,
+            words: line(middle, row - 7, 16), // just above the digits
+          };
+        }"""
+    )
+    assert inks["striped"] >= 2
+    assert len(set(inks["words"])) == 1
+
+
+def test_paper_shows_every_row_and_every_mark(show):
+    """In print no list is cut off, and marks keep the ground they are drawn on."""
+    page = show("right")  # a hundred gradients
+    page.emulate_media(media="print")
+    driver.settle(page)
+
+    rows = page.locator(".gl .blocks .rows")
+    assert rows.evaluate("rows => rows.scrollHeight - rows.clientHeight") <= 1
+    expect(page.locator(".gl .hint")).to_be_hidden()
+    for mark in (".seal", ".track i", ".legend i"):
+        kept = page.locator(f".gl {mark}").first.evaluate(
+            "mark => getComputedStyle(mark).printColorAdjust"
+        )
+        assert kept == "exact"

@@ -51,6 +51,21 @@ def cursor(page):
     return float(text.replace(driver.MINUS, "-"))
 
 
+@pytest.mark.parametrize("width", [500, 1100])
+def test_the_cursor_covers_no_tick(show, sweep, width):
+    """Wherever the handle is dragged, the numbers of the axis stay legible."""
+    page = show(pack_sweep(sweep), width=width)
+
+    handle = page.locator(".gl .cursor rect").last.bounding_box()
+    tops = page.eval_on_selector_all(
+        ".gl svg text.mute[text-anchor=middle]",
+        """texts => texts.filter(text => /^10[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+$/.test(text.textContent))
+          .map(text => text.getBoundingClientRect().top)""",
+    )
+    assert len(tops) > 2
+    assert handle["y"] + handle["height"] <= min(tops) + 2  # air above the digits
+
+
 def test_every_curve_is_drawn_and_the_worst_is_read(show, sweep):
     """One line per input; the first wrong one is singled out with its reading."""
     page = show(pack_sweep(sweep))

@@ -444,7 +444,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .keys{color:var(--mute);font-size:11px;margin:2px 0 6px!important}.gl kbd{border:1px solid var(--line);border-bottom-width:2px;border-radius:3px;padding:0 4px;font:10px/14px var(--sans)!important;background:none!important;color:inherit!important;box-shadow:none!important;margin:0 1px}.gl figure.entryplot{max-width:372px;margin:2px 0 8px!important}
 .gl svg{display:block;overflow:visible}.gl svg text{fill:var(--fg);font:11px var(--sans);paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}.gl .rail text{stroke:none!important}.gl svg text.mute{fill:var(--mute)}.gl svg .grid{stroke:var(--line);stroke-width:.6;opacity:.8}
 .gl .hide{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}.gl .chip[aria-pressed=true] .mute{color:inherit}.gl .chips{display:flex;align-items:center;flex-wrap:wrap;gap:5px 6px;margin:6px 0}.gl button.chip{display:inline-flex;gap:6px;align-items:center;border-radius:13px;padding:0 10px 0 8px;max-width:100%}.gl .chip i{color:var(--tone);font-weight:700}.gl .chip .name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;position:relative}
-.gl .chip[aria-pressed=true] i{color:inherit}.gl.narrow .bar{gap:6px 8px}.gl.narrow .status{flex-basis:200px}.gl.narrow .brow{grid-template-columns:16px minmax(80px,1.4fr) minmax(70px,1fr) 64px minmax(80px,.8fr)}.gl.narrow .brow .shape{display:none}
+.gl .chip[aria-pressed=true] i{color:inherit}.gl.narrow .bar{gap:6px 8px}.gl.narrow .status{flex-basis:200px}.gl.small .status{flex-basis:100%}.gl.narrow .brow{grid-template-columns:16px minmax(80px,1.4fr) minmax(70px,1fr) 64px minmax(80px,.8fr)}.gl.narrow .brow .shape{display:none}
 .gl.small .brow{grid-template-columns:16px minmax(0,1fr) 72px 62px}.gl.small .brow .tally,.gl.small .span{display:none}.gl.small .bhead>*{white-space:normal}
 .gl .layers{border:1px solid var(--line);border-radius:8px;overflow:auto;max-height:420px;margin:0 0 6px;position:relative}
 .gl .lrow{display:grid;grid-template-columns:var(--rail,30px) minmax(110px,1.4fr) minmax(60px,.6fr) minmax(70px,.9fr) 58px minmax(166px,.6fr);gap:10px;align-items:center;min-height:27px;padding:0 10px 0 4px;border-left:3px solid var(--tone,transparent);cursor:pointer;overflow:hidden}
@@ -457,8 +457,10 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl.narrow .lrow{grid-template-columns:var(--rail,30px) minmax(90px,1.6fr) minmax(30px,.5fr) 54px 158px}.gl.narrow .lrow .shape,.gl.narrow .long{display:none}
 .gl.small .lrow{grid-template-columns:var(--rail,30px) minmax(0,1fr) 44px 58px}.gl.small .lrow .tally,.gl.small .lhead>:last-child{display:none}
 .gl .nowrap{white-space:nowrap}.gl .keys .ok,.gl .keys .bad,.gl .keys .warn{color:var(--tone)}.gl.nested{padding-left:0;padding-right:0;border-top:1px solid var(--line);margin-top:10px;padding-top:10px}
-.gl .blank>*:not(.bar){display:none}.gl .message{color:var(--bad);font-size:12px}.gl .busy{opacity:.55}
+.gl .blank>*:not(.bar),.gl .blank .group{display:none}.gl .message{color:var(--bad);font-size:12px}.gl .busy{opacity:.55}
 @media (prefers-reduced-motion:no-preference){.gl .track i{transition:width .12s}}
+@media print{.gl .blocks .rows,.gl .layers{max-height:none;overflow:visible}.gl header,.gl .finding,.gl .panels,.gl .entry,.gl .brow,.gl .lrow{break-inside:avoid}.gl .hint{display:none}
+.gl .seal,.gl .track,.gl .track *,.gl .legend i,.gl .finding,.gl .lrow,.gl .ldetail,.gl button[aria-pressed=true]{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 `;
 
 function shell(element, label) {
@@ -563,7 +565,7 @@ function blockList(blocks, onChoose) {
   });
   const bad = blocks.filter((b) => b.verdict === 2).length;
   const head = h("div", { class: "brow bhead", "aria-hidden": "true" }, h("span"),
-    h("span", {}, `${blocks.length} blocks, worst first` + (bad ? ` · ${bad} wrong` : "")), h("span", { class: "shape" }, "shape"),
+    h("span", {}, `${count(blocks.length)} gradients, worst first` + (bad ? ` · ${bad} wrong` : "")), h("span", { class: "shape" }, "shape"),
     h("span", {}, h("span", { class: "long" }, "worst relative "), "error", h("span", { class: "span" }, ", 10⁻¹⁶ … 10²")), h("span", { class: "worst" }), h("span", { class: "tally" }, "wrong entries"));
   function update(selected, tolerance, metric, inks) {
     for (const { meta, row, fill, mark, glyph, tally } of items) {
@@ -660,7 +662,7 @@ export function mountJacobian(element, host) {
   const entry = h("div", { class: "entry" });
   const extra = h("div", {});
   const together = (...parts) => [h("span", { class: "nowrap" }, parts), " "];
-  const keys = h("p", { class: "keys" }, together("point to read ·"), together("click to pin, then the wheel zooms ·"), together("drag pans ·"),
+  const keys = h("p", { class: "keys hint" }, together("point to read ·"), together("click to pin, then the wheel zooms ·"), together("drag pans ·"),
     together(h("kbd", {}, "←↑↓→"), " move ·"), together(h("kbd", {}, "n"), h("kbd", {}, "p"), " wrong entries ·"), together(h("kbd", {}, "w"), " worst ·"),
     together(h("kbd", {}, "+"), h("kbd", {}, "−"), h("kbd", {}, "0"), " zoom"));
   if (report.headline) root.append(reportHead(report), ...findingList(report.findings ?? [], (where) => {
@@ -925,8 +927,14 @@ export function mountJacobian(element, host) {
       const words = fits ? text(cells[q]) : odd;
       if (!words) continue;
       const light = u === STRIPES ? !ink.dark : lightness(u) > 140;
+      const at = [((q % across) + 0.5) * x, (Math.floor(q / across) + 0.55) * y];
+      if (u === STRIPES) { // stripes would cross the words out
+        const room = context.measureText(words).width + 6 * k;
+        context.fillStyle = ink.stripes[0];
+        context.fillRect(at[0] - room / 2, at[1] - 8 * k, room, 15 * k);
+      }
       context.fillStyle = light ? "#111" : "#fff";
-      context.fillText(words, ((q % across) + 0.5) * x, (Math.floor(q / across) + 0.55) * y);
+      context.fillText(words, ...at);
     }
   }
   // Worst of each row and column: a single bad entry shows although its cell is a dot.
@@ -1026,7 +1034,8 @@ export function mountJacobian(element, host) {
     }
     const kind = tally[2] ? 2 : tally[1] ? 1 : 0;
     const told = [];
-    if (tally[2]) told.push(`${count(tally[2])} of ${count(of)} ${unit} ${tolerance === null ? (tally[2] === 1 ? "disagrees" : "disagree") : "beyond the tolerance"}`);
+    const beyond = tolerance === null ? (tally[2] === 1 ? "disagrees" : "disagree") : of === 1 ? "is beyond the tolerance" : "beyond the tolerance";
+    if (tally[2]) told.push(of === 1 ? `the only entry ${beyond}` : `${count(tally[2])} of ${count(of)} ${unit} ${beyond}`);
     if (tally[1]) told.push(`${count(tally[1])} undecided` + (tally[2] ? "" : `, ${count(tally[0])} agree`));
     if (!tally[2] && !tally[1]) told.push(of ? (of === 1 ? "the only entry agrees" : `all ${count(of)} ${unit} agree`) : "no entries");
     status.className = `status ${CLASSES[kind]}`;
@@ -1320,12 +1329,12 @@ function axis(values, bottom, top, room = 0) {
   const raw = (log) => bottom - ((log - low) / (high - low)) * (bottom - top);
   return { low, high, raw, at: (v) => raw(v > 0 ? clamp(Math.log10(v), low, high) : low) };
 }
-function frame(svg, X, y, x0, x1, left, right, top, bottom, every = 2) {
+function frame(svg, X, y, x0, x1, left, right, top, bottom, every = 2, below = 15) {
   for (let v = Math.ceil(x0); v <= x1 + 1e-9; v++) {
     if (v % 2 && every < 4) svg.append(s("line", { class: "grid", x1: X(10 ** v), x2: X(10 ** v), y1: top, y2: bottom, opacity: 0.5 }));
     if (v % every) continue;
     svg.append(s("line", { class: "grid", x1: X(10 ** v), x2: X(10 ** v), y1: top, y2: bottom }),
-      s("text", { x: X(10 ** v), y: bottom + 15, "text-anchor": "middle", class: "mute" }, `10${superscript(v)}`));
+      s("text", { x: X(10 ** v), y: bottom + below, "text-anchor": "middle", class: "mute" }, `10${superscript(v)}`));
   }
   for (let v = y.low; v <= y.high; v += 2) {
     svg.append(s("line", { class: "grid", x1: left, x2: right, y1: y.raw(v), y2: y.raw(v) }));
@@ -1366,7 +1375,7 @@ export function mountSweep(element, host) {
   const below = h("div", {});
   const head = h("div", {}), foot = h("div", {});
   root.append(head, bar, h("div", { style: "display:flex;flex-wrap:wrap;gap:14px 18px;align-items:flex-start" }, plot, heat), chips, words,
-    h("p", { class: "keys" }, "drag the line or click the plot to read at a step · ", h("kbd", {}, "←"), h("kbd", {}, "→"), " move it · point at a name to single it out"), message, foot, below);
+    h("p", { class: "keys hint" }, "drag the line or click the plot to read at a step · ", h("kbd", {}, "←"), h("kbd", {}, "→"), " move it · point at a name to single it out"), message, foot, below);
 
   const curve = (input) => data.curves[method][input];
   const ladder = () => method !== "adaptive"; // it chooses a step for every entry itself
@@ -1428,16 +1437,16 @@ export function mountSweep(element, host) {
   function draw() {
     const narrow = width < 760;
     const beside = awaited && width > 820;
-    const W = Math.max(320, width - (beside ? 300 : 0)), H = narrow ? 342 : 392;
+    const W = Math.max(320, width - (beside ? 300 : 0)), H = narrow ? 346 : 396;
     // a plot as wide as the page leaves no room beside it: the map goes below
     plot.style.flexBasis = beside ? "420px" : "100%";
     const longest = Math.max(0, ...data.inputs.map((input) => input.name.length - prefix.length + (prefix ? 1 : 0)));
-    const m = { l: 50, r: Math.min(longest * 7 + 52, Math.max(110, 0.3 * W)), t: 18, b: 58 };
+    const m = { l: 50, r: Math.min(longest * 7 + 52, Math.max(110, 0.3 * W)), t: 18, b: 62 };
     const x0 = Math.log10(data.steps[0]), x1 = Math.log10(data.steps[data.steps.length - 1]);
     const X = (v) => m.l + ((Math.log10(v) - x0) / (x1 - x0)) * (W - m.l - m.r);
     const y = axis(data.curves[method].flat(), H - m.b, m.t, 3);
     const svg = s("svg", { width: W, height: H, viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": `Relative error against step size, ${method}, log-log` });
-    frame(svg, X, y, x0, x1, m.l, W - m.r, m.t, H - m.b, W < 560 ? 4 : 2);
+    frame(svg, X, y, x0, x1, m.l, W - m.r, m.t, H - m.b, W < 560 ? 4 : 2, 21); // below the handle of the cursor
     svg.append(s("text", { x: m.l, y: H - 8, class: "mute" }, "step size h →"), s("text", { transform: `translate(11 ${(m.t + H - m.b) / 2}) rotate(-90)`, "text-anchor": "middle", class: "mute" }, "worst relative error"));
     theory(svg, y, X, x0, x1, m, W, H);
     const ends = lines(svg, X, y, W - m.r);
@@ -1544,7 +1553,7 @@ export function mountSweep(element, host) {
     }
     const cut = ends.filter((end) => !shown.includes(end)), others = ends.hidden + cut.length;
     const glyph = cut.every((end) => end.input.verdict === 0) ? "✓ " : "";
-    if (others) svg.append(s("text", { x: x + 21, y: bottom + 15, class: "mute" }, `${glyph}${others} others`));
+    if (others) svg.append(s("text", { x: x + 21, y: bottom + 21, class: "mute" }, `${glyph}${others} others`));
   }
   function cursor(svg, X, x0, x1, m, W, H) {
     const x = X(at), base = H - m.b;
@@ -1552,7 +1561,7 @@ export function mountSweep(element, host) {
       s("rect", { x: x - 9, y: m.t, width: 18, height: base - m.t + 10, fill: "transparent" }),
       s("line", { x1: x, x2: x, y1: m.t, y2: base, stroke: "var(--accent)", "stroke-width": 1.6 }),
       s("rect", { x: x - 6, y: base - 8, width: 12, height: 16, rx: 4, fill: "var(--accent)", stroke: "var(--paper)" }),
-      s("text", { x: clamp(x, m.l + 20, W - m.r - 20), y: base + 33, "text-anchor": "middle", style: "fill:var(--accent);font-weight:600" }, `h = ${format(at, 2)}`));
+      s("text", { x: clamp(x, m.l + 20, W - m.r - 20), y: base + 38, "text-anchor": "middle", style: "fill:var(--accent);font-weight:600" }, `h = ${format(at, 2)}`));
     handle.addEventListener("keydown", (event) => {
       const last = data.steps.length - 1;
       const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -4, PageUp: 4, Home: -last, End: last }[event.key];
