@@ -11,24 +11,44 @@ from __future__ import annotations
 import io
 import textwrap
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, fontManager, get_font
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 from gradlab.presentation.palettes import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.font_manager import FontProperties
 
-__all__ = ["DRAWING", "figure_of", "headline", "ink", "new_figure", "png", "show"]
+__all__ = [
+    "DRAWING",
+    "figure_of",
+    "headline",
+    "ink",
+    "new_figure",
+    "png",
+    "show",
+    "spell_out",
+]
 
 # Callbacks of widgets draw in threads of their own, and matplotlib is not thread-safe.
 DRAWING = threading.RLock()
 _SCREEN = 100  # CSS pixels per inch
 _SHARP = 1.6  # device pixels per CSS pixel: sharp on most screens, small enough to keep
+# Families with many letters, of the usual systems; the last comes with matplotlib.
+_WIDE_FONTS = (
+    *("Noto Sans", "Source Han Sans", "WenQuanYi", "Droid Sans Fallback"),
+    *("PingFang", "Hiragino", "Apple SD Gothic", "Arial Unicode"),
+    *("Microsoft YaHei", "SimHei", "Yu Gothic", "Meiryo", "Malgun Gothic"),
+    "STIXGeneral",
+)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -125,10 +145,48 @@ def png(figure: Figure, sharpness: float = _SHARP) -> bytes:
     >>> png(new_figure(1, 1))[:4]
     b'\x89PNG'
     """
-    with DRAWING:
+    with DRAWING, warnings.catch_warnings():
+        spell_out(figure)
+        # what no font here can draw is a box in the picture, and stands in the text
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=_SCREEN * sharpness)
         return buffer.getvalue()
+
+
+def spell_out(figure: Figure) -> None:
+    """Add other fonts to texts with letters that matplotlib's own font does not have.
+
+    Names of parameters may be Chinese, Japanese or Korean, and dicts take any letters.
+
+    Examples
+    --------
+    >>> figure = new_figure(4, 3)
+    >>> title = figure.suptitle("\N{MATHEMATICAL BOLD SMALL THETA}")
+    >>> spell_out(figure)
+    >>> title.get_fontfamily()[-1]
+    'STIXGeneral'
+    """
+    for text in figure.findobj(Text):
+        if text.get_text().isascii():
+            continue
+        style = text.get_fontproperties().copy()
+        missing = _missing(text.get_text(), style)
+        if not missing:
+            continue
+        able = []
+        for name in sorted({font.name for font in fontManager.ttflist}):
+            style.set_family(name)
+            wide = name.startswith(_WIDE_FONTS)
+            if wide and len(_missing(missing, style)) < len(missing):
+                able.append(name)
+        text.set_fontfamily([*text.get_fontfamily(), *able])
+
+
+def _missing(words: str, style: FontProperties) -> str:
+    """Letters that the font of a style does not have."""
+    have = get_font(findfont(style))
+    return "".join(c for c in words if c != "\n" and not have.get_char_index(ord(c)))
 
 
 def show(figure: Figure | None, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
