@@ -144,12 +144,16 @@ class NotebookProgress:
     ) -> None:
         self.close()
 
+    def words(self) -> str:
+        """Return what the bar says, for places that show no HTML."""
+        seconds = time.monotonic() - self._began
+        of = f" of {self.total:,}" if self.total else ""
+        return f"{self.n:,}{of} · {seconds:.0f} s · {self._words}"
+
     def markup(self) -> str:
         """Return the bar as HTML."""
-        seconds = time.monotonic() - self._began
         known = f' value="{self.n}" max="{self.total}"' if self.total else ""
-        of = f" of {self.total:,}" if self.total else ""
-        words = html.escape(f"{self.n:,}{of} · {seconds:.0f} s · {self._words}")
+        words = html.escape(self.words())
         return (
             '<div style="font:13px var(--jp-ui-font-family,sans-serif)">'
             f'<progress{known} aria-label="progress of the check" '
@@ -163,8 +167,9 @@ class NotebookProgress:
     def _show(self, markup: str) -> None:
         # by name: only a notebook has it, and it carries no types
         shown: Any = importlib.import_module("IPython.display")
-        content = shown.HTML(markup)
+        # words beside it, or saved notebooks, logs and slides keep "<...HTML object>"
+        content = {"text/html": markup, "text/plain": self.words() if markup else ""}
         if self._handle is None:
-            self._handle = shown.display(content, display_id=True)
+            self._handle = shown.display(content, raw=True, display_id=True)
         else:
-            self._handle.update(content)
+            self._handle.update(content, raw=True)

@@ -304,6 +304,29 @@ def test_progress_counts_and_says_how_far(monkeypatch):
     assert shown[-1] == ""
 
 
+def test_progress_leaves_no_words_in_a_saved_notebook(monkeypatch):
+    """A bar has words for places without HTML, and takes them away with itself."""
+    shown = []
+
+    class Handle:
+        def update(self, content, raw=False):
+            shown.append(content)
+
+    def display(content, **options):
+        shown.append(content)
+        return Handle()
+
+    monkeypatch.setattr("IPython.display.display", display)
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    monkeypatch.setattr(progress, "_EVERY", 0.0)
+
+    with progress.NotebookProgress(total=8) as bar:
+        bar.update(5)
+
+    assert "5 of 8 · 0 s" in shown[0]["text/plain"]
+    assert shown[-1] == {"text/html": "", "text/plain": ""}
+
+
 def test_progress_is_silent_outside_notebooks(capsys):
     """In a script the bar draws nothing; checks use tqdm there."""
     bar = progress.NotebookProgress(total=3)
