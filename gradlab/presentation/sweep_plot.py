@@ -171,12 +171,16 @@ class SweepDisplay:
             x = float(np.clip((foot - height) / power, *inner))
             if not low < 10 ** (height + power * x) < high:
                 continue
+            # outside the V; at a side of the axes below its arm, where there is room
+            side = np.log10(ends[0 if power > 0 else 1])
+            at_side = abs(x - side) < 0.06 * np.log10(ends[1] / ends[0])
             ax.annotate(
                 "~ " + label.split("~ ")[-1],
                 (10**x, 10 ** (height + power * x)),
-                xytext=(5, 0) if power < 0 else (-4, 0),
+                xytext=(5 if power < 0 else -4, -2 if at_side else 0),
                 textcoords="offset points",
-                ha="left" if power < 0 else "right",
+                ha="left" if (power < 0) != at_side else "right",
+                va="top" if at_side else "baseline",
                 fontsize=8,
                 color=INK,
             )
@@ -292,7 +296,7 @@ class SweepDisplay:
             for i, method in enumerate(self.sweep.methods)
         ]
         self.ax_.legend(
-            handles=handles, fontsize=8, frameon=False, labelcolor=INK, loc="lower left"
+            handles=handles, fontsize=8, frameon=False, labelcolor=INK, loc="best"
         )
 
     # ------------------------------------------------------------------ display

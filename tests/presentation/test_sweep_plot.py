@@ -95,6 +95,31 @@ class TestDisplay:
 
         assert [t.get_text() for t in legend.get_texts()] == ["central", "forward"]
 
+    def test_names_of_the_methods_stand_where_no_curve_is(self):
+        """A complex step without round-off runs along the foot of the axes."""
+        methods = ("central", "complex-step")
+        display = gl.sweep(exp_sum, np.ones(2), grad=np.exp, methods=methods).plot()
+        display.figure_.draw_without_rendering()
+        legend = display.ax_.get_legend().get_window_extent()
+
+        for line in display.lines_.values():
+            drawn = line.get_path().transformed(line.get_transform())
+            assert not drawn.intersects_bbox(legend, filled=False)
+
+    def test_names_of_the_branches_stay_inside_the_axes(self):
+        """Where a branch leaves at a side its name is no part of the frame or ticks."""
+        methods = ("forward", "complex-step")
+        sweep = gl.sweep(exp_sum, np.ones(2), grad=np.exp, methods=methods)
+        ax = (display := sweep.plot()).ax_
+        display.figure_.draw_without_rendering()
+        frame = ax.get_window_extent()
+        names = [text for text in ax.texts if text.get_text().startswith("~")]
+
+        assert len(names) == 2
+        for name in names:
+            box = name.get_window_extent()
+            assert frame.x0 < box.x0 < box.x1 < frame.x1
+
     def test_everything_equal_can_be_drawn(self):
         """A curve of zeros has no logarithm and is drawn all the same."""
         sweep = gl.sweep(lambda x: 0 * x.sum(), np.ones(2), grad=np.zeros_like)
