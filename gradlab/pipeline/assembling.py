@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +18,22 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.diagnosis.evidence import Evidence
     from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Block, Outcome, Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["as_parts", "comparisons_of", "met_on_the_way"]
+__all__ = ["Seen", "as_parts", "comparisons_of", "met_on_the_way"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """What was compared, whichever way, and the evidence for diagnosis."""
+
+    comparisons: tuple[Comparison, ...]
+    evidence: Evidence
+    remarks: tuple[str, ...]
+    partial: bool = False
 
 
 def comparisons_of(

@@ -16,7 +16,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.metering import why_stopped
 from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.assembling import as_parts, comparisons_of, met_on_the_way
+from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_the_way
 from gradlab.pipeline.beside import look_beside
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.joint_kinks import joint_kinks
@@ -31,6 +31,7 @@ from gradlab.pipeline.planning import Coverage, Estimate, choose_columns, estima
 from gradlab.pipeline.probing import compare_by_probes
 from gradlab.pipeline.streaming import needs_streaming, run_streamed
 from gradlab.report import Report
+from gradlab.subject.subject import output_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,8 +86,7 @@ def examine(
     if coverage.name == "probe":
         known = purposeful(subject)
         excuses = list(known.values())
-        probed = compare_by_probes(subject, plan, meter, base, notes, known)
-        seen = Seen(probed.comparisons, probed.evidence, probed.remarks, probed.partial)
+        seen = compare_by_probes(subject, plan, meter, base, notes, known)
     elif needs_streaming(subject, coverage.columns, plan.memory):
         found = run_streamed(subject, plan, meter, base, coverage.columns)
         seen = _seen(subject, plan, meter, found.outcome, notes, coverage)
@@ -166,16 +166,6 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
     return coverage, expected
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Seen:
-    """What was compared, whichever way, and the evidence for diagnosis."""
-
-    comparisons: tuple[Comparison, ...]
-    evidence: Evidence
-    remarks: tuple[str, ...]
-    partial: bool = False
-
-
 def _findings(
     seen: Seen, *, explain: bool
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
@@ -242,7 +232,7 @@ def _analytic_seconds(subject: Subject, budget: Budget) -> float:
 
     Only where it matters: with a budget in seconds.
     """
-    rows = sum(output.size for output in subject.outputs)
+    rows = output_rows(subject.outputs)
     if budget.seconds is None or rows <= _ROWS or subject.analytic is None:
         return 0.0
     if not subject.analytic.takes_cotangents:

@@ -23,7 +23,7 @@ from gradlab.localisation.tensors import (
     TensorProbes,
     probe_tensors,
 )
-from gradlab.pipeline.assembling import as_parts, comparisons_of, met_on_the_way
+from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_the_way
 from gradlab.pipeline.checking import run_full
 from gradlab.subject.subject import Variable, output_rows
 
@@ -36,22 +36,12 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Outcome, Plan
     from gradlab.subject.subject import Problem, Subject
 
-__all__ = ["Probed", "compare_by_probes"]
+__all__ = ["compare_by_probes"]
 
 _ENTRIES = 8_000_000  # numbers of an analytic Jacobian that may be read out as a whole
 _SAMPLE = 16  # further entries of a wrong input, to diagnose by
 _SAMPLE_DEAR = 4  # the same, where evaluations are dear
 _LOOKED_AT = 3  # wrong inputs that are compared entry by entry; the others are named
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Probed:
-    """What `compare_by_probes` found."""
-
-    comparisons: tuple[Comparison, ...]
-    evidence: Evidence
-    remarks: tuple[str, ...]
-    partial: bool = False
 
 
 def compare_by_probes(
@@ -61,7 +51,7 @@ def compare_by_probes(
     base: NDArray[np.float64],
     notes: dict[str, tuple[str, ...]],
     left_out: Collection[int],
-) -> Probed:
+) -> Seen:
     """Judge every input by random directions, and look closer at what is accused.
 
     Parameters
@@ -124,7 +114,7 @@ def compare_by_probes(
     remarks = (*_remarks(subject, probes), *met, *_closer(comparisons))
     if stopped:
         remarks = (*remarks, f"{stopped} before the search was over")
-    return Probed(tuple(comparisons), evidence, remarks, partial=bool(stopped))
+    return Seen(tuple(comparisons), evidence, remarks, partial=bool(stopped))
 
 
 def _look_at_accused(
