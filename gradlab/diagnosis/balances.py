@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import EXACT, Case, Clue, vanishing_sums
+from gradlab.diagnosis.places import place_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,7 +114,8 @@ def broken_sums(case: Case) -> list[Clue]:
             BugKind.MISSING_TERM,
             0.945 if lost else 0.79,
             f"The numeric gradient of {case.name} sums to zero along axis {axis}, the "
-            f"analytic one to up to {left:.4g}: the term that balances it is missing.",
+            f"analytic one to up to {left:.4g}, {place_words(case)}: the term that "
+            f"balances it is missing.",
             f"Add the term of {case.name} that is common to the whole axis {axis}: the "
             f"sum in a softmax, the mean in a normalisation, the true class in a "
             f"margin.",
@@ -237,7 +239,8 @@ def _may_count(case: Case, counts: NDArray[np.float64], samples: int) -> bool:
 def units(case: Case) -> list[Clue]:
     """Detect one-hot labels at the wrong index: the error counts samples.
 
-    In the last bias of a classifier a wrong label leaves whole multiples of 1/N.
+    In the last bias of a classifier a wrong label leaves whole multiples of 1/N. They
+    sum to zero where labels are moved, and do not where a row gets several or none.
     """
     error = (case.analytic - case.numeric)[0]
     if (
@@ -248,26 +251,59 @@ def units(case: Case) -> list[Clue]:
     ):
         return []
     size = float(np.abs(error).max(initial=0.0))
-    if size == 0 or abs(float(error.sum())) > 1e-6 * size:
+    if size == 0:
         return []
+    moved = abs(float(error.sum())) <= 1e-6 * size
     steps = np.abs(error[np.abs(error) > 1e-6 * size])
     step = float(steps.min())
     for divisor in (1, 2, 3):
         counts = error / (step / divisor)
         per = divisor / step  # samples, if the loss is a mean
         if np.abs(counts - np.round(counts)).max() < 1e-4 and (
-            abs(per - round(per)) < 1e-3 * per
-            and 1 < round(per) < 1e6
-            and _may_count(case, counts, round(per))
+            abs(per - round(per)) < 1e-3 * per and 1 < round(per) < 1e6
         ):
-            return [
-                Clue(
-                    BugKind.WRONG_INDEX,
-                    0.9,
-                    f"The error of {case.name} consists of whole multiples of "
-                    f"1/{round(per)} that sum to zero: labels are counted at the wrong "
-                    f"index.",
-                    "Check the index of the one-hot label in the gradient of the loss.",
-                )
-            ]
+            if moved and _may_count(case, counts, round(per)):
+                return [_moved_labels(case, round(per))]
+            if not moved and _many_labels(case, counts, per):
+                return [_spread_labels(case, round(per))]
     return []
+
+
+def _many_labels(case: Case, counts: NDArray[np.float64], per: float) -> bool:
+    """Whether a bias may count labels that land on several classes, or on none.
+
+    Stricter, for these need not balance: several sizes, and a divisor that is whole.
+    """
+    found = np.unique(np.round(np.abs(counts[np.abs(counts) > 0.5])))
+    shape = [n for n in case.variable.shape if n > 1]
+    sums = case.grid(case.numeric)
+    return (
+        len(shape) == 1
+        and len(found) > 1
+        and float(found[-1]) <= per + 0.5
+        and abs(per - round(per)) < 1e-5 * per
+        and abs(counts.sum() - per) > 0.5  # the label of every sample: none is there
+        and sums is not None
+        and bool(vanishing_sums(sums))
+    )
+
+
+def _moved_labels(case: Case, samples: int) -> Clue:
+    return Clue(
+        BugKind.WRONG_INDEX,
+        0.9,
+        f"The error of {case.name} consists of whole multiples of 1/{samples} that sum "
+        f"to zero: labels are counted at the wrong index.",
+        "Check the index of the one-hot label in the gradient of the loss.",
+    )
+
+
+def _spread_labels(case: Case, samples: int) -> Clue:
+    return Clue(
+        BugKind.WRONG_INDEX,
+        0.88,
+        f"The error of {case.name} consists of whole multiples of 1/{samples} that do "
+        f"not sum to zero: rows get the one-hot label of several classes, or of none.",
+        "Index rows and columns together in the gradient of the loss: "
+        "d[np.arange(n), y] -= 1, not d[:, y] or d[0, y].",
+    )

@@ -11,6 +11,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis import (
     balances,
     conditions,
+    constant_errors,
     couplings,
     exchanged,
     exits,
@@ -31,6 +32,7 @@ from gradlab.diagnosis import (
     zeros,
 )
 from gradlab.diagnosis.finding import BugKind, Finding, rank
+from gradlab.diagnosis.layer_shapes import layer_of
 from gradlab.diagnosis.measures import Case, Clue, cases_of
 from gradlab.diagnosis.places import place_words
 from gradlab.differentiation.evaluation import BudgetExhausted
@@ -47,6 +49,8 @@ _KEPT = 3  # explanations of one input that are told
 _SURE = 0.8  # above it, readings from structure alone are not told beside it
 _PROVEN = 0.975  # above it, only explanations nearly as good stand beside it
 _VAGUE = {BugKind.MISSING_TERM, BugKind.EXTRA_TERM}
+_GUESSES = {*_VAGUE, BugKind.WRONG_DERIVATIVE}
+_CAUSE = 0.75  # above it, an explanation may explain the inputs before it as well
 _FAINT = 0.25  # confidence below which an explanation is not worth telling
 
 # Whether a detector that fails ends the check. The tests of gradlab set it, so that
@@ -100,6 +104,7 @@ _COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
     separable.entry_by_entry,
     special.symmetric_point,
     special.real_point,
+    constant_errors.steady,
     layers.equal_units,
     separable.piecewise_linear,
 )
@@ -129,22 +134,67 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
         cases = cases_of(evidence)
         response = upstream.respond(evidence)
         findings += upstream.hidden_upstream(evidence, response)
-        for case in cases:
-            clues = upstream.ignored(case, response) + _ask(case, findings)
+        cause: Case | None = None
+        for case in reversed(cases):  # errors travel from the output to the input
+            clues = upstream.ignored(case, response)
+            clues += _ask(case, findings, costly=cause is None)
             certain = any(f.where == case.name and f.confidence > _SURE for f in slips)
-            findings += _told(case, clues, certain=certain)
+            told = _told(case, clues, certain=certain)
+            if cause is not None and not certain and _only_guessed(clues):
+                told = [_spoiled(case, cause)]
+            findings += told
+            if cause is None and told and told[0].confidence > _CAUSE:
+                cause = case if _in_the_signal(case) else None
     return rank(_in_order(evidence, unexplained(evidence, findings)))
 
 
-def _ask(case: Case, broken: list[Finding]) -> list[Clue]:
+def _only_guessed(clues: list[Clue]) -> bool:
+    """Whether an input has no explanation but those that structure alone suggests."""
+    best = max(clues, key=lambda clue: clue.confidence, default=None)
+    return best is None or (best.confidence < _SURE and best.kind in _GUESSES)
+
+
+def _in_the_signal(case: Case) -> bool:
+    """Whether what is wrong of an input is handed on to those before it.
+
+    It is where the whole layer is wrong; one line of code alone hands nothing on.
+    """
+    layer = layer_of(case.evidence, case.part.which)
+    if layer is None:
+        return False
+    wrong = {other.part.which for other in cases_of(case.evidence)}
+    return {layer.weight, layer.bias} <= wrong
+
+
+def _spoiled(case: Case, cause: Case) -> Finding:
+    """Say that a later input explains this one, as far as can be told."""
+    layer = layer_of(case.evidence, cause.part.which)
+    mates = layer is not None and case.part.which in {layer.weight, layer.bias}
+    how = "shares its error signal with" if mates else "comes before"
+    return Finding(
+        BugKind.UNKNOWN,
+        "error",
+        case.name,
+        0.2,
+        f"{case.name} {how} {cause.name}, which is wrong and may spoil it; no factor, "
+        f"mask or order explains it by itself, {place_words(case)}.",
+        f"Mend what is wrong at {cause.name} first, then check again.",
+    )
+
+
+def _ask(case: Case, broken: list[Finding], *, costly: bool) -> list[Clue]:
     """Ask every detector; one that finds the budget spent says nothing.
 
     Parameters
     ----------
     broken
         Gets a note for every detector that fails.
+    costly
+        Whether to ask those that evaluate as well.
     """
     clues = _each(case, _DETECTORS, broken)
+    if not costly and _only_guessed(clues):
+        return clues
     if max((clue.confidence for clue in clues), default=0.0) < _SURE:
         clues += _each(case, _COSTLY, broken)
         lines = _each(case, (layers.siblings,), broken)

@@ -6,124 +6,27 @@ wrong: the signal is. One right, one wrong: the mistake is in that line alone.
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.layer_shapes import layer_of, layers_of
 from gradlab.diagnosis.measures import Case, Clue
 from gradlab.diagnosis.moving import analytic_at, slopes_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from gradlab.diagnosis.evidence import Evidence
-    from gradlab.subject.subject import Variable
+    from gradlab.diagnosis.layer_shapes import Layer
 
 __all__ = ["equal_units", "siblings"]
 
 _LEVELS = (-1.0, -0.4, 0.5, 1.1)  # pre-activations at which slopes are compared
 _COORDINATES = 6  # entries of a bias that are varied at each
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layer:
-    """Numbers of the inputs that are a weight, its bias, and a recurrent weight."""
-
-    weight: int
-    bias: int
-    recurrent: int | None = None
-
-
-def layer_of(evidence: Evidence, which: int) -> Layer | None:
-    """Find the layer that an input belongs to, by shapes and neighbourhood."""
-    for layer in _layers(evidence):
-        if which in {layer.weight, layer.bias, layer.recurrent}:
-            return layer
-    return None
-
-
-def _layers(evidence: Evidence) -> list[Layer]:
-    inputs = evidence.subject.inputs
-    # an array shaped like an output is data rather than a weight
-    data = {output.shape for output in evidence.subject.outputs}
-    named = _by_name(evidence)
-    if named:
-        return named
-    found: list[Layer] = []
-    taken: set[int] = set()
-    if sorted(len(v.shape) for v in inputs) == [0, 1]:  # x @ w + b, one output
-        first = len(inputs[0].shape) == 0
-        return [Layer(int(first), int(not first))]
-    for i, bias in enumerate(inputs):
-        if len([n for n in bias.shape if n > 1]) != 1 or len(bias.shape) > 2:
-            continue
-        fits = [
-            j
-            for j, weight in enumerate(inputs)
-            if j not in taken and len(weight.shape) == 2
-            if _fits(weight, bias) and weight.shape not in data
-        ]
-        if not fits:
-            continue
-        fits.sort(key=lambda j: (abs(i - j), j > i))
-        near = fits[0]
-        rest = [j for j in fits[1:] if abs(i - j) <= 2]
-        square = [j for j in (near, *rest) if set(inputs[j].shape) == {bias.size}]
-        alone = sum(v.size == bias.size and len(v.shape) == 1 for v in inputs) == 1
-        if square and rest and alone:
-            weight = next(j for j in (near, *rest) if j != square[0])
-            found.append(Layer(weight, i, square[0]))
-            taken |= {weight, square[0]}
-        else:
-            found.append(Layer(near, i))
-            taken.add(near)
-    return found
-
-
-def _fits(weight: Variable, bias: Variable) -> bool:
-    """Whether an array may be the bias of a weight: by its shape, and by its name.
-
-    ``W2`` of shape (5,) or (5, 1) is the weight of one output, no bias of ``W1``. A
-    column belongs to the rows of its weight, a row to the columns.
-    """
-    if min(weight.shape) < 2 or bias.size not in weight.shape:
-        return False
-    mine, theirs = (v.name.rpartition(".")[2].lower() for v in (bias, weight))
-    if mine.startswith("w") and theirs.startswith("w"):
-        return False
-    if len(bias.shape) == 2:
-        return bias.size == weight.shape[0 if bias.shape[1] == 1 else 1]
-    return True
-
-
-def _by_name(evidence: Evidence) -> list[Layer]:
-    """Match weights to biases by what is left of their names: Wxh, Whh, bh; Why, by."""
-    inputs = evidence.subject.inputs
-    biases = [
-        i for i, v in enumerate(inputs) if re.fullmatch(r"b[a-z]", v.name) and v.shape
-    ]
-    if len(biases) < 2:
-        return []
-    found = []
-    for i in biases:
-        fits = [
-            j
-            for j, v in enumerate(inputs)
-            if re.fullmatch(r"[WU][a-z]*" + inputs[i].name[1:], v.name)
-            and len(v.shape) == 2
-            and inputs[i].size in v.shape
-        ]
-        square = [j for j in fits if len(set(inputs[j].shape)) == 1]
-        if len(fits) == 1:
-            found.append(Layer(fits[0], i))
-        elif len(fits) == 2 and len(square) == 1:
-            found.append(Layer(next(j for j in fits if j not in square), i, square[0]))
-        else:
-            return []
-    return found
 
 
 def siblings(case: Case) -> list[Clue]:
@@ -182,7 +85,7 @@ def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:
         f"Add up the contributions of every use of {name}.",
     )
     if mine == layer.bias:
-        loops = any(one.recurrent is not None for one in _layers(case.evidence))
+        loops = any(one.recurrent is not None for one in layers_of(case.evidence))
         # a matrix and a vector alone may as well be a product of the two
         first = 0.52 if len(case.evidence.subject.inputs) == 2 else 0.62
         order = (steps, samples) if loops else (samples, steps)
@@ -227,37 +130,71 @@ def equal_units(case: Case) -> list[Clue]:
 
     With the weight of a layer at zero and its bias at t, all its units stand at the
     same pre-activation t. A wrong slope is then one factor for all of them, and shows
-    as a function of t: constant 1 for t > 0 and none for t < 0 is a mask.
+    as a function of t: constant 1 for t > 0 and none for t < 0 is a mask. Where the
+    units of one gate alone are wrong, these are the ones that are set.
     """
     layer = layer_of(case.evidence, case.part.which)
-    if layer is None or layer.recurrent is not None:
+    if layer is None:
         return []
     evidence = case.evidence
     wrong = {p.which for p in evidence.parts if Case(evidence, p).wrong.any()}
     if layer.bias not in wrong or layer.weight not in wrong:
         return []
-    signal = next(
-        Case(evidence, p).error for p in evidence.parts if p.which == layer.bias
-    )
+    bias = next(Case(evidence, p) for p in evidence.parts if p.which == layer.bias)
+    signal = bias.error
     if abs(float(signal.sum())) < 1e-9 * np.abs(signal).max() and signal.size > 2:
         return []  # what sums to zero over units comes from a loss, not from a slope
-    rows = [_ratio_at(evidence, layer, t) for t in _LEVELS]
+    units = _gate(bias)
+    rows = [_ratio_at(evidence, layer, t, units) for t in _LEVELS]
     if all(row is None for row in rows):
         return []
-    return _reading(case, layer, rows)
+    names = evidence.subject.inputs
+    where = f"the layer of {names[layer.weight].name} and {names[layer.bias].name}"
+    if len(units) < signal.shape[1]:
+        where = f"the gate of units {units[0]} to {units[-1]} in {where}"
+    return _reading(where, rows)
+
+
+def _gate(bias: Case) -> NDArray[np.intp]:
+    """Units of the one gate that is wrong, where the others are right; else all."""
+    size = bias.variable.coordinates
+    every = np.arange(size)
+    wrong = every[bias.wrong.any(axis=0)] if bias.part.complete else every
+    for gates in (4, 3, 2):
+        width = size // gates
+        block = wrong[0] // width if width else 0
+        if width > 1 and size == gates * width and (wrong // width == block).all():
+            return every[block * width : (block + 1) * width]
+    return every
+
+
+def _gated(evidence: Evidence, layer: Layer) -> list[int]:
+    """Weights of the same units: all that enter them, the recurrent ones too."""
+    inputs = evidence.subject.inputs
+    size = inputs[layer.bias].size
+    several = [
+        k
+        for k, v in enumerate(inputs)
+        if len(v.shape) == 2 and max(v.shape) == size and size / min(v.shape) in (3, 4)
+    ]
+    own = [layer.weight, *([] if layer.recurrent is None else [layer.recurrent])]
+    return list(dict.fromkeys([*own, *several]))
 
 
 def _ratio_at(
-    evidence: Evidence, layer: Layer, level: float
+    evidence: Evidence, layer: Layer, level: float, units: NDArray[np.intp]
 ) -> tuple[float, float, bool] | None:
-    """Sizes of both bias gradients with all units at one level; are they parallel."""
-    size = evidence.subject.inputs[layer.bias].coordinates
-    weight = np.zeros(evidence.subject.inputs[layer.weight].coordinates)
-    points = {layer.weight: weight, layer.bias: np.full(size, level)}
+    """Sizes of both bias gradients with some units at one level; are they parallel."""
+    inputs = evidence.subject.inputs
+    size = inputs[layer.bias].coordinates
+    points = {j: np.zeros(inputs[j].coordinates) for j in _gated(evidence, layer)}
+    points[layer.bias] = np.array(evidence.subject.point(layer.bias), dtype=np.float64)
+    points[layer.bias][units] = level
     analytic = analytic_at(evidence, points)
     if analytic is None:
         return None
-    chosen = np.unique(np.linspace(0, size - 1, _COORDINATES).astype(int))
+    chosen = np.unique(np.linspace(0, len(units) - 1, _COORDINATES).astype(int))
+    chosen = units[chosen]
     numeric = slopes_at(evidence, points, layer.bias, np.eye(size)[chosen])
     ours = analytic[layer.bias][chosen]
     if not np.isfinite(numeric).all() or not np.isfinite(ours).all():
@@ -267,17 +204,13 @@ def _ratio_at(
     return a * (np.sign(float(ours @ numeric)) or 1.0), n, cosine > 1 - 1e-8
 
 
-def _reading(
-    case: Case, layer: Layer, rows: list[tuple[float, float, bool] | None]
-) -> list[Clue]:
+def _reading(where: str, rows: list[tuple[float, float, bool] | None]) -> list[Clue]:
     known = [(t, row) for t, row in zip(_LEVELS, rows, strict=True) if row is not None]
     top = max(max(abs(a), n) for _, (a, n, _) in known)
     if top == 0:
         return []
     dead = [t for t, (_, n, _) in known if n < 1e-7 * top]
     live = [(t, a / n, par) for t, (a, n, par) in known if n >= 1e-7 * top]
-    names = case.evidence.subject.inputs
-    where = f"the layer of {names[layer.weight].name} and {names[layer.bias].name}"
     if dead and live:
         right = all(par and abs(r - 1) < 1e-4 for _, r, par in live)
         if right and max(dead) < 0:

@@ -1,0 +1,89 @@
+"""Detector of errors that stay the same whatever the weights: labels and targets.
+
+A label enters the error signal of a loss as a number that no weight moves. Where it
+stands at the wrong class or sample, the error of the last layer is the same for all
+weights of that layer; a wrong formula, mask or cache makes one that changes with them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.layer_shapes import layer_of
+from gradlab.diagnosis.measures import Case, Clue
+from gradlab.diagnosis.moving import analytic_at, slopes_at
+
+__all__ = ["steady"]
+
+_DIRECTIONS = 3
+_SAME = 1e-4  # relative change of an error that has not changed
+_MOVED = 1e-2  # relative change of a slope that has
+
+
+def steady(case: Case) -> list[Clue]:
+    """Detect an error that does not depend on the weights next to the output."""
+    if not case.scalar or not case.part.complete or case.variable.is_complex:
+        return []
+    evidence, which = case.evidence, case.part.which
+    layer = layer_of(evidence, which)
+    if layer is not None and layer.recurrent is not None:
+        return []
+    members = [which] if layer is None else [layer.weight, layer.bias]
+    points = {}
+    for member in members:
+        here = np.asarray(evidence.subject.point(member), dtype=np.float64)
+        size = float(np.abs(here).max(initial=0.0)) or 1.0
+        points[member] = here + 0.7 * size * evidence.rng.normal(size=here.shape)
+    directions = evidence.rng.normal(size=(_DIRECTIONS, case.variable.coordinates))
+    analytic = analytic_at(evidence, points)
+    if analytic is None:
+        return []
+    slopes = slopes_at(evidence, points, which, directions)
+    error = directions @ (case.analytic - case.numeric)[0]
+    there = directions @ analytic[which] - slopes
+    if not np.isfinite(there).all():
+        return []
+    changed = np.abs(there - error).max()
+    moved = np.abs(slopes - directions @ case.numeric[0]).max()
+    if changed > _SAME * np.abs(error).max() or moved < _MOVED * np.abs(error).max():
+        return []
+    return _reading(case, members, which)
+
+
+def _reading(case: Case, members: list[int], which: int) -> list[Clue]:
+    """Tell labels of other samples from those that are missing or something else."""
+    evidence = case.evidence
+    names = " and ".join(evidence.subject.inputs[k].name for k in members)
+    wrong = {p.which for p in evidence.parts if Case(evidence, p).wrong.any()}
+    told = f"The error of {case.name} is the same at other values of {names}"
+    rest = [k for k in members if k != which]
+    if rest and which == members[0] and rest[0] not in wrong:
+        bias = evidence.subject.inputs[rest[0]].name
+        return [
+            Clue(
+                BugKind.WRONG_INDEX,
+                0.9,
+                f"{told}, and {bias}, which sums over samples, is right: labels or "
+                f"targets, which no weight moves, are not those of their samples.",
+                "Check that labels are in the order of the samples, and the index of "
+                "the one-hot label in the gradient of the loss.",
+            )
+        ]
+    kinds = (
+        (BugKind.MISSING_TERM, 0.82 if rest else 0.7),
+        (BugKind.EXTRA_TERM, 0.65),
+        (BugKind.WRONG_INDEX, 0.6),
+    )
+    return [
+        Clue(
+            kind,
+            trust,
+            f"{told}: a number that no weight moves, such as a label or a target, is "
+            f"not the one in the loss.",
+            "Compare what the gradient of the loss subtracts from the scores, the "
+            "one-hot label (d[np.arange(n), y] -= 1) or the target, with the loss: its "
+            "index, its factor, its smoothing.",
+        )
+        for kind, trust in kinds
+    ]

@@ -1,0 +1,115 @@
+"""Which inputs are the weight, the bias and the recurrent weight of one layer.
+
+Nobody says so: shapes, neighbourhood and names do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradlab.diagnosis.evidence import Evidence
+    from gradlab.subject.subject import Variable
+
+__all__ = ["Layer", "layer_of", "layers_of"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layer:
+    """Numbers of the inputs that are a weight, its bias, and a recurrent weight."""
+
+    weight: int
+    bias: int
+    recurrent: int | None = None
+
+
+def layer_of(evidence: Evidence, which: int) -> Layer | None:
+    """Find the layer that an input belongs to, by shapes and neighbourhood."""
+    for layer in layers_of(evidence):
+        if which in {layer.weight, layer.bias, layer.recurrent}:
+            return layer
+    return None
+
+
+def layers_of(evidence: Evidence) -> list[Layer]:
+    """Find all layers among the inputs, each input in one at most."""
+    inputs = evidence.subject.inputs
+    # an array shaped like an output is data rather than a weight
+    data = {output.shape for output in evidence.subject.outputs}
+    named = _by_name(evidence)
+    if named:
+        return named
+    found: list[Layer] = []
+    taken: set[int] = set()
+    if sorted(len(v.shape) for v in inputs) == [0, 1]:  # x @ w + b, one output
+        first = len(inputs[0].shape) == 0
+        return [Layer(int(first), int(not first))]
+    for i, bias in enumerate(inputs):
+        if len([n for n in bias.shape if n > 1]) != 1 or len(bias.shape) > 2:
+            continue
+        fits = [
+            j
+            for j, weight in enumerate(inputs)
+            if j not in taken and len(weight.shape) == 2
+            if _fits(weight, bias) and weight.shape not in data
+        ]
+        if not fits:
+            continue
+        fits.sort(key=lambda j: (abs(i - j), j > i))
+        near = fits[0]
+        rest = [j for j in fits[1:] if abs(i - j) <= 2]
+        square = [j for j in (near, *rest) if set(inputs[j].shape) == {bias.size}]
+        alone = sum(v.size == bias.size and len(v.shape) == 1 for v in inputs) == 1
+        if square and rest and alone:
+            weight = next(j for j in (near, *rest) if j != square[0])
+            found.append(Layer(weight, i, square[0]))
+            taken |= {weight, square[0]}
+        else:
+            found.append(Layer(near, i))
+            taken.add(near)
+    return found
+
+
+def _fits(weight: Variable, bias: Variable) -> bool:
+    """Whether an array may be the bias of a weight: by its shape, and by its name.
+
+    ``W2`` of shape (5,) or (5, 1) is the weight of one output, no bias of ``W1``. A
+    column belongs to the rows of its weight, a row to the columns.
+    """
+    if min(weight.shape) < 2 or bias.size not in weight.shape:
+        return False
+    mine, theirs = (v.name.rpartition(".")[2].lower() for v in (bias, weight))
+    if mine.startswith("w") and theirs.startswith("w"):
+        return False
+    if len(bias.shape) == 2:
+        return bias.size == weight.shape[0 if bias.shape[1] == 1 else 1]
+    return True
+
+
+def _by_name(evidence: Evidence) -> list[Layer]:
+    """Match weights to biases by what is left of their names: Wxh, Whh, bh; Why, by."""
+    inputs = evidence.subject.inputs
+    biases = [
+        i for i, v in enumerate(inputs) if re.fullmatch(r"b[a-z]", v.name) and v.shape
+    ]
+    if len(biases) < 2:
+        return []
+    found = []
+    for i in biases:
+        fits = [
+            j
+            for j, v in enumerate(inputs)
+            if re.fullmatch(r"[WU][a-z]*" + inputs[i].name[1:], v.name)
+            and len(v.shape) == 2
+            and inputs[i].size in v.shape
+        ]
+        square = [j for j in fits if len(set(inputs[j].shape)) == 1]
+        if len(fits) == 1:
+            found.append(Layer(fits[0], i))
+        elif len(fits) == 2 and len(square) == 1:
+            found.append(Layer(next(j for j in fits if j not in square), i, square[0]))
+        else:
+            return []
+    return found

@@ -1,0 +1,217 @@
+"""Mistakes in the error signal: labels, slopes of gates, and what they spoil."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.diagnosis.finding import BugKind
+
+SAMPLES, WIDTH, UNITS, CLASSES = 6, 5, 4, 3
+X = np.random.default_rng(7).normal(size=(SAMPLES, WIDTH))
+Y = np.array([0, 2, 1, 2, 0, 2])
+EVERY = np.arange(SAMPLES)
+
+
+def softmax(scores):
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def weights():
+    rng = np.random.default_rng(3)
+    shapes = {"W1": (WIDTH, UNITS), "b1": UNITS, "W2": (UNITS, CLASSES), "b2": CLASSES}
+    return {name: rng.normal(size=shape) * 0.7 for name, shape in shapes.items()}
+
+
+def classifier(label):
+    """Two layers and a softmax; `label` writes the one-hot part of the gradient."""
+
+    def loss_and_grads(params):
+        hidden = np.tanh(X @ params["W1"] + params["b1"])
+        chances = softmax(hidden @ params["W2"] + params["b2"])
+        signal = chances.copy()
+        label(signal)
+        signal /= SAMPLES
+        inner = signal @ params["W2"].T * (1 - hidden**2)
+        grads = {
+            "W1": X.T @ inner,
+            "b1": inner.sum(axis=0),
+            "W2": hidden.T @ signal,
+            "b2": signal.sum(axis=0),
+        }
+        return -np.log(chances[EVERY, Y]).mean(), grads
+
+    return loss_and_grads
+
+
+def right(signal):
+    signal[EVERY, Y] -= 1
+
+
+def next_class(signal):
+    signal[EVERY, (Y + 1) % CLASSES] -= 1
+
+
+def first_class(signal):
+    signal[EVERY, 0] -= 1
+
+
+def reversed_labels(signal):
+    signal[EVERY, Y[::-1]] -= 1
+
+
+def sorted_labels(signal):
+    signal[EVERY, np.sort(Y)] -= 1
+
+
+def every_row(signal):
+    signal[:, Y] -= 1
+
+
+def first_row(signal):
+    signal[0, Y] -= 1
+
+
+SLIPS = [next_class, first_class, reversed_labels, sorted_labels, every_row, first_row]
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_labels_at_the_wrong_index_are_told(slip):
+    """Whichever class or sample gets the label of another, it is an index."""
+    report = gl.check(classifier(slip), weights())
+
+    first = report.findings[0]
+    assert first.kind == BugKind.WRONG_INDEX
+    assert first.where == report.culprit
+    assert first.where in {"b2", "W2"}
+    assert "label" in first.evidence
+
+
+def test_no_label_at_all_is_a_missing_term():
+    """The softmax alone, without what belongs to the true class."""
+    first = gl.check(classifier(lambda _: None), weights()).findings[0]
+
+    assert (first.kind, first.where) == (BugKind.MISSING_TERM, "b2")
+
+
+def test_the_right_label_is_not_accused():
+    """The correct twin has no finding."""
+    assert not gl.check(classifier(right), weights()).findings
+
+
+@pytest.mark.parametrize("slip", [next_class, every_row, first_row])
+def test_what_a_wrong_signal_spoils_is_not_explained_by_itself(slip):
+    """One cause, and one sentence for each gradient before it that names the cause."""
+    report = gl.check(classifier(slip), weights())
+
+    others = [f for f in report.findings if f.where in {"W1", "b1", "W2"}]
+    assert sorted(f.where for f in others) == ["W1", "W2", "b1"]
+    assert {f.kind for f in others} == {BugKind.UNKNOWN}
+    assert all("b2" in f.evidence and "b2 first" in f.advice for f in others)
+
+
+def test_a_line_that_is_wrong_alone_explains_nothing_else():
+    """The second layer's weight is wrong in its own line; so is the first layer's."""
+    good = classifier(right)
+
+    def two_slips(params):
+        loss, grads = good(params)
+        rng = np.random.default_rng(1)
+        wrong = dict(grads, W2=2 * grads["W2"])
+        wrong["W1"] = grads["W1"] + rng.normal(size=grads["W1"].shape)
+        return loss, wrong
+
+    findings = gl.check(two_slips, weights()).findings
+
+    assert findings[0].kind == BugKind.SCALE
+    assert not any("comes before" in f.evidence for f in findings)
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def recurrent(slope):
+    """Four steps of a tanh network; `slope` of pre-activation and output."""
+    rng = np.random.default_rng(1)
+    steps = rng.normal(size=(4, 3, 2))
+
+    def loss_and_grads(params):
+        states, inner = [np.zeros((3, 3))], []
+        for x in steps:
+            inner.append(x @ params["Wx"] + states[-1] @ params["Wh"] + params["b"])
+            states.append(np.tanh(inner[-1]))
+        signal = states[-1]
+        grads = {name: np.zeros_like(value) for name, value in params.items()}
+        for t in (3, 2, 1, 0):
+            back = signal * slope(inner[t], states[t + 1])
+            grads["Wx"] += steps[t].T @ back
+            grads["Wh"] += states[t].T @ back
+            grads["b"] += back.sum(axis=0)
+            signal = back @ params["Wh"].T
+        return (states[-1] ** 2).sum() / 2, grads
+
+    params = {
+        "Wx": rng.normal(size=(2, 3)),
+        "Wh": 0.6 * rng.normal(size=(3, 3)),
+        "b": 0.2 * rng.normal(size=3),
+    }
+    return loss_and_grads, params
+
+
+def gated(wrong):
+    """One step of an LSTM; the slope of gate `wrong` is taken at its input."""
+    rng = np.random.default_rng(2)
+    x, before = rng.normal(size=(4, 3)), rng.normal(size=(4, 2))
+
+    def slope(name, z, y):
+        at = z if name == wrong else y
+        return 1 - at**2 if name == "candidate" else at * (1 - at)
+
+    def loss_and_grads(params):
+        z = np.split(x @ params["W"] + params["b"], 4, axis=1)
+        i, f, o, g = (*map(sigmoid, z[:3]), np.tanh(z[3]))
+        cell = f * before + i * g
+        out = o * np.tanh(cell)
+        inner = out * o * (1 - np.tanh(cell) ** 2)
+        signals = (inner * g, inner * before, out * np.tanh(cell), inner * i)
+        names = ("input", "forget", "output", "candidate")
+        back = np.concatenate(
+            [
+                signal * slope(name, at, y)
+                for signal, name, at, y in zip(
+                    signals, names, z, (i, f, o, g), strict=True
+                )
+            ],
+            axis=1,
+        )
+        return (out**2).sum() / 2, {"W": x.T @ back, "b": back.sum(axis=0)}
+
+    return loss_and_grads, {"W": rng.normal(size=(3, 8)), "b": 0.2 * rng.normal(size=8)}
+
+
+@pytest.mark.parametrize("gate", ["input", "forget", "output", "candidate"])
+def test_the_slope_of_one_gate_at_its_input_is_told(gate):
+    """The units of that gate are set, and the others are left where they are."""
+    report = gl.check(*gated(gate))
+
+    first = report.findings[0]
+    order = ["input", "forget", "output", "candidate"].index(gate)
+    assert first.kind == BugKind.STALE_CACHE
+    assert f"units {2 * order} to {2 * order + 1}" in first.evidence
+
+
+def test_the_slope_of_a_recurrent_layer_at_its_input_is_told():
+    """With both weights at zero all steps stand at the bias."""
+    first = gl.check(*recurrent(lambda z, _: 1 - z**2)).findings[0]
+
+    assert first.kind == BugKind.STALE_CACHE
+    assert "tanh" in first.evidence
+
+
+def test_correct_gates_and_steps_are_not_accused():
+    """The correct twins have no finding."""
+    assert not gl.check(*recurrent(lambda _, h: 1 - h**2)).findings
+    assert not gl.check(*gated("none")).findings
