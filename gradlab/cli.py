@@ -23,6 +23,9 @@ import typer
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradlabError, InputError
+from gradlab.presentation.text import report_text
+from gradlab.presentation.widgets.progress import terminal_bar
+from gradlab.presentation.words import terminal
 from gradlab.targets import load_target, refuse_unwritable, report_of
 
 if TYPE_CHECKING:
@@ -127,9 +130,10 @@ def _check(
         redirect = contextlib.redirect_stdout(sys.stderr)
         with redirect if to_stdout else contextlib.nullcontext():
             value = load_target(target)
-            if sys.stderr.isatty():  # a bar in a log or a pipe is noise
-                options["progress"] = True
-            report = report_of(value, options)
+            with contextlib.ExitStack() as bars:
+                if sys.stderr.isatty():  # a bar in a log or a pipe is noise
+                    options["progress"] = bars.enter_context(terminal_bar())
+                report = report_of(value, options)
         _hand_out(report, html, json_)
     raise typer.Exit(_EXIT_CODES[report.verdict])
 
@@ -142,7 +146,8 @@ def _hand_out(
         report.to_html(html)
         typer.echo(f"page: {html}", err=True)
     if str(json_) != "-":
-        typer.echo(str(report))
+        width, colour = terminal()
+        typer.echo(report_text(report, width=width, colour=colour))
     if json_ is not None:
         text = json.dumps(_plain(_contents(report)), indent=2, allow_nan=False)
         if str(json_) == "-":

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
 import gradlab
 from gradlab.cli import app
+from gradlab.presentation.widgets.progress import terminal_bar
 
 FILE = """
 import numpy as np
@@ -83,3 +88,66 @@ def test_page_that_was_written_is_named(target, tmp_path):
     assert f"page: {page}" in done.stderr
     assert "page:" not in done.stdout
     assert page.stat().st_size > 1000
+
+
+def _in_a_terminal(columns, *words, **environment):
+    """Run the command in a terminal of so many columns; return what it shows."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    known = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "COLUMNS"}}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gradlab", *words],
+        stdout=theirs,
+        stderr=theirs,
+        env=known | {"TERM": "xterm"} | environment,
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # Linux says so when the other end has been closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert process.wait() == 1
+    return shown.decode()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a terminal of our own needs a pty")
+class TestInATerminal:
+    """What somebody sees who types the command."""
+
+    def test_lines_fit(self, target):
+        """At 60 columns nothing is broken in the middle; every number is there."""
+        shown = _in_a_terminal(60, "check", f"{target}:wrong", NO_COLOR="1")
+        lines = [line.split("\r")[-1] for line in shown.split("\r\n")]
+
+        assert max(map(len, lines)) <= 60
+        assert any("analytic 3, numeric 2 ±" in line for line in lines)
+
+    @pytest.mark.parametrize("plain", [False, True])
+    def test_the_verdict_has_a_colour_unless_nobody_wants_it(self, target, plain):
+        """Red here; none where NO_COLOR is set."""
+        environment = {"NO_COLOR": "1"} if plain else {}
+        shown = _in_a_terminal(80, "check", f"{target}:wrong", **environment)
+
+        assert ("\x1b[31;1m✗ disagrees" in shown) is not plain
+
+
+@pytest.mark.parametrize("patience", [1e6, 0.0])
+def test_no_bar_flickers_over_a_quick_check(patience, capsys):
+    """Until its patience is over a bar shows nothing, whatever is done with it."""
+    with terminal_bar(patience) as bar:
+        bar.reset(40)
+        bar.set_description("full")
+        bar.update(20)
+
+    assert (capsys.readouterr().err == "") == (patience > 0)

@@ -9,6 +9,8 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.labels import code_place
 from gradlab.presentation.words import (
+    WIDTH,
+    across,
     brief,
     kind_in_words,
     middle,
@@ -47,7 +49,7 @@ _WORDS = {
 }
 _RUN = 3  # shorter runs of unremarkable layers are written out
 _FINDINGS = 6
-_ACROSS = 100  # columns of a table of layers
+_ACROSS = 79  # columns of a table of layers
 _SEVERITIES = {"error": "✗", "warning": "!", "note": "i"}
 
 
@@ -74,7 +76,9 @@ def _cells(row: LayerRow) -> list[str]:
     ]
 
 
-def finding_lines(finding: Finding, places: Sequence[str]) -> list[str]:
+def finding_lines(
+    finding: Finding, places: Sequence[str], width: int = WIDTH
+) -> list[str]:
     """Write a finding out: what it is and where, the evidence, the advice.
 
     Examples
@@ -90,9 +94,9 @@ def finding_lines(finding: Finding, places: Sequence[str]) -> list[str]:
     glyph = _SEVERITIES[finding.severity]
     lines = [f"{glyph} {place}{kind_in_words(finding.kind)} ({finding.severity})"]
     if finding.evidence:
-        lines += wrapped(finding.evidence, "    ")
+        lines += wrapped(finding.evidence, "    ", width=width)
     if finding.advice:
-        lines += wrapped("-> " + finding.advice, "    ")
+        lines += wrapped("-> " + finding.advice, "    ", width=width)
     return lines
 
 
@@ -193,14 +197,19 @@ def audit_lines(audit: LayerAudit) -> list[str]:
     '✓ every layer that was checked is right by itself'
     """
     shown = runs(audit)
-    lines = tabulate([_run_cells(run) for run in shown], right=(4,))
-    width = max(map(len, lines), default=0)
-    room = max(_ACROSS - width - 4, 24)
-    reasons = [one_line(run[0].reason, room) if len(run) == 1 else "" for run in shown]
-    told = [
-        f"  {line.ljust(width)}  {reason}".rstrip()
-        for line, reason in zip(lines, reasons, strict=True)
-    ]
+    head = ["", "layer", "type", "verdict", "own error"]
+    rows = [head, *(_run_cells(run) for run in shown)] if shown else []
+    lines = [f"  {line}" for line in tabulate(rows, right=(4,))]
+    width = max(map(across, lines), default=0)
+    told = lines[:1]
+    for line, run in zip(lines[1:], shown, strict=True):
+        # a row without a number says why; the findings tell the rest
+        alone = len(run) == 1 and np.isnan(run[0].error)
+        why = one_line(run[0].reason, 400) if alone else ""
+        if across(why) <= _ACROSS - width - 2:
+            told.append(f"{line}{' ' * (width + 2 - across(line))}{why}".rstrip())
+        else:
+            told += [line, f"{' ' * 7}{one_line(why, _ACROSS - 7)}"]
     return [headline_of(audit), *told]
 
 
@@ -226,7 +235,7 @@ def audit_text(audit: LayerAudit) -> str:
     if rest > 0:
         lines += ["", f"... {plural(rest, 'more finding')} in audit.findings"]
     counted = plural(audit.evaluations, "evaluation")
-    lines += ["", f"  {counted}, {cost_of(audit)}"]
+    lines += ["", *wrapped(f"{counted}, {cost_of(audit)}", "  ")]
     return "\n".join(lines)
 
 

@@ -20,6 +20,8 @@ from gradlab.presentation.layer_text import (
 )
 from gradlab.presentation.views import by_severity, worst_entry, worst_relative
 from gradlab.presentation.words import (
+    WIDTH,
+    across,
     brief,
     middle,
     number,
@@ -141,7 +143,7 @@ def _table_row(report: Report, comparison: Comparison) -> list[str]:
     ]
 
 
-def _table(report: Report) -> list[str]:
+def _table(report: Report, width: int | None) -> list[str]:
     order = by_severity(report.comparisons)
     passive = _contaminated(report)
     most = _ROWS
@@ -157,6 +159,8 @@ def _table(report: Report) -> list[str]:
     rows = [[*head, "analytic", "numeric", "± bar"]]
     rows += [_table_row(report, comparison) for comparison in shown]
     lines = tabulate(rows, right=(4, 6, 7))
+    if width is not None and max(map(across, lines)) > width:
+        lines = _folded(rows, width)
     rest = order[len(shown) :]
     if rest:
         words = ("agree", "undecided", "disagree")
@@ -169,6 +173,19 @@ def _table(report: Report) -> list[str]:
     return lines
 
 
+def _folded(rows: list[list[str]], width: int) -> list[str]:
+    """Put the numbers of each row below it, for a terminal that is too narrow."""
+    lines = tabulate([row[:5] for row in rows], right=(4,))
+    folded = lines[:1]
+    for line, (*_, entry, analytic, numeric, bar) in zip(
+        lines[1:], rows[1:], strict=True
+    ):
+        values = f": analytic {analytic}, numeric {numeric} {bar}"
+        told = entry if analytic == "-" else entry + values
+        folded += [line, *wrapped(told, "     ", width=width)]
+    return folded
+
+
 def _alike(findings: list[Finding]) -> list[list[Finding]]:
     """Put findings together that say the same of several places."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
@@ -178,7 +195,7 @@ def _alike(findings: list[Finding]) -> list[list[Finding]]:
     return list(groups.values())
 
 
-def _findings(report: Report) -> list[str]:
+def _findings(report: Report, width: int) -> list[str]:
     """Write the findings out, one explanation for each wrong name.
 
     Less likely explanations of the same error are named, and those on gradients that
@@ -190,11 +207,12 @@ def _findings(report: Report) -> list[str]:
     lines: list[str] = []
     for group in groups[:_FINDINGS]:
         finding, places = group[0], [f.where for f in group]
-        lines += ["", *finding_lines(finding, places)]
+        lines += ["", *finding_lines(finding, places, width)]
         rivals = [f for f in active if f.rival and f.where in places]
         if rivals and finding.severity == "error":
             others = dict.fromkeys(str(f.kind) for f in rivals)  # each once, in order
-            lines += wrapped("less likely: " + ", ".join(others), "    ")
+            told = "less likely: " + ", ".join(others)
+            lines += wrapped(told, "    ", width=width)
     rest = len(groups) - _FINDINGS
     if rest > 0:
         lines += ["", f"... {plural(rest, 'more finding')} in report.findings"]
@@ -221,7 +239,9 @@ def _layer_lines(report: Report) -> list[str]:
     return ["", *audit_lines(report.layers)]
 
 
-def report_text(report: Report, *, colour: bool = False) -> str:
+def report_text(
+    report: Report, *, colour: bool = False, width: int | None = None
+) -> str:
     """Tell a whole report in a short text for a terminal.
 
     Parameters
@@ -231,6 +251,8 @@ def report_text(report: Report, *, colour: bool = False) -> str:
     colour
         Whether to colour glyphs with ANSI codes; default False, because the text
         also ends in files and logs.
+    width
+        Columns of the terminal; default None, as many as the table takes.
 
     Returns
     -------
@@ -250,19 +272,21 @@ def report_text(report: Report, *, colour: bool = False) -> str:
         f"{report.seconds:.2g} s",
         f"seed {report.seed}",
     ]
+    room = WIDTH if width is None else width
+    subject = f"{report.subject}; analytic side: {report.analytic}"
     lines = [
         headline(report),
-        *wrapped(f"{report.subject}; analytic side: {report.analytic}", "  "),
+        *wrapped(subject, "  ", width=room),
         "",
-        *_table(report),
+        *_table(report, width),
         *_layer_lines(report),
     ]
-    lines += _findings(report)
-    lines += ["", *wrapped(", ".join(done), "  ")]
+    lines += _findings(report, room)
+    lines += ["", *wrapped(", ".join(done), "  ", width=room)]
     for remark in report.remarks:
-        lines += wrapped("· " + remark, "  ")
+        lines += wrapped("· " + remark, "  ", width=room)
     if last := _conclusion(report):
-        lines += ["", *wrapped(last, "")]
+        lines += ["", *wrapped(last, "", width=room)]
     return "\n".join(_coloured(lines) if colour else lines)
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import textwrap
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "across",
     "brief",
     "kind_in_words",
     "middle",
@@ -18,10 +23,11 @@ __all__ = [
     "plural",
     "shape_in_words",
     "tabulate",
+    "terminal",
     "wrapped",
 ]
 
-WIDTH = 88  # columns of a line of prose
+WIDTH = 79  # columns of a line of prose: the least that a terminal has
 
 
 def number(value: Any, digits: int = 6) -> str:
@@ -141,29 +147,69 @@ def tabulate(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[s
     """
     if not rows:
         return []
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    widths = [max(map(across, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = []
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            space = " " * (width - across(cell))
+            cells.append(space + cell if i in right else cell + space)
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
-def wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
-    """Break a text into lines of 88 columns, all indented alike but for the `first`.
+def across(text: str) -> int:
+    """Columns that a text takes in a terminal: Chinese letters two, accents none.
+
+    Examples
+    --------
+    >>> across("W1"), across("权重"), across("e\N{COMBINING ACUTE ACCENT}")
+    (2, 4, 1)
+    """
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def terminal() -> tuple[int | None, bool]:
+    """Columns of the terminal that is printed to, and whether it shows colours.
+
+    Returns
+    -------
+    columns, colour
+        None and False where what is printed goes to a file, a pipe or a notebook. No
+        colour if the variable ``NO_COLOR`` is set (https://no-color.org).
+
+    Examples
+    --------
+    >>> terminal()  # doctest: +SKIP
+    (80, True)
+    """
+    try:
+        if not sys.stdout.isatty():
+            return None, False
+    except (AttributeError, ValueError):  # none (pythonw), or closed
+        return None, False
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return shutil.get_terminal_size().columns, not plain
+
+
+def wrapped(
+    text: str, indent: str, first: str | None = None, width: int = WIDTH
+) -> list[str]:
+    """Break a text into lines of 79 columns, all indented alike but for the `first`.
 
     Examples
     --------
     >>> wrapped("some words", "  ")
     ['  some words']
-    >>> wrapped("words " * 15, "   ", "1. ")[1]
+    >>> wrapped("words " * 13, "   ", "1. ")[1]
     '   words'
     """
     return textwrap.wrap(
         one_line(text, 2000),
-        WIDTH,
+        min(width, WIDTH),
         initial_indent=indent if first is None else first,
         subsequent_indent=indent,
         break_long_words=False,

@@ -18,7 +18,7 @@ from gradlab.presentation.text import (
     headline,
     report_text,
 )
-from gradlab.presentation.words import brief, number, one_line, pair, tabulate
+from gradlab.presentation.words import across, brief, number, one_line, pair, tabulate
 
 
 class TestReportText:
@@ -137,6 +137,31 @@ class TestReportText:
         """Plain by default; with colour the first line is painted."""
         assert "\x1b" not in report_text(tutorial)
         assert report_text(tutorial, colour=True).startswith("\x1b[31;1m✗")
+
+    @pytest.mark.parametrize("width", [40, 60, 80])
+    def test_a_narrow_terminal_gets_two_lines_for_a_row(self, tutorial, width):
+        """No line is longer than the terminal, and no number is left out."""
+        text = report_text(tutorial, width=width)
+        flat = " ".join(text.split())
+        (worst,) = tutorial["W1"].worst(1).itertuples()
+
+        assert max(map(len, text.splitlines()[1:])) <= max(width, 45)
+        assert f"analytic {number(worst.analytic)}" in flat
+        assert f"numeric {number(worst.numeric)} ±" in flat
+
+    def test_a_wide_terminal_gets_the_table(self, tutorial):
+        """Where the table fits it is the same as in a file."""
+        assert report_text(tutorial, width=200) == report_text(tutorial)
+
+    def test_columns_stand_below_each_other_in_any_letters(self, report_of, compare):
+        """Chinese letters take two columns of a terminal each."""
+        names = ("权重", "w", "e\N{COMBINING ACUTE ACCENT}")
+        blocks = [compare(name, [[1.0]], [[1.0]], shape=(7,)) for name in names]
+        lines = report_text(report_of(*blocks)).splitlines()
+        rows = [line for line in lines if "  7 " in line]
+
+        assert len(rows) == 3
+        assert len({across(row[: row.index("  7 ")]) for row in rows}) == 1
 
     def test_names_cannot_smuggle_control_codes(self, report_of, compare):
         """A parameter called by an escape sequence is shown without it."""
@@ -258,12 +283,12 @@ class TestAuditText:
 
         assert lines[0].startswith("✗ act (Swish, model.py:31) is wrong itself")
         assert "2 gradients upstream are only contaminated" in lines[0]
-        assert "9 layers right" in lines[1]
-        assert "wrong itself" in lines[2]
-        assert lines[-1].strip().startswith("12 evaluations, ")
-        assert lines[-1].endswith(
-            "3.0 times forward and backward of its layers one by one"
-        )
+        assert lines[1].split() == ["layer", "type", "verdict", "own", "error"]
+        assert "9 layers right" in lines[2]
+        assert "wrong itself" in lines[3]
+        last = " ".join(" ".join(lines[-2:]).split())
+        assert last.startswith("12 evaluations, ")
+        assert last.endswith("3.0 times forward and backward of its layers one by one")
 
     def test_all_right(self):
         """Nothing wrong is said in words."""
@@ -298,9 +323,9 @@ class TestAuditText:
         assert layers_state(audit)["verdict"] == Verdict.DISAGREES
 
     def test_lines_fit_a_terminal(self):
-        """Reasons are cut to a hundred columns, findings and remarks are wrapped."""
+        """Reasons are cut to 79 columns, findings and remarks are wrapped."""
         rows = [
-            dataclasses.replace(row, reason="because of this " * 20)
+            dataclasses.replace(row, reason="because of this " * 20, error=np.nan)
             for row in builders.audit(3).rows
         ]
         finding = dataclasses.replace(
@@ -308,7 +333,19 @@ class TestAuditText:
         )
         audit = builders.audit_of(rows, findings=(finding,))
 
-        assert max(map(len, audit_text(audit).splitlines()[1:])) <= 100
+        assert max(map(len, audit_text(audit).splitlines()[1:])) <= 79
+        assert "because" in audit_text(audit)
+
+    def test_reasons_stand_where_there_is_no_number(self):
+        """What the verdict and the error say already is not said a third time."""
+        rows = [
+            dataclasses.replace(row, reason=f"of {row.name}")
+            for row in builders.audit(1).rows
+        ]
+        text = audit_text(builders.audit_of(rows))
+
+        assert "of loss" in text  # not checked: no error
+        assert "of stem" not in text
 
     def test_contaminated_gradients_are_not_accused(self, report_of, compare):
         """With a guilty layer, the parameters upstream are not called wrong."""

@@ -19,7 +19,7 @@ from gradlab.errors import InputError
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["NotebookProgress", "in_notebook", "progress_bar"]
+__all__ = ["NotebookProgress", "in_notebook", "progress_bar", "terminal_bar"]
 
 _EVERY = 0.1  # seconds between updates: fast enough to look alive, cheap to send
 _PATIENCE = 1.0  # seconds before a bar that nobody asked for appears
@@ -79,6 +79,31 @@ def progress_bar(progress: Any) -> tuple[Any, bool]:
         )
         raise InputError(msg)
     return progress, False
+
+
+def terminal_bar(patience: float = _PATIENCE) -> Any:
+    """Make tqdm's bar for a terminal, drawn once so many seconds have passed.
+
+    A bar that comes and goes within a moment is a flicker. tqdm's own ``delay`` alone
+    does not hold it back when it is reset or given other words.
+
+    Examples
+    --------
+    >>> with terminal_bar() as bar:
+    ...     bar.n
+    0
+    """
+    from tqdm.auto import tqdm
+
+    kind: Any = tqdm
+    shown = time.monotonic() + patience
+
+    class Late(kind):
+        def refresh(self, *options: Any, **named: Any) -> Any:
+            late = time.monotonic() >= shown
+            return super().refresh(*options, **named) if late else None
+
+    return Late(unit=" evaluations", leave=False, delay=patience)
 
 
 class NotebookProgress:
