@@ -247,7 +247,7 @@ def _single_term(
                     if "v" in words
                     else f"{words}({other.name})"
                 )
-                return [_term_clue(case, a, n, f"{c:.5g} x {name}")]
+                return [_term_clue(case, a, n, f"{c:.5g} * {name}")]
     return []
 
 
