@@ -253,7 +253,8 @@ def _smoothness(evidence: Evidence) -> Iterator[Finding]:
             label = evidence.subject.inputs[part.which].label(
                 _entry(evidence, part, column)
             )
-            left, right = part.left[row, column], part.right[row, column]
+            left = part.left[row, column] + 0.0  # no negative zero
+            right = part.right[row, column] + 0.0
             wrong = bool((mask & part.wrong).any())
             where = _counted(int(mask.any(axis=0).sum()), name, label)
             slopes = (

@@ -99,7 +99,7 @@ def _input_words(case: Case, columns: NDArray[np.bool_]) -> str | None:
     entries = np.unique(touched // 2 if variable.is_complex else touched)
     if len(entries) == 1:
         return f"in {variable.label(int(entries[0]))}"
-    if variable.support is not None or not variable.shape:
+    if variable.support is not None or len(entries) == variable.size:
         return None
     axes = _axes(entries, variable.shape)
     words = None

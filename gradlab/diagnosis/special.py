@@ -59,7 +59,7 @@ def kinked_point(case: Case) -> list[Clue]:
     row, column = (int(i) for i in np.argwhere(wrong)[0])
     position = int(part.positions[column])
     label = case.variable.label(position // (2 if case.variable.is_complex else 1))
-    left, right = part.left[row, column], part.right[row, column]
+    left, right = (side[row, column] + 0.0 for side in (part.left, part.right))
     return [
         Clue(
             BugKind.WRONG_MASK,

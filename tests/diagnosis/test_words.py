@@ -70,6 +70,25 @@ def test_channel_of_images(rng):
     assert "only in channel 1 of x" in told["x"]
 
 
+def test_all_of_a_short_input_is_no_only():
+    """All four slopes are wrong: "only in x[0], x[1], x[2] and x[3]" is no news."""
+    x = np.array([0.5, 1.0, -2.0, 4.0])
+    report = gl.check(np.sin, x, jac=lambda x: 2 * np.diag(np.cos(x)))
+
+    (told,) = {f.evidence for f in report.findings if f.kind == "scale"}
+    assert "wherever it is not zero (4 of 16 entries)" in told
+    assert "only" not in told
+
+
+def test_no_slope_is_minus_zero():
+    """The slope of the ReLU to the left of zero is 0."""
+    x = np.array([-1.0, 0.0, 2.0])
+    report = gl.check(lambda x: np.maximum(x, 0).sum(), x, grad=lambda x: 1.0 * (x > 0))
+
+    (note,) = report.findings
+    assert "slope 0 to the left, 1 to the right" in note.evidence
+
+
 def test_ratio_is_told(rng):
     """The measured factor stands in the sentence."""
     assert "3.7" in evidence_of(np.s_[:], rng)
