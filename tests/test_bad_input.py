@@ -101,6 +101,11 @@ REFUSED = {
         InputError,
         "x[1] is nan",
     ),
+    "nan in the imaginary part": (
+        lambda: gl.check(square, np.array([1, 2, complex(0, np.nan)]), grad=double),
+        InputError,
+        "x[2] is nan",
+    ),
     "integers": (
         lambda: gl.check(square, np.arange(3), grad=double),
         InputError,

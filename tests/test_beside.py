@@ -36,6 +36,20 @@ def test_middle_of_equal_numbers(count, factor):
         )
 
 
+@pytest.mark.parametrize("size", [2.0, 3e-4, 5e6])
+def test_ties_of_any_size_beside_a_slope(size):
+    """What is judged beside the point is measured in units of the coordinates."""
+    slopes = np.array([3.0, -1.0, 2.0])
+
+    report = gl.check(
+        lambda x: middle(x) + float(slopes @ x),
+        np.full(3, size),
+        grad=lambda x: of_the_middle(x) + slopes,
+    )
+
+    assert report.verdict == gl.Verdict.AGREES
+
+
 @pytest.mark.parametrize("wrong", [False, True])
 def test_rows_of_a_sort_with_ties(wrong):
     """Of the rows of a permutation, only one that is none is accused."""

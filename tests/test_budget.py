@@ -48,6 +48,21 @@ def wrong(x):
     return 3.3 * x**2
 
 
+def test_a_sample_has_an_entry_of_every_part():
+    """Of 6,400 entries the 64 that are looked at are one of each hundred."""
+    x = np.linspace(0.1, 1.0, 6400)
+    report = gl.check(cubes, x, grad=right, coverage="sample")
+    assert (report["x"].columns // 100).tolist() == list(range(64))
+
+
+@pytest.mark.parametrize(("dtype", "calls"), [("float64", 5), ("float32", 10)])
+def test_the_analytic_side_is_asked_once(dtype, calls):
+    """For every row; and once more in float64, where its arithmetic is shorter."""
+    vjp = Counting(lambda cotangents, x: cotangents * np.cos(x))
+    gl.check(np.sin, np.linspace(0.1, 1.0, 5, dtype=dtype), vjp=vjp)
+    assert vjp.calls == calls
+
+
 @pytest.mark.parametrize("budget", [20, 50, 201, 500, 1500])
 @pytest.mark.parametrize("coverage", ["auto", "full", "sample", "probe"])
 @pytest.mark.parametrize("grad", [right, wrong])

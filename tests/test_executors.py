@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.crew_pieces import Piece, cut
+from gradlab.differentiation.crew_pieces import Job, Piece, cut, halves, singles
 from gradlab.differentiation.crew_work import same_arithmetic
 from gradlab.errors import InputError, InputTypeError, SubjectError
 
@@ -341,6 +341,18 @@ def test_pieces_do_not_cut_batches():
         assert all(job.start % 8 == 0 for job in jobs)
         together = np.concatenate([job.piece.positions for job in jobs])
         assert np.array_equal(together, np.arange(103))
+
+
+@pytest.mark.parametrize("apart", [halves, singles])
+def test_what_is_cut_smaller_is_all_of_it(apart):
+    """Halves, and single evaluations, of a piece hold what the piece held, in order."""
+    piece = Piece("rows", 0, np.arange(7), np.ones(7), batched=False, alone=False)
+    parts = apart(Job(piece, start=40))
+    together = np.concatenate([job.piece.positions for job in parts])
+    assert np.array_equal(together, piece.positions)
+    assert [job.start for job in parts] == [
+        40 + job.piece.positions[0] for job in parts
+    ]
 
 
 def test_other_rounding_is_told_from_other_numbers():

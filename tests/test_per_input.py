@@ -73,6 +73,18 @@ def test_methods_by_input_are_told():
     assert report.method == "complex-step, forward"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "words"),
+    [("float64", "central"), ("float32", "central, evaluated in float64")],
+)
+def test_the_report_says_what_auto_has_done(dtype, words):
+    """Not "auto": the differences that were taken, and in what arithmetic."""
+    x = np.linspace(0.1, 1, 4, dtype=dtype)
+    report = gl.check(np.sin, x, jac=lambda x: np.diag(np.cos(x)))
+
+    assert report.method == words
+
+
 def test_a_poor_step_of_one_input_is_not_held_against_the_gradient():
     """A step that is too large leaves that input undecided, not wrong."""
     report = gl.check(_product, X, W, grad=_right, method={"x": gl.Forward(step=0.1)})

@@ -68,6 +68,21 @@ def test_steady_outputs_beside_unsteady_ones_are_judged():
     assert (verdicts[1] == Verdict.DISAGREES).all()
 
 
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_an_output_that_agrees_vouches_for_no_other(factor):
+    """Beside a steady output with a right gradient, one that draws is undecided."""
+
+    def f(x):
+        return np.array([np.sin(x).sum(), fresh_noise(x)])
+
+    report = gl.check(f, X, jac=lambda x: np.stack([np.cos(x), factor * 2 * x]))
+
+    verdicts = report["x"].verdicts
+    assert (verdicts[0] == Verdict.AGREES).all()
+    assert (verdicts[1] == Verdict.UNDECIDED).all()
+    assert report.diagnosis == "nondeterministic"
+
+
 def test_right_gradients_cost_no_repetition():
     """Two evaluations for each coordinate and a shared one, as ever."""
     report = gl.check(lambda x: np.sin(x).sum(), X, grad=np.cos)

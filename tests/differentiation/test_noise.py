@@ -1,4 +1,4 @@
-"""Noise from difference tables, and the cheap bar of a central difference."""
+"""Noise from difference tables."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ def test_white_noise_is_measured_within_a_factor_four(level, rng):
     found = found[np.isfinite(found)]
     assert found.size > 50
     assert np.mean((found > level / 4) & (found < 4 * level)) > 0.9
+
+
+def test_long_tables_of_white_noise_give_its_standard_deviation(rng):
+    """Differences of every order have the variance that algebra gives them."""
+    found = difference_noise(rng.normal(size=(200, 300)))
+    assert np.median(found) == pytest.approx(1, rel=0.05)
 
 
 def test_smooth_values_show_no_noise():
