@@ -58,8 +58,8 @@ def test_a_sample_has_an_entry_of_every_part():
 @pytest.mark.parametrize(("dtype", "calls"), [("float64", 5), ("float32", 10)])
 def test_the_analytic_side_is_asked_once(dtype, calls):
     """For every row; and once more in float64, where its arithmetic is shorter."""
-    vjp = Counting(lambda cotangents, x: cotangents * np.cos(x))
-    gl.check(np.sin, np.linspace(0.1, 1.0, 5, dtype=dtype), vjp=vjp)
+    x, vjp = np.linspace(0.1, 1.0, 5, dtype=dtype), Counting(lambda c, x: c * np.cos(x))
+    gl.check(np.sin, x, vjp=vjp, diagnose=False)
     assert vjp.calls == calls
 
 
