@@ -10,6 +10,7 @@ from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import Meter, parse_budget
 from gradlab.errors import InputError
+from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import Located, locate_entries
 from gradlab.subject.state_guard import StateGuard
 
@@ -90,8 +91,15 @@ def locate(
     tolerance = Tolerance(rtol, atol)
     meter = Meter(parse_budget(budget), progress)
     sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
-    with StateGuard(*sides.roots(fn, inputs), copy_parameters=None):
+    roots = sides.roots(fn, inputs)
+    with StateGuard(*roots, copy_parameters=None) as guard:
         subject = build_subject(fn, inputs, sides)
+        base, _ = first_evaluation(subject, roots, meter, guard)
         return locate_entries(
-            subject, tolerance=tolerance, meter=meter, seed=number, limit=int(limit)
+            subject,
+            tolerance=tolerance,
+            meter=meter,
+            seed=number,
+            limit=int(limit),
+            base=base,
         )

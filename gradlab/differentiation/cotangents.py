@@ -47,11 +47,13 @@ def contracted(
     """Multiply cotangents into the blocks of a Jacobian, one per input.
 
     Rows that are picked are copied: a product with the identity would turn one nan into
-    a row of them.
+    a row of them. Rows that nobody asks for are left out for the same reason.
     """
     rows = rows_picked(cotangents)
+    if rows is not None:
+        return tuple(np.asarray(block[rows]) for block in blocks)
+    asked = cotangents.any(axis=0)
     with np.errstate(all="ignore"):
-        return tuple(
-            np.asarray(cotangents @ block if rows is None else block[rows])
-            for block in blocks
-        )
+        if asked.all():
+            return tuple(np.asarray(cotangents @ block) for block in blocks)
+        return tuple(np.asarray(cotangents[:, asked] @ b[asked]) for b in blocks)

@@ -39,6 +39,10 @@ _POOL_SEED = 2_718_281_828
 _KEEP = 1 << 22
 # Of directions up to this many coordinates the random bytes are kept (64 MiB).
 _KEEP_BYTES = 1 << 26
+# Squares below this have lost digits to the end of the range.
+_LEAST = 1e-280
+# Powers of two that a unit may be, so that neither steps nor twice the unit leave it.
+_FARTHEST = 1000
 # Of an input of which no more than this moves, the rest is not written again.
 _FEW = 16
 
@@ -194,14 +198,23 @@ class Direction:
             Square root of the sum of squares: the typical size of such a sum under
             random signs, whatever the signs.
         """
-        total, squares = 0.0, 0.0
+        total, squares, norm = 0.0, 0.0, 0.0
         with np.errstate(all="ignore"):
             for part in self.parts:
                 for start, values in self.values(part):
                     terms = values * gradients[part.which][start : start + len(values)]
                     total += float(terms.sum())  # pairwise: dot would not be
-                    squares += float(np.dot(terms, terms))
-        return total, float(np.sqrt(squares))
+                    square = float(np.dot(terms, terms))
+                    if _LEAST < square < np.inf or not terms.any():
+                        squares += square
+                    else:  # of 1e200 and of 1e-200 the square is not in range
+                        norm = float(np.hypot(norm, _norm(terms)))
+        return total, float(np.hypot(norm, np.sqrt(squares)))
+
+
+def _norm(terms: NDArray[np.float64]) -> float:
+    top = float(np.abs(terms).max())
+    return top * float(np.linalg.norm(terms / top)) if np.isfinite(top) else top
 
 
 @functools.cache
@@ -268,7 +281,7 @@ def unit_from(size: Magnitudes, count: int) -> float:
     typical = float(np.hypot(size.largest, size.rest)) / float(np.sqrt(count))
     if not np.isfinite(typical) or typical == 0.0:
         typical = size.largest
-    return float(np.exp2(np.clip(np.round(np.log2(typical)), -900, 900)))
+    return float(np.exp2(np.clip(np.round(np.log2(typical)), -_FARTHEST, _FARTHEST)))
 
 
 class Walk:

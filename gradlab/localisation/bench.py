@@ -193,7 +193,7 @@ class Bench:
         """Largest effect on ``v . f`` of moving an entry by the unit of its input."""
         if self._matters is None:
             effects = [self.sizes(k)[1] * unit for k, unit in enumerate(self.units)]
-            self._matters = max(effects, default=0.0)
+            self._matters = min(max(effects, default=0.0), np.finfo(float).max)
         return self._matters
 
     @property

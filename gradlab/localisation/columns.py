@@ -50,6 +50,17 @@ class Column:
         """Whether they differ by more than the tolerance forgives as well."""
         return self.differs and apart(self.analytic, self.expected, self.allowed)
 
+    @property
+    def least(self) -> float:
+        """Smallest error that would have been seen."""
+        return max(self.allowed, SAFETY * self.bar)
+
+    @property
+    def told(self) -> bool:
+        """Whether the error bar leaves anything of the derivative."""
+        size = np.fmax(abs(self.analytic), abs(self.expected))
+        return bool(SAFETY * self.bar <= size)
+
 
 def apart(analytic: float, numeric: float, slack: float) -> bool:
     """Whether two values differ by more than `slack`; an analytic nan or inf does."""

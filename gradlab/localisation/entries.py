@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pandas as pd
+    from numpy.typing import NDArray
 
     from gradlab.localisation.bench import Bench
     from gradlab.localisation.columns import Column
@@ -191,6 +192,7 @@ def locate_entries(
     meter: Meter | None = None,
     seed: int = 0,
     limit: int = 64,
+    base: NDArray[np.float64] | None = None,
 ) -> Located:
     """Find wrong entries by group testing with random directions.
 
@@ -208,6 +210,8 @@ def locate_entries(
     limit
         Most coordinates to accuse by name; default 64, more than one reads. Beyond it
         `Located.wrong_share` estimates how many there are.
+    base
+        f at the point, where that is already known; saves one evaluation.
 
     Raises
     ------
@@ -234,6 +238,7 @@ def locate_entries(
         tolerance=tolerance or Tolerance(),
         meter=meter,
         seed=seed,
+        base=base,
         precise=True,
     )
     search = Search(bench, limit=limit)

@@ -121,7 +121,7 @@ class Gradients(Sequence["NDArray[np.float64]"]):
         if self.stream is None:
             return direction.along(self)
         self.foresee([direction])
-        total, squares = 0.0, 0.0
+        total, norm = 0.0, 0.0
         with np.errstate(all="ignore"):
             for part in direction.parts:
                 key = direction.seed, part.which
@@ -132,8 +132,8 @@ class Gradients(Sequence["NDArray[np.float64]"]):
                     piece = dataclasses.replace(direction, parts=(part,))
                     found = np.array(piece.along(self))
                 total += float(found[0])
-                squares += float(found[1]) ** 2
-        return total, float(np.sqrt(squares))
+                norm = float(np.hypot(norm, found[1]))
+        return total, norm
 
     def foresee(self, directions: Sequence[Direction], *, whole: bool = False) -> None:
         """Get ready for the products with some directions, in one pass for all.

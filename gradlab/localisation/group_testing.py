@@ -32,12 +32,25 @@ if TYPE_CHECKING:
     from gradlab.differentiation.probe import Probe
     from gradlab.localisation.bench import Bench
 
-__all__ = ["Group", "decode", "less", "measured", "sharpened", "split"]
+__all__ = [
+    "Group",
+    "blinded",
+    "decode",
+    "faintest",
+    "joined",
+    "less",
+    "measured",
+    "sharpened",
+    "split",
+    "unseen",
+]
 
 # Defects this many error bars large spell out where they come from.
 _LEGIBLE = 30.0
 # More coordinates than this that could explain a group: it is halved instead.
 _CANDIDATES = 4096
+# An error of ten percent in the largest entry must show, as in `comparison.judge`.
+_CARE = 0.1
 _BLANK = (np.zeros(0), np.zeros(0), np.zeros(0))
 
 
@@ -300,3 +313,45 @@ def _halves(
         (Part(part.which, part.start, middle),),
         (Part(part.which, middle, part.stop),),
     )
+
+
+def joined(one: Group, other: Group) -> Group:
+    """Combine measurements of the same group along different directions."""
+    return dataclasses.replace(
+        one,
+        seeds=one.seeds + other.seeds,
+        defects=np.concatenate([one.defects, other.defects]),
+        errors=np.concatenate([one.errors, other.errors]),
+        thresholds=np.concatenate([one.thresholds, other.thresholds]),
+    )
+
+
+def faintest(bench: Bench, parts: Sequence[Part]) -> list[Part]:
+    """Those that contribute less than a thirtieth of the strongest."""
+    weight = {p: bench.sizes(p.which)[0] * bench.units[p.which] for p in parts}
+    if bench.dear:
+        weight = {p: w * float(np.sqrt(p.size)) for p, w in weight.items()}
+    top = max(weight.values())
+    return [p for p in parts if weight[p] < top / 30]
+
+
+def unseen(bench: Bench, group: Group, faint: Sequence[Part]) -> list[Part]:
+    """List inputs whose largest entry could be wrong, and no direction would tell.
+
+    Parameters
+    ----------
+    faint
+        Those that are measured once more, without the others.
+    """
+    reach, found = float(group.thresholds.min()), []
+    for part in group.parts:
+        most = bench.gradients.magnitudes(part.which).largest * bench.units[part.which]
+        if most > 0 and part not in faint and not reach <= _CARE * most:
+            found.append(part)
+    return found
+
+
+def blinded(group: Group, part: Part) -> Group:
+    """Return one input of a group of which nothing is known after all."""
+    nothing = np.full_like(group.errors, np.inf)
+    return dataclasses.replace(group, parts=(part,), errors=nothing)

@@ -10,8 +10,9 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.directions import without
+from gradlab.localisation import group_testing
 from gradlab.localisation.dense import common_factor, sample, thinned_tests
-from gradlab.localisation.group_testing import Group, decode, less, measured, split
+from gradlab.localisation.group_testing import Group, joined, measured, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.bench import Bench
     from gradlab.localisation.columns import Column
 
-__all__ = ["Search", "joined"]
+__all__ = ["Search"]
 
 _LINES = 3  # two ratios tell where, the third direction contradicts chance
 _FIRST = 2  # directions of a screening; the third is taken where one disagrees
@@ -42,6 +43,8 @@ _SAMPLE = 6
 _PURSUIT = 60  # evaluations of a dear subject, spent on entries of one input
 # Ranges of one input that are full of errors, before all of it is taken to be.
 _RANGES = 4
+# Entries of an input of which no direction tells anything, looked at one by one.
+_ALONE = 16
 # Entries that were looked at in vain before an input is given up.
 _PATIENCE = 4
 
@@ -148,16 +151,16 @@ class Search:
                 suspicious.append(group)
                 break  # corrected first; the faint ones are screened in the next round
             if group.blind:
-                self.doubtful.append(group)
+                self._one_by_one(group, remaining)
                 break
             for part in remaining:
                 self.cleared[part.which] = group
                 reach = float(group.thresholds.min()) / bench.units[part.which]
                 reach = max(reach, bench.forgiven(part.which))
                 self.power[part.which] = min(reach, self.power.get(part.which, np.inf))
-            if len(faint) == len(remaining):
-                # nothing strong left to step aside: the faintest on their own
-                faint = _faintest(bench, faint)
+            if len(faint) == len(remaining):  # nothing strong left to step aside
+                faint = group_testing.faintest(bench, faint)
+                self._one_by_one(group, group_testing.unseen(bench, group, faint))
             remaining = faint
         self.screened = True
         return suspicious
@@ -196,6 +199,18 @@ class Search:
         reach = float(group.thresholds.min())  # the best line shows it
         return [p for p in group.parts if not reach <= self._demand(p)]
 
+    def _one_by_one(self, group: Group, parts: Sequence[Part]) -> None:
+        """Look at the entries of inputs that no direction resolves, if few."""
+        for part in parts:
+            few = part.size <= _ALONE and not self.bench.dear
+            entries = range(part.start, part.stop) if few else ()
+            columns = [self.examine(part.which, entry) for entry in entries]
+            if columns:
+                self.power[part.which] = max(c.least for c in columns)
+            if not (few and all(c.wrong or c.told for c in columns)):
+                self.doubtful.append(group_testing.blinded(group, part))
+            self.bench.settled.append(part)
+
     # ------------------------------------------------------------- exploring
     def explore(self, group: Group, rng: np.random.Generator) -> None:
         """Name the wrong entries of a suspicious group; of a dear one, some."""
@@ -209,8 +224,11 @@ class Search:
             if top is None or not top.suspicious:
                 stack.pop()
                 continue
-            if top.blind or len(self.wrong) >= self.limit:
+            if len(self.wrong) >= self.limit:
                 self.doubtful.append(stack.pop())
+                continue
+            if top.blind:
+                self._one_by_one(stack.pop(), top.parts)
                 continue
             children = self._step(top, rng)
             stack.pop()
@@ -222,14 +240,18 @@ class Search:
             which, position = group.parts[0].which, group.parts[0].start
             self._vain[which] += not self.examine(which, position).differs
             return []
-        candidates = decode(bench, group) if group.legible else []
+        candidates = group_testing.decode(bench, group) if group.legible else []
         if len(candidates) > 2:
             group, candidates = self._narrowed(group, candidates)
         for which, position in candidates if len(candidates) <= 2 else ():
             before = float(bench.gradients[which][position])
             column = self.examine(which, position)
             if column.differs:
-                return [less(group, bench, which, position, before - column.expected)]
+                return [
+                    group_testing.less(
+                        group, bench, which, position, before - column.expected
+                    )
+                ]
             self._vain[which] += 1
         if not candidates and group.size > 8:
             if self._settle_factor(group):
@@ -258,7 +280,7 @@ class Search:
             if not wider.legible:
                 break
             count, group = len(candidates), wider
-            candidates = decode(self.bench, group)
+            candidates = group_testing.decode(self.bench, group)
             if len(candidates) <= 2 or 2 * len(candidates) > count:
                 break
         return group, candidates
@@ -376,23 +398,3 @@ class Search:
                 bench.settle(which)
             elif not np.isfinite(bench.gradients[which]).all():
                 bench.settle(which)  # nan on both sides: nothing can be said
-
-
-def joined(one: Group, other: Group) -> Group:
-    """Combine measurements of the same group along different directions."""
-    return dataclasses.replace(
-        one,
-        seeds=one.seeds + other.seeds,
-        defects=np.concatenate([one.defects, other.defects]),
-        errors=np.concatenate([one.errors, other.errors]),
-        thresholds=np.concatenate([one.thresholds, other.thresholds]),
-    )
-
-
-def _faintest(bench: Bench, parts: Sequence[Part]) -> list[Part]:
-    """Those that contribute less than a thirtieth of the strongest."""
-    weight = {p: bench.sizes(p.which)[0] * bench.units[p.which] for p in parts}
-    if bench.dear:
-        weight = {p: w * float(np.sqrt(p.size)) for p, w in weight.items()}
-    top = max(weight.values())
-    return [p for p in parts if weight[p] < top / 30]

@@ -131,7 +131,9 @@ class ArraySubject:
     ) -> None:
         """Write ``point + factor * moves`` from coordinate `start` of an input on."""
         working = self._working[which]
-        here, there = working.pristine, working.array
+        # a matrix is never flat, a mask hides entries
+        here = working.pristine.view(np.ndarray)
+        there = working.array.view(np.ndarray)
         part = slice(start, start + len(moves))
         plain = here.dtype.kind == "f" and here.flags.c_contiguous
         if plain and there.flags.c_contiguous:
