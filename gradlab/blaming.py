@@ -9,6 +9,7 @@ from gradlab.errors import InputError, InputTypeError
 from gradlab.labels import code_place
 from gradlab.localisation.layer_frames import owner_name
 from gradlab.localisation.layers import LayerAudit, LayerLive
+from gradlab.subject.callables import refuse_classes
 from gradlab.subject.state_guard import StateGuard
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def blame(
     """
     import torch
 
+    refuse_classes(module)
     if not isinstance(module, torch.nn.Module):
         raise InputTypeError(
             f"blame audits a torch.nn.Module, got {type(module).__name__}; wrap a "
@@ -113,6 +115,10 @@ def blame(
         raise InputTypeError(
             f"loss must be callable (output -> scalar tensor), got "
             f"{type(loss).__name__}"
+        )
+    if progress is not None and not callable(progress):
+        raise InputTypeError(
+            f"progress must be a function of (done, total), got {progress!r}"
         )
     _refuse_empty(module, inputs, kwargs)
     _refuse_large(module, memory_bound)

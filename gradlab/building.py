@@ -20,7 +20,7 @@ from gradlab.differentiation.hand_written import (
 from gradlab.differentiation.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject import torch_dependent, torch_live, torch_values
-from gradlab.subject.callables import refuse_generators
+from gradlab.subject.callables import refuse_classes, refuse_generators
 from gradlab.subject.numpy_subjects import ArraySubject
 from gradlab.subject.numpy_values import is_differentiable, is_number
 from gradlab.subject.pairs import gradients_of, kind_of, loss_of, maybe_loss_of
@@ -102,6 +102,7 @@ def _check_options(fn: object, sides: Sides) -> None:
         )
         raise InputTypeError(msg)
     given = sides.given()
+    refuse_classes(fn)
     refuse_generators(fn=fn, loss=sides.loss, **{g: getattr(sides, g) for g in given})
     if len(given) > 1:
         msg = f"pass one analytic side, got {' and '.join(f'{g}=' for g in given)}"

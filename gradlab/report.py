@@ -159,12 +159,12 @@ class Report:
             return found[0]
         if found:
             msg = (
-                f"{key!r} stands for {len(found)} blocks, one per output; choose one: "
+                f"{key!r} stands for {len(found)} gradients, one per output; choose: "
                 + ", ".join(f"report[{c.output.name!r}, {key!r}]" for c in found)
             )
         else:
             known = ", ".join(repr(self.block_name(c)) for c in self.comparisons)
-            msg = f"no block is called {key!r}; this report has: {known or 'none'}"
+            msg = f"no gradient is called {key!r}; the report has: {known or 'none'}"
         raise InputError(msg)
 
     @property

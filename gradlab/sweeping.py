@@ -179,7 +179,7 @@ def _valid_steps(steps: Sequence[float] | NDArray[np.float64]) -> NDArray[np.flo
         raise InputTypeError(msg) from None
     if ladder.size == 0 or not (np.isfinite(ladder).all() and (ladder > 0).all()):
         bad = [h for h in np.atleast_1d(ladder) if not (math.isfinite(h) and h > 0)]
-        what = f"{bad[0]!r}" if bad else "none at all"
+        what = f"{bad[0]:g}" if bad else "none at all"
         msg = (
             f"steps must be positive and finite (in the units of the inputs, such as "
             f"np.logspace(-12, 0, 37)), got {what}"

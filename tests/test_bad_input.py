@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import gradlab as gl
 from gradlab.errors import (
@@ -41,8 +42,59 @@ def _pair(loss, gradients):
     return lambda _: (loss, gradients)
 
 
+class Cube(torch.autograd.Function):
+    """A Function whose class is easily mistaken for what it makes."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Keep nothing."""
+        return x**3
+
+
+T = torch.ones(3, dtype=torch.float64)
+
 REFUSED = {
     "not a function": (lambda: gl.check(3, X), InputTypeError, "got int"),
+    "class of a Function": (
+        lambda: gl.check(Cube, T),
+        InputTypeError,
+        "Cube is a class; pass the function that it makes, Cube.apply",
+    ),
+    "class of a module": (
+        lambda: gl.blame(torch.nn.ReLU, T),
+        InputTypeError,
+        "ReLU is a class; pass an instance of it, ReLU(...)",
+    ),
+    "bar of an audit": (
+        lambda: gl.blame(torch.nn.ReLU(), T, progress=True),
+        InputTypeError,
+        "progress must be a function of (done, total), got True",
+    ),
+    "loss without gradients": (
+        lambda: gl.check(square, X),
+        SubjectError,
+        "the pair (loss, gradients), got float64 ();",
+    ),
+    "negative step of a sweep": (
+        lambda: gl.sweep(square, X, grad=double, steps=[-1.0, 0.1]),
+        InputError,
+        "np.logspace(-12, 0, 37)), got -1",
+    ),
+    "explorer of no report": (
+        lambda: gl.JacobianExplorer(square),
+        InputTypeError,
+        "JacobianExplorer shows a gradlab.Report: gl.check(...); got function",
+    ),
+    "sweep of no sweep": (
+        lambda: gl.EpsilonSweep(square),
+        InputTypeError,
+        "EpsilonSweep shows a gradlab.Sweep: gl.sweep(...); got function",
+    ),
+    "blame of no audit": (
+        lambda: gl.LayerBlame(torch.nn.ReLU()),
+        InputTypeError,
+        "LayerBlame shows the audit of a model: gl.blame(...); got ReLU",
+    ),
     "generator": (
         lambda: gl.check(yields, X, grad=double),
         InputTypeError,

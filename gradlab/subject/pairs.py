@@ -15,10 +15,17 @@ __all__ = ["gradients_of", "kind_of", "loss_of", "maybe_loss_of"]
 
 
 def kind_of(value: object) -> str:
-    """Describe a value in a message: its type, dtype and shape."""
-    dtype = getattr(value, "dtype", "")
-    shape = getattr(value, "shape", "")
-    return f"{type(value).__name__} {dtype} {shape}".strip()
+    """Describe a value in a message: its type, dtype and shape.
+
+    Examples
+    --------
+    >>> kind_of(np.ones(3)), kind_of(np.float64(2)), kind_of("text")
+    ('ndarray float64 (3,)', 'float64 ()', 'str')
+    """
+    kind, dtype = type(value).__name__, str(getattr(value, "dtype", ""))
+    shape = str(getattr(value, "shape", ""))
+    # a number of NumPy is called by its dtype
+    return " ".join(word for word in dict.fromkeys((kind, dtype, shape)) if word)
 
 
 def _pair(result: Any) -> tuple[Any, Any]:

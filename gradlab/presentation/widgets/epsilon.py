@@ -10,7 +10,7 @@ import traitlets
 from gradlab.errors import InputError
 from gradlab.presentation.packing_adaptive import pack_adaptive
 from gradlab.presentation.packing_results import LIVE_BYTES, pack_inner, pack_sweep
-from gradlab.presentation.widgets.host import LiveView
+from gradlab.presentation.widgets.host import LiveView, shows
 from gradlab.presentation.widgets.precision import (
     PRECISIONS,
     in_precision,
@@ -65,6 +65,7 @@ class EpsilonSweep(LiveView):
     def __init__(
         self, sweep: Sweep, report: Report | None = None, **values: Any
     ) -> None:
+        shows(self, sweep, "steps", "a gradlab.Sweep: gl.sweep(...)")
         dtype = precision_of(sweep)
         self._reports = {dtype: report}
         self._sweeps = {dtype: sweep}

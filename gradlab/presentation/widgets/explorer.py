@@ -15,7 +15,7 @@ import traitlets
 from gradlab.presentation.packing import LIVE_ENTRIES, number, pack_block, pack_tile
 from gradlab.presentation.packing_results import order_of_blocks, report_state
 from gradlab.presentation.text import headline
-from gradlab.presentation.widgets.host import LiveView
+from gradlab.presentation.widgets.host import LiveView, shows
 from gradlab.presentation.widgets.precision import in_precision
 from gradlab.presentation.widgets.recompute import check_again, sweep_entry
 
@@ -63,6 +63,7 @@ class JacobianExplorer(LiveView):
     can_recompute = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(self, report: Report, **values: Any) -> None:
+        shows(self, report, "comparisons", "a gradlab.Report: gl.check(...)")
         self._report = report
         self._blocks = {report.block_name(c): c for c in report.comparisons}
         packed = {
@@ -104,7 +105,7 @@ class JacobianExplorer(LiveView):
         name = str(proposal["value"])
         if name and name not in self._blocks:
             known = ", ".join(repr(name) for name in self._blocks)
-            msg = f"no block is called {name!r}; this report has: {known}"
+            msg = f"no gradient is called {name!r}; the report has: {known}"
             raise traitlets.TraitError(msg)
         return name
 

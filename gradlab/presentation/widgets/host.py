@@ -17,16 +17,37 @@ import anywidget
 import numpy as np
 import traitlets
 
+from gradlab.errors import InputTypeError
 from gradlab.presentation.figures import DRAWING
 from gradlab.presentation.html import script_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Answer", "LiveView"]
+__all__ = ["Answer", "LiveView", "shows"]
 
 # Words for the page, and planes of bytes by name.
 Answer = tuple[dict[str, Any], "Mapping[str, bytes]"]
+
+
+def shows(view: object, given: object, member: str, wanted: str) -> None:
+    """Refuse what a view cannot show.
+
+    Raises
+    ------
+    InputTypeError
+        If `given` lacks the `member` that all that is wanted has.
+
+    Examples
+    --------
+    >>> gl.JacobianExplorer(np.sin)
+    Traceback (most recent call last):
+        ...
+    gradlab.errors.InputTypeError: JacobianExplorer shows a gradlab.Report: gl.check(...); got ufunc
+    """  # noqa: E501 - the message as it is printed
+    if not hasattr(given, member):
+        msg = f"{type(view).__name__} shows {wanted}; got {type(given).__name__}"
+        raise InputTypeError(msg)
 
 
 class LiveView(anywidget.AnyWidget):

@@ -9,7 +9,7 @@ import traitlets
 
 from gradlab.presentation.layer_text import audit_text
 from gradlab.presentation.packing_results import layers_state, pack_inner
-from gradlab.presentation.widgets.host import LiveView
+from gradlab.presentation.widgets.host import LiveView, shows
 
 if TYPE_CHECKING:
     from gradlab.localisation.layers import LayerAudit
@@ -49,6 +49,7 @@ class LayerBlame(LiveView):
     can_recompute = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(self, audit: LayerAudit, **values: Any) -> None:
+        shows(self, audit, "rows", "the audit of a model: gl.blame(...)")
         self._audit = audit
         self._local: dict[tuple[str, int | None], Report] = {}
         super().__init__(
