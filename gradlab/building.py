@@ -87,7 +87,7 @@ def build_subject(
         If the arguments cannot be used; nothing has been evaluated then.
     """
     _check_options(fn, sides)
-    if _is_torch_subject(fn, inputs, sides):
+    if _is_for_torch(fn, inputs, sides):
         return _torch(fn, tuple(inputs), sides)
     if sides.params is not None:
         return _in_place(fn, tuple(inputs), sides)
@@ -115,7 +115,7 @@ def _check_options(fn: object, sides: Sides) -> None:
 
 
 # ------------------------------------------------------------------ torch
-def _is_torch_subject(fn: object, inputs: Sequence[Any], sides: Sides) -> bool:
+def _is_for_torch(fn: object, inputs: Sequence[Any], sides: Sides) -> bool:
     if torch_values.looks_like_module(fn):
         return True
     if sides.jac or sides.backward or sides.vjp or callable(sides.grad):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "NEGLIGIBLE",
     "Judgement",
     "Side",
     "Tops",
@@ -44,7 +45,7 @@ __all__ = [
 # An error of ten percent must show in any single entry; in most, far less does.
 _CARE = 0.1
 # Entries whose whole effect on f is below this fraction of the largest do not matter.
-_NEGLIGIBLE = 1e-7
+NEGLIGIBLE = 1e-7
 # Where no input moves f at all: effects below this fraction of f (or of one, if f is
 # larger: a constant in front of the loss must not excuse anything) are no movement.
 _STILL = 1e-8
@@ -284,7 +285,7 @@ def _bearable(
     still: NDArray[np.float64] | float,
 ) -> NDArray[np.float64]:
     """Largest error bar times SAFETY that still tells what must be told."""
-    effect = np.where(matters > 0, _NEGLIGIBLE * matters, still)
+    effect = np.where(matters > 0, NEGLIGIBLE * matters, still)
     return np.asarray(np.maximum(_CARE * size, effect / scales))
 
 
@@ -364,6 +365,6 @@ def zeros_told(
     """
     told = True
     for effect in (matters, sensitivity(side, scales)):
-        least = np.where(effect > 0, _NEGLIGIBLE * effect, still)
+        least = np.where(effect > 0, NEGLIGIBLE * effect, still)
         told &= bool((SAFETY * bars <= least).all())
     return told

@@ -66,8 +66,7 @@ def complex_step(
         msg = (
             f"the function does not take complex numbers ({type(cause).__name__}: "
             f"{cause}); the complex step needs NumPy code that carries them through: "
-            "use "
-            f'method="central"'
+            'use method="central"'
         )
         raise ComplexStepError(msg) from cause
     _believe(subject, which, positions, scales, value, meter)
@@ -92,8 +91,7 @@ def _complex_twin(subject: Subject, which: int) -> ArraySubject:
     ):
         msg = (
             f"{variable.name} or the output is complex already; the complex step has "
-            "no "
-            f'axis left: use method="central"'
+            'no axis left: use method="central"'
         )
         raise ComplexStepError(msg)
     return subject.made_complex(which)
@@ -160,7 +158,6 @@ def _believe(
             f"the function is not analytic in {subject.inputs[which].name}: the "
             f"complex step says {expected[wrong][0]:.6g} along a random direction, "
             f"differences say {found[0][wrong][0]:.6g} (abs, max, a comparison or a "
-            "conjugate on the "
-            f'way?); use method="central"'
+            'conjugate on the way?); use method="central"'
         )
         raise ComplexStepError(msg)

@@ -11,9 +11,8 @@ from gradlab.errors import SubjectError
 __all__ = ["LOOK", "Silence"]
 
 LOOK = 30.0  # seconds without an answer, before somebody looks why
-_PIECES = (
-    20.0  # pieces' worth of silence that is none: each takes half a second, mostly
-)
+# Pieces' worth of silence that is none: each takes half a second, mostly.
+_PIECES = 20.0
 
 _NOBODY = (
     "every worker of executor= has died, and none is left: the function ends the "

@@ -20,7 +20,7 @@ import numpy as np
 
 from gradlab.differentiation.evaluation import Meter, evaluate_rows, evaluate_sets
 from gradlab.errors import InputError
-from gradlab.subject.subject import output_rows
+from gradlab.subject.subject import EPSILON, output_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -227,7 +227,7 @@ def beside(subject: Subject) -> NDArray[np.float64]:
 
 
 def same_arithmetic(
-    found: NDArray[np.float64], expected: NDArray[np.float64], epsilon: float = 2.3e-16
+    found: NDArray[np.float64], expected: NDArray[np.float64], epsilon: float = EPSILON
 ) -> bool | None:
     """Whether two processes compute the same: True to the bit, False nearly, else None.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.evaluation import displaced_rows
+from gradlab.differentiation.noise import ULPS
 from gradlab.differentiation.quotients import Quotients
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Subject
 
 __all__ = ["central", "one_sided", "scales_of", "step_sizes"]
-
-# Round-off of f in units of epsilon * |f|: a short sum of products loses a few ulps.
-_ULPS = 4.0
 
 
 def scales_of(subject: Subject, which: int) -> NDArray[np.float64]:
@@ -78,7 +76,7 @@ def _round_off(
 ) -> NDArray[np.float64]:
     """Error of one difference of values of f, shape (rows, n)."""
     size = np.maximum(np.abs(values).T, np.abs(base)[:, None])
-    return np.asarray(_ULPS * epsilon * size)
+    return np.asarray(ULPS * epsilon * size)
 
 
 def central(
@@ -136,7 +134,7 @@ def one_sided(
         value = ((values - base) / taken[:, None]).T
         noise = _round_off(values, base, subject.epsilon) / np.abs(taken)
         # where f did not move, less than its last digit is hidden
-        noise = np.where(value == 0, noise / (2 * _ULPS), noise)
+        noise = np.where(value == 0, noise / (2 * ULPS), noise)
         error = noise + np.abs(value) * np.abs(taken) / scales
         step = np.broadcast_to(np.abs(taken), value.shape).copy()
     return Quotients(

@@ -137,9 +137,8 @@ def read_gradient(
         problems.append(Problem("wrong_shape", name, detail, array.shape))
         if _squeezed(array.shape) != _squeezed(variable.shape):
             return blank, problems
-        array = array.reshape(
-            variable.shape
-        )  # only axes of length 1: values still tell
+        # only axes of length 1 are too many or too few: values still tell
+        array = array.reshape(variable.shape)
     if array.dtype.kind in "biu":
         detail = (
             f"the gradient of {name} has dtype {array.dtype}, expected "

@@ -17,7 +17,10 @@ import numpy as np
 
 from gradlab.errors import InputError
 
-__all__ = ["difference_noise"]
+__all__ = ["ULPS", "difference_noise"]
+
+# Round-off of f in units of epsilon * |f|: a short sum of products loses a few ulps.
+ULPS = 4.0
 
 
 def difference_noise(values: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 from gradlab.differentiation.directions import Walk
 from gradlab.differentiation.evaluation import row_or_nan
 from gradlab.differentiation.line_slope import Slope, line_slope, start_exponent
+from gradlab.differentiation.noise import ULPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Probe", "probe", "ripple"]
 
-# Round-off of one value of f in units of epsilon * |f|; as in `finite_difference`.
-_ULPS = 4.0
 _DOUBTS = 4  # times a defect is checked against finer steps
 
 
@@ -220,7 +219,7 @@ def probe(
     def slope_from(exponent: int, enough: Callable[[float, float], bool]) -> Slope:
         return line_slope(
             evaluate,
-            noise=max(_ULPS * subject.epsilon * size, noise or 0.0),
+            noise=max(ULPS * subject.epsilon * size, noise or 0.0),
             exponent=exponent,
             deepest=int(-np.log2(subject.epsilon)) - 6,
             enough=enough,

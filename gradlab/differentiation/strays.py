@@ -144,9 +144,9 @@ def strays(
     """Compare every run with all rungs below it.
 
     Returns the largest stray of f from the extrapolated line, absolute and in units of
-    rounding; how far the slope is from
-    that of a rung whose stray cannot be noise, because rungs below it are much quieter;
-    and whether a stray has no rungs below it that could tell.
+    rounding; how far the slope is from that of a rung whose stray cannot be noise,
+    because rungs below it are much quieter; and whether a stray has no rungs below it
+    that could tell.
     """
     where = table.layout
     away = np.zeros(argument.shape)

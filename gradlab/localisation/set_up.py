@@ -14,6 +14,7 @@ from gradlab.localisation.bench import Bench
 from gradlab.localisation.cotangents import draw_cotangent
 from gradlab.localisation.gradients import Gradients
 from gradlab.localisation.precise import Precise
+from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["set_up"]
 
-# Anything coarser than float64 gets its numeric side from a float64 twin.
-_DOUBLE = 1e-15
 # A twin that computes something else by more than this is no reference.
 _SAME = 1e-2
 _FURTHER = 10  # powers of two
@@ -98,7 +97,7 @@ def _complete(bench: Bench, *, precise: bool) -> None:
     first = [(seed << 20) + k for k in (1, 2)]
     bench.gradients.foresee([bench.direction(whole(subject), k) for k in first])
     bench.units, sizes = _balanced(bench), bench.units
-    if subject.epsilon <= _DOUBLE:
+    if subject.epsilon <= DOUBLE:
         return
     for cell in getattr(subject, "cells", ()):
         cell.park()  # until another gradient is asked for
@@ -131,7 +130,7 @@ def _reference(
     subject: Subject, base: NDArray[np.float64], meter: Meter
 ) -> tuple[Subject, NDArray[np.float64]]:
     """Choose what is evaluated, with its row: the twin in float64 if it is the same."""
-    twin = subject.in_double() if subject.epsilon > _DOUBLE else None
+    twin = subject.in_double() if subject.epsilon > DOUBLE else None
     if twin is None:
         return subject, base
     known = getattr(twin, "at_point", None)  # it has been tried

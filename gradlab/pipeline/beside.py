@@ -27,7 +27,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
 from gradlab.pipeline.blocks import label_of
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import DOUBLE, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,6 @@ _DIRECTIONS = 3
 _LIKE = 1e-3  # relative difference of slopes at the point and so close to it
 _LOUD = 100.0  # times the rounding of f, over the step
 _MOST_ROWS = 256  # for which gradients beside the point are asked for
-_DOUBLE = 1e-15
 
 
 def look_beside(
@@ -72,7 +71,7 @@ def look_beside(
     """
     at = outcome.reference or subject
     wrong = [block for block in outcome.blocks if _accused(block).any()]
-    if not wrong or outcome.stopped or at.epsilon > _DOUBLE:
+    if not wrong or outcome.stopped or at.epsilon > DOUBLE:
         return []
     rng = np.random.default_rng([seed, 31])
     found: list[Finding] = []

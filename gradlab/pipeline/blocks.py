@@ -16,6 +16,7 @@ from gradlab.differentiation.smoothness import Smoothness
 from gradlab.errors import InputError
 from gradlab.labels import chosen_for
 from gradlab.late import Late
+from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,8 +39,6 @@ __all__ = [
     "label_of",
     "matters_of",
 ]
-
-_EPSILON = 2.3e-16  # unit round-off of float64
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -335,7 +334,7 @@ def judge_block(
     block.verdicts, block.allowed = found.verdicts, found.allowed
     if block.precise is not None:
         # the same formula in float64: small slips show there, round-off does not
-        formula = judged(block.precise, _EPSILON, 0.0)
+        formula = judged(block.precise, EPSILON, 0.0)
         block.verdicts = np.maximum(block.verdicts, formula.verdicts)
     if not (np.isfinite(block.value).all() and np.isfinite(outcome.base).all()):
         block.verdicts[_without_ground(block, outcome.base)] = Verdict.UNDECIDED

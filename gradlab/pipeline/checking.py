@@ -27,6 +27,7 @@ from gradlab.pipeline.measuring import (
 from gradlab.pipeline.second_opinion import second_opinion_on
 from gradlab.pipeline.sparse_verdicts import settled_at_once, unfold_bend
 from gradlab.pipeline.steadiness import set_unsteady_aside
+from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,6 @@ __all__ = [
     "run_full",
 ]
 
-_EPS_DOUBLE = 1e-15  # anything coarser is "lower precision"
 _INSIDE = 4.0  # units of round-off of all inputs that intermediate values may lose
 
 
@@ -217,7 +217,7 @@ def reference_of(
     """Choose what the numeric side evaluates: float64 copies where that is possible."""
     choosing = any(plan.finds_steps(variable.name) for variable in subject.inputs)
     own = Origin(subject, base)
-    if subject.epsilon < _EPS_DOUBLE or not choosing:
+    if subject.epsilon < DOUBLE or not choosing:
         return own
     twin = subject.in_double()
     if twin is None:

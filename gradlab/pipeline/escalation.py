@@ -24,6 +24,7 @@ from gradlab.pipeline.measuring import (
     numeric_side,
 )
 from gradlab.pipeline.second_steps import take_second_steps
+from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,7 +81,7 @@ def bent_entries(block: Block, own: NDArray[np.float64]) -> NDArray[np.bool_]:
     for band in bands(block.value.shape):
         with np.errstate(all="ignore"):
             bend, error = np.abs(block.bend[band]), block.error[band]
-            noise = error - bend * np.sqrt(2.3e-16)  # the round-off part of the bar
+            noise = error - bend * np.sqrt(EPSILON)  # the round-off part of the bar
             seen = (bend > _BENT * np.abs(block.value[band])) & (bend > 10 * noise)
             if seen.any():
                 seen &= bend * scales_in(block.scales, band) > 0.1 * _BENT * own[band]

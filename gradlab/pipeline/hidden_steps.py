@@ -21,7 +21,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import base_row, displaced_rows, line_rows
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.closer import CLOSE_LOOKS, spread
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import DOUBLE, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ _FINE = 1e-4  # share of the movement; nobody quantises to so many levels
 _COARSE = 0.03  # of the scale; wider steps are no floating-point format
 _MAGNIFIED = 8.0  # a power of two, so that floating-point spacings grow exactly so
 _EVEN = 0.01
-_COARSEST, _DOUBLE = 2.0**-8, 1e-15  # of a number: the rounding of bfloat16, of double
+_COARSEST = 2.0**-8  # of a number: the rounding of bfloat16
 _SCANNED, _PER_SPACING = 33, 4.1  # points, and how many of them in one spacing
 
 
@@ -281,7 +281,7 @@ def _casts(subject: Subject, meter: Meter) -> bool | None:
 
     Where a cast is seen there is nothing to infer, and where none is, steps are meant.
     """
-    if not is_torch_subject(subject) or subject.epsilon > _DOUBLE:
+    if not is_torch_subject(subject) or subject.epsilon > DOUBLE:
         return None
     from gradlab.subject.torch_double import narrowing_watched
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import sensitivity
+from gradlab.comparison.judge import NEGLIGIBLE, sensitivity
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.finite_difference import central
 
@@ -30,7 +30,6 @@ _LONGER = 4.0
 _FEW = 8  # suspects of an input that always get a second step
 _SHARE = 0.05  # of the coordinates: more suspects than that are no accident
 _SHARP = 1e-3  # of the entry: a bar any wider is left to the ladder
-_NEGLIGIBLE = 1e-7  # of the largest effect on the same output
 
 
 def take_second_steps(
@@ -75,7 +74,7 @@ def take_second_steps(
         error = np.maximum(bar, long.error) + apart / (ratio - 1)
         kink = (_LONGER * block.bend[:, suspects] - long.bend) / (_LONGER - 1)
         effect = sensitivity(block.side, block.scales)
-        floor = _NEGLIGIBLE * effect / block.scales[suspects]
+        floor = NEGLIGIBLE * effect / block.scales[suspects]
         narrow = SAFETY * error <= np.maximum(_SHARP * np.abs(value), floor)
         # an entry that both steps see alike needs no better number
         narrow |= apart <= bar

@@ -15,7 +15,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradlabError, InputError, InputTypeError, SubjectError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.state_guard import RandomFreeze, StateGuard
-from gradlab.subject.torch_values import looks_like_module
+from gradlab.subject.torch_values import is_torch, looks_like_module
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,15 +235,11 @@ def _items(grads: Any) -> dict[str, Any]:
     return {"grad": grads}
 
 
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "requires_grad") and hasattr(value, "detach")
-
-
 def _buffers(grads: Any) -> dict[str, NDArray[Any]]:
     """Copy the gradients that are there; zeros where a tensor has none yet."""
     found = {}
     for name, value in _items(grads).items():
-        if _is_tensor(value):
+        if is_torch(value):
             none = value.grad is None
             grad = value.detach().new_zeros(value.shape) if none else value.grad
             found[name] = as_numpy(grad, name).copy()
@@ -261,13 +257,13 @@ def _buffers(grads: Any) -> dict[str, NDArray[Any]]:
 
 def _epsilon(value: Any) -> float:
     """Round-off of a buffer's own arithmetic; NumPy does not know that of bfloat16."""
-    finfo: Any = sys.modules["torch"].finfo if _is_tensor(value) else np.finfo
+    finfo: Any = sys.modules["torch"].finfo if is_torch(value) else np.finfo
     return float(finfo(value.dtype).eps)
 
 
 def _fill(grads: Any, contents: Mapping[str, NDArray[Any]]) -> None:
     for name, value in _items(grads).items():
-        if _is_tensor(value):
+        if is_torch(value):
             filled = value.detach().clone()
             filled.copy_(filled.new_tensor(contents[name]))
             value.grad = filled

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.differentiation.evaluation import line_rows
-from gradlab.differentiation.noise import difference_noise
+from gradlab.differentiation.noise import ULPS, difference_noise
 from gradlab.errors import InputError
 from gradlab.subject.numpy_values import as_numpy
+from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Line", "direction_of"]
 
-_ULPS = 4.0
 _QUIET = 3e-7  # relative spacing that shows single precision, and hardly curvature
 _POINTS = 7
 _RIPPLE = 3.0  # times the standard deviation of the noise: what one value may be off
@@ -123,8 +123,8 @@ class Line:
 
     def noise(self) -> float:
         """Absolute noise of one value: round-off, or what second differences show."""
-        first = _QUIET if self.bench.numeric.epsilon < 1e-15 else 2.0**-14
-        level = _ULPS * self.bench.numeric.epsilon * self.size
+        first = _QUIET if self.bench.numeric.epsilon < DOUBLE else 2.0**-14
+        level = ULPS * self.bench.numeric.epsilon * self.size
         for spacing in (first, 7 * first):  # one alone may by chance be silent
             values = np.array([self.at(k * spacing) for k in range(_POINTS)])
             size = float(np.abs(values).max())

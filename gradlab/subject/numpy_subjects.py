@@ -16,7 +16,7 @@ from gradlab.subject.numpy_values import (
     working_copy,
 )
 from gradlab.subject.saved_arrays import same_bytes
-from gradlab.subject.subject import Variable
+from gradlab.subject.subject import DOUBLE, EPSILON, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +108,7 @@ class ArraySubject:
     def epsilon(self) -> float:
         """Coarsest round-off among the inputs and outputs."""
         kinds = [np.dtype(v.dtype) for v in self.inputs] + list(self.reader.dtypes)
-        return max((float(np.finfo(k).eps) for k in kinds), default=2.3e-16)
+        return max((float(np.finfo(k).eps) for k in kinds), default=EPSILON)
 
     def point(self, which: int) -> NDArray[np.float64]:
         """Real coordinates of input `which` at the point."""
@@ -305,7 +305,7 @@ class ArraySubject:
         try:
             with np.errstate(all="ignore"):
                 twin.row()
-                wide = twin.epsilon < 1e-15
+                wide = twin.epsilon < DOUBLE
                 usable = (
                     wide and is_fine(twin) and (not self.live or follows(self, twin))
                 )

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "DOUBLE",
+    "EPSILON",
     "Analytic",
     "Coordinates",
     "Problem",
@@ -36,6 +38,9 @@ __all__ = [
     "output_rows",
     "side_by_side",
 ]
+
+EPSILON = 2.3e-16  # unit round-off of float64
+DOUBLE = 1e-15  # what rounds off more than that is coarser than float64
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
