@@ -372,7 +372,7 @@ def failure_text(report: Report) -> str:
     cause = next((f for f in report.findings if f.severity == "error"), None)
     cause = cause or next(iter(report.findings), None)
     if cause is not None:
-        place_name = f" in {middle(cause.where, 80)}" if cause.where else ""
+        place_name = f" in {_called(report, cause.where)}" if cause.where else ""
         rows.append(["likely cause", f"{cause.kind}{place_name}"])
         if cause.evidence and not last:
             rows.append(["evidence", one_line(cause.evidence)])
