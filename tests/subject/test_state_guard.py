@@ -10,29 +10,10 @@ import numpy as np
 import pytest
 
 from gradlab.subject.state_guard import HiddenState, StateGuard
+from tests.specimens.guarded import Net, names
 
 TABLE = np.arange(4.0)
 COUNT = 0
-
-
-def names(guard):
-    """Changes as pairs, which is what the engine's findings are made from."""
-    return {(change.kind, change.where) for change in guard.changes()}
-
-
-class Net:
-    """A user's network: attributes, a cache, a class-level array."""
-
-    shared = np.zeros(3)
-
-    def __init__(self):
-        self.params = {"W1": np.ones((2, 3)), "b1": np.zeros(3)}
-        self.cache = None
-
-    def loss(self, x):
-        """Leave a cache behind, as a forward pass does."""
-        self.cache = x @ self.params["W1"]
-        return float(self.cache.sum())
 
 
 def test_input_array_is_restored_bitwise():

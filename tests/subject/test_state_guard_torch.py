@@ -8,19 +8,10 @@ import numpy as np
 import pytest
 
 from gradlab.subject.state_guard import StateGuard
+from tests.specimens.guarded import bits, names
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
-
-
-def names(guard):
-    """Changes as pairs, which is what the engine's findings are made from."""
-    return {(change.kind, change.where) for change in guard.changes()}
-
-
-def bits(tensor):
-    """Memory of a tensor, nan and -0.0 told apart."""
-    return tensor.detach().clone().contiguous().numpy().tobytes()  # .numpy() pins
 
 
 def test_storage_stays_resizable():

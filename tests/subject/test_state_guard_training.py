@@ -5,19 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gradlab.subject.state_guard import HiddenState, RandomFreeze, StateGuard
+from tests.specimens.guarded import bits, names
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
-
-
-def names(guard):
-    """Changes as pairs, which is what the engine's findings are made from."""
-    return {(change.kind, change.where) for change in guard.changes()}
-
-
-def bits(tensor):
-    """Memory of a tensor, nan and -0.0 told apart."""
-    return tensor.detach().clone().contiguous().numpy().tobytes()  # .numpy() pins
 
 
 @pytest.fixture
