@@ -78,3 +78,32 @@ def test_one_side_is_enough(distance):
 
     assert verdicts(f, x, grad=lambda x: 2 * x).verdict == Verdict.AGREES
     assert verdicts(f, x, grad=lambda x: 2.02 * x).verdict == Verdict.DISAGREES
+
+
+def test_an_effect_beyond_all_numbers_excuses_no_difference():
+    """exp(709.7) times 709.7 is no number, and one percent of it is wrong."""
+    x = np.array([709.7])
+
+    def jac(x, factor=1.0):
+        return np.diag(np.exp(x)) * factor
+
+    with np.errstate(all="ignore"):
+        right = gl.check(np.exp, x, jac=jac)
+        wrong = gl.check(np.exp, x, jac=lambda x: jac(x, 0.99))
+
+    assert right.verdict == Verdict.AGREES
+    assert wrong.verdict == Verdict.DISAGREES
+
+
+def test_an_empty_input_beside_a_wrong_gradient_is_no_crash():
+    """There is nothing in it to look at beside the point."""
+    x, nothing = np.array([1.0, 2.0]), np.zeros((0, 3))
+
+    report = gl.check(
+        lambda x, e: (x**2).sum() + e.sum(),
+        x,
+        nothing,
+        grad=lambda x, e: (2.1 * x, np.ones((0, 3))),
+    )
+
+    assert report.culprits == ("x",)

@@ -274,7 +274,7 @@ class _Beside:
                 shifts.append(_ASIDE * order * (1.0 - number))
                 continue
             free = np.ones(count, dtype=bool)
-            if number % 2:
+            if number % 2 and count:
                 row = int(np.argmax(_gap(block).max(axis=1, initial=0.0)))
                 free[int(np.argmax(np.abs(block.formula[row])))] = False
             shift = np.zeros(count)
