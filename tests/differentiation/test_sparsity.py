@@ -107,17 +107,14 @@ class TestNotTrusted:
         x = np.array([0.0, 1.0, -1.0, 0.0, 2.0, -3.0, 0.0, 1.0, 0.0, 0.5])
         subject, base, meter = built(lambda x: np.maximum(x, 0), x)
         for seed in range(8):
-            found = compressed(subject, 0, base, meter, seed=seed)
-            assert found is None or np.allclose(np.diag(found.value)[x == 0], 0.5)
+            assert compressed(subject, 0, base, meter, seed=seed) is None
 
     def test_outside_of_the_domain(self):
         """Masks that leave the domain claim dependence, and no zero is made up."""
         x = np.linspace(1e-7, 1.0, 30)
         subject, base, meter = built(np.sqrt, x)
 
-        found = compressed(subject, 0, base, meter)
-
-        assert found is None or np.isfinite(np.diag(found.value)[1:]).all()
+        assert compressed(subject, 0, base, meter) is None
 
 
 class TestPlantedErrors:

@@ -120,10 +120,9 @@ class TestGuessed:
 
         found = compressed(subject, 0, base, meter, guess=guess)
 
-        if found is not None:
-            bend = np.zeros((10, 10))
-            found.pattern.spread(found.pattern.bend, bend)
-            assert np.allclose(np.diag(bend)[x == 0], 2.0)
+        bend = np.zeros((10, 10))
+        found.pattern.spread(found.pattern.bend, bend)
+        assert np.allclose(np.diag(bend)[x == 0], 2.0)
 
     def test_dependence_close_by_that_far_moves_do_not_see(self, rng):
         """Of flat outputs far moves are asked; what the direction saw stands."""
