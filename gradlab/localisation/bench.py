@@ -339,8 +339,7 @@ class Bench:
         place = (which, position)
         if place in self.known:
             return self.known[place]
-        if place not in self._ladders:
-            self._ladders[place] = self._ladder(which, position)
+        self.climb(which, [position])
         numeric, error, step = self._ladders[place]
         live = self.cotangent != 0
         weights = self.cotangent[live]
@@ -363,25 +362,26 @@ class Bench:
                 numeric, error = np.array([expected / weights[0]]), np.array([bar])
         return Column(numeric, error, step, analytic, expected, bar, allowed)
 
-    def _ladder(self, which: int, position: int) -> tuple[NDArray[np.float64], ...]:
-        point = float(self.numeric.point(which)[position])
-        where = np.array([position])
+    def climb(self, which: int, positions: Sequence[int]) -> None:
+        """Climb the ladders of several coordinates together, to be asked for later."""
+        done = self.known.keys() | self._ladders.keys()
+        where = np.array([p for p in positions if (which, p) not in done], dtype=int)
+        points = self.numeric.point(which)[where].astype(np.float64)
+        if not where.size:
+            return
 
         def sample(
             columns: NDArray[np.intp], displacements: NDArray[np.float64]
         ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            return displaced_rows(
-                self.numeric, which, where[columns], displacements, self.meter
-            )
+            moves = where[columns], displacements
+            return displaced_rows(self.numeric, which, *moves, self.meter)
 
-        found = adaptive(
-            sample,
-            points=np.array([point]),
-            scales=np.array([max(abs(point), self._unit(which))]),
-            base=self.base,
-            floor=self.numeric.epsilon,
-        )
-        return found.value[:, 0], found.error[:, 0], found.step[:, 0]
+        scales = np.maximum(np.abs(points), self._unit(which))
+        given = {"points": points, "scales": scales, "base": self.base}
+        found = adaptive(sample, **given, floor=self.numeric.epsilon)
+        for k, position in enumerate(where.tolist()):
+            column = found.value[:, k], found.error[:, k], found.step[:, k]
+            self._ladders[which, position] = column
 
     def _unit(self, which: int) -> float:
         return unit_of(self.numeric, which) if self.dear else self.units[which]

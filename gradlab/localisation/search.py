@@ -305,6 +305,7 @@ class Search:
             return split(bench, group, ())
         part = group.parts[0]
         names = sorted(set(rng.integers(part.start, part.stop, _SAMPLE).tolist()))
+        bench.climb(part.which, [p for p in names if (part.which, p) not in self.wrong])
         hits = [self.examine(part.which, p).wrong for p in names]
         if self._tolerated[part.which] >= _PATIENCE and not any(hits):
             bench.settle(part.which)

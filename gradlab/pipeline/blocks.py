@@ -252,6 +252,7 @@ class Outcome:
     unsteady: NDArray[np.float64] | None = None
     rough: tuple[str, ...] = ()  # inputs whose slopes were taken over many small steps
     known: Known | None = None  # None: the blocks are all there is
+    accused: bool = False  # inputs that are wrong as a whole: known, not yet shown
 
     @property
     def looked(self) -> int:

@@ -63,11 +63,18 @@ def run_full(
     meter: Meter,
     base: NDArray[np.float64],
     columns: list[NDArray[np.intp]],
+    *,
+    accused: bool = False,
 ) -> Outcome:
-    """Compare the coordinates `columns` (one array per input) of both Jacobians."""
+    """Compare the coordinates `columns` (one array per input) of both Jacobians.
+
+    Of inputs that are `accused` as a whole, fewer of them are looked at twice.
+    """
     reference = reference_of(subject, plan, meter, base)
     analytic = analytic_columns(subject, plan, reference, meter)
-    outcome = compare_columns(subject, plan, meter, base, columns, reference, analytic)
+    outcome = compare_columns(
+        subject, plan, meter, base, columns, reference, analytic, accused=accused
+    )
     outcome.remarks = list(_remarks(subject, outcome, columns))
     return outcome
 
@@ -99,6 +106,7 @@ def compare_columns(
     analytic: AnalyticColumns,
     *,
     known: Known | None = None,
+    accused: bool = False,
 ) -> Outcome:
     """Compare coordinates of which the analytic side has been read.
 
@@ -110,11 +118,14 @@ def compare_columns(
         Of all columns, or of exactly these.
     known
         What other columns have shown, where these are not all.
+    accused
+        Whether these are shown of inputs that are known to be wrong as a whole.
     """
     methods = [plan.method_of(variable.name) for variable in subject.inputs]
     own = Origin(subject, base)
     twin = None if reference.subject is subject else reference.subject
-    outcome = Outcome([], base, analytic.side.problems, twin, known=known)
+    problems = analytic.side.problems
+    outcome = Outcome([], base, problems, twin, known=known, accused=accused)
     try:
         sides = analytic.precise or analytic.side.values
         wanted = []

@@ -23,6 +23,7 @@ __all__ = ["CLOSE_LOOKS", "first_looks", "spread", "take_closer"]
 
 CLOSE_LOOKS = 48  # suspects of one input that are certain to get a second look
 _FEW_LOOKS = 8  # where most of an input is wrong, which is one mistake and not many
+_SHOWN = 3  # the same of an input that random directions have shown to be wrong
 _MOST = 0.5
 
 
@@ -88,17 +89,20 @@ def _rescale(
         block.own_scales[chosen[small]] = size[small]
 
 
-def first_looks(block: Block) -> int:
+def first_looks(block: Block, *, accused: bool = False) -> int:
     """How many suspects of an input get a second look before the rest is believed.
 
     Where more than half of the columns disagree by many error bars the whole input is
     wrong, and eight of them (the worst, and a spread of the others) show it as surely
-    as all: a layer that is wrong spoils everything before it.
+    as all: a layer that is wrong spoils everything before it. Where the input is
+    `accused` as a whole already, three will do.
     """
     with np.errstate(all="ignore"):
         far = np.abs(block.analytic - block.value) > 40 * block.error
     wrong = (far & (block.verdicts == Verdict.DISAGREES)).any(axis=0)
     many = wrong.size and float(wrong.mean()) > _MOST
+    if accused:
+        return _SHOWN
     return _FEW_LOOKS if many else CLOSE_LOOKS
 
 

@@ -164,7 +164,8 @@ def _escalate(
         return
     settled = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
     looks = CLOSE_LOOKS if outcome.known is None else outcome.known.looks
-    quota = [min(first_looks(block), looks) for block in blocks]
+    accused = outcome.accused
+    quota = [min(first_looks(block, accused=accused), looks) for block in blocks]
     busy = True
     while busy:  # a value that is put right in one input can expose another
         busy = False

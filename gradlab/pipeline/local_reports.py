@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.building import Sides
 from gradlab.comparison.tolerance import Tolerance
+from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.evaluation import Budget, Meter
 from gradlab.differentiation.method import Auto
 from gradlab.errors import InputError
 from gradlab.localisation.layer_alone import alone, weighted_by_cotangents
+from gradlab.localisation.layer_sample import one_sample
 from gradlab.localisation.layers import LayerState
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.examining import examine
@@ -53,8 +55,9 @@ def local_report(
     call
         Which call of it; None takes the first that is wrong, else the first.
     plan
-        Of the check it belongs to, for tolerance and seed; default that of a plain
-        check.
+        Of the check it belongs to, for tolerance and seed, which wants to know what is
+        wrong: one sample of a batch is looked at where that shows it. Default that of
+        a plain check, of the whole call.
 
     Returns
     -------
@@ -112,6 +115,12 @@ def local_report(
         )
         frame = _frame(record(program).all, layer, chosen)
         with _entered(frame):
+            sample = one_sample(frame) if plan is not None else None
+            if sample is not None:
+                report = _report(sample, layer, plan)
+                if report.verdict == Verdict.DISAGREES:
+                    return report
+                frame.entry.random.put_back()
             return _report(frame, layer, plan)
 
 

@@ -148,7 +148,7 @@ def _look_at_accused(
         columns.append(_positions(variable, found, few, rng))
     if isinstance(probes.stop, KeyboardInterrupt):
         return None  # who pressed Stop does not want more
-    outcome = run_full(subject, plan, meter, base, columns)
+    outcome = run_full(subject, plan, meter, base, columns, accused=True)
     outcome.blocks = [block for block in outcome.blocks if block.positions.size]
     return outcome
 
