@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import builders
 import driver
 import numpy as np
@@ -64,6 +66,29 @@ def test_the_cursor_covers_no_tick(show, sweep, width):
     )
     assert len(tops) > 2
     assert handle["y"] + handle["height"] <= min(tops) + 2  # air above the digits
+
+
+@pytest.mark.parametrize("level", [-10.6, -11.8])
+def test_names_of_the_branches_stay_off_the_cursor(show, sweep, level):
+    """A steep branch that is short below the valley is named by its power alone."""
+    valley = -5.0  # where the cursor stands at first
+    sweep.theory["central"] = [
+        ("truncation ~ h²", 2, level - 2 * valley),
+        ("rounding ~ u/h", -1, level + valley),
+    ]
+    sweep.methods = ("central",)
+    sweep.curve = lambda *_: types.SimpleNamespace(best_step=1e-5, floor=2e-11)
+    page = show(pack_sweep(sweep), width=1100)
+
+    line = page.locator(".gl .cursor line").bounding_box()
+    names = page.eval_on_selector_all(
+        ".gl svg g text.mute",
+        """texts => texts.filter(text => text.textContent.includes('~'))
+          .map(text => text.getBoundingClientRect().toJSON())""",
+    )
+    assert len(names) == 2
+    for name in names:
+        assert not name["left"] - 1 < line["x"] < name["right"] + 1
 
 
 def test_every_curve_is_drawn_and_the_worst_is_read(show, sweep):

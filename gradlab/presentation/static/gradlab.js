@@ -1466,10 +1466,15 @@ export function mountSweep(element, host) {
     const clip = `gl${Math.random().toString(36).slice(2)}`;
     svg.append(s("defs", {}, s("clipPath", { id: clip }, s("rect", { x: m.l, y: m.t, width: W - m.l - m.r, height: H - m.t - m.b }))));
     const group = s("g", { "clip-path": `url(#${clip})` });
-    for (const [words_, exponent, coefficient] of data.theory[method] ?? []) {
-      const label = W < 560 ? words_.replace(/^\w+ /, "") : words_; // "~ h²"
+    const branches = data.theory[method] ?? [];
+    const [[, p, c], [, q, d]] = branches.length === 2 ? branches : [[], []];
+    const valley = (number(d) - number(c)) / (p - q); // log of the step where they meet
+    for (const [words_, exponent, coefficient] of branches) {
       const log = (v) => number(coefficient) + exponent * v;
       const a = [X(10 ** x0), y.raw(log(x0))], b = [X(10 ** x1), y.raw(log(x1))];
+      // a short tail, from the valley to the foot of the plot, has room for "~ h²" only
+      const rise = H - m.b - y.raw(log(valley)), tail = Math.abs(rise) * Math.hypot(1, (b[0] - a[0]) / (b[1] - a[1]));
+      const label = W < 560 || tail < 6.2 * words_.length + 50 ? words_.replace(/^\w+ /, "") : words_;
       group.append(s("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], stroke: "var(--mute)", "stroke-width": 1, "stroke-dasharray": "2 4" }));
       // the name stands on the tail of the line below the valley, where nothing else is,
       // with room for half of its length on either side
