@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from gradlab.differentiation.claims import claimed
 from gradlab.differentiation.hand_written import (
     BackwardPass,
     Contracted,
@@ -21,13 +22,14 @@ from gradlab.differentiation.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject import torch_dependent, torch_live, torch_values
 from gradlab.subject.callables import refuse_classes, refuse_generators
+from gradlab.subject.choosing import pick
 from gradlab.subject.numpy_subjects import ArraySubject
-from gradlab.subject.numpy_values import is_differentiable, is_number
-from gradlab.subject.pairs import gradients_of, kind_of, loss_of, maybe_loss_of
-from gradlab.subject.tree import Tree, argument_names, flatten, leaves_of, rename
+from gradlab.subject.numpy_values import is_number
+from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
+from gradlab.subject.tree import Tree, argument_names, flatten, leaves_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gradlab.subject.subject import Analytic, Subject
 
@@ -150,67 +152,6 @@ def _held(gradients: Any, subject: Any) -> Contracted:
 
 
 # ------------------------------------------------------------------ NumPy
-def _pick(
-    tree: Tree, sides: Sides, *, explicit: bool, left_out: Collection[str] = ()
-) -> tuple[list[int], list[str]]:
-    """Choose the differentiable leaves and name them."""
-    arrays = [
-        i
-        for i, leaf in enumerate(tree.leaves)
-        if is_differentiable(leaf.value) and leaf.name not in left_out
-    ]
-    chosen = arrays or [
-        i
-        for i, leaf in enumerate(tree.leaves)
-        if is_number(leaf.value) and not isinstance(leaf.value, int | np.integer)
-    ]
-    whole = [leaf for leaf in tree.leaves if _is_integer_array(leaf.value)]
-    if explicit and whole:
-        raise InputError(_integer_message(whole[0]))
-    if not chosen:
-        if whole:
-            raise InputError(_integer_message(whole[0]))
-        found = ", ".join(f"{leaf.name}: {kind_of(leaf.value)}" for leaf in tree.leaves)
-        msg = (
-            f"none of the inputs can be differentiated (got {found or 'none at all'}); "
-            f"pass at least one array of floating-point numbers"
-        )
-        raise InputError(msg)
-    names = rename([tree.leaves[i].name for i in chosen], sides.names)
-    wanted = sides.wrt
-    if wanted is None:
-        return chosen, names
-    wanted = [wanted] if isinstance(wanted, str) else list(wanted)
-    if not wanted:
-        msg = (
-            f"wrt= is empty; name one of {', '.join(map(repr, names))}, or leave it out"
-        )
-        raise InputError(msg)
-    for name in wanted:
-        if name not in names:
-            other = [leaf for leaf in tree.leaves if leaf.name == name]
-            if other and _is_integer_array(other[0].value):
-                raise InputError(_integer_message(other[0]))
-            msg = (
-                f"wrt= asks for {name!r}; the differentiable inputs are "
-                f"{', '.join(map(repr, names))}"
-            )
-            raise InputError(msg)
-    kept = [(i, n) for i, n in zip(chosen, names, strict=True) if n in wanted]
-    return [i for i, _ in kept], [n for _, n in kept]
-
-
-def _is_integer_array(value: object) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in "iub"
-
-
-def _integer_message(leaf: Any) -> str:
-    return (
-        f"{leaf.name} is an array of {leaf.value.dtype}, which has no derivative; pass "
-        f"{leaf.name}.astype(float)"
-    )
-
-
 def _check_finite(subject: ArraySubject) -> None:
     for k, variable in enumerate(subject.inputs):
         point = subject.point(k)
@@ -228,7 +169,24 @@ def _functional(
     fn: Callable[..., Any], inputs: tuple[Any, ...], sides: Sides
 ) -> ArraySubject:
     tree = flatten(_number_lists(inputs), argument_names(fn, len(inputs)))
-    which, names = _pick(tree, sides, explicit=False)
+    chosen = pick(tree, sides.wrt, sides.names)
+    subject = _array_subject(fn, tree, chosen, sides)
+    named_one_by_one = sides.names is not None and not hasattr(sides.names, "keys")
+    if sides.wrt is None and not named_one_by_one:
+        numbers = claimed(subject, sides.roots(fn, inputs))
+        if numbers:
+            chosen = pick(tree, None, sides.names, numbers=numbers)
+            return _array_subject(fn, tree, chosen, sides)
+    return subject
+
+
+def _array_subject(
+    fn: Callable[..., Any],
+    tree: Tree,
+    chosen: tuple[list[int], list[str]],
+    sides: Sides,
+) -> ArraySubject:
+    which, names = chosen
     gradients_come_along = sides.need_analytic and not sides.given()
     call: Callable[..., Any] = fn
     kind, output = "NumPy function", "out"
@@ -320,7 +278,7 @@ def _in_place(
     tree, tensors = _live_tree(sides.params)
     by_autograd = bool(tensors) and sides.need_analytic and not sides.given()
     frozen = torch_live.frozen(tensors) if by_autograd and not sides.wrt else set()
-    which, names = _pick(tree, sides, explicit=True, left_out=frozen)
+    which, names = pick(tree, sides.wrt, sides.names, explicit=True, left_out=frozen)
     _check_writable([tree.leaves[i] for i in which])
 
     def run() -> Any:
@@ -365,6 +323,8 @@ def _in_place(
         )
     if subject.side is not None:
         subject.analytic = subject.side(subject)
+    if sides.wrt is None and not by_autograd:
+        _check_writable([tree.leaves[i] for i in claimed(subject, subject.roots)])
     return subject
 
 

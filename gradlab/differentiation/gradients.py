@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tree import Tree
 
-__all__ = ["MISSING", "match_by_name", "match_by_position", "read_gradient"]
+__all__ = ["MISSING", "by_leaf", "match_by_name", "match_by_position", "read_gradient"]
 
 
 class _Missing:
@@ -76,12 +76,7 @@ def match_by_position(
             f"({', '.join(v.name for v in inputs)})"
         )
     if len(gradients) == len(tree.template):
-        per_argument: list[Any] = []
-        for i, part in enumerate(gradients):
-            # the leaves of this argument, in the order in which they were found
-            ours = leaves_of(tree.rebuild(range(len(tree.leaves)))[i], "")
-            per_argument += _match_argument(part, ours)
-        order = dict(per_argument)
+        order = by_leaf(gradients, tree)
         return [order.get(p, MISSING) for p in which]
     if len(gradients) == len(inputs):
         return list(gradients)
@@ -92,6 +87,26 @@ def match_by_position(
         f"{len(inputs)} of them differentiable "
         f"({', '.join(v.name for v in inputs)})"
     )
+
+
+def by_leaf(gradients: Any, tree: Tree) -> dict[int, Any]:
+    """Find what came back for each leaf, by position; nothing where it is not told."""
+    if hasattr(gradients, "keys") and not hasattr(gradients, "dtype"):
+        named = {leaf.name: leaf.value for leaf in leaves_of(dict(gradients), "")}
+        flat = {str(key): value for key, value in gradients.items()}
+        known = {**flat, **named}
+        names = [leaf.name for leaf in tree.leaves]
+        return {i: known[name] for i, name in enumerate(names) if name in known}
+    if not isinstance(gradients, tuple | list):
+        gradients = (gradients,)  # of the only argument
+    if len(gradients) != len(tree.template):
+        return {}
+    per_argument: list[Any] = []
+    for i, part in enumerate(gradients):
+        # the leaves of this argument, in the order in which they were found
+        ours = leaves_of(tree.rebuild(range(len(tree.leaves)))[i], "")
+        per_argument += _match_argument(part, ours)
+    return dict(per_argument)
 
 
 def _match_argument(part: Any, ours: list[Any]) -> list[tuple[int, Any]]:

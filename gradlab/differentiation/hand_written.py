@@ -148,6 +148,10 @@ class Contracted:
             values = tuple(np.outer(cotangents[:, 0], row) for row in rows)
         return Pullback(values, unique(problems))
 
+    def raw(self) -> Any:
+        """Return the gradients as the user's code gives them."""
+        return self.fetch()
+
     def _match(self, gradients: Any) -> list[Any] | str:
         subject = self.subject
         if not hasattr(subject, "tree"):  # of another library, with names only
@@ -203,6 +207,12 @@ class BackwardPass:
             problems += found
         return Pullback(_stack(rows, self.subject.inputs), unique(problems))
 
+    def raw(self) -> Any:
+        """Return the gradients as the user's code gives them, for one cotangent."""
+        ones = np.ones(output_rows(self.subject.outputs))
+        upstream = _as_outputs(self.subject.reader.cotangents(ones), self.subject)
+        return self.backward(upstream, self._run())
+
     def _pull_one(
         self,
         cotangent: NDArray[np.float64],
@@ -247,6 +257,12 @@ class UserVjp:
             rows.append(row)
             problems += found
         return Pullback(_stack(rows, subject.inputs), unique(problems))
+
+    def raw(self) -> Any:
+        """Return the gradients as the user's code gives them, for one cotangent."""
+        ones = np.ones(output_rows(self.subject.outputs))
+        upstream = _as_outputs(self.subject.reader.cotangents(ones), self.subject)
+        return self.vjp(upstream, *self.subject.fresh_arguments())
 
     def _pull_one(
         self,

@@ -1,0 +1,131 @@
+"""Which leaves of what the user passes are differentiated, and what they are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.errors import InputError, InputTypeError
+from gradlab.subject.numpy_values import is_differentiable, is_number
+from gradlab.subject.pairs import kind_of
+from gradlab.subject.tree import rename
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from gradlab.subject.tree import Leaf, Tree
+
+__all__ = ["loose_numbers", "pick"]
+
+
+def loose_numbers(tree: Tree) -> list[int]:
+    """Positions of plain numbers that may be parameters, and may be settings.
+
+    Whole numbers never are parameters; a number of NumPy is an array of one entry.
+
+    Examples
+    --------
+    >>> from gradlab.subject.tree import flatten
+    >>> loose_numbers(flatten(({"w": np.ones(2), "b": 0.5, "depth": 3},), ["p"]))
+    [1]
+    """
+    return [
+        i
+        for i, leaf in enumerate(tree.leaves)
+        if is_number(leaf.value)
+        and not isinstance(leaf.value, int | np.integer)
+        and not is_differentiable(leaf.value)
+    ]
+
+
+def pick(
+    tree: Tree,
+    wrt: Sequence[str] | str | None,
+    names: Sequence[str] | Mapping[str, str] | None,
+    *,
+    explicit: bool = False,
+    left_out: Collection[str] = (),
+    numbers: Collection[int] = (),
+) -> tuple[list[int], list[str]]:
+    """Choose the differentiable leaves and name them.
+
+    Parameters
+    ----------
+    wrt, names
+        As in `gradlab.check`.
+    explicit
+        Whether an array of integers is a mistake, and no input that passes through.
+    left_out
+        Names of leaves that are not to be chosen.
+    numbers
+        Plain numbers to choose beside arrays. Without arrays all are, and so are those
+        that `wrt` names.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If there is nothing to choose, or `wrt` and `names` do not fit.
+    """
+    _check_words(wrt, names)
+    wanted = [wrt] if isinstance(wrt, str) else wrt if wrt is None else list(wrt)
+    loose = loose_numbers(tree)
+    arrays = [
+        i
+        for i, leaf in enumerate(tree.leaves)
+        if (is_differentiable(leaf.value) and leaf.name not in left_out)
+        or (i in loose and (i in numbers or leaf.name in (wanted or ())))
+    ]
+    chosen = arrays or loose
+    whole = [leaf for leaf in tree.leaves if _is_integer_array(leaf.value)]
+    if explicit and whole:
+        raise InputError(_integer_message(whole[0]))
+    if not chosen:
+        if whole:
+            raise InputError(_integer_message(whole[0]))
+        found = ", ".join(f"{leaf.name}: {kind_of(leaf.value)}" for leaf in tree.leaves)
+        msg = (
+            f"none of the inputs can be differentiated (got {found or 'none at all'}); "
+            f"pass at least one array of floating-point numbers"
+        )
+        raise InputError(msg)
+    called = rename([tree.leaves[i].name for i in chosen], names)
+    if wanted is None:
+        return chosen, called
+    if not wanted:
+        told = ", ".join(map(repr, called))
+        raise InputError(f"wrt= is empty; name one of {told}, or leave it out")
+    for name in wanted:
+        if name not in called:
+            other = [leaf for leaf in tree.leaves if leaf.name == name]
+            if other and _is_integer_array(other[0].value):
+                raise InputError(_integer_message(other[0]))
+            msg = (
+                f"wrt= asks for {name!r}; the differentiable inputs are "
+                f"{', '.join(map(repr, called))}"
+            )
+            raise InputError(msg)
+    kept = [(i, n) for i, n in zip(chosen, called, strict=True) if n in wanted]
+    return [i for i, _ in kept], [n for _, n in kept]
+
+
+def _check_words(wrt: Any, names: Any) -> None:
+    """Refuse what cannot hold names."""
+    for option, value in (("wrt", wrt), ("names", names)):
+        if value is not None and not hasattr(value, "__iter__"):
+            msg = (
+                f"{option}= must be a name or a sequence of names, got "
+                f"{type(value).__name__} {value!r}"
+            )
+            raise InputTypeError(msg)
+
+
+def _is_integer_array(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "iub"
+
+
+def _integer_message(leaf: Leaf) -> str:
+    return (
+        f"{leaf.name} is an array of {leaf.value.dtype}, which has no derivative; pass "
+        f"{leaf.name}.astype(float)"
+    )

@@ -1,0 +1,108 @@
+"""Plain numbers among arrays: settings, or parameters if a gradient comes back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.errors import InputTypeError
+
+W = np.array([0.4, -1.3])
+
+
+def loss_and_grads(p, factor=1.0):
+    """A product of an array and of a number that is a parameter too."""
+    total = (p["w"] ** 2).sum()
+    return total * p["b"], {"w": 2 * p["w"] * p["b"], "b": factor * total}
+
+
+def test_a_number_that_has_a_gradient_is_judged():
+    """A dict of parameters may hold plain numbers; theirs is a gradient like others."""
+    params = {"w": W, "b": 0.7}
+
+    right = gl.check(loss_and_grads, params)
+    wrong = gl.check(lambda p: loss_and_grads(p, 1.05), params)
+
+    assert right.verdict is gl.Verdict.AGREES
+    assert set(right.table["input"]) == {"w", "b"}
+    assert wrong.culprits == ("b",)
+
+
+@pytest.mark.parametrize("side", ["vjp", "backward", "grad", "jac"])
+def test_every_analytic_side_may_have_one(side):
+    """A gradient in the place of a positional number makes it a parameter."""
+
+    def forward(x, scale):
+        return (scale * np.sin(x)).sum()
+
+    def gradients(x, scale, factor):
+        return scale * np.cos(x), factor * np.sin(x).sum()
+
+    def check(factor):
+        if side == "vjp":
+            options = {"vjp": lambda d, *a: [d * g for g in gradients(*a, factor)]}
+        elif side == "backward":
+            options = {"backward": lambda d, a: [d * g for g in gradients(*a, factor)]}
+            return gl.check(
+                lambda x, scale: (forward(x, scale), (x, scale)), W, 0.7, **options
+            )
+        else:
+            options = {side: lambda *a: gradients(*a, factor)}
+        return gl.check(forward, W, 0.7, **options)
+
+    assert check(1.0).verdict is gl.Verdict.AGREES
+    assert check(1.05).culprits == ("scale",)
+
+
+@pytest.mark.parametrize("returned", ["none of it", "None"])
+def test_a_number_without_a_gradient_is_a_setting(returned):
+    """No gradient, and None, say that nobody differentiates by it."""
+
+    def grad(x, rate):
+        return 2 * x * rate if returned == "none of it" else (2 * x * rate, None)
+
+    report = gl.check(lambda x, rate: rate * (x**2).sum(), W, 0.7, grad=grad)
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert list(report.table["input"]) == ["x"]
+
+
+def test_wrt_may_ask_for_a_number():
+    """Then it is differentiated, and the arrays are not."""
+    right = gl.check(loss_and_grads, {"w": W, "b": 0.7}, wrt="b")
+    jacobian = gl.numeric_jacobian(lambda x, s: s * x, W, 0.7, wrt="s")
+
+    assert list(right.table["input"]) == ["b"]
+    assert np.allclose(jacobian.value, W)
+
+
+def test_asking_once_more_draws_nothing():
+    """The random state of a function that draws is as it was."""
+
+    def noisy(p):
+        return loss_and_grads({**p, "w": p["w"] + 0 * np.random.rand()})
+
+    before = np.random.get_state()[1].copy()
+
+    report = gl.check(noisy, {"w": W, "b": 0.7})
+
+    assert set(report.table["input"]) == {"w", "b"}
+    assert (np.random.get_state()[1] == before).all()
+
+
+def test_a_number_that_is_read_in_place_is_refused():
+    """Nobody can perturb it where it is; that its gradient is not judged must show."""
+    params = {"w": W.copy(), "b": 0.7}
+
+    with pytest.raises(InputTypeError, match=r"params\['b'\] is a float.* shape \(\)"):
+        gl.check(lambda: loss_and_grads(params), params=params)
+
+    assert gl.check(lambda: loss_and_grads(params), params=params, wrt="w").ok
+
+
+@pytest.mark.parametrize("option", ["wrt", "names"])
+def test_what_holds_no_names_is_refused_in_a_sentence(option):
+    """A number where a name is expected is shown with its value."""
+    with pytest.raises(InputTypeError, match=f"{option}= must be a name .* int 3"):
+        gl.check(lambda x: (x**2).sum(), W, grad=lambda x: 2 * x, **{option: 3})
