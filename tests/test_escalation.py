@@ -89,3 +89,26 @@ def test_step_too_long_for_a_hundred_entries_accuses_the_wrong_one_only(slip):
 
     wrong = report["x"].verdicts[0] == Verdict.DISAGREES
     assert np.flatnonzero(wrong).tolist() == ([] if slip == 1 else [77])
+
+
+def test_an_attention_that_has_made_up_its_mind_is_settled_together():
+    """Slopes of 1e-30 move nothing; four evaluations say so for all twelve queries."""
+    rng = np.random.default_rng(4)
+    queries = 40 + rng.normal(size=12)
+    keys, values = np.array([1.0, -1.0]), np.array([2.0, 3.0])
+
+    def attention(q):
+        scores = q[:, None] * keys
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return float((weights @ values / weights.sum(axis=1)).sum())
+
+    def slopes(q):
+        return 2 * (values[0] - values[1]) * np.exp(-2 * q)
+
+    report = gl.check(attention, queries, grad=slopes)
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert (np.abs(slopes(queries)) > 0).all()
+    assert report.evaluations < 5 * len(queries)
+    wrong = gl.check(attention, queries, grad=lambda q: slopes(q) + 1e-6)
+    assert wrong.verdict == gl.Verdict.DISAGREES
