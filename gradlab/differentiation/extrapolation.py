@@ -34,7 +34,7 @@ def extrapolate_central(
     ladder: Ladder,
     floor: float,
     width: int,
-    noise: np.ndarray | None = None,
+    noise: np.ndarray,
     only: tuple[tuple[int, int], ...] | None = None,
 ) -> Estimate:
     """Find the best extrapolated central slope of every entry.

@@ -71,7 +71,7 @@ def suspect(ladder: Ladder, floor: float) -> Suspicion:
     Parameters
     ----------
     ladder
-        The values; at least two rungs.
+        The values; at least three rungs, which every ladder starts with.
     floor
         Relative rounding unit of the arithmetic.
     """
@@ -93,8 +93,8 @@ def suspect(ladder: Ladder, floor: float) -> Suspicion:
         steps = np.broadcast_to(h, even.shape)
         here = Pick(seen)
         kink = here(loud) & _linear(signed, steps, seen)
-        if even.shape[0] > 2:  # noise passes once in ten times, twice in a hundred
-            kink &= _linear(signed, steps, np.minimum(seen + 1, last))
+        # noise passes once in ten times, twice in a hundred
+        kink &= _linear(signed, steps, np.minimum(seen + 1, last))
         # a kink at the point itself would still stand out one rung below, if it could
         under = Pick(np.maximum(seen - 1, 0))
         expected = here(even) * under(steps) / here(steps)
@@ -126,8 +126,6 @@ def _passed(
     even: np.ndarray, moved: np.ndarray, loud: np.ndarray, steps: np.ndarray
 ) -> np.ndarray:
     """Say where only the smallest rung lies between the point and a kink or jump."""
-    if even.shape[0] < 3:
-        return np.zeros(even.shape[1:], bool)
     ratio = steps[1] / steps[2]
     kink = loud[1] & (even[1] > even[2] * ratio**1.5)
     jump = (moved[1] > _FINE * moved[2]) & (moved[1] > moved[2] * ratio**0.4)
@@ -146,8 +144,6 @@ def jumps(ladder: Ladder, floor: float, *, right: bool) -> np.ndarray:
 
     The three smallest steps must show the same move to a tenth, far above rounding.
     """
-    if ladder.rungs.shape[0] < 3:
-        return np.zeros(ladder.right.shape[1:], bool)
     with np.errstate(all="ignore"):
         move = _moves(ladder, right=right)[:3]
         unit = floor * (np.abs(move[0]) + np.abs(ladder.base))
@@ -162,8 +158,6 @@ def rises(ladder: Ladder, floor: float, *, right: bool) -> np.ndarray:
     steps the slope must grow like ``h**-a`` with a between 0.1 and 0.95.
     """
     count = min(4, ladder.rungs.shape[0])
-    if count < 3:
-        return np.zeros(ladder.right.shape[1:])
     with np.errstate(all="ignore"):
         move = _moves(ladder, right=right)[:count]
         h = (ladder.ahead if right else ladder.behind)[:count, :, None]

@@ -41,7 +41,7 @@ class Rungs:
     floor: float
 
     @classmethod
-    def of(cls, ladder: Ladder, floor: float, noise: np.ndarray | None = None) -> Rungs:
+    def of(cls, ladder: Ladder, floor: float, noise: np.ndarray) -> Rungs:
         """Take a ladder apart, for arithmetic with the given rounding unit.
 
         No rounding is smaller than the noise of f that is known from elsewhere, (C, m).
@@ -51,9 +51,7 @@ class Rungs:
         size = np.fmax(size, np.abs(ladder.base))
         ahead, behind = ladder.right - ladder.base, ladder.left - ladder.base
         still = (ahead == 0) & (behind == 0)
-        unit = floor * size
-        if noise is not None:
-            unit = np.fmax(unit, noise)
+        unit = np.fmax(floor * size, noise)
         odd, even = (ladder.right - ladder.left) / 2, (ahead + behind) / 2
         # x + h and x - h round differently, so the two displacements do as well
         skew = ((ladder.ahead - ladder.behind) / 2)[:, :, None] / h
