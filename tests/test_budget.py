@@ -55,6 +55,16 @@ def test_a_sample_has_an_entry_of_every_part():
     assert (report["x"].columns // 100).tolist() == list(range(64))
 
 
+def test_a_sample_is_told_in_the_first_line():
+    """Nobody shall read "agrees" of 6,400 entries where 64 were looked at."""
+    x = np.linspace(0.1, 1.0, 6400)
+    seen = gl.check(cubes, x, grad=right, coverage="sample")
+    told = "✓ agrees: the gradient of x; 64 of 6,400 coordinates looked at"
+
+    assert str(seen).splitlines()[0] == told
+    assert "coordinates" not in str(gl.check(cubes, x[:9], grad=right)).splitlines()[0]
+
+
 @pytest.mark.parametrize(("dtype", "calls"), [("float64", 5), ("float32", 10)])
 def test_the_analytic_side_is_asked_once(dtype, calls):
     """For every row; and once more in float64, where its arithmetic is shorter."""

@@ -171,7 +171,7 @@ def choose_columns(
     return Coverage(
         "sample",
         chosen,
-        (*remarks, f"a sample of {looked} of {total} coordinates was looked at"),
+        (*remarks, f"a sample of {looked:,} of {total:,} coordinates was looked at"),
     )
 
 

@@ -98,9 +98,19 @@ def headline(report: Report) -> str:
     ]
     if verdict == Verdict.DISAGREES and culprits:
         words = f"{_together(culprits)} wrong{tail}"
+    if report.coverage == "sample" and verdict != Verdict.DISAGREES:
+        words += f"; {_looked_at(report)} looked at"
     if report.partial:
         words += "; cut short, not everything was looked at"
     return f"{verdict.glyph} {verdict.words}: {words}"
+
+
+def _looked_at(report: Report) -> str:
+    """Count what a sample is of: "64 of 100,000 coordinates"."""
+    inputs = {c.input.name: c for c in report.comparisons}.values()
+    looked = sum(c.shape[1] for c in inputs)
+    total = sum(c.input.coordinates for c in inputs)
+    return f"{looked:,} of {plural(total, 'coordinate')}"
 
 
 def _together(names: Sequence[str]) -> str:

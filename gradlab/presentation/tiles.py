@@ -209,9 +209,22 @@ def arrangement(comparison: Comparison) -> tuple[int, int, str]:
     if whole and len(shape) > 1:
         return shape[0], count // shape[0], kind
     if _FOLD < count <= LARGE:
-        columns = math.ceil(math.sqrt(2 * count))
+        columns = _line_length(count)
         return math.ceil(count / columns), columns, "fold"
     return m, n, "matrix"
+
+
+def _line_length(count: int) -> int:
+    """Entries in a line: about twice as many as lines, without a gap in the last.
+
+    A gap looks like entries that are equal; there is one if no length near that fits.
+    """
+    ideal = math.sqrt(2 * count)
+    lengths = range(math.ceil(ideal / 1.5), int(1.5 * ideal) + 1)
+    even = [length for length in lengths if count % length == 0]
+    # of 8 and 16 for 64, as near as each other, the longer
+    off = {length: round(abs(math.log(length / ideal)), 9) for length in even}
+    return min(even, key=lambda n: (off[n], -n), default=math.ceil(ideal))
 
 
 # ------------------------------------------------------------------ all in one

@@ -109,6 +109,17 @@ def test_a_long_vector_is_folded(rng):
     assert 784 <= rows * columns < 784 + columns
 
 
+@pytest.mark.parametrize(("count", "lines"), [(64, 4), (500, 20), (784, 16)])
+def test_lines_of_a_vector_have_no_gap_where_one_can_be_spared(count, lines, rng):
+    """Empty places in the last line would look like entries that are equal."""
+    numeric = rng.standard_normal((1, count))
+    block = builders.comparison(numeric, numeric, "b")
+    rows, columns, kind = arrangement(block)
+
+    assert (rows, kind) == (lines, "fold")
+    assert rows * columns == count
+
+
 def test_sampled_columns_are_not_drawn_as_the_parameter(rng):
     """With some columns only, positions in the shape would be lies."""
     numeric = rng.standard_normal((1, 6))
