@@ -166,7 +166,7 @@ def compressed_together(
         variable, point = subject.inputs[which], subject.point(which)
         shape, n = variable.shape, variable.coordinates
         axes = axes_of(shape, n, is_complex=variable.is_complex)
-        if axes and variable.dtype == dtype and np.isfinite(point).all():
+        if n and axes and variable.dtype == dtype and np.isfinite(point).all():
             colouring = colouring_of(touched_by(guess, axes), axes)
             if _pays(colouring, more=4):
                 colourings[which] = colouring

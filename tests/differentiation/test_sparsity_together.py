@@ -144,3 +144,14 @@ def test_slow_functions_are_not_kept_waiting(point):
 
     assert compressed_together(subject, guesses, base, meter) == {}
     assert meter.evaluations == 1
+
+
+def test_an_empty_input_beside_sparse_ones_is_no_obstacle(rng):
+    """What has no coordinates has nothing to colour: the others are measured."""
+    x = torch.tensor(rng.normal(size=(3, 4)), requires_grad=True)
+    w = torch.tensor(rng.normal(size=4), requires_grad=True)
+    empty = torch.zeros((0, 3), dtype=torch.float64, requires_grad=True)
+
+    report = gl.check(lambda x, empty, w: torch.sin(x) * w, x, empty, w)
+
+    assert report.verdict == gl.Verdict.AGREES
