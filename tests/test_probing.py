@@ -115,3 +115,72 @@ def test_what_was_raised_beside_the_point_is_told():
 
     assert report.verdict != gl.Verdict.DISAGREES
     assert any("below zero" in finding.evidence for finding in report.findings)
+
+
+def test_one_step_for_all_is_no_ground_for_an_accusation():
+    """Entries from 1e-10 to 1e10 need steps of their own, and get them when accused."""
+    scales = 10.0 ** np.arange(-10, 11, 4)
+    x = scales * np.array([0.3, -1.2, 0.8, 1.7, -0.4, 0.6])
+
+    def f(x):
+        return np.sin(x / scales) * scales[::-1]
+
+    def jac(factor):
+        return lambda x: factor * np.diag(np.cos(x / scales) * scales[::-1] / scales)
+
+    right = gl.check(f, x, jac=jac(1.0), coverage="probe")
+    assert right.verdict == gl.Verdict.AGREES
+    assert not right.culprits
+
+    wrong = gl.check(f, x, jac=jac(1.05), coverage="probe")
+    assert wrong.verdict == gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("size", [5, 200])
+def test_a_kink_nearer_than_the_step_accuses_nobody(size):
+    """f = relu(x), one entry 1e-9 from the kink; the direction steps across."""
+    x = np.linspace(-3.0, 3.0, size)
+    x[1] = 1e-9
+
+    def checked(factor):
+        def grad(x):
+            slope = (x > 0).astype(float)
+            slope[-1] *= factor
+            return slope
+
+        return gl.check(
+            lambda x: np.maximum(x, 0).sum(), x, grad=grad, coverage="probe"
+        )
+
+    assert checked(1.0).verdict != gl.Verdict.DISAGREES
+    assert checked(1.2).verdict == gl.Verdict.DISAGREES
+
+
+def test_what_directions_leave_open_is_decided_entry_by_entry():
+    """f = log(x): next to 0 no common step is left, but each entry has its own."""
+    x = np.array([1e-12, 1e-6, 1.0, 1e6])
+
+    def verdict(factor):
+        jac = lambda x: np.diag(factor / x)
+        return gl.check(np.log, x, jac=jac, coverage="probe").verdict
+
+    assert verdict(1.0) == gl.Verdict.AGREES
+    assert verdict(1.05) == gl.Verdict.DISAGREES
+
+
+def test_a_search_that_comes_back_to_the_same_entry_ends(monkeypatch):
+    """1 / x from 1e-9 to 1e8: one corrected entry seems to explain all that is left."""
+    from gradlab.localisation import group_testing
+
+    calls = iter(range(10_000))
+    decode = group_testing.decode
+    monkeypatch.setattr(
+        group_testing, "decode", lambda *at: (next(calls), decode(*at))[1]
+    )
+    x = np.array([1e-9, -1e-4, 1.0, 1e8])
+
+    report = gl.check(
+        lambda x: 1 / x, x, jac=lambda x: np.diag(-1.05 / x**2), coverage="probe"
+    )
+
+    assert report.verdict == gl.Verdict.DISAGREES

@@ -246,12 +246,9 @@ class Search:
         for which, position in candidates if len(candidates) <= 2 else ():
             before = float(bench.gradients[which][position])
             column = self.examine(which, position)
-            if column.differs:
-                return [
-                    group_testing.less(
-                        group, bench, which, position, before - column.expected
-                    )
-                ]
+            defect = before - column.expected
+            if column.differs and defect != 0:  # else corrected before: it is not that
+                return [group_testing.less(group, bench, which, position, defect)]
             self._vain[which] += 1
         if not candidates and group.size > 8:
             if self._settle_factor(group):

@@ -1,7 +1,9 @@
 """A check by random directions: a verdict per input at a cost that does not grow.
 
 What the directions accuse is looked at entry by entry: the entries that group testing
-found, and a sample of the others, so that there is something to diagnose.
+found, and a sample of the others, so that there is something to diagnose. One step for
+a whole tensor crosses kinks and misses entries of another size that steps of their own
+would not: an accusation that the entries contradict is no accusation.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from gradlab.pipeline.checking import run_full
 from gradlab.subject.subject import Variable, output_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -42,6 +44,8 @@ _ENTRIES = 8_000_000  # numbers of an analytic Jacobian that may be read out as 
 _SAMPLE = 16  # further entries of a wrong input, to diagnose by
 _SAMPLE_DEAR = 4  # the same, where evaluations are dear
 _LOOKED_AT = 3  # wrong inputs that are compared entry by entry; the others are named
+_UNTOLD = 48  # entries of inputs left open by directions that are looked at one by one
+_UNLIKELY = 1e-3  # chance of seeing no wrong entry where so many are wrong
 
 
 def compare_by_probes(
@@ -78,7 +82,13 @@ def compare_by_probes(
     outcome = None
     stopped = "" if probes.stop is None else why_stopped(probes.stop)
     try:
-        outcome = _look_at_accused(subject, plan, meter, base, probes)
+        for names in _worth_a_look(subject, probes, left_out):
+            found = _look_at(subject, plan, meter, base, probes, names)
+            outcome = (
+                found if outcome is None or found is None else _both(outcome, found)
+            )
+            if outcome is None or _confirmed(outcome):
+                break  # what is wrong is shown; the others are named
     except (BudgetExhausted, KeyboardInterrupt) as why:  # what directions said stands
         stopped = stopped or why_stopped(why)
     if outcome is not None:
@@ -92,11 +102,13 @@ def compare_by_probes(
     comparisons: list[Comparison] = []
     for variable, probe in zip(subject.inputs, probes.tensors, strict=True):
         closer = looked.get(variable.name, [])
-        if any(c.verdict == Verdict.DISAGREES for c in closer):
-            comparisons += closer
+        wrong = any(c.verdict == Verdict.DISAGREES for c in closer)
+        if wrong or (closer and all(c.columns is None for c in closer)):
+            comparisons += closer  # all of its entries: nothing is known better
         else:
             unsteady = outcome is not None and outcome.unsteady is not None
-            told = _in_doubt(probe) if unsteady else probe
+            doubtful = unsteady or _contradicted(probes, variable, closer)
+            told = _in_doubt(probe) if doubtful else probe
             comparisons.append(_as_comparison(subject, variable, told))
     problems: tuple[Problem, ...] = probes.located.problems
     evidence = Evidence(
@@ -117,40 +129,100 @@ def compare_by_probes(
     return Seen(tuple(comparisons), evidence, remarks, partial=bool(stopped))
 
 
-def _look_at_accused(
+def _worth_a_look(
+    subject: Subject, probes: TensorProbes, left_out: Collection[int]
+) -> Iterator[set[str]]:
+    """Name inputs to compare entry by entry, those that accusations rest on first.
+
+    What is accused besides is only looked at if those turn out to be right; and what
+    directions could not decide, where that is cheap.
+    """
+    total = sum(variable.coordinates for variable in subject.inputs)
+    accused = [t for t in probes.tensors if t.verdict == Verdict.DISAGREES]
+    named = {entry.input for entry in probes.located.entries}
+    # those with entries to show first; where all is wrong, the last is nearest the loss
+    accused.sort(key=lambda t: t.input not in named)
+    first = {t.input for t in [*accused[: _LOOKED_AT - 1], *accused[-1:]]}
+    untold, left = set(), 0 if total >= DEAR else _UNTOLD
+    for which, (variable, probe) in enumerate(
+        zip(subject.inputs, probes.tensors, strict=True)
+    ):
+        small = variable.coordinates <= min(left, _SAMPLE) and which not in left_out
+        if small and probe.verdict == Verdict.UNDECIDED:
+            untold.add(variable.name)
+            left -= variable.coordinates
+    if first or untold:
+        yield first | untold
+    rest = {t.input for t in accused} - first
+    if rest:
+        yield rest
+
+
+def _look_at(
     subject: Subject,
     plan: Plan,
     meter: Meter,
     base: NDArray[np.float64],
     probes: TensorProbes,
+    names: Collection[str],
 ) -> Outcome | None:
     """Compare the wrong entries that were located, and a sample beside them."""
-    accused = [t for t in probes.tensors if t.verdict == Verdict.DISAGREES]
-    named = {entry.input for entry in probes.located.entries}
-    # those with entries to show first; where all is wrong, the last is nearest the loss
-    accused.sort(key=lambda t: t.input not in named)
-    wrong = {t.input for t in [*accused[: _LOOKED_AT - 1], *accused[-1:]]}
     total = sum(variable.coordinates for variable in subject.inputs)
-    if not wrong or output_rows(subject.outputs) * total > _ENTRIES:
+    if output_rows(subject.outputs) * total > _ENTRIES:
         return None
     rng = np.random.default_rng([plan.seed, 3])
     columns = []
     for variable in subject.inputs:
-        if variable.name not in wrong:
+        if variable.name not in names:
             columns.append(np.zeros(0, dtype=np.intp))
             continue
-        found = [
-            ravel(entry.index, variable.shape)
-            for entry in probes.located.entries
-            if entry.input == variable.name
-        ]
         few = _SAMPLE if total < DEAR else _SAMPLE_DEAR
-        columns.append(_positions(variable, found, few, rng))
+        columns.append(_positions(variable, _found(probes, variable), few, rng))
     if isinstance(probes.stop, KeyboardInterrupt):
         return None  # who pressed Stop does not want more
     outcome = run_full(subject, plan, meter, base, columns, accused=True)
     outcome.blocks = [block for block in outcome.blocks if block.positions.size]
     return outcome
+
+
+def _both(first: Outcome, second: Outcome) -> Outcome:
+    """Put two looks at different inputs together."""
+    second.blocks = sorted([*first.blocks, *second.blocks], key=lambda b: b.which)
+    second.remarks = list(dict.fromkeys([*first.remarks, *second.remarks]))
+    second.stopped = first.stopped or second.stopped
+    second.unsteady = first.unsteady if second.unsteady is None else second.unsteady
+    return second
+
+
+def _confirmed(outcome: Outcome) -> bool:
+    """Whether a single entry was seen to be wrong."""
+    return any((block.verdicts == Verdict.DISAGREES).any() for block in outcome.blocks)
+
+
+def _found(probes: TensorProbes, variable: Variable) -> list[int]:
+    """Flat places of the entries of an input that group testing named."""
+    return [
+        ravel(entry.index, variable.shape)
+        for entry in probes.located.entries
+        if entry.input == variable.name
+    ]
+
+
+def _contradicted(
+    probes: TensorProbes, variable: Variable, closer: list[Comparison]
+) -> bool:
+    """Whether entries that were looked at one by one clear what directions accuse.
+
+    Either all that were named as wrong, where the search came to its end, or so many
+    at random that one of the wrong ones would have been among them.
+    """
+    if not closer:
+        return False
+    share = probes.located.wrong_share.get(variable.name, 0.0)
+    if share:
+        looked = closer[0].verdicts.shape[1]
+        return bool((1.0 - min(share, 1.0)) ** looked < _UNLIKELY)
+    return bool(_found(probes, variable)) and probes.located.complete
 
 
 def _positions(
