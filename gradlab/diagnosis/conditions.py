@@ -9,6 +9,7 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.smoothness import Smoothness
+from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from gradlab.differentiation.quotients import Pattern
 
 __all__ = ["conditions"]
-
-_DOUBLE = 1e-15
 
 
 def conditions(evidence: Evidence) -> list[Finding]:
@@ -147,7 +146,7 @@ def _second_opinion(evidence: Evidence) -> Iterator[Finding]:
 
 def _precision(evidence: Evidence) -> Iterator[Finding]:
     epsilon = evidence.subject.epsilon
-    if epsilon > _DOUBLE:
+    if epsilon > DOUBLE:
         told = (
             "values were compared with the same function in float64"
             if evidence.reference is not None
@@ -250,9 +249,7 @@ def _smoothness(evidence: Evidence) -> Iterator[Finding]:
             if not mask.any():
                 continue
             row, column = (int(i) for i in np.argwhere(mask)[0])
-            label = evidence.subject.inputs[part.which].label(
-                _entry(evidence, part, column)
-            )
+            label = _label(evidence, part, column)
             left = part.left[row, column] + 0.0  # no negative zero
             right = part.right[row, column] + 0.0
             wrong = bool((mask & part.wrong).any())
@@ -280,9 +277,9 @@ def _counted(count: int, name: str, label: str) -> str:
     return label if count == 1 else f"{count:,} entries of {name}, such as {label}"
 
 
-def _entry(evidence: Evidence, part: Part, column: int) -> int:
-    position = int(part.positions[column])
-    return position // 2 if evidence.subject.inputs[part.which].is_complex else position
+def _label(evidence: Evidence, part: Part, column: int) -> str:
+    variable = evidence.subject.inputs[part.which]
+    return variable.label(variable.entry_of(int(part.positions[column])))
 
 
 def _not_finite(evidence: Evidence) -> Iterator[Finding]:
@@ -316,7 +313,7 @@ def _not_finite(evidence: Evidence) -> Iterator[Finding]:
             0.97,
             f"The analytic gradient is {part.analytic[row, column]} in "
             f"{int(bad.sum()):,} of {bad.size:,} entries, first at "
-            f"{variable.label(_entry(evidence, part, column))}.",
+            f"{_label(evidence, part, column)}.",
             "Look for 0/0, 0*inf or log and sqrt at zero in the backward; where() "
             "hides such values in the forward pass only.",
         )

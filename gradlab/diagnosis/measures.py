@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.tolerance import SAFETY
 from gradlab.diagnosis.finding import BugKind, Finding
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ NEARLY_RIGHT = (
     "the difference shrinks with it the gradient is right. Else compare constants of "
     "forward and backward: an epsilon, a rounded coefficient, n for n - 1."
 )
-_BARS = 5.0  # error bars that a residual may have
+_SIMPLE = 1e-4  # relative: so close to a simple ratio a factor is that ratio
 _ROUNDINGS = 1e3  # units of round-off of the analytic side
 
 
@@ -133,7 +134,7 @@ class Case:
         size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
         row = size.max(axis=1, initial=0.0)[:, None]
         tiny = 1e-3 * self.relative * row
-        result = _BARS * bar + self.relative * size + tiny
+        result = SAFETY * bar + self.relative * size + tiny
         return np.asarray(np.minimum(result, 0.25 * np.maximum(size, tiny)))
 
     def share(
@@ -184,7 +185,7 @@ class Case:
         size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
         row = size.max(axis=1, initial=0.0)[:, None]
         bar = np.where(np.isfinite(self.part.error), self.part.error, 0.0)
-        limit = np.maximum(_BARS * bar, 1e-9 * row)
+        limit = np.maximum(SAFETY * bar, 1e-9 * row)
         return np.asarray(np.abs(matrix) <= np.minimum(limit, 1e-4 * row))
 
 
@@ -215,7 +216,7 @@ def vanishing_sums(grid: NDArray[np.float64]) -> set[int]:
     }
 
 
-def fraction_words(value: float, slack: float = 1e-4) -> str | None:
+def fraction_words(value: float) -> str | None:
     """Name a simple ratio: "2", "1/2", "3/2"; None if it is none.
 
     Examples
@@ -231,4 +232,4 @@ def fraction_words(value: float, slack: float = 1e-4) -> str | None:
     over, under = abs(simple.numerator), simple.denominator
     if under > 1 and over > 12:  # 37/10 says less than 3.7
         return None
-    return str(simple) if abs(float(simple) / value - 1) < slack else None
+    return str(simple) if abs(float(simple) / value - 1) < _SIMPLE else None

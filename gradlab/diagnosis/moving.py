@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["affine", "agree_at", "analytic_at", "cotangent_of", "slopes_at"]
 
 _STEP = 6e-6  # relative step of a central difference
+_DIRECTIONS = 3  # along which both sides are compared elsewhere
 _LARGE = 20_000  # coordinates beyond which no second point is looked at
 
 
@@ -156,9 +157,7 @@ def slopes_at(
     return slopes
 
 
-def agree_at(
-    evidence: Evidence, points: Points, which: int, *, count: int = 3
-) -> bool | None:
+def agree_at(evidence: Evidence, points: Points, which: int) -> bool | None:
     """Compare both sides at another point along a few random directions.
 
     Returns
@@ -171,7 +170,7 @@ def agree_at(
     if analytic is None:
         return None
     size = evidence.subject.inputs[which].coordinates
-    directions = evidence.rng.normal(size=(count, size))
+    directions = evidence.rng.normal(size=(_DIRECTIONS, size))
     slopes = slopes_at(evidence, points, which, directions)
     ours = directions @ analytic[which]
     scale = float(np.abs(slopes).max(initial=0.0))

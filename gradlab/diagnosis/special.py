@@ -57,8 +57,8 @@ def kinked_point(case: Case) -> list[Clue]:
     if not (part.kinds[wrong] == Smoothness.KINK).all():
         return []
     row, column = (int(i) for i in np.argwhere(wrong)[0])
-    position = int(part.positions[column])
-    label = case.variable.label(position // (2 if case.variable.is_complex else 1))
+    entry = case.variable.entry_of(int(part.positions[column]))
+    label = case.variable.label(entry)
     left, right = (side[row, column] + 0.0 for side in (part.left, part.right))
     return [
         Clue(
