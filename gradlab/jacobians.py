@@ -11,7 +11,7 @@ from gradlab.differentiation.crews import crew_of
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
 from gradlab.differentiation.jacobian import Jacobian
 from gradlab.differentiation.method import resolve_method
-from gradlab.errors import BudgetError, InputError
+from gradlab.errors import BudgetError, InputError, SubjectError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.measuring import analytic_side, numeric_side
 from gradlab.subject.state_guard import StateGuard
@@ -139,7 +139,8 @@ def analytic_jacobian(
     Raises
     ------
     InputError, SubjectError
-        As `gradlab.check`.
+        As `gradlab.check`; also where the analytic side raises, or what it returns has
+        not the shape of a derivative.
 
     Examples
     --------
@@ -161,6 +162,10 @@ def analytic_jacobian(
             raise InputError(msg)
         first_evaluation(subject, roots, meter, guard)
         side = analytic_side(subject)
+        for problem in side.problems:
+            if problem.kind in {"raised", "wrong_shape"}:
+                msg = f"the analytic side says nothing: {problem.detail}"
+                raise SubjectError(f"{msg} gl.check tells more of it")
         name = sides.given()[0] if sides.given() else mode
         result: dict[Any, Jacobian] = {}
         for matrix, variable in zip(side.values, subject.inputs, strict=True):

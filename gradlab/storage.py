@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,13 +117,19 @@ def load(path: str | PathLike[str]) -> Report:
     >>> gl.load(tmp_path / "report.npz")["x"].analytic
     array([[2., 2.]])
     """
+    named: Any = path
+    if not isinstance(named, str | os.PathLike):
+        msg = f"path must be the name of a file, got {type(path).__name__} {path!r}"
+        raise InputError(msg)
     try:
         return _read(Path(path))
-    except (FileNotFoundError, InputError):
+    except (FileNotFoundError, PermissionError, InputError):
         raise
     except Exception as cause:
+        # what NumPy says of other files is about pickles, of which there are none here
         msg = (
-            f"{path} is not a report saved by gradlab ({type(cause).__name__}: {cause})"
+            f"{path} is not a report saved by gradlab; pass a file that "
+            f"Report.save has written"
         )
         raise InputError(msg) from cause
 

@@ -160,9 +160,10 @@ def sweep(
 
 # ------------------------------------------------------------------ arguments
 def _valid_methods(methods: Sequence[str] | str) -> tuple[str, ...]:
-    names = (methods,) if isinstance(methods, str) else tuple(methods)
-    names = tuple(str(name).replace("_", "-") for name in names)
-    unknown = [name for name in names if name not in ORDERS]
+    several = isinstance(methods, tuple | list | set | frozenset | dict)
+    given = tuple(methods) if several else (methods,)
+    names = tuple(str(name).replace("_", "-") for name in given)
+    unknown = [name for name in given if str(name).replace("_", "-") not in ORDERS]
     if unknown or not names:
         known = ", ".join(map(repr, ORDERS))
         what = repr(unknown[0]) if unknown else "none"

@@ -75,7 +75,7 @@ def eval_numerical_gradient(
     (0,) 9.999999...
     array([10.])
     """
-    _usable(x, h)
+    _usable(f, x, h)
     gradient = np.zeros_like(x)
     for index in np.ndindex(x.shape):
         above, below = _both_sides(f, x, index, h)
@@ -119,8 +119,8 @@ def eval_numerical_gradient_array(
     >>> eval_numerical_gradient_array(np.exp, x, df).round(6)
     array([ 1.      , 27.182818])
     """
-    _usable(x, h)
-    upstream = np.asarray(df)
+    _usable(f, x, h)
+    upstream = _numbers(df, "df")
     gradient = np.zeros_like(x)
     for index in np.ndindex(x.shape):
         above, below = _both_sides(f, x, index, h)
@@ -153,7 +153,12 @@ def rel_error(x: ArrayLike, y: ArrayLike) -> float:
     >>> round(rel_error([1.0, 2.0], [1.0, 4.0]), 6)
     0.333333
     """
-    left, right = np.asarray(x), np.asarray(y)
+    left, right = _numbers(x, "x"), _numbers(y, "y")
+    try:
+        np.broadcast_shapes(left.shape, right.shape)
+    except ValueError:
+        msg = f"x and y must have one shape, got {left.shape} and {right.shape}"
+        raise InputError(msg) from None
     return float(np.max(relative_error(left, right, 1e-8), initial=0.0))
 
 
@@ -194,13 +199,16 @@ def grad_check_sparse(
     >>> grad_check_sparse(lambda x: (x**2).sum(), x, 2 * x, num_checks=1)
     numerical: 10.000000 analytic: 10.000000, relative error: ...
     """
-    _usable(x, h)
+    _usable(f, x, h)
     if np.shape(analytic_grad) != x.shape:
         msg = (
             f"analytic_grad must have the shape of x, which is {x.shape}, got "
             f"{np.shape(analytic_grad)}"
         )
         raise InputError(msg)
+    whole = isinstance(num_checks, int | np.integer)
+    if not whole or isinstance(num_checks, bool) or num_checks < 0:
+        raise InputError(f"num_checks must be an integer >= 0, got {num_checks!r}")
     if x.size == 0:
         return
     generator = np.random.default_rng(seed)
@@ -215,12 +223,26 @@ def grad_check_sparse(
         )
 
 
-def _usable(x: Any, h: float) -> None:
+def _numbers(values: Any, name: str) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.dtype.kind not in "biufc":
+        msg = f"{name} must be an array of numbers, got {type(values).__name__}"
+        raise InputTypeError(msg)
+    return array
+
+
+def _usable(f: Any, x: Any, h: float) -> None:
+    if not callable(f):
+        raise InputTypeError(f"f must be a function of x, got {type(f).__name__}")
     if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
         kind = f"array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
         msg = f"x must be an array of floating numbers, got {kind}; use x.astype(float)"
         raise InputTypeError(msg)
-    if not h > 0:
+    if not x.flags.writeable:
+        msg = "x is read-only, and entries are perturbed in place; use x.copy()"
+        raise InputError(msg)
+    number = isinstance(h, int | float | np.number) and not isinstance(h, bool)
+    if not number or not 0 < h < np.inf:
         msg = f"h must be a positive number, got {h!r}"
         raise InputError(msg)
 
@@ -237,6 +259,9 @@ def _both_sides(
         below = np.array(f(x))
     finally:
         x[index] = before
+    if above.dtype.kind not in "biufc":
+        msg = f"f must return numbers, got {type(above[()]).__name__} {above[()]!r}"
+        raise InputTypeError(msg)
     return above, below
 
 

@@ -131,9 +131,13 @@ def parse_budget(budget: float | str | Budget | None) -> Budget:
         if not 0 < seconds < float("inf"):
             raise BudgetError(how)
         return Budget(seconds=seconds)
-    if not budget >= 1 or budget != int(budget):
+    try:
+        count = float(budget)
+    except (TypeError, ValueError):
+        raise BudgetError(how) from None
+    if not 1 <= count < float("inf") or count != int(count):
         raise BudgetError(how)
-    return Budget(evaluations=int(budget))
+    return Budget(evaluations=int(count))
 
 
 def parse_memory(memory: float | str) -> int:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Climb", "default_steps", "steps_columns"]
 
 _PER_DECADE = 3
+_LOWEST = -300  # powers of ten, beyond which numbers lose their digits
 _RUNGS = 18  # at least: what a curve needs to be read
 _SECONDS = 20.0  # a pause nobody minds; beyond, a sample is taken
 _PATIENCE = 60.0  # seconds after which inputs are left out rather than waited for
@@ -66,7 +67,9 @@ def default_steps(subject: Subject) -> tuple[NDArray[np.float64], str]:
         typical.append(1.0 if 0.01 <= size <= 100 else size)
     low, high = min(typical, default=1.0), max(typical, default=1.0)
     bottom = round(0.9 * math.log10(subject.epsilon)) + math.floor(math.log10(low))
-    top = math.ceil(math.log10(high) - 1e-9)
+    # no power of ten below the normal numbers, none that is infinite
+    bottom = max(bottom, _LOWEST)
+    top = max(min(math.ceil(math.log10(high) - 1e-9), -_LOWEST), bottom + 1)
     # a short ladder, as of float16, has closer rungs
     density = max(_PER_DECADE, math.ceil(_RUNGS / (top - bottom)))
     count = density * (top - bottom) + 1

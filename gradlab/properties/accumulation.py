@@ -244,6 +244,9 @@ def _buffers(grads: Any) -> dict[str, NDArray[Any]]:
             grad = value.detach().new_zeros(value.shape) if none else value.grad
             found[name] = as_numpy(grad, name).copy()
         elif isinstance(value, np.ndarray) and value.dtype.kind in "fc":
+            if not value.flags.writeable:
+                msg = f"{name} is read-only; a gradient buffer has to be written to"
+                raise InputError(msg)
             found[name] = value.copy()
         else:
             kind = f"{type(value).__name__} {getattr(value, 'dtype', '')}".strip()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.errors import InputError, SubjectError
+from gradlab.errors import GradlabError, InputError, SubjectError
+from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.subject import Subject, Variable
 
-__all__ = ["hessian_product", "split_flat"]
+__all__ = ["called", "hessian_product", "refuse_products", "split_flat"]
 
 
 def split_flat(
@@ -29,6 +30,41 @@ def split_flat(
     """Cut real coordinates of all inputs together into those of each."""
     ends = np.cumsum([variable.coordinates for variable in inputs])
     return list(np.split(flat, ends[:-1]))
+
+
+def refuse_products(hvp: Any, hess: Any) -> None:
+    """Refuse what is no product, before anything is evaluated.
+
+    Raises
+    ------
+    InputError
+        If both are given, or one is no function.
+    """
+    if hvp is not None and hess is not None:
+        raise InputError("pass one of hvp= and hess=, got both")
+    for name, value in (("hvp", hvp), ("hess", hess)):
+        if value is not None and not callable(value):
+            raise InputError(f"{name}= must be a function, got {type(value).__name__}")
+
+
+def called(name: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    """Call something of the user's; what it raises is retold with its name.
+
+    Raises
+    ------
+    SubjectError
+        If it raises.
+    """
+    try:
+        return function(*arguments)
+    except GradlabError:
+        raise
+    except Exception as cause:
+        msg = (
+            f"{name}= raised {type(cause).__name__}: {cause} (it was called with "
+            f"{len(arguments)} arguments: inputs, then directions)"
+        )
+        raise SubjectError(msg) from cause
 
 
 def hessian_product(
@@ -58,11 +94,7 @@ def hessian_product(
     InputError
         If both are given, or none where autograd cannot help.
     """
-    if hvp is not None and hess is not None:
-        raise InputError("pass one of hvp= and hess=, got both")
-    for name, value in (("hvp", hvp), ("hess", hess)):
-        if value is not None and not callable(value):
-            raise InputError(f"{name}= must be a function, got {type(value).__name__}")
+    refuse_products(hvp, hess)
     if hvp is None and hess is None:
         return _autograd_product(subject, cotangent)
     if any(variable.is_complex for variable in subject.inputs):
@@ -115,7 +147,7 @@ def _given_hvp(
             part.reshape(variable.shape)
             for part, variable in zip(split_flat(flat, inputs), inputs, strict=True)
         ]
-        result = hvp(*_arguments(subject), *directions)
+        result = called("hvp", hvp, (*_arguments(subject), *directions))
         if hasattr(result, "keys") and not hasattr(result, "dtype"):
             result = [result[variable.name] for variable in inputs]
         several = isinstance(result, tuple | list) and len(inputs) > 1
@@ -128,7 +160,8 @@ def _given_hvp(
                 f"{_shapes(wanted)}"
             )
             raise InputError(msg)
-        return np.concatenate([np.asarray(p, dtype=np.float64).ravel() for p in parts])
+        arrays = [as_numpy(part, "what hvp= returned") for part in parts]
+        return np.concatenate([a.astype(np.float64).ravel() for a in arrays])
 
     return product
 
@@ -144,15 +177,16 @@ def _given_hess(
             f"wrt=, or pass hvp=(*inputs, *directions)"
         )
         raise InputError(msg)
-    matrix = np.asarray(hess(*_arguments(subject)), dtype=np.float64)
+    matrix = as_numpy(called("hess", hess, _arguments(subject)), "what hess= returned")
     shape = subject.inputs[0].shape
-    if matrix.shape not in {(size, size), (*shape, *shape)}:
+    wanted = dict.fromkeys([(size, size), (*shape, *shape)])
+    if matrix.shape not in wanted or matrix.dtype.kind not in "biuf":
         msg = (
-            f"hess= returned shape {matrix.shape}, expected {(size, size)} or "
-            f"{(*shape, *shape)}"
+            f"hess= returned shape {matrix.shape}, expected "
+            f"{' or '.join(map(str, wanted))}, and real numbers"
         )
         raise InputError(msg)
-    matrix = matrix.reshape(size, size)
+    matrix = matrix.astype(np.float64).reshape(size, size)
     return lambda flat: np.asarray(matrix @ flat)
 
 

@@ -12,7 +12,7 @@ from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import Meter
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.properties.curvature import hessian_product
+from gradlab.properties.curvature import hessian_product, refuse_products
 from gradlab.properties.taylor import taylor_test
 from gradlab.subject.state_guard import StateGuard
 
@@ -152,6 +152,7 @@ def check_hessian(
     >>> gl.check_hessian(lambda x: (x**4).sum() + x.prod(), x).verdict.name
     'AGREES'
     """
+    refuse_products(hvp, hess)
     tolerance, number = Tolerance(rtol), valid_seed(seed)
     first: dict[str, Any] = {
         "params": params, "grad": grad, "loss": loss, "wrt": wrt, "names": names

@@ -54,7 +54,12 @@ def direction_of(bench: Bench, given: Any, seed: int) -> list[NDArray[np.float64
     if len(parts) != len(inputs):
         msg = f"direction has {len(parts)} parts for {len(inputs)} inputs"
         raise InputError(msg)
-    return [_coordinates(p, v) for p, v in zip(parts, inputs, strict=True)]
+    found = [_coordinates(p, v) for p, v in zip(parts, inputs, strict=True)]
+    if not all(np.isfinite(part).all() for part in found):
+        raise InputError(f"direction must be finite, got {given!r}")
+    if not any(part.any() for part in found):
+        raise InputError(f"direction is zero everywhere, got {given!r}; leave it out")
+    return found
 
 
 def _coordinates(part: Any, variable: Any) -> NDArray[np.float64]:

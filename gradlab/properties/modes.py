@@ -15,7 +15,7 @@ from gradlab.differentiation.finite_difference import scales_of
 from gradlab.errors import GradlabError, InputError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.properties.adjoints import ModeRow, ModesCheck
-from gradlab.properties.curvature import split_flat
+from gradlab.properties.curvature import called, split_flat
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import block_slices, is_torch_subject
 
@@ -88,6 +88,8 @@ def compare_modes(
     """
     if isinstance(probes, bool) or not isinstance(probes, int) or probes < 1:
         raise InputError(f"probes must be an integer >= 1, got {probes!r}")
+    if jvp is not None and not callable(jvp):
+        raise InputError(f"jvp= must be a function, got {type(jvp).__name__}")
     rng = np.random.default_rng([valid_seed(seed), 17])
     tolerance = Tolerance(rtol)
     sides = Sides(None, grad, jac, backward, vjp, loss, wrt, names)
@@ -147,7 +149,7 @@ def _pusher(
         shaped = [f.reshape(v.shape) for f, v in zip(flat, subject.inputs, strict=True)]
         if subject.reset is not None:
             subject.reset()
-        result = given(*subject.fresh_arguments(), *shaped)
+        result = called("jvp", given, (*subject.fresh_arguments(), *shaped))
         try:
             row = subject.reader.row(_as_output(result))
         except GradlabError as cause:

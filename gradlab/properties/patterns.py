@@ -17,7 +17,7 @@ from gradlab.differentiation.evaluation import (
     parse_budget,
 )
 from gradlab.differentiation.method import Auto
-from gradlab.errors import BudgetError, InputError
+from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.measuring import look_closer, numeric_side
 from gradlab.subject.state_guard import StateGuard
@@ -239,7 +239,7 @@ def _read(pattern: Any, subject: Subject) -> Blocks:
             chosen = [key] if key in places else []
         else:
             chosen = [place for place in places if place[1] == key]
-        if not chosen or (len(chosen) > 1 and not np.isscalar(declared)):
+        if not chosen or (len(chosen) > 1 and np.ndim(declared) > 0):
             known = ", ".join(map(repr, places))
             raise InputError(f"pattern names {key!r}; the blocks are {known}")
         for place in chosen:
@@ -252,7 +252,7 @@ def _matrix(declared: Any, output: Variable, variable: Variable) -> NDArray[np.b
     size = (output.size, variable.size)
     if hasattr(declared, "to_dense"):  # a torch tensor
         declared = declared.detach().to_dense().cpu().numpy()
-    if np.isscalar(declared):
+    if isinstance(declared, int | float | np.number | np.bool_):
         return np.full(size, bool(declared))
     if hasattr(declared, "todense") and hasattr(declared, "nonzero"):
         found = declared.nonzero()
@@ -274,7 +274,16 @@ def _matrix(declared: Any, output: Variable, variable: Variable) -> NDArray[np.b
             matrix = np.zeros(size, dtype=bool)
             matrix[rows, columns] = True
             return matrix
-    array = np.asarray(declared)
+    try:
+        array = np.asarray(declared)
+    except ValueError:  # sequences of unequal lengths
+        array = np.array(None)
+    if array.dtype.kind not in "biufc":
+        msg = (
+            f"pattern for {output.name} and {variable.name} must be numbers, or a pair "
+            f"(rows, columns) of index sequences of one length, got {declared!r}"
+        )
+        raise InputTypeError(msg)
     if array.shape not in {size, (*output.shape, *variable.shape)}:
         raise _misfit(array.shape, output, variable)
     return np.asarray(array.reshape(size) != 0)

@@ -18,7 +18,7 @@ from gradlab.differentiation.line_slope import line_slope, start_exponent
 from gradlab.errors import BudgetError, InputError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.set_up import set_up
-from gradlab.properties.curvature import hessian_product
+from gradlab.properties.curvature import hessian_product, refuse_products
 from gradlab.properties.lines import Line, direction_of
 from gradlab.properties.remainders import Derivative, TaylorTest
 from gradlab.subject.state_guard import StateGuard
@@ -121,6 +121,7 @@ def taylor_test(
     """
     if order not in (None, 1, 2):
         raise InputError(f"order must be 1 or 2, got {order!r}")
+    refuse_products(hvp, hess)
     if order is None:
         order = 1 if hvp is None and hess is None else 2
     number = valid_seed(seed)

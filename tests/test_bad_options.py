@@ -1,0 +1,158 @@
+"""Options that cannot be used: a sentence with the value, before any work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.compat import cs231n
+from gradlab.errors import GradlabError
+
+X = np.array([1.0, 2.0])
+
+
+def f(x):
+    """A sum of squares."""
+    return (x**2).sum()
+
+
+def grad(x):
+    """Its gradient."""
+    return 2 * x
+
+
+def product(x, v):
+    """Its Hessian times a direction."""
+    return 2 * v
+
+
+CASES = {
+    "a budget that is a list": (
+        lambda: gl.check(f, X, grad=grad, budget=[]),
+        r"budget must be a positive number .* got \[\]",
+    ),
+    "an infinite budget": (
+        lambda: gl.check(f, X, grad=grad, budget=np.inf),
+        "budget must be a positive number .* got inf",
+    ),
+    "settings where a sweep wants names": (
+        lambda: gl.sweep(f, X, grad=grad, methods=gl.Central(step=0.1)),
+        r"must be some of 'central'.* got Central\(step=0.1\)",
+    ),
+    "a number where a sweep wants names": (
+        lambda: gl.sweep(f, X, grad=grad, methods=3),
+        "must be some of 'central'.* got 3",
+    ),
+    "a direction that leads nowhere": (
+        lambda: gl.taylor_test(f, X, grad=grad, direction=np.zeros(2)),
+        "direction is zero everywhere",
+    ),
+    "a direction with nan": (
+        lambda: gl.taylor_test(f, X, grad=grad, direction=[np.nan, 1.0]),
+        "direction must be finite, got .*nan",
+    ),
+    "a product with too few arguments": (
+        lambda: gl.check_hessian(f, X, grad=grad, hvp=lambda x: 2 * x),
+        "hvp= raised TypeError: .* called with 2 arguments",
+    ),
+    "a Hessian of another shape": (
+        lambda: gl.check_hessian(f, X, grad=grad, hess=lambda x: np.eye(3)),
+        r"shape \(3, 3\), expected \(2, 2\), and real numbers$",
+    ),
+    "a Hessian that is no array": (
+        lambda: gl.check_hessian(f, X, grad=grad, hess=lambda x: "none"),
+        "hess= returned",
+    ),
+    "a tangent map that is no function": (
+        lambda: gl.compare_modes(f, X, grad=grad, jvp=3),
+        "jvp= must be a function, got int",
+    ),
+    "a tangent map that raises": (
+        lambda: gl.compare_modes(f, X, grad=grad, jvp=lambda x: x),
+        "jvp= raised TypeError",
+    ),
+    "a buffer that cannot be written to": (
+        lambda: gl.check_accumulation(lambda: None, {"w": np.broadcast_to(X, (2, 2))}),
+        "w is read-only",
+    ),
+    "a pattern of words": (
+        lambda: gl.check_sparsity(f, X, pattern="dense"),
+        "pattern for out and x must be numbers.* got 'dense'",
+    ),
+    "a pattern of unequal indices": (
+        lambda: gl.check_sparsity(f, X, pattern=([0, 0], [1])),
+        r"of one length, got \(\[0, 0\], \[1\]\)",
+    ),
+    "a Jacobian of another shape": (
+        lambda: gl.analytic_jacobian(f, X, jac=lambda x: np.eye(5)),
+        r"has shape \(5, 5\), expected",
+    ),
+    "a Jacobian that raises": (
+        lambda: gl.analytic_jacobian(f, X, grad=lambda x: 1 / 0),
+        "grad raised ZeroDivisionError",
+    ),
+    "a number where a file is meant": (lambda: gl.load(3), "got int 3"),
+    "a step that is a word": (
+        lambda: cs231n.eval_numerical_gradient(f, X.copy(), False, h="tiny"),
+        "h must be a positive number, got 'tiny'",
+    ),
+    "an infinite step": (
+        lambda: cs231n.eval_numerical_gradient(f, X.copy(), False, h=np.inf),
+        "h must be a positive number, got inf",
+    ),
+    "an array that cannot be perturbed": (
+        lambda: cs231n.eval_numerical_gradient(f, np.broadcast_to(X, (2, 2)), False),
+        "x is read-only",
+    ),
+    "a function that returns nothing": (
+        lambda: cs231n.eval_numerical_gradient(lambda x: None, X.copy(), False),
+        "f must return numbers, got NoneType None",
+    ),
+    "no function": (
+        lambda: cs231n.eval_numerical_gradient_array(3, X.copy(), X),
+        "f must be a function of x, got int",
+    ),
+    "an upstream gradient of words": (
+        lambda: cs231n.eval_numerical_gradient_array(np.sin, X.copy(), "ones"),
+        "df must be an array of numbers, got str",
+    ),
+    "arrays of two shapes": (
+        lambda: cs231n.rel_error(np.ones(3), np.ones(2)),
+        r"one shape, got \(3,\) and \(2,\)",
+    ),
+    "fewer checks than none": (
+        lambda: cs231n.grad_check_sparse(f, X.copy(), 2 * X, -1),
+        "num_checks must be an integer >= 0, got -1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refused_with_the_value_and_what_was_expected(name):
+    """Every one is a sentence of gradlab's own, none a stumble inside."""
+    call, words = CASES[name]
+
+    with pytest.raises(GradlabError, match=words):
+        call()
+
+
+def test_a_file_of_another_kind_is_no_report(tmp_path):
+    """And nobody is advised to unpickle it."""
+    path = tmp_path / "other.npz"
+    path.write_bytes(b"hello")
+
+    with pytest.raises(GradlabError, match="not a report saved by gradlab") as caught:
+        gl.load(path)
+
+    assert "pickle" not in str(caught.value)
+
+
+def test_sweep_of_inputs_at_the_end_of_the_range_has_steps():
+    """No step of the ladder is zero for an input of 5e-310."""
+    sweep = gl.sweep(
+        lambda x: (1e307 * x).sum(), np.array([5e-310]), grad=lambda x: 1e307 + 0 * x
+    )
+
+    assert (sweep.steps > 0).all()
+    assert sweep.verdicts["x"] < gl.Verdict.DISAGREES
