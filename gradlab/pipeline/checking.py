@@ -212,7 +212,7 @@ def _remarks(
     yield from outcome.met()
     if outcome.looked:
         yield (
-            f"{outcome.looked} of {total} coordinates looked at again with the "
+            f"{outcome.looked:,} of {total:,} coordinates looked at again with the "
             f"adaptive ladder"
         )
     if outcome.stopped:

@@ -22,6 +22,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from gradlab.presentation.palettes import INK
+from gradlab.presentation.words import shows_words_only
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -201,7 +202,9 @@ def show(figure: Figure | None, text: str) -> tuple[dict[str, Any], dict[str, An
     ['image/png', 'text/plain']
     """
     bundle: dict[str, Any] = {"text/plain": text}
-    if figure is None or getattr(figure.canvas, "manager", None) is not None:
+    if figure is None or shows_words_only():
+        return bundle, {}
+    if getattr(figure.canvas, "manager", None) is not None:
         return bundle, {}
     width, height = figure.get_size_inches() * _SCREEN
     size = {"width": round(float(width)), "height": round(float(height))}

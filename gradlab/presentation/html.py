@@ -20,6 +20,7 @@ from gradlab.presentation.layer_text import audit_text, sweep_text
 from gradlab.presentation.packing_results import pack_layers, pack_report, pack_sweep
 from gradlab.presentation.plots import plot_report
 from gradlab.presentation.text import report_text
+from gradlab.presentation.words import shows_words_only
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -191,6 +192,8 @@ def mimebundle(report: Report) -> dict[str, str]:
     >>> sorted(mimebundle(report))
     ['image/png', 'text/html', 'text/plain']
     """
+    if shows_words_only():
+        return {}  # then IPython asks for the repr
     return _bundle(pack_report(report), report_text(report), _report_png(report))
 
 
@@ -222,6 +225,8 @@ def mimebundle_sweep(sweep: Sweep) -> dict[str, str]:
     >>> sorted(mimebundle_sweep(sweep))
     ['image/png', 'text/html', 'text/plain']
     """
+    if shows_words_only():
+        return {}  # then IPython asks for the repr
     return _bundle(pack_sweep(sweep), sweep_text(sweep), _sweep_png(sweep))
 
 
@@ -255,6 +260,8 @@ def mimebundle_layers(audit: LayerAudit) -> dict[str, str]:
     >>> sorted(mimebundle_layers(audit))
     ['image/png', 'text/html', 'text/plain']
     """
+    if shows_words_only():
+        return {}  # then IPython asks for the repr
     return _bundle(pack_layers(audit), audit_text(audit), _layers_png(audit))
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "pair",
     "plural",
     "shape_in_words",
+    "shows_words_only",
     "tabulate",
     "terminal",
     "wrapped",
@@ -193,6 +194,19 @@ def terminal() -> tuple[int | None, bool]:
         return None, False
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return shutil.get_terminal_size().columns, not plain
+
+
+def shows_words_only() -> bool:
+    """Whether this is IPython in a terminal: pages and pictures would be for nobody.
+
+    Examples
+    --------
+    >>> shows_words_only()
+    False
+    """
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and getattr(shell, "kernel", None) is None
 
 
 def wrapped(

@@ -97,8 +97,9 @@ class LiveView(anywidget.AnyWidget):
         # what is shown: an audit of layers, a sweep, a report
         things = (getattr(self, name, None) for name in ("audit", "sweep", "report"))
         thing = next((each for each in things if each is not None), None)
-        if thing is not None:
-            data = {**data, "text/html": thing._repr_mimebundle_()["text/html"]}
+        page = thing._repr_mimebundle_() if thing is not None else {}
+        if "text/html" in page:  # none in a terminal
+            data = {**data, "text/html": page["text/html"]}
         return data, metadata
 
     @contextlib.contextmanager

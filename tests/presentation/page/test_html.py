@@ -6,6 +6,7 @@ import base64
 import html.parser
 import json
 import re
+import types
 
 import builders
 import numpy as np
@@ -43,6 +44,18 @@ def test_bundle_has_page_picture_and_text(rng):
     assert base64.b64decode(bundle["image/png"])[:4] == b"\x89PNG"
     assert "W1" in bundle["text/plain"]
     assert bundle["text/html"].startswith("<div data-gl=")
+
+
+@pytest.mark.parametrize("notebook", [True, False])
+def test_ipython_in_a_terminal_waits_for_no_picture(rng, notebook, monkeypatch):
+    """Nobody would see page and picture there; IPython shows the repr instead."""
+    shell = types.SimpleNamespace(**{"kernel": object()} if notebook else {})
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    report = builders.tutorial(rng)
+    data, _ = report.plot()._repr_mimebundle_()
+
+    assert bool(report._repr_mimebundle_()) is notebook
+    assert ("image/png" in data) is notebook
 
 
 def test_text_picture_and_page_say_the_same(rng):
