@@ -9,8 +9,9 @@ import numpy as np
 from gradlab.building import Sides, build_subject
 from gradlab.differentiation.crews import crew_of
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
+from gradlab.differentiation.finite_difference import scales_of, seen_truncation
 from gradlab.differentiation.jacobian import Jacobian
-from gradlab.differentiation.method import resolve_method
+from gradlab.differentiation.method import Auto, Central, resolve_method
 from gradlab.errors import BudgetError, InputError, SubjectError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.measuring import analytic_side, numeric_side
@@ -94,7 +95,11 @@ def numeric_jacobian(
             for which, variable in enumerate(subject.inputs):
                 every = np.arange(variable.coordinates)
                 found = numeric_side(subject, which, every, base, chosen, meter)
-                parts = (found.value, found.error, found.step)
+                error = found.error
+                if isinstance(chosen, Auto | Central):
+                    scales = scales_of(subject, which)
+                    error = np.fmax(error, seen_truncation(found, scales))
+                parts = (found.value, error, found.step)
                 count = meter.evaluations - spent
                 spent = meter.evaluations
                 _store(result, subject, variable, parts, (count, chosen.name))

@@ -60,6 +60,34 @@ def test_complex_input():
     assert jacobian.value == pytest.approx(2 * z)
 
 
+SMOOTH = {
+    "exp": (np.exp, 1.0, np.exp(1.0)),
+    "sin": (np.sin, 0.4, np.cos(0.4)),
+    "sin(300x)": (lambda x: np.sin(300 * x), 0.5, 300 * np.cos(150.0)),
+    "on 1e6": (lambda x: 1e6 + np.sin(x), 1.0, np.cos(1.0)),
+    "1/x": (lambda x: 1 / x, 0.01, -1e4),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_bar_of_a_central_difference_covers_its_error(name):
+    """Of what bends on a scale far below x as well, without a further evaluation."""
+    f, x, exact = SMOOTH[name]
+
+    jacobian = gl.numeric_jacobian(f, np.array(x), method="central")
+
+    assert abs(jacobian.value - exact) <= 5 * jacobian.error
+    assert jacobian.error <= 1e-3 * abs(exact)
+    assert jacobian.evaluations == 2
+
+
+def test_bar_of_a_central_difference_covers_a_kink():
+    """Where one-sided slopes are 0 and 1, no bar below a quarter can be believed."""
+    x = np.array(1.0)
+    jacobian = gl.numeric_jacobian(lambda x: np.maximum(x - 1, 0), x, method="central")
+    assert jacobian.error >= 0.25
+
+
 def test_single_precision_is_differentiated_in_single_precision():
     """The bar tells how little float32 resolves."""
     x = np.array([0.5], dtype=np.float32)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.subject.subject import Subject
 
-__all__ = ["central", "one_sided", "scales_of", "step_sizes"]
+__all__ = ["central", "one_sided", "scales_of", "seen_truncation", "step_sizes"]
 
 
 def scales_of(subject: Subject, which: int) -> NDArray[np.float64]:
@@ -113,6 +113,23 @@ def central(
         error = noise / np.abs(width) * 2 + np.abs(bend) * np.sqrt(subject.epsilon)
         step = np.broadcast_to(width / 2, (len(base), n)).copy()
     return Quotients(value=value, error=error, step=step, bend=bend)
+
+
+def seen_truncation(
+    found: Quotients, scales: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Judge the truncation of central differences by how much f bends within a step.
+
+    The difference of the one-sided slopes is ``f'' h``; the error ``f''' h^2 / 6`` is
+    that much smaller again as the step is smaller than the length over which the slope
+    changes: the scale of the coordinate, or less where f bends much. A check looks
+    again at such entries; a bar that stands alone has to say so itself.
+    """
+    with np.errstate(all="ignore"):
+        bend, slope = np.abs(found.bend), np.abs(found.value)
+        shorter = np.where(slope > 0, bend / slope, 1.0)
+        shorter = np.maximum(shorter, np.abs(found.step) / scales)
+        return np.asarray(bend * np.minimum(shorter, 1.0) / 2)
 
 
 def one_sided(
