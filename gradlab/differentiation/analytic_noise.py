@@ -22,13 +22,20 @@ if TYPE_CHECKING:
 
     from gradlab.subject.subject import Subject
 
-__all__ = ["MOST_ROWS", "SCATTER", "analytic_noise", "value_noise"]
+__all__ = ["MOST_ROWS", "SCATTER", "analytic_noise", "rounding_noise", "value_noise"]
 
 # The largest of four deviations is below half of the typical one once in some hundred
 # entries.
 _REPETITIONS = 4
 SCATTER = 4.0  # times the scatter seen in four repetitions: as far as round-off goes
 MOST_ROWS = 256  # outputs for which gradients are asked for five times
+_AWAY = 2.0**10  # roundings away every sum inside has rounded anew, and little has bent
+# Step ahead for one behind: of two of the same length the remainders of x + h and x - h
+# add up to those of 2 x, and nothing is seen. What three such values deviate from a
+# line by, in units of the noise of one.
+_GOLDEN = (np.sqrt(5.0) - 1) / 2
+_LINE = np.array([1.0, -1 - _GOLDEN, _GOLDEN])
+_BEND = _LINE / np.linalg.norm(_LINE)
 
 
 def analytic_noise(
@@ -89,6 +96,76 @@ def analytic_noise(
         if largest.size:  # a saturated entry stands still, but is not more exact
             np.maximum(largest, np.median(largest, axis=1, keepdims=True), out=largest)
     return noise
+
+
+def rounding_noise(
+    subject: Subject,
+    twin: Subject,
+    cotangents: NDArray[np.float64],
+    *,
+    seed: int = 0,
+) -> list[NDArray[np.float64]]:
+    """Measure the scatter of short gradients about those of a twin in float64.
+
+    ``exp(x) - 1 - x`` next to 0 rounds to the same number wherever x is moved by less
+    than a rounding of its own, and is wrong by a tenth all the same. A thousand
+    roundings away the 1 rounds anew. What both sides differ by jumps there where it is
+    round-off; of a slip it is a smooth function, nearly a line.
+
+    Parameters
+    ----------
+    subject, twin
+        At the same point, which is put back, whatever happens.
+    cotangents
+        Shape (rows asked for, output rows).
+    seed
+        Of the displacements.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        For each input the largest deviation of three values from a line, in units of
+        the noise of one, shape (rows asked for, coordinates). Nan never counts.
+    """
+    points = [subject.point(which) for which in range(len(subject.inputs))]
+    noise = [np.zeros((len(cotangents), len(point))) for point in points]
+    sides = subject.analytic, twin.analytic
+    if sides[0] is None or sides[1] is None:
+        return noise
+    pulls = sides[0].pull, sides[1].pull
+    rng = np.random.default_rng([seed, 1])
+    away = min(_AWAY * subject.epsilon, float(np.sqrt(subject.epsilon)))
+
+    def apart(moves: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+        for which, (point, move) in enumerate(zip(points, moves, strict=True)):
+            there = _stored(point * (1 + move), subject.epsilon)
+            subject.place(which, there)
+            twin.place(which, there)
+        pairs = zip(*(pull(cotangents).values for pull in pulls), strict=True)
+        with np.errstate(invalid="ignore"):  # inf - inf
+            return [own - wide for own, wide in pairs]
+
+    try:
+        center = apart([np.zeros(len(point)) for point in points])
+        for _ in range(_REPETITIONS):
+            moves = [away * rng.uniform(0.5, 1, len(point)) for point in points]
+            ahead = apart([_GOLDEN * move for move in moves])
+            behind = apart([-move for move in moves])
+            for largest, *three in zip(noise, ahead, center, behind, strict=True):
+                with np.errstate(invalid="ignore"):
+                    bend = np.abs(np.tensordot(_BEND, three, axes=1))
+                np.fmax(largest, bend, out=largest)
+    finally:
+        for which in range(len(points)):
+            subject.place(which, None)
+            twin.place(which, None)
+    return noise
+
+
+def _stored(values: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
+    """Round to the digits that an input in such a precision has."""
+    mantissa, exponent = np.frexp(values)
+    return np.asarray(np.ldexp(np.round(mantissa / epsilon) * epsilon, exponent))
 
 
 def value_noise(subject: Subject, *, seed: int) -> NDArray[np.float64]:

@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.tolerance import roundings
-from gradlab.differentiation.analytic_noise import SCATTER, analytic_noise
+from gradlab.differentiation.analytic_noise import (
+    SCATTER,
+    analytic_noise,
+    rounding_noise,
+)
 from gradlab.differentiation.magnitudes import is_short, magnitudes
 from gradlab.localisation.columns import scale_of
 from gradlab.subject.subject import Pullback
@@ -106,10 +110,12 @@ class Precise:
             for sure, fits in zip(self.trusted, explained, strict=True)
         )
         if doubt:
-            noise = analytic_noise(self.subject, cotangents, seed=self.seed)
+            sides = self.subject, self.twin
+            inner = rounding_noise(*sides, cotangents, seed=self.seed)
+            outer = analytic_noise(self.subject, cotangents, seed=self.seed)
             forgiven = [
-                np.maximum(limit, SCATTER * scatter)
-                for limit, scatter in zip(forgiven, noise, strict=True)
+                np.maximum(limit, SCATTER * np.fmax(*scatter))
+                for limit, *scatter in zip(forgiven, inner, outer, strict=True)
             ]
             explained = _explained(own, wide, forgiven)
         values = tuple(

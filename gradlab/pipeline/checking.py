@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.analytic_noise import MOST_ROWS, SCATTER, analytic_noise
+from gradlab.differentiation.analytic_noise import (
+    MOST_ROWS,
+    SCATTER,
+    analytic_noise,
+    rounding_noise,
+)
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
@@ -92,7 +97,9 @@ def analytic_columns(
     twin = reference.subject
     if twin is not subject and twin.analytic is not None:
         precise = _trusted(analytic_side(twin, columns, meter), own)
-    round_off = _round_off(subject, own, precise, plan.seed) if not columns else None
+    round_off = None
+    if precise is not None and not columns:
+        round_off = _round_off((subject, twin), own, precise, plan.seed)
     return AnalyticColumns(own, precise, round_off)
 
 
@@ -255,14 +262,12 @@ def _reach(twin: Subject) -> NDArray[np.float64]:
 
 
 def _round_off(
-    subject: Subject,
+    sides: tuple[Subject, Subject],
     analytic: AnalyticSide,
-    precise: tuple[NDArray[np.float64], ...] | None,
+    precise: tuple[NDArray[np.float64], ...],
     seed: int,
 ) -> list[NDArray[np.float64]] | None:
     """Measure how exact gradients in short arithmetic are, where that is in doubt."""
-    if precise is None:
-        return None
     doubt = False
     with np.errstate(all="ignore"):
         for own, wide in zip(analytic.values, precise, strict=True):
@@ -272,5 +277,6 @@ def _round_off(
     rows = len(analytic.values[0])
     if not doubt or rows > MOST_ROWS:
         return None
-    noise = analytic_noise(subject, np.eye(rows), seed=seed)
-    return [SCATTER * part for part in noise]
+    inner = rounding_noise(*sides, np.eye(rows), seed=seed)
+    outer = analytic_noise(sides[0], np.eye(rows), seed=seed)
+    return [SCATTER * np.fmax(*pair) for pair in zip(inner, outer, strict=True)]

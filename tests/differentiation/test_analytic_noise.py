@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.analytic_noise import analytic_noise
+from gradlab.differentiation.analytic_noise import (
+    SCATTER,
+    analytic_noise,
+    rounding_noise,
+)
 from gradlab.subject.torch_subjects import torch_subject
 
 torch = pytest.importorskip("torch")
@@ -104,3 +108,73 @@ def test_debris_of_cancellation_is_no_slip(seed):
 
     assert report.ok
     assert not [c for c in report.comparisons if c.verdict is gl.Verdict.DISAGREES]
+
+
+def _lost_digits(x):
+    """A second-order remainder, which loses two digits for each of x."""
+    return (torch.exp(x) - 1 - x) / x**2
+
+
+def _beside_double(fn, x):
+    subject = torch_subject(fn, (x,))
+    subject.row()
+    twin = subject.in_double()
+    each = np.eye(len(x))
+    gap = subject.analytic.pull(each).values[0] - twin.analytic.pull(each).values[0]
+    (noise,) = rounding_noise(subject, twin, each)
+    return np.diagonal(gap), np.diagonal(noise), (subject, twin)
+
+
+def test_rounding_inside_is_seen_where_moving_x_by_a_digit_does_not_show_it():
+    """(exp(x) - 1 - x) / x**2 at 0.01 in float32: off by a tenth, covered by it."""
+    x = torch.linspace(0.008, 0.02, 40)
+
+    gap, noise, _ = _beside_double(_lost_digits, x)
+
+    assert np.abs(gap).max() > 0.02
+    assert (np.abs(gap) <= SCATTER * noise).all()
+    assert np.median(noise) <= 10 * np.median(np.abs(gap))
+
+
+class _SingleOnly(torch.autograd.Function):
+    """The sine, whose derivative is ten percent too large in float32."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.sin(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * torch.cos(x) * (1.1 if x.dtype == torch.float32 else 1.0)
+
+
+def test_a_slip_of_single_precision_is_no_rounding():
+    """Ten percent too large in float32 alone: a smooth difference, hence no noise."""
+    x = torch.linspace(-1.0, 1.0, 9)
+
+    gap, noise, _ = _beside_double(_SingleOnly.apply, x)
+
+    assert (np.abs(gap) >= 0.05).all()
+    assert (SCATTER * noise <= 1e-3 * np.abs(gap)).all()
+    assert gl.check(_SingleOnly.apply, x).verdict == gl.Verdict.DISAGREES
+
+
+def test_both_points_are_put_back_bit_for_bit():
+    """Neither the subject nor its twin has moved afterwards."""
+    x = torch.tensor([0.1, 1e-20, 3e8])
+
+    *_, sides = _beside_double(torch.sin, x)
+
+    exact = x.double().numpy()
+    for side in sides:
+        assert np.array_equal([float(v) for v in side.coordinates(0)], exact)
+
+
+def test_gradients_that_round_off_spoils_accuse_nobody():
+    """The formula is right in float64, and float32 scatters about it."""
+    x = torch.tensor([0.3, 0.01, 1.0])
+
+    assert gl.check(_lost_digits, x).verdict == gl.Verdict.AGREES
+    assert gl.check(_lost_digits, x, coverage="probe").verdict == gl.Verdict.AGREES
