@@ -25,7 +25,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradlabError, InputError
 from gradlab.presentation.text import report_text
 from gradlab.presentation.widgets.progress import terminal_bar
-from gradlab.presentation.words import terminal
+from gradlab.presentation.words import printable, terminal
 from gradlab.targets import load_target, refuse_unwritable, report_of
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _hand_out(
         typer.echo(f"page: {html}", err=True)
     if str(json_) != "-":
         width, colour = terminal()
-        typer.echo(report_text(report, width=width, colour=colour))
+        typer.echo(printable(report_text(report, width=width, colour=colour)))
     if json_ is not None:
         text = json.dumps(_plain(_contents(report)), indent=2, allow_nan=False)
         if str(json_) == "-":

@@ -277,10 +277,10 @@ class Report:
     # ------------------------------------------------------------- display
     def __repr__(self) -> str:
         from gradlab.presentation.text import report_text
-        from gradlab.presentation.words import terminal
+        from gradlab.presentation.words import printable, terminal
 
         width, _ = terminal()  # no colour: the text may be on its way into a file
-        return report_text(self, width=width)
+        return printable(report_text(self, width=width))
 
     __str__ = __repr__
 

@@ -315,8 +315,9 @@ class Sweep:
 
     def __repr__(self) -> str:
         from gradlab.presentation.text import sweep_text
+        from gradlab.presentation.words import printable
 
-        return sweep_text(self)
+        return printable(sweep_text(self))
 
     __str__ = __repr__
 

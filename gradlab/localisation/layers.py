@@ -184,8 +184,9 @@ class LayerAudit:
     # ------------------------------------------------------------- display
     def __repr__(self) -> str:
         from gradlab.presentation.layer_text import audit_text
+        from gradlab.presentation.words import printable
 
-        return audit_text(self)
+        return printable(audit_text(self))
 
     __str__ = __repr__
 

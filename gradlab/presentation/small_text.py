@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.presentation.words import brief, tabulate, wrapped
+from gradlab.presentation.words import brief, printable, tabulate, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ def told(
         lines += ["", *(f"  {line}" for line in tabulate(rows, right))]
     if foot:
         lines += ["", *wrapped(foot, "  ")]
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 def taylor_text(test: TaylorTest) -> str:

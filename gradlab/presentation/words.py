@@ -21,6 +21,7 @@ __all__ = [
     "one_line",
     "pair",
     "plural",
+    "printable",
     "shape_in_words",
     "shows_words_only",
     "tabulate",
@@ -28,6 +29,7 @@ __all__ = [
     "wrapped",
 ]
 
+_PLAIN = str.maketrans({"✗": "X", "✓": "+", "↑": "^", "○": "o", "…": "~"})
 WIDTH = 79  # columns of a line of prose: the least that a terminal has
 
 
@@ -194,6 +196,28 @@ def terminal() -> tuple[int | None, bool]:
         return None, False
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return shutil.get_terminal_size().columns, not plain
+
+
+def printable(text: str) -> str:
+    """Replace what standard output cannot carry, so that `print` does not raise.
+
+    On Windows a script's output is cp1252 where it goes to a file or a pipe, and that
+    has no tick and no cross. Words say the same.
+
+    Examples
+    --------
+    >>> printable("✓ agrees")
+    '✓ agrees'
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        plain = text.translate(_PLAIN)
+        return plain.encode(encoding, "replace").decode(encoding)
+    except LookupError:  # an encoding that Python does not know is not ours to mend
+        pass
+    return text
 
 
 def shows_words_only() -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 
 import builders
 import numpy as np
@@ -162,6 +164,23 @@ class TestReportText:
 
         assert len(rows) == 3
         assert len({across(row[: row.index("  7 ")]) for row in rows}) == 1
+
+    @pytest.mark.parametrize(
+        ("encoding", "first"),
+        [("utf-8", "✗ disagrees"), ("cp1252", "X disagrees"), ("ascii", "X disagrees")],
+    )
+    def test_printing_never_raises(self, report_of, compare, encoding, first):
+        """Output into a file on Windows is cp1252, which has no tick and no cross."""
+        report = report_of(compare("权重", [[2.0]], [[1.0]]), culprits=("权重",))
+        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+
+        with contextlib.redirect_stdout(stream):
+            print(report)
+        stream.flush()
+        text = stream.buffer.getvalue().decode(encoding)
+
+        assert text.startswith(first)
+        assert ("权重" in text) is (encoding == "utf-8")
 
     def test_names_cannot_smuggle_control_codes(self, report_of, compare):
         """A parameter called by an escape sequence is shown without it."""

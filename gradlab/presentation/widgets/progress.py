@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import importlib
+import math
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -84,8 +85,8 @@ def progress_bar(progress: Any) -> tuple[Any, bool]:
 def terminal_bar(patience: float = _PATIENCE) -> Any:
     """Make tqdm's bar for a terminal, drawn once so many seconds have passed.
 
-    A bar that comes and goes within a moment is a flicker. tqdm's own ``delay`` alone
-    does not hold it back when it is reset or given other words.
+    A bar that comes and goes within a moment is a flicker. tqdm's own ``delay`` neither
+    holds it back when it is reset or given other words, nor clears it then.
 
     Examples
     --------
@@ -99,11 +100,19 @@ def terminal_bar(patience: float = _PATIENCE) -> Any:
     shown = time.monotonic() + patience
 
     class Late(kind):
-        def refresh(self, *options: Any, **named: Any) -> Any:
-            late = time.monotonic() >= shown
-            return super().refresh(*options, **named) if late else None
+        drawn = False
 
-    return Late(unit=" evaluations", leave=False, delay=patience)
+        def display(self, *options: Any, **named: Any) -> Any:
+            if not self.drawn and time.monotonic() < shown:
+                return True
+            self.drawn = True
+            return super().display(*options, **named)
+
+        def close(self) -> None:
+            self.delay = 0 if self.drawn else math.inf  # then there is nothing to clear
+            super().close()
+
+    return Late(unit=" evaluations", leave=False)
 
 
 class NotebookProgress:
