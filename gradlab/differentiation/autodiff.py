@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.errors import SubjectError
+from gradlab.subject.subject import output_rows
 from gradlab.subject.torch_forward import ForwardMode
 from gradlab.subject.torch_outputs import cotangent_tensors
 from gradlab.subject.torch_subjects import TorchSubject
@@ -102,7 +103,7 @@ def second_order(
             f"not available; pass it dense"
         )
         raise SubjectError(msg)
-    rows = sum(variable.size for variable in subject.outputs)
+    rows = output_rows(subject.outputs)
     if cotangent is None:
         cotangent = np.random.default_rng([seed, 29]).normal(size=rows)
     cells = [_copied(cell) for cell in subject.cells]

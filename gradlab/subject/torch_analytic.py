@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.errors import SubjectError
-from gradlab.subject.subject import Problem, Pullback
+from gradlab.subject.subject import Problem, Pullback, output_rows
 from gradlab.subject.torch_backward import Backward
 from gradlab.subject.torch_cotangents import has_own_code
 from gradlab.subject.torch_double import narrowing_watched
@@ -151,7 +151,7 @@ class ReverseMode:
             if not any(v.dtype in _WIDE and is_single(part) for v, part in fresh):
                 return self._lost
         everything = range(len(subject.cells))
-        rows = sum(variable.size for variable in subject.outputs)
+        rows = output_rows(subject.outputs)
 
         def pull(cotangent: NDArray[np.float64]) -> list[NDArray[np.float64]]:
             return self._forward(everything).looped(cotangent, keep=False)

@@ -11,6 +11,7 @@ from gradlab.subject.torch_values import (
     Cell,
     dtype_name,
     is_differentiable,
+    is_double,
     make_cell,
     private_copy,
 )
@@ -139,7 +140,6 @@ def narrowing_watched() -> Iterator[list[str]]:
     >>> narrowed
     ['float']
     """
-    import torch
     from torch.overrides import TorchFunctionMode
 
     narrowed: list[str] = []
@@ -155,16 +155,12 @@ def narrowing_watched() -> Iterator[list[str]]:
             came = [*args, *(kwargs or {}).values()]
             # writing into a tensor, x[i] = y, returns nothing: look at the target
             left = args[:1] if result is None else [result]
-            if any(map(_is_wide, came)) and any(map(_is_narrow, left)):
+            if any(map(is_double, came)) and any(map(_is_narrow, left)):
                 narrowed.append(name)
             return result
 
-    def _is_wide(value: object) -> bool:
-        wide = (torch.float64, torch.complex128)
-        return isinstance(value, torch.Tensor) and value.dtype in wide
-
     def _is_narrow(value: object) -> bool:
-        return is_differentiable(value) and not _is_wide(value)
+        return is_differentiable(value) and not is_double(value)
 
     with Watch():
         yield narrowed

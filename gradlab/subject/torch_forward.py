@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.subject import Problem, Pullback
+from gradlab.subject.subject import Problem, Pullback, output_rows
 from gradlab.subject.torch_outputs import stack_of_rows, to_row
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def push(
     if cell.pattern is not None:
         msg = f"{cell.variable.name} is sparse: torch has no sparse tangents"
         raise NotImplementedError(msg)
-    rows = sum(variable.size for variable in subject.outputs)
+    rows = output_rows(subject.outputs)
     result = np.zeros((len(tangents), rows))
     if not len(tangents):
         return result
@@ -183,7 +183,7 @@ class ForwardMode:
             try:
                 block = push(self._subject, which, np.eye(variable.coordinates)).T
             except Exception as error:  # noqa: BLE001 - anything a user's jvp raises
-                rows = sum(output.size for output in self._subject.outputs)
+                rows = output_rows(self._subject.outputs)
                 block = np.full((rows, variable.coordinates), np.nan)
                 text = " ".join(str(error).split())
                 detail = f"{type(error).__name__}: {text:.300}"

@@ -12,6 +12,8 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.torch_values import is_double
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -82,7 +84,7 @@ class Casts:
                 self, func: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
                 kwargs = kwargs or {}
-                if not any(map(_is_double, (*args, *kwargs.values()))):
+                if not any(map(is_double, (*args, *kwargs.values()))):
                     return func(*args, **kwargs)
                 if methods.get(func) in casts.wide:
                     func, args = torch.Tensor.to, (args[0], methods[func])
@@ -102,13 +104,6 @@ class Casts:
         import torch
 
         return self.wide.get(value, value) if isinstance(value, torch.dtype) else value
-
-
-def _is_double(value: object) -> bool:
-    import torch
-
-    wide = (torch.float64, torch.complex128)
-    return isinstance(value, torch.Tensor) and value.dtype in wide
 
 
 class KeptProgram:

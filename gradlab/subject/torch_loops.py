@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.errors import GradlabError
-from gradlab.subject.subject import side_by_side
+from gradlab.subject.subject import output_rows, side_by_side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +36,7 @@ def looped(
     """
     coordinates = subject.coordinates(which)
     taken = np.empty(len(positions))
-    width = sum(variable.size for variable in subject.outputs)
+    width = output_rows(subject.outputs)
     values = np.full((len(positions), width), np.nan)
     for row, position in enumerate(positions):
         index = int(position)
@@ -62,7 +62,7 @@ def looped_sets(
     points = [subject.point(which) for which in inputs]
     slots = side_by_side([len(point) for point in points])
     moved = list(zip(cells, points, slots, strict=True))
-    width = sum(variable.size for variable in subject.outputs)
+    width = output_rows(subject.outputs)
     values = np.full((len(displacements), width), np.nan)
     try:
         for row, displacement in enumerate(displacements):

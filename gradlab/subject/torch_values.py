@@ -31,6 +31,7 @@ __all__ = [
     "as_parameter",
     "dtype_name",
     "is_differentiable",
+    "is_double",
     "is_torch",
     "looks_like_module",
     "make_cell",
@@ -80,6 +81,13 @@ def is_differentiable(value: object) -> bool:
         return False
     dtype = value.dtype  # type: ignore[attr-defined] # a tensor
     return bool(dtype.is_floating_point or dtype.is_complex)
+
+
+def is_double(value: object) -> bool:
+    """Whether `value` is a tensor in double precision; torch is there already."""
+    torch = sys.modules["torch"]
+    wide = (torch.float64, torch.complex128)
+    return isinstance(value, torch.Tensor) and value.dtype in wide
 
 
 def dtype_name(dtype: Any) -> str:
