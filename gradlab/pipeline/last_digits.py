@@ -111,13 +111,9 @@ def widen_bars(
 
     Parameters
     ----------
-    origin
-        What the numeric side of this block evaluates.
-    block
-        Judged. Its bars are widened where the noise of f, or a jump beside the point,
-        is all that an accusation rests on.
-    meter
-        Charged for every evaluation.
+    origin, block, meter
+        As for `widen_by_jumps`. Bars are widened where the noise of f, or a jump beside
+        the point, is all that an accusation rests on.
     noise
         From `noise_once`, of the same.
     noisy
