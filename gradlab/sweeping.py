@@ -26,7 +26,7 @@ from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.blocks import Plan
+from gradlab.pipeline.blocks import Origin, Plan
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.climbing import Climb, default_steps, steps_columns
 from gradlab.presentation.widgets.progress import progress_bar
@@ -252,7 +252,7 @@ def _sweep(
     if remark:
         remarks.append(remark)
     plan = Plan(Auto(), job.tolerance, "full", job.seed)
-    outcome = run_full(subject, plan, meter, base, columns)
+    outcome = run_full(Origin(subject, base), plan, meter, columns)
     remarks += outcome.remarks
     remarks += [f"{problem.where}: {problem.detail}" for problem in outcome.problems]
     blocks = _swept(subject, outcome, base)

@@ -63,10 +63,9 @@ class AnalyticColumns:
 
 
 def run_full(
-    subject: Subject,
+    own: Origin,
     plan: Plan,
     meter: Meter,
-    base: NDArray[np.float64],
     columns: list[NDArray[np.intp]],
     *,
     accused: bool = False,
@@ -75,12 +74,12 @@ def run_full(
 
     Of inputs that are `accused` as a whole, fewer of them are looked at twice.
     """
-    reference = reference_of(subject, plan, meter, base)
-    analytic = analytic_columns(subject, plan, reference, meter)
+    reference = reference_of(own, plan, meter)
+    analytic = analytic_columns(own.subject, plan, reference, meter)
     outcome = compare_columns(
-        subject, plan, meter, base, columns, reference, analytic, accused=accused
+        own, plan, meter, columns, reference, analytic, accused=accused
     )
-    outcome.remarks = list(_remarks(subject, outcome, columns))
+    outcome.remarks = list(_remarks(own.subject, outcome, columns))
     return outcome
 
 
@@ -104,10 +103,9 @@ def analytic_columns(
 
 
 def compare_columns(
-    subject: Subject,
+    own: Origin,
     plan: Plan,
     meter: Meter,
-    base: NDArray[np.float64],
     columns: list[NDArray[np.intp]],
     reference: Origin,
     analytic: AnalyticColumns,
@@ -119,8 +117,9 @@ def compare_columns(
 
     Parameters
     ----------
-    reference
-        What the numeric side evaluates: the subject, or the same in float64.
+    own, reference
+        As the user has it, and what the numeric side evaluates: the same, or the same
+        in float64.
     analytic
         Of all columns, or of exactly these.
     known
@@ -128,11 +127,11 @@ def compare_columns(
     accused
         Whether these are shown of inputs that are known to be wrong as a whole.
     """
+    subject = own.subject
     methods = [plan.method_of(variable.name) for variable in subject.inputs]
-    own = Origin(subject, base)
     twin = None if reference.subject is subject else reference.subject
     problems = analytic.side.problems
-    outcome = Outcome([], base, problems, twin, known=known, accused=accused)
+    outcome = Outcome([], own.base, problems, twin, known=known, accused=accused)
     try:
         sides = analytic.precise or analytic.side.values
         wanted = []
@@ -229,12 +228,10 @@ def _remarks(
         yield f"{outcome.stopped}: {done} of {total} coordinates{missing}"
 
 
-def reference_of(
-    subject: Subject, plan: Plan, meter: Meter, base: NDArray[np.float64]
-) -> Origin:
+def reference_of(own: Origin, plan: Plan, meter: Meter) -> Origin:
     """Choose what the numeric side evaluates: float64 copies where that is possible."""
+    subject, base = own.subject, own.base
     choosing = any(plan.finds_steps(variable.name) for variable in subject.inputs)
-    own = Origin(subject, base)
     if subject.epsilon < DOUBLE or not choosing:
         return own
     twin = subject.in_double()

@@ -18,6 +18,7 @@ from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_the_way
 from gradlab.pipeline.beside import look_beside
+from gradlab.pipeline.blocks import Origin
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.joint_kinks import joint_kinks
 from gradlab.pipeline.noticing import (
@@ -81,6 +82,7 @@ def examine(
         msg = "there is nothing to check: no analytic side"
         raise InputError(msg)
     base, notes = _at_the_point(subject, roots, meter, guard)
+    own = Origin(subject, base)
     coverage, expected = _planned(subject, plan, meter)
     excuses: list[Finding] = []
     if coverage.name == "probe":
@@ -88,13 +90,13 @@ def examine(
         excuses = list(known.values())
         seen = compare_by_probes(subject, plan, meter, base, notes, known)
     elif needs_streaming(subject, coverage.columns, plan.memory):
-        found = run_streamed(subject, plan, meter, base, coverage.columns)
+        found = run_streamed(own, plan, meter, coverage.columns)
         seen = _seen(subject, plan, meter, found.outcome, notes, coverage)
         seen = dataclasses.replace(
             seen, comparisons=found.with_tallies(seen.comparisons)
         )
     else:
-        outcome = run_full(subject, plan, meter, base, coverage.columns)
+        outcome = run_full(own, plan, meter, coverage.columns)
         excuses = excused(subject, outcome.blocks)
         excuses += look_beside(subject, outcome, meter, plan.seed)
         excuses += joint_kinks(subject, outcome, meter)
@@ -216,9 +218,9 @@ class Compared:
 
 def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
     """Compare both sides of a subject that needs no watching; no diagnosis."""
-    base = base_row(subject, meter)
+    own = Origin(subject, base_row(subject, meter))
     coverage = choose_columns(subject, "full", meter.budget, 0.0, plan.seed)
-    outcome = run_full(subject, plan, meter, base, coverage.columns)
+    outcome = run_full(own, plan, meter, coverage.columns)
     spare_debris(subject, outcome.blocks, plan.seed)
     comparisons = comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage=coverage.name

@@ -26,6 +26,7 @@ from gradlab.localisation.tensors import (
     probe_tensors,
 )
 from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_the_way
+from gradlab.pipeline.blocks import Origin
 from gradlab.pipeline.checking import run_full
 from gradlab.subject.subject import Variable, output_rows
 
@@ -180,7 +181,7 @@ def _look_at(
         columns.append(_positions(variable, _found(probes, variable), few, rng))
     if isinstance(probes.stop, KeyboardInterrupt):
         return None  # who pressed Stop does not want more
-    outcome = run_full(subject, plan, meter, base, columns, accused=True)
+    outcome = run_full(Origin(subject, base), plan, meter, columns, accused=True)
     outcome.blocks = [block for block in outcome.blocks if block.positions.size]
     return outcome
 

@@ -88,27 +88,19 @@ class Streamed:
 
 
 def run_streamed(
-    subject: Subject,
-    plan: Plan,
-    meter: Meter,
-    base: NDArray[np.float64],
-    columns: list[NDArray[np.intp]],
+    own: Origin, plan: Plan, meter: Meter, columns: list[NDArray[np.intp]]
 ) -> Streamed:
     """Compare all coordinates `columns`, within ``plan.memory`` bytes.
 
-    Parameters
-    ----------
-    subject
-        Evaluated once already.
-    plan, meter, base, columns
-        As for `gradlab.pipeline.checking.run_full`.
+    Parameters are those of `gradlab.pipeline.checking.run_full`.
     """
-    stream = _Stream(subject, plan, meter, base, columns)
+    stream = _Stream(own, plan, meter, columns)
     try:
         for part in stream.parts():
-            analytic = analytic_columns(subject, plan, stream.reference, meter, part)
-            for slab, own in stream.slabs(part, analytic):
-                if stream.take(slab, own):
+            reference = stream.reference
+            analytic = analytic_columns(own.subject, plan, reference, meter, part)
+            for slab, cut in stream.slabs(part, analytic):
+                if stream.take(slab, cut):
                     return stream.result()
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if stream.kept is None:
@@ -138,16 +130,16 @@ class _Stream:
 
     def __init__(
         self,
-        subject: Subject,
+        own: Origin,
         plan: Plan,
         meter: Meter,
-        base: NDArray[np.float64],
         columns: list[NDArray[np.intp]],
     ) -> None:
-        self.subject, self.plan, self.meter, self.base = subject, plan, meter, base
+        subject = own.subject
+        self.own, self.subject, self.plan, self.meter = own, subject, plan, meter
         self.columns = columns
         self.rows = output_rows(subject.outputs)
-        self.reference: Origin = reference_of(subject, plan, meter, base)
+        self.reference: Origin = reference_of(own, plan, meter)
         self.kept: Outcome | None = None
         self.keepers: dict[int, Keeper] = {}
         self.known: Known | None = None
@@ -206,10 +198,9 @@ class _Stream:
     def take(self, slab: list[NDArray[np.intp]], analytic: AnalyticColumns) -> bool:
         """Compare one slab and keep the worst of it; True if that was cut short."""
         outcome = compare_columns(
-            self.subject,
+            self.own,
             self.plan,
             self.meter,
-            self.base,
             slab,
             self.reference,
             analytic,
@@ -260,7 +251,7 @@ class _Stream:
     def _keep(self, outcome: Outcome) -> None:
         """Keep the worst columns of this slab and of those before, and a spread."""
         if self.kept is None:
-            self.kept = Outcome([], self.base, outcome.problems, outcome.reference)
+            self.kept = Outcome([], self.own.base, outcome.problems, outcome.reference)
         kept, fresh = self.kept, outcome.unsteady
         kept.stopped = outcome.stopped
         kept.overruled += outcome.overruled
@@ -283,7 +274,7 @@ class _Stream:
     # ------------------------------------------------------------- the end
     def result(self) -> Streamed:
         """Judge the kept columns by all that is known now, and close the books."""
-        kept = self.kept or Outcome([], self.base, (), None)
+        kept = self.kept or Outcome([], self.own.base, (), None)
         kept.blocks = [
             keeper.block
             for _, keeper in sorted(self.keepers.items())
