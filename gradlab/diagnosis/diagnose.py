@@ -135,6 +135,7 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
         response = upstream.respond(evidence)
         findings += upstream.hidden_upstream(evidence, response)
         cause: Case | None = None
+        guesses: list[tuple[Case, list[Finding]]] = []
         for case in reversed(cases):  # errors travel from the output to the input
             clues = upstream.ignored(case, response)
             clues += _ask(case, findings, costly=cause is None)
@@ -142,9 +143,13 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
             told = _told(case, clues, certain=certain)
             if cause is not None and not certain and _only_guessed(clues):
                 told = [_spoiled(case, cause)]
+            elif not certain and told and _only_guessed(clues):
+                guesses.append((case, told))
+                continue
             findings += told
             if cause is None and told and told[0].confidence > _CAUSE:
                 cause = case if _in_the_signal(case) else None
+        findings += _best_guess(guesses)
     return rank(_in_order(evidence, unexplained(evidence, findings)))
 
 
@@ -152,6 +157,34 @@ def _only_guessed(clues: list[Clue]) -> bool:
     """Whether an input has no explanation but those that structure alone suggests."""
     best = max(clues, key=lambda clue: clue.confidence, default=None)
     return best is None or (best.confidence < _SURE and best.kind in _GUESSES)
+
+
+def _best_guess(guesses: list[tuple[Case, list[Finding]]]) -> list[Finding]:
+    """Keep the guesses about one input; of the others say only that they are wrong.
+
+    One mistake spoils many inputs, and guessing at each of them is no more evidence.
+    """
+    if not guesses:
+        return []
+    best = max(guesses, key=lambda guess: guess[1][0].confidence)[0]
+    kept: list[Finding] = []
+    for case, told in guesses:
+        if case is best:
+            kept += told
+            continue
+        kept.append(
+            Finding(
+                BugKind.UNKNOWN,
+                "error",
+                case.name,
+                0.2,
+                f"{case.name} is wrong as well, {place_words(case)}; no factor, mask "
+                f"or order explains it by itself.",
+                f"Look for what {case.name} and {best.name} have in common: one "
+                f"mistake may spoil both.",
+            )
+        )
+    return kept
 
 
 def _in_the_signal(case: Case) -> bool:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.layer_shapes import layer_of
 from gradlab.diagnosis.measures import (
     EXACT,
     NEARLY_RIGHT,
     Case,
     Clue,
+    cases_of,
     fraction_words,
 )
 from gradlab.diagnosis.places import place_words
@@ -126,11 +128,36 @@ def _lower(clue: Clue, above: Clue) -> Clue:
     return dataclasses.replace(clue, confidence=above.confidence * 0.9)
 
 
+def _mean_for_sum(case: Case, c: float) -> Clue | None:
+    """Recognise the gradient of a bias that is averaged over samples, not summed.
+
+    The weight of the layer is right: so is the error signal, and its sum is not.
+    """
+    layer = layer_of(case.evidence, case.part.which)
+    count = round(1 / c)
+    if layer is None or layer.bias != case.part.which or layer.recurrent is not None:
+        return None
+    wrong = {other.part.which for other in cases_of(case.evidence)}
+    if layer.weight in wrong or count < 3 or abs(c * count - 1) > _CLOSE:
+        return None
+    weight = case.evidence.subject.inputs[layer.weight].name
+    return Clue(
+        BugKind.MISSING_REDUCTION,
+        0.97,
+        f"analytic = 1/{count} x numeric in {case.name}, and {weight} of the same "
+        f"layer is right: a mean over {count} samples stands where a sum belongs.",
+        f"Sum the error signal for {case.name} (sum in place of mean).",
+    )
+
+
 def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None:
     """Recognise a factor N or 1/N as a mean that is missing or doubled."""
     if c <= 0 or abs(c - 1) < 0.3:
         return None
     large = max(c, 1 / c)
+    mean = _mean_for_sum(case, c)
+    if mean is not None:
+        return dataclasses.replace(mean, confidence=mean.confidence * trust)
     matched = _matching(case.evidence, large)
     alike = _alike(case.evidence, c)
     whole_number = abs(large - round(large)) < _CLOSE * large and round(large) >= 3

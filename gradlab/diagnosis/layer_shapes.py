@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
     from gradlab.subject.subject import Variable
 
+# last parts of names that vectors of a normalisation have
+_NORM = re.compile(r"(g|ga|gain|gamma|be|beta|scale|shift|(ln|bn|norm)\w*)\d*")
+
 __all__ = ["Layer", "layer_of", "layers_of"]
 
 
@@ -49,12 +52,16 @@ def layers_of(evidence: Evidence) -> list[Layer]:
     for i, bias in enumerate(inputs):
         if len([n for n in bias.shape if n > 1]) != 1 or len(bias.shape) > 2:
             continue
+        if _of_a_norm(bias, inputs):
+            continue
         fits = [
             j
             for j, weight in enumerate(inputs)
-            if j not in taken and len(weight.shape) == 2
+            if j not in taken and len(weight.shape) >= 2
             if _fits(weight, bias) and weight.shape not in data
+            if len(weight.shape) == 2 or abs(i - j) == 1
         ]
+        fits = _of_one_number(bias, fits, inputs)
         if not fits:
             continue
         fits.sort(key=lambda j: (abs(i - j), j > i))
@@ -72,12 +79,52 @@ def layers_of(evidence: Evidence) -> list[Layer]:
     return found
 
 
+def _of_a_norm(vector: Variable, inputs: tuple[Variable, ...]) -> bool:
+    """Whether a vector is the gain or the shift of a normalisation: by its name.
+
+    ``gamma``, or the bias of a module whose weight is a vector too.
+    """
+    start, _, last = vector.name.rpartition(".")
+    if _NORM.fullmatch(last.lower()):
+        return True
+    mates = [v for v in inputs if start and v.name == f"{start}.weight"]
+    return bool(mates) and len(mates[0].shape) < 2
+
+
+def _of_one_number(
+    bias: Variable, fits: list[int], inputs: tuple[Variable, ...]
+) -> list[int]:
+    """Keep weights with the number of a bias, or of its module, where names tell."""
+    start, _, last = bias.name.rpartition(".")
+    if start and any(v.name == f"{start}.weight" for v in inputs):
+        return [j for j in fits if inputs[j].name == f"{start}.weight"]
+    number = _digits(last)
+    numbered = [j for j in fits if _digits(inputs[j].name)]
+    if not number or not numbered:
+        return fits
+    return [j for j in numbered if _digits(inputs[j].name) == number]
+
+
+def _digits(name: str) -> str:
+    """Digits at the end of a name.
+
+    Examples
+    --------
+    >>> _digits("W12"), _digits("bias")
+    ('12', '')
+    """
+    found = re.search(r"\d*$", name)
+    return found.group() if found else ""
+
+
 def _fits(weight: Variable, bias: Variable) -> bool:
     """Whether an array may be the bias of a weight: by its shape, and by its name.
 
     ``W2`` of shape (5,) or (5, 1) is the weight of one output, no bias of ``W1``. A
     column belongs to the rows of its weight, a row to the columns.
     """
+    if len(weight.shape) > 2:  # a convolution: channels come first, or last
+        return bias.size in (weight.shape[0], weight.shape[-1])
     if min(weight.shape) < 2 or bias.size not in weight.shape:
         return False
     mine, theirs = (v.name.rpartition(".")[2].lower() for v in (bias, weight))

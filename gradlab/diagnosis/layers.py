@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.layer_shapes import layer_of, layers_of
 from gradlab.diagnosis.measures import Case, Clue
@@ -33,7 +34,7 @@ def siblings(case: Case) -> list[Clue]:
     """Detect a mistake in one line: the other gradient of the layer is right."""
     layer = layer_of(case.evidence, case.part.which)
     if layer is None:
-        return []
+        return _alone(case)
     wrong = {p.which for p in case.evidence.parts if Case(case.evidence, p).wrong.any()}
     inputs = case.evidence.subject.inputs
     mine = case.part.which
@@ -53,6 +54,27 @@ def siblings(case: Case) -> list[Clue]:
         Clue(kind, trust, f"{lead}{told}.", advice)
         for kind, trust, told, advice in _lines(case, layer)
     ]
+
+
+def _alone(case: Case) -> list[Clue]:
+    """Detect a mistake that touches one weight: all other gradients are right."""
+    inputs, mine = case.evidence.subject.inputs, case.part.which
+    others = [c for c in case.evidence.comparisons if c.input.name != case.name]
+    right = all(c.verdict == Verdict.AGREES for c in others)
+    # whatever is wrong behind the first weight touches nothing else either
+    before = [v for v in inputs[:mine] if len(v.shape) > 1]
+    if not (right and before and case.scalar and len(case.variable.shape) > 1):
+        return []
+    told = (
+        f"All other gradients are right: the mistake touches {case.name} alone, most "
+        f"simply in its own line."
+    )
+    advice = (
+        f"Check that the gradient of {case.name} uses the very array that "
+        f"{case.name} was multiplied with, and adds up every use of it."
+    )
+    kinds = ((BugKind.STALE_CACHE, 0.59), (BugKind.LOST_ACCUMULATION, 0.5))
+    return [Clue(kind, trust, told, advice) for kind, trust in kinds]
 
 
 def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measures import EXACT, Case, Clue, reaches
+from gradlab.diagnosis.measures import EXACT, Case, Clue, fraction_words, reaches
 from gradlab.diagnosis.places import place_words
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ def partial_zeros(case: Case) -> list[Clue]:
         share = min(case.share(model), case.share(model, both))
     if share < EXACT:
         return []
-    told = "" if scaled == 1.0 else f" (the rest is {scaled:.4g} x numeric)"
+    told = "they agree" if scaled == 1.0 else f"one is {scaled:.4g} x the other"
+    if fraction_words(scaled) is None:  # of a kept unit or sample: no mask alone
+        share *= 0.6
     if not extra.any():
         clues = _lost(case, lost, share)
         if clues:
@@ -83,8 +85,7 @@ def _mask_clue(
     return Clue(
         BugKind.WRONG_MASK,
         0.92 * share,
-        f"{_counted(lost, extra)} {place_words(case)}; where both pass, they "
-        f"agree{told}.",
+        f"{_counted(lost, extra)} {place_words(case)}; where both pass, {told}.",
         f"Compare the mask in the backward of {case.name} with the one the forward "
         f"pass applies: same array, same comparison, same side.",
     )

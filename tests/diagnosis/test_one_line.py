@@ -1,0 +1,154 @@
+"""Mistakes in one line of a backward: what else of the layer is right says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.diagnosis.finding import BugKind
+
+RNG = np.random.default_rng(2)
+TOKENS, TARGET = RNG.normal(size=(2, 5, 4))
+IMAGES = RNG.normal(size=(3, 2, 5, 5))
+
+
+def attention(slip=None):
+    """Layer norm, one head of attention, a residual and a squared error."""
+    rng = np.random.default_rng(3)
+    params = {name: rng.normal(size=(4, 4)) * 0.6 for name in ("Wq", "Wk", "Wv", "Wo")}
+    params |= {"g": 1 + rng.normal(size=4) / 9, "be": rng.normal(size=4) / 9}
+    centred = TOKENS - TOKENS.mean(axis=1, keepdims=True)
+    normal = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+
+    def loss_and_grads(params):
+        x = normal * params["g"] + params["be"]
+        q, k, v = (x @ params[name] for name in ("Wq", "Wk", "Wv"))
+        powers = np.exp(q @ k.T / 2)
+        weights = powers / powers.sum(axis=1, keepdims=True)
+        off = TOKENS + weights @ v @ params["Wo"] - TARGET
+        signal = off / off.size
+        back = signal @ params["Wo"].T
+        of_weights = back @ v.T
+        inner = (weights * of_weights).sum(axis=1, keepdims=True)
+        if slip == "no sum":
+            inner = 0
+        scores = weights * (of_weights - inner) / 2
+        of_q, of_k, of_v = scores @ k, scores.T @ q, weights.T @ back
+        of_x = sum(
+            of @ params[name].T
+            for of, name in ((of_q, "Wq"), (of_k, "Wk"), (of_v, "Wv"))
+        )
+        entered = TOKENS if slip == "stale" else x
+        grads = {
+            "Wo": (weights @ v).T @ signal,
+            "Wq": x.T @ of_q,
+            "Wk": x.T @ of_k,
+            "Wv": entered.T @ of_v,
+            "g": (of_x * (x if slip == "gain" else normal)).sum(axis=0),
+            "be": of_x.sum(axis=0),
+        }
+        return (off**2).mean() / 2, grads
+
+    return loss_and_grads, params
+
+
+@pytest.mark.parametrize("slip", ["no sum", "gain"])
+def test_gains_of_a_norm_are_biases_of_no_weight(slip):
+    """Of the same size as many a weight, they belong to none: nothing is claimed."""
+    report = gl.check(*attention(slip))
+
+    assert not report.ok
+    assert not any("of the same layer" in f.evidence for f in report.findings)
+
+
+def test_a_weight_that_is_wrong_alone_has_a_wrong_line():
+    """The array that is multiplied is the tokens, where the normalised ones belong."""
+    first = gl.check(*attention("stale")).findings[0]
+
+    assert (first.kind, first.where) == (BugKind.STALE_CACHE, "Wv")
+    assert "All other gradients are right" in first.evidence
+
+
+def test_correct_attention_is_not_accused():
+    """The correct twin has no finding."""
+    assert not gl.check(*attention()).findings
+
+
+def convolution(slip=None):
+    """Three by three kernels, their bias, a mean over positions, a linear layer."""
+    rng = np.random.default_rng(4)
+    params = {
+        "W": rng.normal(size=(4, 2, 3, 3)) / 2,
+        "b": rng.normal(size=4) / 9,
+        "V": rng.normal(size=(4, 3)),
+    }
+    windows = np.lib.stride_tricks.sliding_window_view(IMAGES, (3, 3), axis=(2, 3))
+
+    def loss_and_grads(params):
+        z = np.einsum("ncijkl,ockl->noij", windows, params["W"])
+        z += params["b"][:, None, None]
+        hidden = np.maximum(z, 0)
+        out = hidden.mean(axis=(2, 3)) @ params["V"]
+        signal = out / 3
+        back = (signal @ params["V"].T)[:, :, None, None] / 9
+        back = back * (np.where(z > 0, 1.0, 0.1) if slip == "leaky" else z > 0)
+        grads = {
+            "W": np.einsum("noij,ncijkl->ockl", back, windows),
+            "b": back.mean(axis=(0, 2, 3)) if slip == "mean" else back.sum((0, 2, 3)),
+            "V": hidden.mean(axis=(2, 3)).T @ signal,
+        }
+        return (out**2).sum() / 6, grads
+
+    return loss_and_grads, params
+
+
+def test_the_bias_of_a_convolution_belongs_to_its_kernels():
+    """Both are wrong: no linear layer of the same size vouches for the signal."""
+    report = gl.check(*convolution("leaky"))
+
+    assert {"W", "b"} == set(report.culprits)
+    assert not any("V of the same layer" in f.evidence for f in report.findings)
+
+
+def test_a_mean_in_place_of_a_sum_is_told_by_its_weight():
+    """1/27 is three images times nine positions; the kernels are right."""
+    first = gl.check(*convolution("mean")).findings[0]
+
+    assert (first.kind, first.where) == (BugKind.MISSING_REDUCTION, "b")
+    assert "a mean over 27 samples stands where a sum belongs" in first.evidence
+
+
+def test_correct_convolutions_are_not_accused():
+    """The correct twin has no finding."""
+    assert not gl.check(*convolution()).findings
+
+
+def test_zeros_beside_another_factor_are_no_mask():
+    """Half of a quotient rule is zero where the other half is not, and no mask."""
+    x = np.random.default_rng(6).normal(size=8)
+    target = np.array([1, 0, 0, 1, 1, 0, 1, 0.0])
+
+    def chances(x):
+        return 1 / (1 + np.exp(-x))
+
+    def dice(x):
+        y = chances(x)
+        return float(1 - (2 * (y * target).sum() + 1) / (y.sum() + target.sum() + 1))
+
+    def grad(x):
+        y = chances(x)
+        return -2 * target / (y.sum() + target.sum() + 1) * y * (1 - y)
+
+    first = gl.check(dice, x, grad=grad).findings[0]
+
+    assert first.kind == BugKind.MISSING_TERM
+
+
+def test_one_guess_is_made_and_the_others_are_named():
+    """Nine gradients spoiled by one mistake are nine errors, and one guess."""
+    found = gl.check(*attention("no sum")).findings
+
+    guesses = {f.where for f in found if f.kind != BugKind.UNKNOWN}
+    assert len(guesses) == 1
+    assert {f.where for f in found} == {"Wq", "Wk", "g", "be"}
