@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from gradlab.diagnosis.evidence import Evidence
 
-__all__ = ["accumulation", "factor", "scales", "sizes_of"]
+__all__ = ["accumulation", "factor", "scales"]
 
 _NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 _CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
@@ -195,14 +195,14 @@ def _alike(evidence: Evidence, c: float) -> bool:
 def _matching(evidence: Evidence, large: float) -> tuple[int, str, bool] | None:
     found = [
         (size, words, leading)
-        for size, words, leading in sizes_of(evidence)
+        for size, words, leading in _sizes_of(evidence)
         if size > 1 and abs(size - large) < _CLOSE * size
     ]
     found.sort(key=lambda item: not item[2])
     return found[0] if found else None
 
 
-def sizes_of(evidence: Evidence) -> Iterator[tuple[int, str, bool]]:
+def _sizes_of(evidence: Evidence) -> Iterator[tuple[int, str, bool]]:
     """Lengths that a mean could run over: (size, in words, leading or total)."""
     variables = [*evidence.subject.inputs, *evidence.subject.outputs]
     for variable in variables:

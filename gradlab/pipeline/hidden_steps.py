@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Place = tuple[float, float]  # a step, and f there
 
-__all__ = ["Wide", "see_through_steps", "wide_slopes"]
+__all__ = ["see_through_steps"]
 
 # of the scale: over so much the slope of many steps is taken
 _REACHES = (0.25, 0.06, 0.015)
@@ -56,7 +56,7 @@ _SCANNED, _PER_SPACING = 33, 4.1  # points, and how many of them in one spacing
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Wide:
+class _Wide:
     """Slopes over a quarter of the scale of each coordinate, (rows, n).
 
     Attributes
@@ -72,13 +72,13 @@ class Wide:
     reach: NDArray[np.float64]
 
 
-def wide_slopes(
+def _wide_slopes(
     subject: Subject,
     which: int,
     positions: NDArray[np.intp],
     reach: NDArray[np.float64],
     meter: Meter,
-) -> Wide:
+) -> _Wide:
     """Fit slopes to values far from the point.
 
     Parameters
@@ -109,7 +109,7 @@ def wide_slopes(
         slope[:, j] = fitted[0] / reach[j]
         bar = stray * np.linalg.norm(lever[0]) + 0.5 * np.abs(finer[0] - fitted[0])
         error[:, j] = np.where(np.isfinite(bar), bar / reach[j], np.inf)
-    return Wide(slope, error, reach)
+    return _Wide(slope, error, reach)
 
 
 def see_through_steps(
@@ -193,18 +193,18 @@ def _between_steps(block: Block) -> NDArray[np.bool_]:
 
 def _sharpest(
     subject: Subject, block: Block, columns: NDArray[np.intp], meter: Meter
-) -> Wide:
+) -> _Wide:
     """Slopes over a quarter of the scale, or over less where that is sharper."""
     positions, scales = block.positions[columns], block.scales[columns]
-    wide = wide_slopes(subject, block.which, positions, _REACHES[0] * scales, meter)
+    wide = _wide_slopes(subject, block.which, positions, _REACHES[0] * scales, meter)
     for reach in _REACHES[1:]:
         with np.errstate(all="ignore"):
             vague = ~(wide.error <= _SHARP * np.abs(wide.value))
         if not vague.any():
             break
-        near = wide_slopes(subject, block.which, positions, reach * scales, meter)
+        near = _wide_slopes(subject, block.which, positions, reach * scales, meter)
         better = near.error < wide.error
-        wide = Wide(
+        wide = _Wide(
             np.where(better, near.value, wide.value),
             np.where(better, near.error, wide.error),
             np.where(better.any(axis=0), near.reach, wide.reach),
@@ -212,7 +212,9 @@ def _sharpest(
     return wide
 
 
-def _mistaken(block: Block, wide: Wide, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _mistaken(
+    block: Block, wide: _Wide, columns: NDArray[np.intp]
+) -> NDArray[np.bool_]:
     """Entries where both slopes contradict each other, and a gradient is the wide one.
 
     Or where the gradient is one with the wide slope, and f is noise on small steps.
@@ -231,7 +233,7 @@ def _height_of_steps(
     reference: Subject,
     block: Block,
     place: tuple[int, int],
-    wide: Wide,
+    wide: _Wide,
     meter: Meter,
     shares: tuple[float, ...],
 ) -> float | None:
