@@ -29,6 +29,9 @@ __all__ = ["judge"]
 _MOST_SORTED = 1 << 22  # entries that are sorted in search of equal values
 _FIRST = (1.0, 0.13, 7.7, 0.017, 59.0)  # no powers of one number: see `_Ladder`
 _LEAST, _LARGE = 0.0011, (930.0, 9700.0)
+# Steps that are no larger, whatever the precision: 25 and 128 stairs of bfloat16. Over
+# longer ones the quotient of anything bounded is small, as that of a cut would be.
+_LONGEST = (0.1, 0.5)
 _MOVING = 2e-3  # of eight times the outputs: more than half precision rounds off
 
 
@@ -330,8 +333,8 @@ class _Ladder:
         Over large steps the difference quotient is then the analytic slope.
         """
         difference = abs(analytic - found.central)
-        for factor in _LARGE:
-            coarse = self._step(factor)
+        for factor, longest in zip(_LARGE, _LONGEST, strict=True):
+            coarse = self._step(min(factor, longest / self._precision.step))
             if coarse is not None and (
                 abs(coarse.central - analytic) <= 0.2 * difference
                 and abs(coarse.central - found.central) >= 0.5 * difference

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from gradlab.localisation.layer_frames import walk
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from gradlab.localisation.layer_frames import Frame
 
 __all__ = ["Owners", "standing_in"]
 
@@ -80,6 +84,25 @@ class Owners:
         """Trainable parameters registered in a module itself, each once."""
         mine = {id(p): p for p in self.by_module.get(id(module), []) if p.requires_grad}
         return list(mine.values())
+
+    def held(self, frame: Frame) -> list[Any]:
+        """Trainable parameters that a call answers for itself, each once.
+
+        Those registered in the module, and in all below that it does not call: a
+        ``ParameterList``, or a layer of which it reads the weight. Whether they are in
+        the graph does not matter: a weight read through ``.data`` is in none.
+        """
+        called = {id(call.target) for call in walk(frame.children)}
+        found: dict[int, Any] = {}
+        stack = [frame.target]
+        while stack:
+            module = stack.pop()
+            found |= {id(parameter): parameter for parameter in self.own(module)}
+            below = getattr(module, "_modules", None) or {}
+            stack += [
+                m for m in below.values() if m is not None and id(m) not in called
+            ]
+        return list(found.values())
 
     def name(self, parameter: Any) -> str:
         """Qualified name; "?" for a tensor that is registered nowhere."""

@@ -86,8 +86,8 @@ class Piece:
         self.cotangents = frame.cotangents if cotangents is None else cotangents
         self.whole = whole
         self.handed = 1.0  # factor of the gradients that come back from calls inside
-        own = owners.inside if whole else owners.own
-        self._parameters: list[Any] = own(frame.target)
+        held = owners.inside(frame.target) if whole else owners.held(frame)
+        self._parameters: list[Any] = held
 
     def with_cotangents(self, cotangents: Sequence[Any]) -> Piece:
         """Return the same piece with other weights of its outputs."""
