@@ -43,6 +43,8 @@ def siblings(case: Case) -> list[Clue]:
         members.add(layer.recurrent)
     if wrong & members != {mine}:
         return []
+    if not _moves(case.evidence, members - {mine}):
+        return []  # of a bias in front of a normalisation, any signal makes zero
     if int(case.wrong.sum()) < max(2, 0.2 * case.numeric.size):
         return []  # a line of code would spoil more than a few entries
     others = " and ".join(inputs[j].name for j in sorted(members - {mine}))
@@ -54,6 +56,15 @@ def siblings(case: Case) -> list[Clue]:
         Clue(kind, trust, f"{lead}{told}.", advice)
         for kind, trust, told, advice in _lines(case, layer)
     ]
+
+
+def _moves(evidence: Evidence, others: set[int]) -> bool:
+    """Whether some gradient that vouches for a signal is more than rounding."""
+    parts = [p for p in evidence.parts if p.which in others]
+    sizes = [np.abs(p.numeric).max(initial=0.0) for p in evidence.parts]
+    top = float(np.nanmax(sizes, initial=0.0))
+    found = [np.nanmax(np.abs(p.numeric), initial=0.0) for p in parts]
+    return not parts or float(max(found)) > 1e-7 * top
 
 
 def _alone(case: Case) -> list[Clue]:
@@ -237,6 +248,8 @@ def _reading(where: str, rows: list[tuple[float, float, bool] | None]) -> list[C
         right = all(par and abs(r - 1) < 1e-4 for _, r, par in live)
         if right and max(dead) < 0:
             return [_mask(where, 0.94)]
+        if all(abs(r) < 1e-7 for _, r, _ in live) and max(dead) < 0:
+            return [_inverted(where)]
         turned = not all(par for *_, par in live)
         return [_mask(where, 0.6)] if turned else []
     if not live or not all(par for *_, par in live) or len(live) < 3:
@@ -264,6 +277,17 @@ def _mask(where: str, trust: float) -> Clue:
         f"off it is not.",
         "Multiply the error signal by the mask of the units that are on, taken from "
         "the pre-activation of the same layer.",
+    )
+
+
+def _inverted(where: str) -> Clue:
+    return Clue(
+        BugKind.WRONG_MASK,
+        0.95,
+        f"With all units of {where} switched on the gradient is zero; where units are "
+        f"off it is not: the mask is the wrong way round.",
+        "Turn the mask of the activation round: the error signal passes where the "
+        "pre-activation is positive.",
     )
 
 

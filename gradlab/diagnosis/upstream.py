@@ -128,6 +128,17 @@ def ignored(case: Case, response: Response) -> list[Clue]:
     flaw = response.flaw(case.part.which, case.relative)
     if same is None and flaw is None:
         return []
+    if flaw is None and response.values is not None:
+        return [
+            Clue(
+                BugKind.WRONG_AXIS,
+                0.95,
+                f"{case.name}: {same}, and twice the incoming gradient gives twice "
+                f"that: the incoming gradient is summed over all outputs.",
+                f"Sum the incoming gradient for {case.name} over the axes along which "
+                f"{case.name} was repeated, and over no others.",
+            )
+        ]
     told = [words for words in (same, flaw) if words]
     return [
         Clue(

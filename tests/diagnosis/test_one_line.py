@@ -152,3 +152,72 @@ def test_one_guess_is_made_and_the_others_are_named():
     guesses = {f.where for f in found if f.kind != BugKind.UNKNOWN}
     assert len(guesses) == 1
     assert {f.where for f in found} == {"Wq", "Wk", "g", "be"}
+
+
+def test_a_bias_in_front_of_a_norm_vouches_for_nothing():
+    """Its gradient is zero whatever the error signal is."""
+    rng = np.random.default_rng(5)
+    x, goal = rng.normal(size=(6, 3)), rng.normal(size=(6, 4))
+    params = {"W": rng.normal(size=(3, 4)), "b": rng.normal(size=4)}
+
+    def loss_and_grads(params):
+        z = x @ params["W"] + params["b"]
+        hidden = np.tanh(z - z.mean(axis=0))
+        signal = goal * (1 - hidden)  # a slope of another function
+        signal -= signal.mean(axis=0)
+        grads = {"W": x.T @ signal, "b": signal.sum(axis=0)}
+        return (hidden * goal).sum(), grads
+
+    report = gl.check(loss_and_grads, params)
+    first = report.findings[0]
+
+    assert first.where == "W"
+    assert report["b"].verdict == gl.Verdict.AGREES
+    assert "of the same layer" not in first.evidence
+
+
+def test_a_mask_the_wrong_way_round_is_told():
+    """The signal passes where units are off, and stops where they are on."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(8, 5))
+    params = {
+        "W1": rng.normal(size=(5, 6)),
+        "b1": rng.normal(size=6) / 9,
+        "W2": rng.normal(size=(6, 3)),
+        "b2": rng.normal(size=3),
+    }
+
+    def loss_and_grads(params):
+        z = x @ params["W1"] + params["b1"]
+        hidden = np.maximum(z, 0)
+        out = hidden @ params["W2"] + params["b2"]
+        back = out @ params["W2"].T * (z < 0)
+        grads = {
+            "W1": x.T @ back,
+            "b1": back.sum(axis=0),
+            "W2": hidden.T @ out,
+            "b2": out.sum(axis=0),
+        }
+        return (out**2).sum() / 2, grads
+
+    first = gl.check(loss_and_grads, params).findings[0]
+
+    assert (first.kind, first.where) == (BugKind.WRONG_MASK, "b1")
+    assert "the wrong way round" in first.evidence
+
+
+def test_a_sum_over_all_outputs_is_no_ignored_gradient():
+    """Twice the incoming gradient gives twice as much: it is used, and all of it."""
+    rng = np.random.default_rng(9)
+    x, w, b = rng.normal(size=(4, 6)), rng.normal(size=(6, 3)), rng.normal(size=3)
+
+    def forward(x, w, b):
+        return x @ w + b, (x, w)
+
+    def backward(upstream, cache):
+        x, w = cache
+        return upstream @ w.T, x.T @ upstream, np.full(3, upstream.sum())
+
+    first = gl.check(forward, x, w, b, backward=backward).findings[0]
+
+    assert (first.kind, first.where) == (BugKind.WRONG_AXIS, "b")
