@@ -50,6 +50,7 @@ class Sides:
     names: Sequence[str] | Mapping[str, str] | None = None
     mode: Literal["reverse", "forward"] = "reverse"
     need_analytic: bool = True
+    numbers: bool = True  # whether plain numbers that have a gradient are inputs
 
     def given(self) -> list[str]:
         """Names of the analytic sides that were passed."""
@@ -172,7 +173,7 @@ def _functional(
     chosen = pick(tree, sides.wrt, sides.names)
     subject = _array_subject(fn, tree, chosen, sides)
     named_one_by_one = sides.names is not None and not hasattr(sides.names, "keys")
-    if sides.wrt is None and not named_one_by_one:
+    if sides.numbers and sides.wrt is None and not named_one_by_one:
         numbers = claimed(subject, sides.roots(fn, inputs))
         if numbers:
             chosen = pick(tree, None, sides.names, numbers=numbers)

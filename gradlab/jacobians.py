@@ -157,7 +157,10 @@ def analytic_jacobian(
     if mode not in ("reverse", "forward"):
         msg = f'mode must be "reverse" or "forward", got {mode!r}'
         raise InputError(msg)
-    sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names, mode)
+    # as `numeric_jacobian`, which has no gradient to tell a parameter by
+    sides = Sides(
+        params, grad, jac, backward, vjp, loss, wrt, names, mode, numbers=False
+    )
     meter = Meter()
     roots = sides.roots(f, inputs)
     with StateGuard(*roots) as guard:

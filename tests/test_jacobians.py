@@ -137,3 +137,15 @@ def test_inputs_survive(rng):
     before = x.tobytes()
     gl.numeric_jacobian(np.tanh, x)
     assert x.tobytes() == before
+
+
+def test_both_sides_name_the_same_inputs_beside_plain_numbers():
+    """A number beside an array is no input of either, whatever the vjp returns."""
+    x = np.array([0.4, -1.3])
+
+    analytic = gl.analytic_jacobian(
+        lambda x, s: s * x, x, 0.7, vjp=lambda d, x, s: (d * s, d @ x)
+    )
+    numeric = gl.numeric_jacobian(lambda x, s: s * x, x, 0.7)
+
+    assert analytic.value.shape == numeric.value.shape == (2, 2)

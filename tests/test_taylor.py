@@ -299,3 +299,39 @@ def test_jump_is_undecided():
     )
 
     assert test.verdict == gl.Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("width", [1e-5, 1e-7, 1e-9])
+def test_a_sharp_bend_is_no_kink(width):
+    """sqrt(x^2 + w^2) has a derivative, and a wrong gradient is wrong there."""
+    x = width * np.array([0.3, 0.3])
+
+    def f(x):
+        return np.sqrt(x @ x + width**2) + x[0]
+
+    def grad(x, factor=1.0):
+        return factor * (x / np.sqrt(x @ x + width**2) + np.array([1.0, 0.0]))
+
+    options = {"direction": np.array([1.0, 0.5])}
+
+    right = gl.taylor_test(f, x, grad=grad, **options)
+    wrong = gl.taylor_test(f, x, grad=lambda x: grad(x, 1.01), **options)
+
+    assert right.verdict is gl.Verdict.AGREES
+    assert wrong.verdict is gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize(("size", "unit"), [(1e300, 1.0), (1.0, 1e-300)])
+def test_sizes_at_the_end_of_the_range_excuse_nothing(size, unit):
+    """Squares of 1e300 are infinite, and no infinite round-off forgives an error."""
+    x = unit * np.array([0.3, -0.7])
+
+    def tested(factor):
+        return gl.taylor_test(
+            lambda x: size * np.sin(x / unit).sum(),
+            x,
+            grad=lambda x: factor * (size / unit) * np.cos(x / unit),
+        )
+
+    assert tested(1.0).verdict is gl.Verdict.AGREES
+    assert tested(1.001).verdict is gl.Verdict.DISAGREES

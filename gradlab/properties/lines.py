@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.bench import Bench
     from gradlab.subject.subject import Subject
 
-__all__ = ["Line", "direction_of"]
+__all__ = ["Line", "direction_of", "norm_of"]
 
 _QUIET = 3e-7  # relative spacing that shows single precision, and hardly curvature
 _POINTS = 7
@@ -80,6 +80,14 @@ def _coordinates(part: Any, variable: Any) -> NDArray[np.float64]:
     return flat.astype(np.float64)
 
 
+def norm_of(terms: NDArray[np.float64]) -> float:
+    """Root sum of squares, also where the squares leave their range."""
+    top = float(np.abs(terms).max(initial=0.0))
+    if not 0 < top < math.inf:
+        return top
+    return top * math.sqrt(float(np.sum((terms / top) ** 2)))
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class Line:
     """The scalar function ``t -> c . f(x + t v)`` and what is known of it."""
@@ -114,7 +122,7 @@ class Line:
         """Root sum of squares of the terms of `slope`."""
         pairs = zip(self.bench.gradients, self.parts, strict=True)
         with np.errstate(all="ignore"):
-            return math.sqrt(sum(float(np.sum((g * p) ** 2)) for g, p in pairs))
+            return math.hypot(*(norm_of(g * p) for g, p in pairs))
 
     def at(self, step: float) -> float:
         """Evaluate; nan where the function raises or is not finite."""

@@ -14,12 +14,12 @@ from gradlab.differentiation.evaluation import (
     Meter,
     parse_budget,
 )
-from gradlab.differentiation.line_slope import line_slope, start_exponent
+from gradlab.differentiation.line_slope import Slope, line_slope, start_exponent
 from gradlab.errors import BudgetError, InputError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.set_up import set_up
 from gradlab.properties.curvature import hessian_product, refuse_products
-from gradlab.properties.lines import Line, direction_of
+from gradlab.properties.lines import Line, direction_of, norm_of
 from gradlab.properties.remainders import Derivative, TaylorTest
 from gradlab.subject.state_guard import StateGuard
 
@@ -208,7 +208,7 @@ def _unheard(line: Line, found: Derivative) -> list[str]:
         line.bench.numeric.inputs, line.bench.gradients, line.parts, strict=True
     ):
         with np.errstate(all="ignore"):
-            effect = math.sqrt(float(np.sum((gradient * part) ** 2)))
+            effect = norm_of(gradient * part)
         if part.any() and not _EFFECT * effect > bar:
             names.append(variable.name)
     if not names or len(names) == len(line.parts):
@@ -223,19 +223,24 @@ def _first(line: Line, slope: float, noise: float) -> Derivative:
     relative = line.bench.tolerance.relative(line.bench.subject.epsilon)
     goal = 0.1 * relative * max(abs(slope), spread)
     epsilon = line.bench.numeric.epsilon
-    found = line_slope(
-        line.at,
-        noise=noise,
-        exponent=start_exponent(epsilon),
-        deepest=int(-math.log2(epsilon)) - 6,
-        enough=lambda _value, error: error <= goal,
-    )
+
+    def slope_from(exponent: int) -> Slope:
+        return line_slope(
+            line.at,
+            noise=noise,
+            exponent=exponent,
+            deepest=int(-math.log2(epsilon)) - 6,
+            enough=lambda _value, error: error <= goal,
+        )
+
+    found, kink = slope_from(start_exponent(epsilon)), _kink(line, noise)
+    bend = None if kink is None else _bend(line, noise, kink)
+    if bend is not None:  # from afar both sides of it look alike
+        found, kink = slope_from(bend), None
     size = max(abs(slope), abs(found.value), spread)
     if not (line.bench.cotangent != 0).any():  # no output is finite
         return Derivative(slope, math.nan, math.inf, 0.0, size)
-    return Derivative(
-        slope, found.value, found.error, relative * size, size, _kink(line, noise)
-    )
+    return Derivative(slope, found.value, found.error, relative * size, size, kink)
 
 
 def _kink(line: Line, noise: float) -> tuple[float, float] | None:
@@ -257,6 +262,25 @@ def _kink(line: Line, noise: float) -> tuple[float, float] | None:
     if not 0.5 * gaps[0] <= gaps[2] <= 2 * gaps[0]:
         return None  # it shrinks: curvature; it grows: a jump
     return float(left[2]), float(right[2])
+
+
+def _bend(line: Line, noise: float, kink: tuple[float, float]) -> int | None:
+    """Exponent of a step that is short beside a sharp bend, if there is no kink.
+
+    A bend much sharper than the direction is long looks like a kink from afar; far
+    closer to the point, one-sided slopes come together after all.
+    """
+    start, here = start_exponent(line.bench.numeric.epsilon), line.known[0.0]
+    gap = abs(kink[1] - kink[0])
+    with np.errstate(all="ignore"):
+        for further in (12, 18, 24):
+            step = 2.0 ** -(start + further)
+            if not 8 * noise / step < gap / 4:
+                return None  # nothing is to be seen so close
+            above, below = line.at(step) - here, here - line.at(-step)
+            if abs(above - below) / step < gap / 2:
+                return start + further + 3
+    return None
 
 
 def _second(line: Line, second: float, noise: float) -> Derivative:
