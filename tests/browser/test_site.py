@@ -45,6 +45,15 @@ def test_formulas_are_set_without_a_network(site):
     page.locator("mjx-container").first.wait_for()
 
 
+@pytest.mark.parametrize("width", [600, 1000, 1300])
+def test_there_is_one_field_to_search_in(site, width):
+    """Beside the contents where they are shown, else an icon; no bar of its own."""
+    page = site("README")
+    page.set_viewport_size({"width": width, "height": 900})
+
+    expect(page.locator(".search-button__button:visible")).to_have_count(1)
+
+
 def test_a_sweep_on_a_page_can_be_dragged(site):
     """The cursor moves, and the error at it is read out."""
     page = site("instruments/bug_hunt")
