@@ -164,7 +164,7 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
         )
         return
     # bars of steps that the user asked for are truncation, as often as not
-    asked = evidence.notes.get("own_steps", ())
+    asked = {*evidence.notes.get("own_steps", ()), *evidence.readings}
     if "jumps" in evidence.notes:
         yield _stops_early(evidence)
         return

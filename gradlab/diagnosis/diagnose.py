@@ -26,6 +26,7 @@ from gradlab.diagnosis import (
     severed,
     shared_memory,
     shuffles,
+    sketched,
     special,
     surrogates,
     upstream,
@@ -58,6 +59,7 @@ _FAINT = 0.25  # confidence below which an explanation is not worth telling
 STRICT = False
 
 _DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
+    sketched.read_from_directions,
     zeros.detached,
     severed.severed,
     severed.hooked,

@@ -11,13 +11,14 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.late import Late
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.quotients import Pattern
+    from gradlab.localisation.readings import Reading
     from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["Evidence", "Part"]
@@ -78,6 +79,9 @@ class Evidence:
         f from there, where bars rest on such.
     reference
         The subject in float64, if the values were compared with that.
+    readings
+        What random directions say of a wrong input as a whole, by its name, where it is
+        too large to be looked at entry by entry.
     at
         Builds the same subject at another point: takes one flat coordinate array per
         input; None where that cannot be done.
@@ -92,4 +96,5 @@ class Evidence:
     rng: np.random.Generator
     notes: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     reference: Subject | None = None
+    readings: Mapping[str, Reading] = dataclasses.field(default_factory=dict)
     at: Callable[[list[NDArray[np.float64]]], Subject] | None = None

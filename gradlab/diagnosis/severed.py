@@ -145,10 +145,19 @@ def _again(
     case.evidence.meter.spend(1)
     try:
         with under(subject, mode, mode):
-            values = side.on(subject).pull(np.eye(rows)).values[case.part.which]
+            values = _pulled(side.on(subject), rows, case.part.which)
     except Exception:  # noqa: BLE001 - without its cut the program may not run
         return None
     return values[:, case.part.positions], met
+
+
+def _pulled(side: Any, rows: int, which: int) -> NDArray[np.float64]:
+    """Jacobian by one input; of a large model no other gradient is kept."""
+    if rows > 1 or not getattr(side, "streams", False):
+        return np.asarray(side.pull(np.eye(rows)).values[which])
+    found: dict[int, NDArray[np.float64]] = {}
+    side.stream(np.ones(1), [which], lambda k, g: found.update({k: g[None].copy()}))
+    return found[which]
 
 
 def _mode(

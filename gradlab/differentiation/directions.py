@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.magnitudes import Magnitudes
+    from gradlab.differentiation.weights import Weights
     from gradlab.subject.subject import Subject
 
 __all__ = ["Direction", "Part", "Walk", "unit_from", "unit_of", "whole", "without"]
@@ -83,6 +84,8 @@ class Direction:
         random sign for each block of 65,536 coordinates: five times as fast, for
         directions over many millions. Blocks still have independent signs, and within
         a block all entries do.
+    weights
+        Multiply the values of a pooled direction, whose parts are of one input then.
     """
 
     seed: int
@@ -91,11 +94,17 @@ class Direction:
     thinning: int = 0
     choice: int = 0
     pooled: bool = False
+    weights: Weights | None = None
 
     @property
     def size(self) -> int:
         """Number of coordinates of its parts, thinned ones included."""
         return sum(part.size for part in self.parts)
+
+    @property
+    def reach(self) -> float:
+        """Logarithm to base 2 of its length, in units."""
+        return (float(np.log2(max(self.size, 1))) - self.thinning) / 2
 
     def values(
         self,
@@ -168,6 +177,8 @@ class Direction:
             if self.thinning:
                 inside = slice(start - first, stop - first)
                 values = values * self._kept(part.which, block, stop - first)[inside]
+            if self.weights is not None:
+                values = values * self.weights.cut(start, stop)
             yield start, values, signs[block]
 
     def _kept(self, which: int, block: int, count: int) -> NDArray[np.bool_]:
@@ -316,7 +327,9 @@ class Walk:
             if forget is not None and sum(part.size for part in parts) == size:
                 self._whole[which] = forget
         self._kept: dict[Part, list[tuple[int, NDArray[np.float64]]]] = {}
-        cheap = direction.pooled and not direction.thinning
+        cheap = direction.pooled and not (
+            direction.thinning or direction.weights is not None
+        )
         if direction.size <= _KEEP and not cheap:
             self._kept = {p: list(direction.values(p)) for p in direction.parts}
         self._origins: dict[int, list[tuple[int, float]]] = {}

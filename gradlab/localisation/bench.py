@@ -70,8 +70,8 @@ class Bench:
     wary
         Whether a defect must show at finer steps too: until one has, and always where
         the function has shown kinks.
-    ripples
-        Noise of f, shape (3, rows), from `ripple`; none where directions tell it.
+    ripples, heard
+        Noise of f, each of shape (rows,): from `ripple`, or heard along directions.
     dear
         Whether evaluations are so dear that directions get two of them, and a tensor
         is judged as a whole instead of entry by entry.
@@ -108,7 +108,7 @@ class Bench:
     )
     _reach: float | None = None
     _served: tuple[float, int] | None = None  # length of a direction, exponent
-    _heard: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
+    heard: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
     _drawn: int = 0
     _sizes: dict[int, tuple[float, float]] = dataclasses.field(default_factory=dict)
     _matters: float | None = None
@@ -236,7 +236,7 @@ class Bench:
     @property
     def noise(self) -> float:
         """Measured noise of one value of ``v . f``, with a factor for few samples."""
-        return noise_of([*self.ripples, *self._heard], self.cotangent)
+        return noise_of([*self.ripples, *self.heard], self.cotangent)
 
     # ------------------------------------------------------------- probing
     def new_seed(self) -> int:
@@ -271,7 +271,7 @@ class Bench:
             resolution=resolution,
             wary=self.wary,
         )
-        self.exponent, self._reach = found.exponent, _reach(direction)
+        self.exponent, self._reach = found.exponent, direction.reach
         defect = abs(found.defect) > SAFETY * found.error
         if found.rough:
             self.wary = self._rough = True
@@ -284,7 +284,7 @@ class Bench:
         start = None
         if self._served is not None:
             length, exponent = self._served
-            start = max(12, round(exponent + _reach(direction) - length))
+            start = max(12, round(exponent + direction.reach - length))
         analytic = self.gradients.along(direction)
         found = quick_probe(
             self.numeric,
@@ -293,16 +293,16 @@ class Bench:
             cotangent=self.cotangent,
             base=self.base,
             meter=self.meter,
-            heard=self._heard,
+            heard=self.heard,
             resolution=resolution,
             slack=self._round_off(direction.parts) * analytic[1],
             start=start,
             proven=proven,
         )
         if found.heard is not None:
-            self._heard = [*self._heard[1 - _SAMPLES :], found.heard]
+            self.heard = [*self.heard[1 - _SAMPLES :], found.heard]
         if found.serves and np.isfinite(found.probe.error):
-            self._served = (_reach(direction), found.probe.exponent)
+            self._served = (direction.reach, found.probe.exponent)
         return found.probe
 
     def _start(self, direction: Direction) -> int:
@@ -314,7 +314,7 @@ class Bench:
         first = start_exponent(self.numeric.epsilon)
         if self._reach is None:
             return self.exponent
-        shift = _reach(direction) - self._reach
+        shift = direction.reach - self._reach
         return min(max(round(self.exponent + shift), first - 6), first + 14)
 
     def threshold(self, found: Probe, parts: Sequence[Part]) -> float:
@@ -322,7 +322,11 @@ class Bench:
         least = min(
             (self.forgiven(p.which) * self.units[p.which] for p in parts), default=0.0
         )
-        return max(SAFETY * found.error, self._round_off(parts) * found.norm, least)
+        return max(self.slack(found.error, found.norm, parts), least)
+
+    def slack(self, error: float, norm: float, parts: Sequence[Part]) -> float:
+        """Defect that an error bar and round-off of the analytic side explain."""
+        return max(SAFETY * error, self._round_off(parts) * norm)
 
     def _round_off(self, parts: Sequence[Part]) -> float:
         """Round-off of an analytic derivative in units of the norm of its terms."""
@@ -393,8 +397,3 @@ class Bench:
     def settle(self, which: int) -> None:
         """Look no further into an input."""
         self.settled.append(Part(which, 0, self.subject.inputs[which].coordinates))
-
-
-def _reach(direction: Direction) -> float:
-    """Logarithm to base 2 of the length of a direction, in units."""
-    return (float(np.log2(max(direction.size, 1))) - direction.thinning) / 2

@@ -21,16 +21,23 @@ __all__ = ["common_factor", "sample", "thinned_tests"]
 _THINNING = 6
 
 
-def common_factor(bench: Bench, group: Group) -> dict[int, float] | None:
+def common_factor(
+    bench: Bench, group: Group, *, least: int = 3
+) -> dict[int, float] | None:
     """Find one number that explains the defects of the group, or of one whole input.
+
+    Parameters
+    ----------
+    least
+        Directions that it takes; of two the second alone can contradict.
 
     Returns
     -------
     dict or None
         Analytic over numeric, by input; None if no single factor does, or a group is
-        not `legible` along three directions.
+        not `legible` along enough directions.
     """
-    if not group.legible or len(group.seeds) < 3 or group.thinning:
+    if not group.legible or len(group.seeds) < least or group.thinning:
         return None
     whole = [
         p for p in group.parts if p.size == bench.subject.inputs[p.which].coordinates

@@ -161,7 +161,7 @@ class Gradients(Sequence["NDArray[np.float64]"]):
 
     def _whole(self, direction: Direction, part: Part) -> bool:
         whole = part.start == 0 and part.stop == self.counts[part.which]
-        return whole and not direction.thinning
+        return whole and not (direction.thinning or direction.weights is not None)
 
     def _known(self, direction: Direction, part: Part) -> bool:
         key = direction.seed, part.which

@@ -131,14 +131,23 @@ def measured(
     """Test a group along the directions of some seeds; see `quick_probe`."""
     directions = [bench.direction(parts, seed, thinning, choice) for seed in seeds]
     bench.gradients.foresee(directions)
-    found: list[Probe] = [
-        bench.measure(line, resolution, proven=proven) for line in directions
-    ]
+    found: list[Probe] = []
+    for line in directions:
+        known = proven or (bench.dear and _shows(bench, found, parts))
+        found.append(bench.measure(line, resolution, proven=known))
     group = Group(
         tuple(parts), tuple(seeds), *_BLANK, thinning, choice, sparse, tuple(found)
     )
     group = _read(bench, group)
     return sharpened(bench, group) if group.suspicious else group
+
+
+def _shows(bench: Bench, found: Sequence[Probe], parts: Sequence[Part]) -> bool:
+    """Whether a defect stayed at other steps along a direction before."""
+    return any(
+        probe.evaluations > 2 and abs(probe.defect) > bench.threshold(probe, parts)
+        for probe in found
+    )
 
 
 def _read(bench: Bench, group: Group) -> Group:
@@ -194,6 +203,18 @@ def _sharpen(bench: Bench, lines: Sequence[Direction]) -> bool:
 def _blurred(probe: Probe, noise: float) -> Probe:
     error = max(probe.error, noise_bar(noise, probe.step))
     return dataclasses.replace(probe, error=error)
+
+
+def joined(one: Group, other: Group) -> Group:
+    """Combine measurements of the same group along different directions."""
+    return dataclasses.replace(
+        one,
+        seeds=one.seeds + other.seeds,
+        defects=np.concatenate([one.defects, other.defects]),
+        errors=np.concatenate([one.errors, other.errors]),
+        thresholds=np.concatenate([one.thresholds, other.thresholds]),
+        probes=one.probes + other.probes if one.probes and other.probes else (),
+    )
 
 
 def less(group: Group, bench: Bench, which: int, position: int, defect: float) -> Group:
@@ -312,17 +333,6 @@ def _halves(
     return (
         (Part(part.which, part.start, middle),),
         (Part(part.which, middle, part.stop),),
-    )
-
-
-def joined(one: Group, other: Group) -> Group:
-    """Combine measurements of the same group along different directions."""
-    return dataclasses.replace(
-        one,
-        seeds=one.seeds + other.seeds,
-        defects=np.concatenate([one.defects, other.defects]),
-        errors=np.concatenate([one.errors, other.errors]),
-        thresholds=np.concatenate([one.thresholds, other.thresholds]),
     )
 
 

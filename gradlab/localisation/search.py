@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from gradlab.differentiation.directions import Part
     from gradlab.localisation.bench import Bench
     from gradlab.localisation.columns import Column
+    from gradlab.localisation.readings import Reading
 
 __all__ = ["Search"]
 
-_LINES = 3  # two ratios tell where, the third direction contradicts chance
-_FIRST = 2  # directions of a screening; the third is taken where one disagrees
+_FIRST, _LINES = 2, 3  # directions of a screening; all of them where one disagrees
 _HUGE = 10_000_000  # coordinates, beyond which evaluations are dear
 # Of a dear subject: thresholds relative to the norm of a tensor's gradient. An error
 # five times as large (0.1 %), whatever entries make it up, is missed by two random
@@ -45,8 +45,7 @@ _PURSUIT = 60  # evaluations of a dear subject, spent on entries of one input
 _RANGES = 4
 # Entries of an input of which no direction tells anything, looked at one by one.
 _ALONE = 16
-# Entries that were looked at in vain before an input is given up.
-_PATIENCE = 4
+_PATIENCE = 4  # entries that were looked at in vain before an input is given up
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -76,6 +75,8 @@ class Search:
         By input: smallest error of a single entry that would have been seen.
     doubtful
         Groups that were given up: noise, kinks, too many.
+    readings, looked
+        Of a dear subject: what is wrong as a whole, by input; entries that were seen.
     pending
         What is being worked on; after an interruption, what is still suspected.
     """
@@ -91,6 +92,8 @@ class Search:
     crowded: list[Part] = dataclasses.field(default_factory=list)
     cleared: dict[int, Group] = dataclasses.field(default_factory=dict)
     screened: bool = False
+    readings: dict[int, Reading] = dataclasses.field(default_factory=dict)
+    looked: dict[tuple[int, int], Column] = dataclasses.field(default_factory=dict)
     _tolerated: Counter[int] = dataclasses.field(default_factory=Counter)
     _vain: Counter[int] = dataclasses.field(default_factory=Counter)
     _given_up: set[int] = dataclasses.field(default_factory=set)
@@ -141,10 +144,9 @@ class Search:
             seeds = [bench.new_seed() for _ in range(_FIRST)]
             fine = self.resolution(remaining)
             group = measured(bench, remaining, seeds, resolution=fine)
-            if group.suspicious:
-                more = [bench.new_seed() for _ in range(_LINES - _FIRST)]
-                enough = fine if bench.dear else np.inf
-                other = measured(bench, remaining, more, resolution=enough)
+            if group.suspicious and not bench.dear:
+                seeds = [bench.new_seed() for _ in range(_LINES - _FIRST)]
+                other = measured(bench, remaining, seeds, resolution=np.inf)
                 group = joined(group, other)
             faint = self._faint(group)
             if group.suspicious:

@@ -120,7 +120,7 @@ def _balanced(bench: Bench) -> tuple[float, ...]:
     top = max(effects, default=0.0)
     return tuple(
         unit * 2.0 ** min(_FURTHER, int(np.log2(top / effect)))
-        if effect > top * _FAINTEST
+        if top * _FAINTEST < effect and top < np.inf
         else unit
         for unit, effect in zip(bench.units, effects, strict=True)
     )

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.probe import Probe
+from gradlab.localisation.accused import describe, show
 from gradlab.localisation.dense import common_factor
-from gradlab.localisation.group_testing import Group, measured, split
+from gradlab.localisation.group_testing import Group, joined, measured, split
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gradlab.differentiation.directions import Part
     from gradlab.localisation.bench import Bench
     from gradlab.localisation.search import Search
@@ -20,6 +24,9 @@ __all__ = ["judge"]
 
 _ROUNDS, _ROUNDS_DEAR = 6, 3
 _APART = 160  # evaluations spent on telling the inputs of a dear subject apart
+_LINES = 3  # directions that one factor for everything has to explain
+_FINE = 60.0  # error bars that a defect should be worth, to be told from others
+_FEW = 4  # inputs that are halved rather than weighted
 _CONFIRMED = 3  # inputs whose defects stayed at other steps, before one step will do
 # Inputs whose differences were tolerable, before the same is taken of others.
 _FORGIVEN = 3
@@ -50,8 +57,10 @@ def judge(bench: Bench, search: Search, alone: dict[int, Group]) -> None:
         for which in {part.which for group in untold for part in group.parts}:
             bench.settle(which)
         few = len(lines) <= _EXPLORED or not bench.dear
+        if not few:  # the last are nearest to the outputs, hence to the cause
+            lines.reverse()
         plans = [
-            (line, [bench.new_seed() for _ in range(3 if few and k < _EXPLORED else 1)])
+            (line, _seeds(bench, line, several=k < (_EXPLORED if few else 1)))
             for k, line in enumerate(lines)
         ]
         told = _CONFIRMED if bench.dear else len(plans)
@@ -63,35 +72,102 @@ def judge(bench: Bench, search: Search, alone: dict[int, Group]) -> None:
             ]
         )
         for line, seeds in plans:
-            (part,) = line.parts
-            explored = few and len(alone) < _EXPLORED
-            if bench.dear and len(alone) >= _CONFIRMED:
-                group = _inferred(bench, line)
-            else:
-                enough = search.resolution([part]) if bench.dear else np.inf
-                wanted = seeds if explored or bench.dear else seeds[:1]
-                group = measured(bench, [part], wanted, resolution=enough)
-            certain = _certain(bench, group)
-            if (
-                not certain
-                and _quiet(bench, group)
-                and (forgiven >= _FORGIVEN or _all_forgiven(search, part, rng))
-            ):
-                forgiven += 1
-                search.forgive(part.which)
-                continue
-            if certain:
-                alone[part.which] = group
-            if explored or not certain:
-                search.explore(group, rng)
-            if certain:
-                bench.settle(part.which)
+            explored = len(alone) < (_EXPLORED if few else 1)
+            group = _by_itself(
+                bench, search, line, seeds, explored=explored, known=len(alone)
+            )
+            if not _certain(bench, group) and _quiet(bench, group):
+                (part,) = line.parts
+                if forgiven >= _FORGIVEN or _all_forgiven(search, part, rng):
+                    forgiven += 1
+                    search.forgive(part.which)
+                    continue
+            _conclude(bench, search, alone, group, rng, explored=explored)
+
+
+def _by_itself(
+    bench: Bench,
+    search: Search,
+    line: Group,
+    seeds: list[int],
+    *,
+    explored: bool,
+    known: int,
+) -> Group:
+    """Measure an accused input by itself; of dear ones after some, take the line."""
+    if bench.dear and known >= _CONFIRMED:
+        return _inferred(bench, line)
+    if bench.dear:
+        return _repeated(bench, line, seeds, search.resolution(line.parts))
+    wanted = seeds if explored else seeds[:1]
+    return measured(bench, line.parts, wanted, resolution=np.inf)
+
+
+def _conclude(
+    bench: Bench,
+    search: Search,
+    alone: dict[int, Group],
+    group: Group,
+    rng: np.random.Generator,
+    *,
+    explored: bool,
+) -> None:
+    """Accuse an input as a whole, or what entries of it are found wrong."""
+    (part,) = group.parts
+    certain = _certain(bench, group)
+    if certain:
+        alone[part.which] = group
+    wanted = explored or not certain
+    if wanted and not (certain and bench.dear and describe(bench, search, group, rng)):
+        search.explore(group, rng)
+    if certain:
+        bench.settle(part.which)
+
+
+def _seeds(bench: Bench, line: Group, *, several: bool) -> list[int]:
+    """Directions along which an accused input is looked at by itself."""
+    if bench.dear:  # one of them is known with others: what it says must be the same
+        return [*line.seeds, *([bench.new_seed()] if several else [])]
+    return [bench.new_seed() for _ in range(3 if several else 1)]
+
+
+def _repeated(bench: Bench, line: Group, seeds: Sequence[int], enough: float) -> Group:
+    """Measure an accused input by itself; its share of a defect was confirmed.
+
+    One step is enough where it gives the very defect that others gave together with it,
+    and the other directions are like it then.
+    """
+    fine = float(np.abs(line.defects[0])) / _FINE
+    one = measured(bench, line.parts, seeds[:1], resolution=fine, proven=True)
+    apart = abs(one.defects[0] - line.defects[0])
+    same = apart <= SAFETY * (one.errors[0] + line.errors[0])
+    if not same:
+        one = measured(bench, line.parts, seeds[:1], resolution=min(fine, enough))
+    if len(seeds) < 2:
+        return one
+    sure = same or one.suspicious
+    other = measured(bench, line.parts, seeds[1:], resolution=fine, proven=sure)
+    both = joined(one, other)
+    if one.suspicious == other.suspicious:
+        return both
+    # rare for what is wrong, but not for stairs: a third direction decides
+    third = measured(
+        bench, line.parts, [bench.new_seed()], resolution=min(fine, enough)
+    )
+    return joined(both, third)
 
 
 def _of_one_factor(
     bench: Bench, search: Search, alone: dict[int, Group], group: Group
 ) -> bool:
     """Whether one number explains a whole group; three directions tell."""
+    if not common_factor(bench, group, least=2):
+        return False
+    more = [bench.new_seed() for _ in range(_LINES - len(group.seeds))]
+    fine = float(np.abs(group.defects).min()) / _FINE
+    if more:
+        other = measured(bench, group.parts, more, resolution=fine, proven=True)
+        group = joined(group, other)
     factors = common_factor(bench, group) or {}
     if len(factors) < len({part.which for part in group.parts}):
         return False
@@ -99,6 +175,7 @@ def _of_one_factor(
         search.factor[which], search.share[which] = ratio, 1.0
         alone[which] = group
         bench.settle(which)
+    show(bench, search, max(factors), np.random.default_rng([bench.seed, 8]))
     return True
 
 
@@ -124,6 +201,10 @@ def _suspects(bench: Bench, group: Group) -> tuple[list[Group], list[Group]]:
     """
     with np.errstate(all="ignore"):
         clarity = np.nan_to_num(np.abs(group.defects) / group.thresholds, nan=np.inf)
+    if bench.dear:  # rather one along which the defect stayed at other steps
+        stayed = np.array([probe.evaluations > 2 for probe in group.probes])
+        if (clarity[stayed] > 1).any():
+            clarity = np.where(stayed, clarity, 0.0)
     k = int(np.argmax(clarity))
     line = dataclasses.replace(
         group,
@@ -133,6 +214,9 @@ def _suspects(bench: Bench, group: Group) -> tuple[list[Group], list[Group]]:
         thresholds=group.thresholds[[k]],
         probes=(),
     )
+    alone = _only_one(bench, line) if bench.dear and len(group.parts) > _FEW else None
+    if alone is not None:
+        return [alone], []
     stack, found, spent = [line], [], bench.meter.evaluations
     while stack:
         if bench.dear and bench.meter.evaluations - spent > _APART:
@@ -148,6 +232,35 @@ def _suspects(bench: Bench, group: Group) -> tuple[list[Group], list[Group]]:
     return sorted(found, key=lambda line: line.parts[0].which), untold
 
 
+def _only_one(bench: Bench, line: Group) -> Group | None:
+    """Find the one input behind a defect, by weights; None if it is not one alone.
+
+    With a weight for each input, the defect of a single one changes by the weight of
+    that input: four evaluations tell which, and two that it is none.
+    """
+    first, blur = float(line.defects[0]), SAFETY * float(line.errors[0])
+    if not abs(first) > _FINE * blur:
+        return None
+    direction = bench.direction(line.parts, line.seeds[0])
+    rng = np.random.default_rng([bench.new_seed(), 7])
+    left = np.ones(len(line.parts), dtype=bool)
+    for _ in range(2):
+        weights = rng.integers(32, 64, len(bench.units)) / 64.0
+        weights *= rng.choice([-1.0, 1.0], len(bench.units))
+        units = tuple(float(w) * u for w, u in zip(weights, bench.units, strict=True))
+        tilted = dataclasses.replace(direction, units=units)
+        found = bench.measure(tilted, abs(first) / _FINE, proven=True)
+        slack = bench.slack(found.error, found.norm, line.parts) + blur
+        own = np.array([weights[part.which] for part in line.parts])
+        left &= np.abs(found.defect - own * first) <= slack
+        if not left.any():
+            return None
+    if left.sum() != 1:
+        return None
+    part = line.parts[int(np.flatnonzero(left)[0])]
+    return dataclasses.replace(line, parts=(part,))
+
+
 def _certain(bench: Bench, group: Group) -> bool:
     """Whether no set of tolerable errors could make up the defect of an input.
 
@@ -155,11 +268,13 @@ def _certain(bench: Bench, group: Group) -> bool:
     of ten million (Hoeffding).
     """
     relative, absolute = _tolerable(bench, group)
-    return any(
+    shown = [
         abs(probe.defect) > max(6 * (relative * size + 2 * absolute), threshold)
         for probe, threshold in zip(group.probes, group.thresholds, strict=True)
         for size in (max(probe.norm, abs(probe.numeric)),)
-    )
+    ]
+    # of a dear one a few steps were taken, and stairs show one direction a slope
+    return bool(sum(shown) >= (min(2, len(shown)) if bench.dear else 1))
 
 
 def _quiet(bench: Bench, group: Group) -> bool:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.localisation.bench import Bench
+    from gradlab.localisation.columns import Column
     from gradlab.localisation.group_testing import Group
+    from gradlab.localisation.readings import Reading
     from gradlab.subject.subject import Subject
 
 __all__ = ["DEAR", "TensorProbe", "TensorProbes", "probe_tensors"]
@@ -92,6 +94,11 @@ class TensorProbes:
         What cut the search short, a budget or an interrupt; None if it was finished.
     reference
         The same subject in float64, where that was evaluated instead.
+    columns
+        Of a dear subject with one output row, entries that were measured one by one:
+        by input, then by coordinate. None of others, which are to be looked at.
+    readings
+        What is wrong with an input of a dear subject as a whole, by its name.
     """
 
     tensors: tuple[TensorProbe, ...]
@@ -100,6 +107,8 @@ class TensorProbes:
     immovable: Mapping[str, int] = dataclasses.field(default_factory=dict)
     stop: BaseException | None = None
     reference: Subject | None = None
+    columns: Mapping[int, Mapping[int, Column]] | None = None
+    readings: Mapping[str, Reading] = dataclasses.field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
@@ -195,7 +204,22 @@ def probe_tensors(
         for which, positions in bench.immovable.items()
     }
     twin = None if bench.numeric is subject else bench.numeric
-    return TensorProbes(tensors, located, meter.evaluations, still, stop, twin)
+    readings = {subject.inputs[k].name: found for k, found in search.readings.items()}
+    columns = _columns(bench, search)
+    return TensorProbes(
+        tensors, located, meter.evaluations, still, stop, twin, columns, readings
+    )
+
+
+def _columns(bench: Bench, search: Search) -> dict[int, dict[int, Column]] | None:
+    """List the entries of wrong inputs that were measured, where they can be shown."""
+    if not (bench.dear and len(bench.base) == 1):
+        return None
+    found: dict[int, dict[int, Column]] = {}
+    for (which, position), column in (search.looked | search.wrong).items():
+        if not bench.subject.inputs[which].is_complex:
+            found.setdefault(which, {})[position] = column
+    return found
 
 
 def _wrong(search: Search, alone: Group | None, which: int) -> bool:

@@ -31,6 +31,7 @@ __all__ = ["affordable", "cut_short", "with_layers", "with_second_order"]
 
 _AUDIT = 12  # evaluations that an audit costs: four steps, forward and backward
 _LOOKS = 3  # layers of unknown mistakes that are looked at by themselves
+_SURE = 0.88  # confidence in the cause of a parameter that is as good as a look
 _OVER = 1.1  # times its seconds that a budget may come to, for knowing the layer
 
 
@@ -69,7 +70,7 @@ def with_layers(
     spoiled = [c for c in report.culprits if c not in own and c in parameters]
     rest = [c for c in report.culprits if c not in own and c not in parameters]
     culprits = tuple(dict.fromkeys((*audit.culprits, *named, *spoiled, *rest)))
-    wrong = _errors(audit, plan)
+    wrong = _errors(audit, plan, report)
     others = [f for f in audit.findings if f.severity != "error"]
     # a layer that is wrong explains the parameters it spoils: those need no cause
     kept = [f for f in report.findings if f.where not in spoiled]
@@ -95,8 +96,10 @@ def cut_short(report: Report, missing: str, stop: BaseException | None) -> Repor
     return dataclasses.replace(report, partial=True, remarks=remarks)
 
 
-def _errors(audit: LayerAudit, plan: Plan) -> list[Finding]:
+def _errors(audit: LayerAudit, plan: Plan, report: Report) -> list[Finding]:
     """List the errors of an audit, the first unknown ones with what their layer shows.
+
+    Or with what is known for sure of their own parameters: that costs nothing more.
 
     A layer that cannot be looked at by itself keeps the finding it has.
     """
@@ -105,13 +108,40 @@ def _errors(audit: LayerAudit, plan: Plan) -> list[Finding]:
     blamed = () if audit.live is None else audit.live.blamed
     errors = [finding for finding in audit.findings if finding.severity == "error"]
     for finding, layer in itertools.zip_longest(errors, blamed[: len(errors)]):
-        if finding.kind == BugKind.UNKNOWN and looks < _LOOKS:
+        known = _known(finding, audit, report)
+        if finding.kind == BugKind.UNKNOWN and known is not None:
+            finding = _told_by(finding, known)  # noqa: PLW2901
+        elif finding.kind == BugKind.UNKNOWN and looks < _LOOKS:
             looks += 1
             with contextlib.suppress(GradlabError):
                 local = local_report(audit, layer or finding.where, plan=plan)
                 finding = explained(finding, local)  # noqa: PLW2901
         found.append(finding)
     return found
+
+
+def _known(finding: Finding, audit: LayerAudit, report: Report) -> Finding | None:
+    """Find the cause of an error of the only wrong parameter of a layer."""
+    own = {n for row in audit.rows if row.name == finding.where for n in row.parameters}
+    wrong = [c.input.name for c in report.comparisons if _wrong(c)]
+    if len(wrong) != 1 or wrong[0] not in own or report.coverage != "probe":
+        return None
+    for cause in report.findings:
+        sure = cause.severity == "error" and cause.confidence > _SURE
+        if cause.where == wrong[0] and sure and cause.kind != BugKind.UNKNOWN:
+            return cause
+    return None
+
+
+def _told_by(finding: Finding, cause: Finding) -> Finding:
+    """Give a layer the kind of the error that its one wrong parameter has."""
+    return dataclasses.replace(
+        finding,
+        kind=cause.kind,
+        confidence=max(finding.confidence, 0.98 * cause.confidence),
+        evidence=f"{finding.evidence} {cause.evidence}",
+        advice=cause.advice,
+    )
 
 
 def with_second_order(

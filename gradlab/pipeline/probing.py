@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.comparison import Comparison
+from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Evidence
 from gradlab.differentiation.evaluation import BudgetExhausted
@@ -26,17 +27,19 @@ from gradlab.localisation.tensors import (
     probe_tensors,
 )
 from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_the_way
-from gradlab.pipeline.blocks import Origin
+from gradlab.pipeline.blocks import Block, Origin, Outcome
 from gradlab.pipeline.checking import run_full
+from gradlab.pipeline.steadiness import scatter_of
 from gradlab.subject.subject import Variable, output_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Outcome, Plan
+    from gradlab.localisation.columns import Column
+    from gradlab.pipeline.blocks import Plan
     from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["compare_by_probes"]
@@ -44,6 +47,7 @@ __all__ = ["compare_by_probes"]
 _ENTRIES = 8_000_000  # numbers of an analytic Jacobian that may be read out as a whole
 _SAMPLE = 16  # further entries of a wrong input, to diagnose by
 _SAMPLE_DEAR = 4  # the same, where evaluations are dear
+_VISIBLE = 1e-3  # relative error of an entry that must not hide
 _LOOKED_AT = 3  # wrong inputs that are compared entry by entry; the others are named
 _UNTOLD = 48  # entries of inputs left open by directions that are looked at one by one
 _UNLIKELY = 1e-3  # chance of seeing no wrong entry where so many are wrong
@@ -122,6 +126,7 @@ def compare_by_probes(
         rng=np.random.default_rng([plan.seed, 2]),
         notes=notes | met_on_the_way(subject, plan, meter, outcome),
         reference=probes.reference if outcome is None else outcome.reference,
+        readings=probes.readings,
     )
     met = () if outcome is None else outcome.met()
     remarks = (*_remarks(subject, probes), *met, *_closer(comparisons))
@@ -143,6 +148,10 @@ def _worth_a_look(
     named = {entry.input for entry in probes.located.entries}
     # those with entries to show first; where all is wrong, the last is nearest the loss
     accused.sort(key=lambda t: t.input not in named)
+    if probes.columns is not None:  # looked at already, all of them together
+        if probes.columns:
+            yield {t.input for t in accused}
+        return
     first = {t.input for t in [*accused[: _LOOKED_AT - 1], *accused[-1:]]}
     untold, left = set(), 0 if total >= DEAR else _UNTOLD
     for which, (variable, probe) in enumerate(
@@ -168,6 +177,10 @@ def _look_at(
     names: Collection[str],
 ) -> Outcome | None:
     """Compare the wrong entries that were located, and a sample beside them."""
+    if isinstance(probes.stop, KeyboardInterrupt):
+        return None  # who pressed Stop does not want more
+    if probes.columns is not None:
+        return _as_looked_at(subject, meter, base, probes, probes.columns)
     total = sum(variable.coordinates for variable in subject.inputs)
     if output_rows(subject.outputs) * total > _ENTRIES:
         return None
@@ -179,8 +192,6 @@ def _look_at(
             continue
         few = _SAMPLE if total < DEAR else _SAMPLE_DEAR
         columns.append(_positions(variable, _found(probes, variable), few, rng))
-    if isinstance(probes.stop, KeyboardInterrupt):
-        return None  # who pressed Stop does not want more
     outcome = run_full(Origin(subject, base), plan, meter, columns, accused=True)
     outcome.blocks = [block for block in outcome.blocks if block.positions.size]
     return outcome
@@ -221,9 +232,66 @@ def _contradicted(
         return False
     share = probes.located.wrong_share.get(variable.name, 0.0)
     if share:
-        looked = closer[0].verdicts.shape[1]
+        looked = int((closer[0].verdicts == Verdict.AGREES).sum())
         return bool((1.0 - min(share, 1.0)) ** looked < _UNLIKELY)
     return bool(_found(probes, variable)) and probes.located.complete
+
+
+def _as_looked_at(
+    subject: Subject,
+    meter: Meter,
+    base: NDArray[np.float64],
+    probes: TensorProbes,
+    looked: Mapping[int, Mapping[int, Column]],
+) -> Outcome:
+    """Show the entries that the search itself measured: no more are evaluated."""
+    outcome = Outcome([], base, probes.located.problems, probes.reference)
+    for which, columns in sorted(looked.items()):
+        outcome.blocks.append(_block(which, columns))
+    scatter = scatter_of(Origin(subject, base), meter)
+    if scatter.any():
+        outcome.unsteady = scatter
+        for block in outcome.blocks:
+            block.error[:] = np.inf
+            block.verdicts[:] = Verdict.UNDECIDED
+    return outcome
+
+
+def _block(which: int, columns: Mapping[int, Column]) -> Block:
+    """Lay out measured entries of one input, of one output row, in their order."""
+    positions = np.array(sorted(columns), dtype=np.intp)
+    found = [columns[position] for position in positions.tolist()]
+    row = (1, len(found))
+    value = np.array([column.expected for column in found]).reshape(row)
+    unknown = np.full(row, np.nan)
+    return Block(
+        which=which,
+        positions=positions,
+        scales=np.ones(len(found)),
+        analytic=np.array([column.analytic for column in found]).reshape(row),
+        slack=np.zeros(row),
+        value=value,
+        error=np.array([column.bar for column in found]).reshape(row),
+        step=np.array([column.step.max() for column in found]).reshape(row),
+        kinds=np.full(row, -1, dtype=np.int8),
+        left=unknown,
+        right=unknown,
+        verdicts=np.array([_verdict(c) for c in found], dtype=np.int8).reshape(row),
+        allowed=np.array([column.allowed for column in found]).reshape(row),
+        accepted=np.zeros(row, dtype=bool),
+        looked=np.zeros(len(found), dtype=bool),
+        still=np.zeros((1, 1)),
+        bend=unknown,
+    )
+
+
+def _verdict(column: Column) -> Verdict:
+    if column.wrong:
+        return Verdict.DISAGREES
+    if column.analytic == column.expected == 0.0:
+        return Verdict.AGREES  # nothing changed over a step as long as it gets
+    seen = max(column.allowed, _VISIBLE * abs(column.expected))
+    return Verdict.AGREES if SAFETY * column.bar <= seen else Verdict.UNDECIDED
 
 
 def _positions(
@@ -286,11 +354,16 @@ def _remarks(subject: Subject, probes: TensorProbes) -> tuple[str, ...]:
         for name, count in probes.immovable.items()
     ]
     located = probes.located
-    if located.wrong_share:
-        told += [
-            f"{name}: about {share:.0%} of the entries are wrong"
-            for name, share in located.wrong_share.items()
-        ]
+    explained = {name: r for name, r in probes.readings.items() if r.words}
+    told += [
+        f"{name}: {'' if reading.kind == 'none' else 'the gradient '}{reading.words}"
+        for name, reading in explained.items()
+    ]
+    told += [
+        f"{name}: about {share:.0%} of the entries are wrong"
+        for name, share in located.wrong_share.items()
+        if name not in explained
+    ]
     if not located.complete and not located.ok:
         told.append("there may be more wrong entries than those named")
     return tuple(told)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Origin, Outcome
 
-__all__ = ["set_unsteady_aside"]
+__all__ = ["scatter_of", "set_unsteady_aside"]
 
 # Sums that threads finish in another order differ by a few roundings; that is no draw.
 _ROUNDINGS = 1e3
 _REPEATS = 3
 
 
-def _scatter_of(origin: Origin, meter: Meter) -> NDArray[np.float64]:
+def scatter_of(origin: Origin, meter: Meter) -> NDArray[np.float64]:
     """Measure how much f differs between evaluations at the same point.
 
     Three repetitions: a mask may be drawn twice.
@@ -65,7 +65,7 @@ def set_unsteady_aside(origin: Origin, outcome: Outcome, meter: Meter) -> bool:
     blocks = outcome.blocks
     if all((block.verdicts == Verdict.AGREES).all() for block in blocks):
         return True
-    scatter = _scatter_of(origin, meter)
+    scatter = scatter_of(origin, meter)
     unsteady = scatter > 0
     if not unsteady.any():
         return True
