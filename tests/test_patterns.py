@@ -148,3 +148,27 @@ def test_a_large_output_hides_no_entry_of_another():
 
     places = {(e.output, e.output_index, e.input_index) for e in found.uncovered}
     assert places == {("out.1", (i,), (2 - i,)) for i in range(3)}
+
+
+def test_rows_of_other_units_are_judged_by_their_own():
+    """An output of 1e-9 beside one of 1e9 has entries of its own, and no dust."""
+
+    def f(x):
+        return np.array([1e9 * x[0], 1e-9 * np.sin(x[1])])
+
+    right = gl.check_sparsity(f, np.ones(2), pattern=np.eye(2))
+    wrong = gl.check_sparsity(f, np.ones(2), pattern=np.array([[1, 0], [0, 0]]))
+
+    assert right.verdict is gl.Verdict.AGREES
+    assert [entry.output_index for entry in wrong.uncovered] == [(1,)]
+
+
+def test_what_cancels_in_a_row_is_no_entry():
+    """1e8 x - 1e8 x leaves round-off, in a row of its own as well."""
+
+    def f(x):
+        return np.array([x[0], (1e8 * np.sin(x[1]) + 1.0) - 1e8 * np.sin(x[1])])
+
+    check = gl.check_sparsity(f, np.array([0.3, 0.7]), pattern=[[1, 0], [0, 0]])
+
+    assert not check.uncovered

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Entry", "SparsityCheck", "check_sparsity"]
 
-_DUST = 1e-10  # of the largest entry of a block: less is round-off of f
+_DUST = 1e-10  # of the largest entry of a row: less is round-off of f
+_CLEAR = 1e3  # times its bar: no round-off, however small beside other rows
 _SHOWN = 5
 
 
@@ -346,8 +347,12 @@ def _stands_out(
     with np.errstate(all="ignore"):
         size = np.abs(value)
         for rows in blocks:
-            top = size[rows].max(initial=0.0, where=np.isfinite(size[rows]))
-            found[rows] = size[rows] > np.maximum(SAFETY * error[rows], _DUST * top)
+            part, told = size[rows], np.isfinite(size[rows])
+            own = part.max(axis=1, initial=0.0, where=told, keepdims=True)
+            seen = part > np.maximum(SAFETY * error[rows], _DUST * own)
+            # outputs may differ in unit; what is dust beside others must be clear
+            clear = part > _CLEAR * error[rows]
+            found[rows] = seen & (clear | (part > _DUST * own.max(initial=0.0)))
     return found
 
 
