@@ -122,6 +122,8 @@ class Block:
     bend: NDArray[np.float64]  # right slope minus left slope
     # analytic side in float64, where that is another one
     precise: NDArray[np.float64] | None = None
+    # what the last digits of the terms of a gradient may leave of it
+    digits: NDArray[np.float64] | float = 0.0
     # (n,): scales, but for coordinates that turned out to live on one of their own
     own_scales: NDArray[np.float64] | None = None
     pattern: Pattern | None = None  # as the first pass found it
@@ -331,11 +333,12 @@ def judge_block(
             tops=None if known is None else known.tops.get(block.which),
         )
 
-    found = judged(block.analytic, subject.epsilon, _rounding(block))
+    slack = _rounding(block) + block.digits
+    found = judged(block.analytic, subject.epsilon, slack)
     block.verdicts, block.allowed = found.verdicts, found.allowed
     if block.precise is not None:
         # the same formula in float64: small slips show there, round-off does not
-        formula = judged(block.precise, EPSILON, 0.0)
+        formula = judged(block.precise, EPSILON, block.digits)
         block.verdicts = np.maximum(block.verdicts, formula.verdicts)
     if not (np.isfinite(block.value).all() and np.isfinite(outcome.base).all()):
         block.verdicts[_without_ground(block, outcome.base)] = Verdict.UNDECIDED

@@ -22,6 +22,7 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.method import ComplexStep
 from gradlab.differentiation.smoothness import Smoothness
+from gradlab.pipeline.analytic_digits import excuse_own_digits
 from gradlab.pipeline.blocks import judge_all
 from gradlab.pipeline.closer import CLOSE_LOOKS
 from gradlab.pipeline.early_stops import WIDE, accused_of_much, widen_by_jumps
@@ -77,6 +78,7 @@ def hear_last_digits(
             continue  # no values are subtracted, and no digit is lost
         at, noise = heard_of[0 if plan.finds_steps(name) else 1]
         wider |= _excuse_short_arithmetic(subject, block)
+        wider |= excuse_own_digits(at.subject, block)
         wider |= widen_bars(at, block, meter, noise, noisy=True, spoiled=spoiled)
     if wider:
         judge_all(subject, outcome, plan)
