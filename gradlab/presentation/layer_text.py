@@ -206,7 +206,7 @@ def audit_lines(audit: LayerAudit) -> list[str]:
         # a row without a number says why; the findings tell the rest
         alone = len(run) == 1 and np.isnan(run[0].error)
         why = one_line(run[0].reason, 400) if alone else ""
-        if across(why) <= _ACROSS - width - 2:
+        if not why or across(why) <= _ACROSS - width - 2:
             told.append(f"{line}{' ' * (width + 2 - across(line))}{why}".rstrip())
         else:
             told += [line, f"{' ' * 7}{one_line(why, _ACROSS - 7)}"]

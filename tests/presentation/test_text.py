@@ -12,7 +12,7 @@ import pytest
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.presentation.layer_text import headline_of
+from gradlab.presentation.layer_text import audit_lines, headline_of
 from gradlab.presentation.packing_results import layers_state
 from gradlab.presentation.text import (
     audit_text,
@@ -365,6 +365,18 @@ class TestAuditText:
 
         assert "of loss" in text  # not checked: no error
         assert "of stem" not in text
+
+    def test_a_wide_table_has_no_empty_lines(self):
+        """Where no reason has room beside a row, it stands below, if there is one."""
+        rows = [
+            dataclasses.replace(row, type="NonDynamicallyQuantizableLinear" * 2)
+            for row in builders.audit(1).rows
+        ]
+        rows[-1] = dataclasses.replace(rows[-1], reason="was not called")
+        told = audit_lines(builders.audit_of(rows))
+
+        assert all(line.strip() for line in told)
+        assert told[-1].strip() == "was not called"
 
     def test_contaminated_gradients_are_not_accused(self, report_of, compare):
         """With a guilty layer, the parameters upstream are not called wrong."""
