@@ -369,7 +369,7 @@ class TestAuditText:
     def test_a_wide_table_has_no_empty_lines(self):
         """Where no reason has room beside a row, it stands below, if there is one."""
         rows = [
-            dataclasses.replace(row, type="NonDynamicallyQuantizableLinear" * 2)
+            dataclasses.replace(row, name="encoder." * 5 + row.name, type="Long" * 9)
             for row in builders.audit(1).rows
         ]
         rows[-1] = dataclasses.replace(rows[-1], reason="was not called")
