@@ -71,9 +71,11 @@ def noticed(
     module = getattr(subject.program, "module", None)
     if module is not None:
         from gradlab.localisation.layer_modes import modal_layers
+        from gradlab.subject.torch_held import held_twice
 
         findings += _modes(module, modal_layers(module))
         findings += _padded(module)
+        findings += [_held_twice(*pair) for pair in held_twice(subject).items()]
     if subject.kept is not None:
         findings += [_unseen(name, by) for name, by in moves_unseen(subject).items()]
     findings += map(_unfollowed, subject.unfollowed)
@@ -243,6 +245,19 @@ def _unseen(name: str, change: float) -> Finding:
         f"they move by a thousandth) but has no gradient: it was left out.",
         "Look for detach(), .data, no_grad or a trip through NumPy; if it is meant as "
         "a number to look at, nothing is to be done.",
+    )
+
+
+def _held_twice(name: str, where: str) -> Finding:
+    return Finding(
+        BugKind.ALIASING,
+        "warning",
+        name,
+        0.8,
+        f"The module also holds the memory of {name} as `{where}`, without a gradient: "
+        f"what forward reads of that moves when {name} is trained, and is on neither "
+        f"side of the comparison.",
+        f"Read {name} itself, or keep a copy: clone() after detach().",
     )
 
 
