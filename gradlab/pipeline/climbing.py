@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Climb", "default_steps", "steps_columns"]
 
 _PER_DECADE = 3
-_LOWEST = -300  # powers of ten, beyond which numbers lose their digits
+_LOWEST = -307  # power of ten, below which numbers lose their digits
 _RUNGS = 18  # at least: what a curve needs to be read
 _SECONDS = 20.0  # a pause nobody minds; beyond, a sample is taken
 _PATIENCE = 60.0  # seconds after which inputs are left out rather than waited for
