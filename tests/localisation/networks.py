@@ -45,7 +45,7 @@ KINDS = {
     "sign": "sign",
     "nothing": "detached",
     "no chain rule": "ignores_upstream",
-    "mean over batch": "scale",
+    "mean over batch": "missing_reduction",
 }
 
 
