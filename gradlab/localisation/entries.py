@@ -267,8 +267,12 @@ def located_from(bench: Bench, search: Search, *, finished: bool) -> Located:
         left = max(0.0, meter.budget.seconds - meter.seconds)
     open_groups = [*search.doubtful, *([] if finished else search.pending)]
     suspects = _suspects(bench, open_groups)
-    if not finished and not search.screened and not suspects:
+    dead = not bench.cotangent.any()  # no output is finite: nothing can be said
+    if dead or (not finished and not search.screened and not suspects):
         suspects = _all_inputs(bench)  # nothing was looked at yet
+    for which, places in bench.immovable.items():  # infinite, from first to last
+        suspects += (_suspect(bench, which, int(places[0]), int(places[-1]) + 1),)
+    power = {} if dead else search.power
     return Located(
         entries=tuple(entries),
         evaluations=meter.evaluations,
@@ -281,7 +285,7 @@ def located_from(bench: Bench, search: Search, *, finished: bool) -> Located:
         ),
         wrong_share={inputs[k].name: share for k, share in search.share.items()},
         factors={inputs[k].name: factor for k, factor in search.factor.items()},
-        power={inputs[k].name: power for k, power in sorted(search.power.items())},
+        power={inputs[k].name: least for k, least in sorted(power.items())},
         problems=bench.problems,
         seed=bench.seed,
         rows=len(bench.base),

@@ -128,3 +128,24 @@ def test_rows_without_a_value_say_nothing_of_an_entry():
 
     assert right.ok
     assert [entry.index for entry in wrong.entries] == [(2,)]
+
+
+def test_what_is_infinite_cannot_be_moved_and_is_told():
+    """Neither side of infinity is to be had: that entry stays a suspect."""
+    x = np.array([1.0, np.inf])
+
+    found = gl.locate(
+        lambda x: np.exp(-x).sum(), x, grad=lambda x: np.array([-np.exp(-x[0]), 7.0])
+    )
+
+    assert not found.complete
+    assert [(s.input, s.first) for s in found.suspects] == [("x", (1,))]
+
+
+def test_nothing_is_said_of_a_function_without_a_value():
+    """Where the only output is infinite, every gradient stays a suspect."""
+    found = gl.locate(lambda x: (x / 0).sum(), np.ones(3), grad=lambda x: x)
+
+    assert not found.complete
+    assert not found.power
+    assert [s.input for s in found.suspects] == ["x"]
