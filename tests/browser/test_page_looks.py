@@ -23,6 +23,18 @@ def test_code_in_words_is_set_as_code(show):
     assert "`" not in driver.read(page, ".gl")
 
 
+def test_no_line_breaks_within_a_number(show):
+    """A hyphen is a place to break a line at, a minus is none; code stays code."""
+    report = builders.tutorial(np.random.default_rng(7))
+    words = "off by 4.5e-01, as `1e-3` says."
+    finding = dataclasses.replace(report.findings[0], evidence=words)
+    page = show(dataclasses.replace(report, findings=(finding,)))
+
+    told = driver.read(page, ".gl .finding")
+    assert f"4.5e{driver.MINUS}01" in told
+    assert "1e-3" in told
+
+
 def test_names_are_text_never_markup(show):
     """A name full of markup is shown as it is and runs nothing."""
     report = builders.hostile(np.random.default_rng(7))

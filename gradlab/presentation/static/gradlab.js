@@ -74,9 +74,10 @@ function entryName(variable, entry, support) {
 }
 const shapeWords = (shape) => (shape.length ? shape.join(" × ") : "scalar");
 
-// Words with `code` between backticks, as in a docstring.
+// Words with `code` between backticks, as in a docstring. Outside of it 4.5e-01 gets the
+// minus that all numbers of the page have: a line may break at a hyphen.
 const withCode = (words) =>
-  words.split("`").map((piece, i) => (i % 2 ? h("code", {}, piece) : piece));
+  words.split("`").map((piece, i) => (i % 2 ? h("code", {}, piece) : piece.replace(/(\de)-(?=\d)/g, `$1${MINUS}`)));
 
 // Long names break at their dots; what all names of a list begin with is said once, for
 // the ear, and left out for the eye.
