@@ -29,6 +29,7 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.blocks import Origin, Plan
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.climbing import Climb, default_steps, steps_columns
+from gradlab.pipeline.noticing import excused
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Report
 from gradlab.subject.state_guard import StateGuard
@@ -254,8 +255,9 @@ def _sweep(
     plan = Plan(Auto(), job.tolerance, "full", job.seed)
     outcome = run_full(Origin(subject, base), plan, meter, columns)
     remarks += outcome.remarks
+    excuses = {f.where: f.evidence for f in excused(subject, outcome.blocks)}
     remarks += [f"{problem.where}: {problem.detail}" for problem in outcome.problems]
-    blocks = _swept(subject, outcome, base)
+    blocks = _swept(subject, outcome, base, excuses)
     numbers = steps.size * len(methods) * sum(block.analytic.size for block in blocks)
     climb = Climb(subject, base, meter, steps, keep=numbers <= _KEPT)
     try:
@@ -293,7 +295,10 @@ def _seconds_each(subject: Subject, meter: Meter, began: float) -> float:
 
 
 def _swept(
-    subject: Subject, outcome: Outcome, base: NDArray[np.float64]
+    subject: Subject,
+    outcome: Outcome,
+    base: NDArray[np.float64],
+    excuses: Mapping[str, str],
 ) -> tuple[Swept, ...]:
     """Keep of a check what a sweep needs: values, bars and verdicts."""
     return tuple(
@@ -312,6 +317,7 @@ def _swept(
             resolution=_resolution(subject, base, found.scales),
             dtype=_dtype(subject),
             outputs=tuple(subject.outputs),
+            excuse=excuses.get(subject.inputs[found.which].name, ""),
         )
         for found in outcome.blocks
         # an input of which nothing was looked at is left out; an empty one is not

@@ -63,6 +63,8 @@ def read_sweep(
     culprit = block.culprit
     if culprit is not None:
         return _wrong(block, culprit, steps, curves)
+    if block.verdict == Verdict.UNDECIDED and block.excuse:
+        return f"not compared: {block.excuse}"
     if block.verdict == Verdict.UNDECIDED:
         return _undecided(block, steps, curves)
     return _correct(block, steps, curves, curve)

@@ -54,6 +54,8 @@ class Swept:
         Name of the arithmetic, for people.
     outputs
         The outputs behind the rows; may be left out where there is one row.
+    excuse
+        Why what differs could not be compared: "" where it could.
     """
 
     variable: Variable
@@ -70,6 +72,7 @@ class Swept:
     resolution: float = 0.0
     dtype: str = "float64"
     outputs: tuple[Variable, ...] = ()
+    excuse: str = ""
 
     @property
     def verdict(self) -> Verdict:

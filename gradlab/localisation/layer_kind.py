@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from gradlab.localisation.layer_probe import Measure, Precision
     from gradlab.localisation.layer_replay import Piece
 
-__all__ = ["Character", "characterise"]
+__all__ = ["SLOPES", "Character", "characterise"]
 
+# how a sentence on a piece goes on where nothing simpler is known than two slopes
+SLOPES = ": its backward gives "
 _TRIALS = 3  # directions and cotangents over which a factor must stay the same
 
 

@@ -19,6 +19,7 @@ from gradlab.differentiation.evaluation import Budget, Meter
 from gradlab.differentiation.method import Auto
 from gradlab.errors import InputError
 from gradlab.localisation.layer_alone import alone, weighted_by_cotangents
+from gradlab.localisation.layer_kind import SLOPES
 from gradlab.localisation.layer_sample import one_sample
 from gradlab.localisation.layers import LayerState
 from gradlab.pipeline.blocks import Plan
@@ -219,11 +220,16 @@ def explained(finding: Finding, local: Report) -> Finding:
     if cause is None:
         return finding
     told = f"Looked at by itself, with respect to {cause.where}: {cause.evidence}"
+    # two slopes along a random direction say less than the measurement that follows
+    wrong, _, slopes = finding.evidence.partition(SLOPES)
+    spoiled = slopes.partition("; ")[2]
     return dataclasses.replace(
         finding,
         kind=cause.kind,
         confidence=max(finding.confidence, cause.confidence),
-        evidence=f"{finding.evidence} {told}",
+        evidence=f"{wrong}; {spoiled} {told}"
+        if spoiled
+        else f"{finding.evidence} {told}",
         advice=cause.advice,
     )
 

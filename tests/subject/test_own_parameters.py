@@ -139,6 +139,16 @@ def test_writes_that_were_made_before_count_as_well(kind):
     assert report.verdict == gl.Verdict.UNDECIDED
 
 
+@pytest.mark.parametrize("kind", WRITING)
+def test_sweeps_do_not_compare_overwritten_parameters(kind):
+    """No step is the right one for a slope that every evaluation writes over."""
+    sweep = gl.sweep(kind(), inputs())
+
+    assert sweep.verdicts["weight"] == gl.Verdict.UNDECIDED
+    assert sweep.reading["weight"].startswith("not compared: The gradient is not the")
+    assert sweep.verdicts["bias"] == gl.Verdict.AGREES
+
+
 def test_only_overwritten_entries_are_excused():
     """A slip in an entry that clipping leaves alone is a slip."""
 
