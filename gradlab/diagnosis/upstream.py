@@ -39,7 +39,7 @@ class Response:
         c = evidence.rng.uniform(0.5, 1.5, rows)
         c *= 1.0 if rows == 1 else evidence.rng.choice([-1.0, 1.0], rows)
         seeds = (np.zeros(rows), c, 2 * c, -c, c)
-        if evidence.readings and getattr(analytic, "streams", False):
+        if large and getattr(analytic, "streams", False):
             self._stream(evidence, analytic, c)
             return
         try:

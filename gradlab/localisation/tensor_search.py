@@ -12,6 +12,7 @@ from gradlab.differentiation.probe import Probe
 from gradlab.localisation.accused import describe, show
 from gradlab.localisation.dense import common_factor
 from gradlab.localisation.group_testing import Group, joined, measured, split
+from gradlab.localisation.readings import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,7 +176,10 @@ def _of_one_factor(
         search.factor[which], search.share[which] = ratio, 1.0
         alone[which] = group
         bench.settle(which)
-    show(bench, search, max(factors), np.random.default_rng([bench.seed, 8]))
+    nearest = max(factors)  # to the outputs, hence to the cause
+    words = f"is {factors[nearest]:.5g} times the true one"
+    search.readings[nearest] = Reading("factor", words, 1.0, factors[nearest])
+    show(bench, search, nearest, np.random.default_rng([bench.seed, 8]))
     return True
 
 

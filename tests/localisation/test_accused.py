@@ -207,3 +207,36 @@ def test_a_gradient_put_back_in_order_is_the_true_one(shape, rng):
 def test_the_longest_axes_are_looked_at():
     """Of a convolution the channels, in the order of the axes."""
     assert axes_of((32, 64, 3, 3)) == [(0, 576), (1, 9)]
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """Backward passes of gradlab: how many inputs each was for."""
+    from gradlab.subject.torch_backward import Backward
+
+    seen, run = [], Backward._grad
+
+    def counted(self, *args, **kwargs):
+        seen.append(len(self.leaves))
+        return run(self, *args, **kwargs)
+
+    monkeypatch.setattr(Backward, "_grad", counted)
+    return seen
+
+
+def test_one_factor_for_all_is_told_without_all_gradients_in_memory(passes):
+    """Of a wrong loss; each pass for its cause is for one tensor."""
+    model, x = network(lambda g: g)
+    report = gl.check(
+        model,
+        x,
+        loss=lambda out: squares(Spoiled.apply(out, lambda g: 0.99 * g)),
+        coverage="probe",
+    )
+    wrong = [c.input.name for c in report.comparisons if c.verdict == 2]
+    last = f"{2 * (LAYERS - 1)}.bias"
+
+    assert len(wrong) == 2 * LAYERS
+    assert report.evaluations <= 30
+    assert any(f"{last}: the gradient is 0.99" in remark for remark in report.remarks)
+    assert sum(count == 2 * LAYERS for count in passes) <= 2
