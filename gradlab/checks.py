@@ -68,7 +68,8 @@ def check(
         The function, forward pass or ``nn.Module`` to check.
     *inputs
         Its positional arguments: arrays or tensors, nested in dicts, tuples and lists
-        as the function takes them. Integers and other objects pass through.
+        as the function takes them. Integers and other objects pass through; so does a
+        plain float beside arrays, unless a gradient of it comes back or `wrt` names it.
     params
         Parameters that `fn` reads where they are (``net.params``): perturbed in place,
         and restored whatever happens.
@@ -76,12 +77,14 @@ def check(
         Gradient of a scalar function: a callable of the same inputs, or the gradients
         themselves (a mapping by name, or one array), which are judged as they are.
     jac
-        Callable that returns the Jacobian, out x in (2-D or out.shape + in.shape).
+        Callable that returns the Jacobian, out x in (2-D or out.shape + in.shape). Of
+        several outputs one each, or the rows of all of them in one matrix.
     backward
         For ``out, cache = fn(*inputs)``: ``backward(dout, cache)`` returns the
         gradients of the inputs in order.
     vjp
-        ``vjp(cotangents, *inputs)`` returns the gradients, for any framework.
+        ``vjp(cotangents, *inputs)`` returns the gradients, for any framework. The
+        cotangents stand where the outputs stand: in a dict for a dict.
     loss
         Applied to the output of `fn` before anything else; the criterion of a module.
     wrt
