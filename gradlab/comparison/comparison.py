@@ -99,7 +99,7 @@ class Comparison:
 
     output: Variable
     input: Variable
-    analytic: NDArray[Any]
+    analytic: Late = Late()
     numeric: Late = Late()
     numeric_error: Late = Late()
     allowed: Late = Late()
@@ -116,7 +116,7 @@ class Comparison:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns that were looked at."""
-        return (int(self.analytic.shape[0]), int(self.analytic.shape[1]))
+        return (int(self.verdicts.shape[0]), int(self.verdicts.shape[1]))
 
     @property
     def error(self) -> NDArray[np.float64]:
@@ -294,7 +294,7 @@ class Comparison:
 
     def __getstate__(self) -> dict[str, Any]:
         """Hand on every matrix, not what would have made it."""
-        for name in ("numeric", "numeric_error", "allowed"):
+        for name in ("analytic", "numeric", "numeric_error", "allowed"):
             getattr(self, name)
         return vars(self).copy()
 

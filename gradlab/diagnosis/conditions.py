@@ -222,7 +222,7 @@ def _hidden_noise(part: Part) -> bool:
     claimed = np.abs(part.analytic[np.isfinite(part.analytic)]).max(initial=0.0)
     if max(size, float(claimed)) <= bars.max():
         return False
-    if claimed == 0 and not part.wrong.any():
+    if claimed == 0 and not part.is_wrong:
         return False
     if (part.kinds == Smoothness.NOISY).mean() > 0.5:
         return True

@@ -30,7 +30,7 @@ class Part:
 
     which: int  # number of the input in subject.inputs
     positions: NDArray[np.intp]  # real coordinates behind the columns
-    analytic: NDArray[np.float64]
+    analytic: Late = Late()
     numeric: Late = Late()
     error: Late = Late()  # error bar of numeric
     verdicts: NDArray[np.int8]
@@ -39,6 +39,7 @@ class Part:
     right: NDArray[np.float64]
     accepted: NDArray[np.bool_]  # sub-gradients at a kink
     complete: bool  # every coordinate of the input is among the columns
+    is_wrong: bool  # some entry disagrees
     # where every entry agreed at once: what was measured; the rest are zeros
     pattern: Pattern | None = None
 

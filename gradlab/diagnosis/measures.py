@@ -191,7 +191,7 @@ class Case:
 
 def cases_of(evidence: Evidence) -> list[Case]:
     """Pick the inputs with entries that disagree and are numbers."""
-    cases = [Case(evidence, part) for part in evidence.parts if part.wrong.any()]
+    cases = [Case(evidence, part) for part in evidence.parts if part.is_wrong]
     return [case for case in cases if bool(case.wrong.any())]
 
 

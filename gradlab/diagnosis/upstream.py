@@ -145,7 +145,7 @@ def _opposite(
 
 
 def _wrong(evidence: Evidence) -> bool:
-    return any(part.wrong.any() for part in evidence.parts)
+    return any(part.is_wrong for part in evidence.parts)
 
 
 def respond(evidence: Evidence) -> Response:
@@ -238,7 +238,7 @@ def hidden_upstream(evidence: Evidence, response: Response) -> list[Finding]:
     torch = is_torch_subject(evidence.subject)
     for part in evidence.parts:
         case = Case(evidence, part)
-        if part.wrong.any():
+        if part.is_wrong:
             continue
         if response.unsteady(part.which):
             findings.append(_noisy(case, response.unsteady(part.which)))

@@ -11,7 +11,7 @@ axis, which is optimal, and for an elementwise function one in all.
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,36 +21,59 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.entries import Entries
+
 __all__ = [
     "Colouring",
     "colouring_of",
-    "joined",
     "listed_columns",
     "smallest_period",
 ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Colouring:
-    """A pattern and colours for its columns.
+    """A product pattern and colours for its columns.
 
     Attributes
     ----------
-    pattern
-        Entries that may be other than zero, shape (rows, n).
+    touched
+        Per axis: whether a row may depend on an index, shape (size, rows).
+    axes
+        Per axis: index of every column, shape (n,).
     colours
         Of each column, shape (n,); from 0 to `count` - 1, all of them used.
     count
         Number of colours.
+    entries
+        A matrix that has entries in all places of the pattern, if one is known.
     """
 
-    pattern: NDArray[np.bool_]
+    touched: Sequence[NDArray[np.bool_]]
+    axes: Sequence[NDArray[np.intp]]
     colours: NDArray[np.intp]
     count: int
+    entries: Entries | None = None
+
+    @functools.cached_property
+    def pattern(self) -> NDArray[np.bool_]:
+        """Entries that may be other than zero, shape (rows, n)."""
+        pairs = zip(self.touched, self.axes, strict=True)
+        each = (np.ascontiguousarray(may.T)[:, axis] for may, axis in pairs)
+        return np.asarray(functools.reduce(np.logical_and, each))
+
+    @functools.cached_property
+    def listed(self) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """The columns of every row, (rows, k); which of them are there, (rows, k)."""
+        if self.entries is not None:
+            return self.entries.columns, self.entries.valid
+        return listed_columns(self.pattern)
 
 
 def colouring_of(
-    touched: Sequence[NDArray[np.bool_]], axes: Sequence[NDArray[np.intp]]
+    touched: Sequence[NDArray[np.bool_]],
+    axes: Sequence[NDArray[np.intp]],
+    known: Entries | None = None,
 ) -> Colouring:
     """Colour the columns of a product pattern.
 
@@ -60,6 +83,8 @@ def colouring_of(
         Per axis: whether a row may depend on an index, shape (size, rows).
     axes
         Per axis: index of every column, shape (n,).
+    known
+        Entries inside the pattern; they may be all there are.
 
     Examples
     --------
@@ -67,16 +92,17 @@ def colouring_of(
     >>> found.count, found.colours.tolist()
     (1, [0, 0, 0])
     """
-    pattern = touched[0].T[:, axes[0]]
-    for may, axis in zip(touched[1:], axes[1:], strict=True):
-        pattern &= may.T[:, axis]
     colours = np.zeros(len(axes[0]), dtype=np.intp)
     for may, axis in zip(touched, axes, strict=True):
         period = smallest_period(may)
         colours = colours * period + axis % period
     used = np.bincount(colours) > 0
     numbers = np.cumsum(used) - 1  # without those that are not used
-    return Colouring(np.asarray(pattern), numbers[colours], int(numbers[-1]) + 1)
+    if known is not None:
+        places = np.prod([may.sum(axis=0) for may in touched], axis=0).sum()
+        if not known.valid.sum() == places == len(known.nonzero()[0]):
+            known = None
+    return Colouring(touched, axes, numbers[colours], int(numbers[-1]) + 1, known)
 
 
 def smallest_period(may: NDArray[np.bool_]) -> int:
@@ -102,29 +128,6 @@ def smallest_period(may: NDArray[np.bool_]) -> int:
         if counts.max(initial=0) <= 1:
             return period
     return size
-
-
-def joined(colourings: Sequence[Colouring]) -> Colouring:
-    """Put several patterns side by side; no colour serves two of them.
-
-    Examples
-    --------
-    >>> one = colouring_of([np.eye(2, dtype=bool)], [np.arange(2)])
-    >>> both = joined([one, one])
-    >>> both.count, both.colours.tolist()
-    (2, [0, 0, 1, 1])
-    """
-    first = itertools.accumulate((each.count for each in colourings), initial=0)
-    return Colouring(
-        np.concatenate([each.pattern for each in colourings], axis=1),
-        np.concatenate(
-            [
-                each.colours + start
-                for each, start in zip(colourings, first, strict=False)
-            ]
-        ),
-        sum(each.count for each in colourings),
-    )
 
 
 def listed_columns(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.colouring import smallest_period
+from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import displaced_sets
 from gradlab.differentiation.finite_difference import step_sizes
 from gradlab.subject.subject import side_by_side
@@ -115,11 +116,13 @@ def touched_in(
 
 
 def touched_by(
-    guess: NDArray[np.float64], axes: tuple[NDArray[np.intp], ...]
+    guess: NDArray[np.float64] | Entries, axes: tuple[NDArray[np.intp], ...]
 ) -> list[NDArray[np.bool_]]:
     """Per axis: which row has an entry at which index, shape (size, rows)."""
-    # several times as fast as asking whole axes, where most entries are zero
-    i, j = np.divmod(np.flatnonzero(guess), guess.shape[1])
+    if isinstance(guess, Entries):
+        i, j = guess.nonzero()
+    else:  # several times as fast as asking whole axes, where most entries are zero
+        i, j = np.divmod(np.flatnonzero(guess), guess.shape[1])
     found = []
     for axis in axes:
         last = int(axis[-1])  # they rise: the largest of them

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.colouring import listed_columns
 from gradlab.differentiation.finite_difference import step_sizes
 from gradlab.differentiation.quotients import Pattern, Quotients
 from gradlab.subject.subject import side_by_side
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from gradlab.differentiation.colouring import Colouring
@@ -70,12 +72,14 @@ class Slopes:
 
 
 def differences(
-    case: Case, colouring: Colouring, more: NDArray[np.float64]
+    case: Case, colourings: Sequence[Colouring], more: NDArray[np.float64]
 ) -> tuple[Slopes, NDArray[np.float64]]:
     """Displace all columns of a colour together; hand each row to its own column.
 
     Parameters
     ----------
+    colourings
+        Of every input of the case; no colour serves two of them.
     more
         Displacements to evaluate in the same batch, shape (count, n).
 
@@ -87,17 +91,28 @@ def differences(
         Values of f for the other displacements, shape (count, rows).
     """
     steps = step_sizes(case.scales, case.epsilon, 2)
-    own = np.arange(colouring.count)[:, None] == colouring.colours[None, :]
-    pairs = np.repeat(np.where(own, steps, 0.0), 2, axis=0)
-    pairs[1::2] *= -1
-    values = case.values(np.concatenate([pairs, more]))
+    counts = [colouring.count for colouring in colourings]
+    colours = np.concatenate(
+        [
+            own.colours + before
+            for own, before in zip(
+                colourings, itertools.accumulate(counts, initial=0), strict=False
+            )
+        ]
+    )
+    ahead = 2 * sum(counts)
+    moves = np.zeros((ahead + len(more), len(steps)))
+    moves[2 * colours, np.arange(len(steps))] = steps
+    moves[2 * colours + 1, np.arange(len(steps))] = -steps
+    moves[ahead:] = more
+    values = case.values(moves)
     point = np.concatenate([case.subject.point(which) for which in case.inputs])
     dtype = case.subject.inputs[case.inputs[0]].dtype
     right, left = (_taken(point, sign * steps, dtype) for sign in (1.0, -1.0))
-    j, valid, parts = _entries(colouring.pattern, case.slots)
+    j, valid, parts = _entries(colourings, case.slots)
     width = right - left
     i = np.arange(len(case.base))[:, None]
-    up, down = (values[2 * colouring.colours[j] + k, i] for k in (0, 1))
+    up, down = (values[2 * colours[j] + k, i] for k in (0, 1))
     base = case.base[:, None]
     with np.errstate(all="ignore"):
         bend = (up - base) / right[j] - (down - base) / left[j]
@@ -107,7 +122,7 @@ def differences(
         ) * np.sqrt(case.epsilon)
         value = (up - down) / width[j]
     slopes = Slopes(j, valid, value, bars, bend, width / 2, parts)
-    return slopes, values[2 * colouring.count :]
+    return slopes, values[ahead:]
 
 
 def spread_out(
@@ -147,13 +162,12 @@ def spread_out(
 
 
 def _entries(
-    pattern: NDArray[np.bool_], slots: list[slice]
+    colourings: Sequence[Colouring], slots: list[slice]
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_], list[slice]]:
     """List the columns of every row, input by input; and which of them are whose."""
-    if len(slots) == 1:
-        columns, valid = listed_columns(pattern)
-        return columns, valid, [slice(0, columns.shape[1])]
-    each = [listed_columns(pattern[:, slot]) for slot in slots]
+    each = [colouring.listed for colouring in colourings]
+    if len(each) == 1:
+        return *each[0], [slice(0, each[0][0].shape[1])]
     columns = np.concatenate(
         [own + slot.start for (own, _), slot in zip(each, slots, strict=True)], axis=1
     )

@@ -24,7 +24,6 @@ import numpy as np
 from gradlab.differentiation.colouring import (
     Colouring,
     colouring_of,
-    joined,
 )
 from gradlab.differentiation.dependence import (
     Case,
@@ -35,6 +34,7 @@ from gradlab.differentiation.dependence import (
     touched_by,
     touched_in,
 )
+from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
 from gradlab.differentiation.packed_slopes import (
     ROUND_OFF,
@@ -74,7 +74,7 @@ def compressed(
     meter: Meter,
     *,
     seed: int = 0,
-    guess: NDArray[np.float64] | None = None,
+    guess: NDArray[np.float64] | Entries | None = None,
 ) -> Quotients | None:
     """Central differences of all coordinates of one input, several at a time.
 
@@ -122,19 +122,19 @@ def compressed(
     case = Case(subject, (which,), base, scales_of(subject, which), meter, rng, idle)
     axes = axes_of(variable.shape, n, is_complex=variable.is_complex)
     if guess is not None:
-        colouring = colouring_of(touched_by(guess, axes), axes)
-        found = _as_guessed(case, colouring)[0] if _pays(colouring) else None
+        colouring = _guessed(guess, axes)
+        found = _as_guessed(case, [colouring])[0] if _pays(colouring) else None
         if found is not None:
             return found
     if seen_everywhere(case):
         return None
     colouring = colouring_of(touched_in(case, axes), axes)
-    return _measured(case, colouring) if _pays(colouring) else None
+    return _measured(case, [colouring]) if _pays(colouring) else None
 
 
 def compressed_together(
     subject: Subject,
-    guesses: Mapping[int, NDArray[np.float64]],
+    guesses: Mapping[int, NDArray[np.float64] | Entries],
     base: NDArray[np.float64],
     meter: Meter,
     *,
@@ -167,7 +167,7 @@ def compressed_together(
         shape, n = variable.shape, variable.coordinates
         axes = axes_of(shape, n, is_complex=variable.is_complex)
         if n and axes and variable.dtype == dtype and np.isfinite(point).all():
-            colouring = colouring_of(touched_by(guess, axes), axes)
+            colouring = _guessed(guess, axes)
             if _pays(colouring, more=4):
                 colourings[which] = colouring
             elif not _pays(colouring):  # nor would it alone
@@ -181,7 +181,7 @@ def compressed_together(
     scales = np.concatenate([scales_of(subject, which) for which in inputs])
     rng = np.random.default_rng([seed, 13])
     case = Case(subject, inputs, base, scales, meter, rng, np.zeros(rows))
-    found = _as_guessed(case, joined(list(colourings.values())))
+    found = _as_guessed(case, list(colourings.values()))
     return dense | dict(zip(inputs, found, strict=True))
 
 
@@ -203,13 +203,13 @@ def _affordable(meter: Meter, n: int) -> bool:
     return budget.seconds is None or meter.seconds + count * each <= budget.seconds
 
 
-def _measured(case: Case, colouring: Colouring) -> Quotients | None:
+def _measured(case: Case, colourings: list[Colouring]) -> Quotients | None:
     """Measure by a pattern that the function itself has told.
 
     A random direction is walked along in the same batch; None where it disagrees.
     """
     direction = _direction(case)
-    slopes, ends = differences(case, colouring, np.array([direction, -direction]))
+    slopes, ends = differences(case, colourings, np.array([direction, -direction]))
     # of what is outside: what moving a whole mask, by more than a central difference
     # would, cannot have hidden
     outside = hidden_by_rounding(case)[:, None]
@@ -221,7 +221,15 @@ def _measured(case: Case, colouring: Colouring) -> Quotients | None:
     return spread_out(case, slopes, outside)[0] if holds.all() else None
 
 
-def _as_guessed(case: Case, colouring: Colouring) -> list[Quotients | None]:
+def _guessed(
+    guess: NDArray[np.float64] | Entries, axes: tuple[NDArray[np.intp], ...]
+) -> Colouring:
+    """Colour the columns of a matrix that may be zero where the Jacobian is."""
+    known = guess if isinstance(guess, Entries) else None
+    return colouring_of(touched_by(guess, axes), axes, known)
+
+
+def _as_guessed(case: Case, colourings: list[Colouring]) -> list[Quotients | None]:
     """Measure by patterns that nobody has confirmed, by input; None where it fails.
 
     Along one random direction in the space of each input, at its full length and at
@@ -234,7 +242,7 @@ def _as_guessed(case: Case, colouring: Colouring) -> list[Quotients | None]:
     walks = np.zeros((len(lengths), len(case.inputs), len(direction)))
     for k, slot in enumerate(case.slots):
         walks[:, k, slot] = np.multiply.outer(lengths, direction[slot])
-    slopes, values = differences(case, colouring, walks.reshape(-1, len(direction)))
+    slopes, values = differences(case, colourings, walks.reshape(-1, len(direction)))
     base = case.base[:, None]
     ends = values.reshape(len(lengths), len(case.inputs), -1).swapaxes(1, 2)
     off, bars = _left_over(slopes, direction, ends)
@@ -255,7 +263,7 @@ def _as_guessed(case: Case, colouring: Colouring) -> list[Quotients | None]:
         least = np.where(effect > 0, effect, np.minimum(1.0, np.abs(base)) / 4)
         doubt = ~(outside <= _TOLD * least) & told
     if doubt.any():
-        told &= _still_outside(case, colouring, doubt)
+        told &= _still_outside(case, colourings, doubt)
         outside = np.where(doubt, hidden_by_rounding(case)[:, None], outside)
     made = spread_out(case, slopes, outside)
     return [each if kept else None for each, kept in zip(made, told, strict=True)]
@@ -292,7 +300,7 @@ def _unseen(
 
 
 def _still_outside(
-    case: Case, colouring: Colouring, doubt: NDArray[np.bool_]
+    case: Case, colourings: list[Colouring], doubt: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Whether some outputs stay put when all they should not depend on moves far.
 
@@ -310,7 +318,7 @@ def _still_outside(
     told = np.ones(doubt.shape[1], dtype=bool)
     for k in np.flatnonzero(doubt.any(axis=0)):
         slot, rows = case.slots[k], np.flatnonzero(doubt[:, k])
-        inside = colouring.pattern[rows, slot]
+        inside = colourings[k].pattern[rows]
         moved, asked = _questions(inside)
         covered = inside.copy()
         for mask, some in zip(moved, asked, strict=True):

@@ -107,7 +107,7 @@ def _comparison(
     return Comparison(
         output=subject.outputs[output],
         input=variable,
-        analytic=value(block.analytic),
+        analytic=late("analytic", value),
         numeric=late("value", value),
         numeric_error=late("error", size),
         allowed=late("allowed", size),
@@ -127,7 +127,7 @@ def as_parts(subject: Subject, blocks: list[Block]) -> tuple[Part, ...]:
         Part(
             which=block.which,
             positions=block.positions,
-            analytic=block.analytic,
+            analytic=_shared(block, "analytic"),
             numeric=_shared(block, "value"),
             error=_shared(block, "error"),
             verdicts=block.verdicts,
@@ -136,6 +136,7 @@ def as_parts(subject: Subject, blocks: list[Block]) -> tuple[Part, ...]:
             right=block.right,
             accepted=block.accepted,
             complete=len(block.positions) == subject.inputs[block.which].coordinates,
+            is_wrong=block.accused,
             pattern=block.pattern if block.settled else None,
         )
         for block in blocks

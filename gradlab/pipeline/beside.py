@@ -70,7 +70,7 @@ def look_beside(
         Of the directions.
     """
     at = outcome.reference or subject
-    wrong = [block for block in outcome.blocks if _accused(block).any()]
+    wrong = [b for b in outcome.blocks if b.accused and _accused(b).any()]
     if not wrong or outcome.stopped or at.epsilon > DOUBLE:
         return []
     rng = np.random.default_rng([seed, 31])

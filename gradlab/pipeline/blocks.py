@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.entries import Entries
     from gradlab.differentiation.method import Method
     from gradlab.differentiation.quotients import Pattern
     from gradlab.subject.subject import Problem, Subject
@@ -106,7 +107,7 @@ class Block:
     which: int
     positions: NDArray[np.intp]  # (n,)
     scales: NDArray[np.float64]  # (n,)
-    analytic: NDArray[np.float64]
+    analytic: Late = Late()
     slack: NDArray[np.float64]
     value: Late = Late()
     error: Late = Late()
@@ -127,9 +128,20 @@ class Block:
     # (n,): scales, but for coordinates that turned out to live on one of their own
     own_scales: NDArray[np.float64] | None = None
     pattern: Pattern | None = None  # as the first pass found it
-    settled: bool = False  # every entry agreed at once, by the pattern and its zeros
+    entries: Entries | None = None  # of the analytic side, where it has few
+    settled: bool = False  # every entry agreed at once, and none had a second look
     # of f beside the point, where a bar rests on one: height, distance, column
     jump: tuple[float, float, int] | None = None
+
+    @property
+    def accused(self) -> bool:
+        """Whether any entry disagrees."""
+        return not self.settled and bool((self.verdicts == Verdict.DISAGREES).any())
+
+    @property
+    def kinked(self) -> bool:
+        """Whether f has a kink along any entry."""
+        return not self.settled and bool((self.kinds == Smoothness.KINK).any())
 
     @property
     def latest_scales(self) -> NDArray[np.float64]:

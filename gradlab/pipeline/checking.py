@@ -133,7 +133,7 @@ def compare_columns(
     problems = analytic.side.problems
     outcome = Outcome([], own.base, problems, twin, known=known, accused=accused)
     try:
-        sides = analytic.precise or analytic.side.values
+        sides = analytic.precise or analytic.side.sides
         wanted = []
         for which, positions in enumerate(columns):
             # who asks for a step means his own arithmetic, not float64
@@ -183,7 +183,12 @@ def _add_analytic(
             return matrix if len(done) == wanted else matrix[:, : len(done)]
         return matrix[:, done]
 
-    block.analytic = cut(analytic.side.values[which])
+    entries = analytic.side.entries(which)
+    if entries is not None and len(done) == wanted == entries.width:
+        block.entries, side = entries, analytic.side
+        block.analytic = lambda: side.values[which]
+    else:
+        block.analytic = cut(analytic.side.values[which])
     if analytic.precise is not None and chosen:
         block.precise = cut(analytic.precise[which])
     if analytic.round_off is not None and chosen:

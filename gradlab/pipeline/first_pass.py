@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.entries import Entries
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.method import Method
     from gradlab.differentiation.quotients import Quotients
@@ -41,7 +42,7 @@ class Wanted:
     which: int
     positions: NDArray[np.intp]
     method: Method
-    guess: NDArray[np.float64] | None  # zero where the Jacobian may be
+    guess: NDArray[np.float64] | Entries | None  # zero where the Jacobian may be
 
     @property
     def compressible(self) -> bool:

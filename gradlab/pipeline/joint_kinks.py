@@ -59,7 +59,7 @@ def joint_kinks(subject: Subject, outcome: Outcome, meter: Meter) -> list[Findin
         Charged for eight evaluations per direction, of which there are at most four;
         none where no output has two kinks.
     """
-    blocks = [b for b in outcome.blocks if (b.kinds == Smoothness.KINK).any()]
+    blocks = [block for block in outcome.blocks if block.kinked]
     if not blocks or outcome.stopped:
         return []
     at = outcome.reference or subject

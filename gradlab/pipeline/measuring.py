@@ -7,6 +7,7 @@ joins complex entries again at the end.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from gradlab.differentiation.adaptive import AdaptiveSettings, adaptive
 from gradlab.differentiation.complex_step import complex_step
+from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import (
     displaced_rows,
     displaced_sets,
@@ -36,6 +38,7 @@ from gradlab.differentiation.method import (
 )
 from gradlab.differentiation.noise import difference_noise
 from gradlab.differentiation.quotients import Quotients
+from gradlab.differentiation.row_groups import grouped_rows
 from gradlab.differentiation.sharing import shared_noise
 
 if TYPE_CHECKING:
@@ -72,12 +75,32 @@ _PULL_SECONDS = 0.02  # a batch that took less may be followed by a larger one
 _CHUNK_BYTES = 16_000_000  # of cotangents, and of gradients, in one batch
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class AnalyticSide:
-    """Analytic Jacobian: one (rows, coordinates) matrix per input."""
+    """Analytic Jacobian, input by input.
 
-    values: tuple[NDArray[np.float64], ...]
+    Attributes
+    ----------
+    sides
+        A (rows, coordinates) matrix per input, or the entries that it has.
+    problems
+        What was odd about the gradients.
+    """
+
+    sides: tuple[NDArray[np.float64] | Entries, ...]
     problems: tuple[Problem, ...]
+
+    @functools.cached_property
+    def values(self) -> tuple[NDArray[np.float64], ...]:
+        """The matrices, (rows, coordinates) each; made when asked for."""
+        return tuple(
+            side.matrix() if isinstance(side, Entries) else side for side in self.sides
+        )
+
+    def entries(self, which: int) -> Entries | None:
+        """Give the entries of one input, where these are what is known."""
+        side = self.sides[which]
+        return side if isinstance(side, Entries) else None
 
 
 def analytic_side(
@@ -85,7 +108,9 @@ def analytic_side(
     columns: Sequence[NDArray[np.intp]] | None = None,
     meter: Meter | None = None,
 ) -> AnalyticSide:
-    """Read out the analytic Jacobian, row by row, in batches of cotangents.
+    """Read out the analytic Jacobian in batches of cotangents.
+
+    Rows that share no coordinate are read together, where all columns are kept.
 
     Parameters
     ----------
@@ -108,6 +133,10 @@ def analytic_side(
     rows = sum(output.size for output in subject.outputs)
     width = max(1, sum(variable.coordinates for variable in subject.inputs))
     most = _CHUNK_BYTES if meter is None else meter.room(_CHUNK_BYTES)
+    if columns is None and subject.analytic.takes_cotangents:
+        grouped = grouped_rows(subject, most)
+        if grouped is not None:
+            return AnalyticSide(*grouped)
     chunk = max(1, most // (8 * max(width, rows, 1)))
     problems: dict[Problem, None] = {}
     whole: tuple[NDArray[np.float64], ...] = ()

@@ -100,7 +100,7 @@ def excused(subject: Any, blocks: list[Block]) -> list[Finding]:
     blocks
         With their verdicts, which are changed.
     """
-    wrong = [b for b in blocks if (b.verdicts == Verdict.DISAGREES).any()]
+    wrong = [block for block in blocks if block.accused]
     if not wrong or not is_torch_subject(subject):
         return []
     from gradlab.subject.torch_deliberate import purposes
@@ -128,7 +128,7 @@ def spare_debris(subject: Any, blocks: list[Block], seed: int) -> None:
     seed
         Of the roundings that are tried.
     """
-    wrong = [b for b in blocks if (b.verdicts == Verdict.DISAGREES).any()]
+    wrong = [block for block in blocks if block.accused]
     if not wrong or not is_torch_subject(subject) or len(wrong[0].analytic) > MOST_ROWS:
         return
     noise = analytic_noise(subject, np.eye(len(wrong[0].analytic)), seed=seed)

@@ -71,7 +71,7 @@ def settled_at_once(
     for small, block in zip(looked, blocks, strict=True):
         if small is not block:
             _unpack(subject, small, block, plan)
-            block.settled = True
+        block.settled = True
     return True
 
 
@@ -105,10 +105,14 @@ def _packed(block: Block) -> Block | None:
         # twice as fast as an index for each axis
         return np.asarray(matrix.take(places), dtype=np.float64)
 
-    analytic = some(block.analytic)
-    inside = int(np.count_nonzero(analytic[pattern.valid]))
-    if np.count_nonzero(block.analytic) != inside:
-        return None
+    entries = block.entries
+    if entries is not None and entries.laid_out_as(columns, pattern.valid):
+        analytic = entries.value
+    else:
+        analytic = some(block.analytic)
+        inside = int(np.count_nonzero(analytic[pattern.valid]))
+        if np.count_nonzero(block.analytic) != inside:
+            return None
     value = some(block.value) if made else pattern.value
     if made and np.count_nonzero(block.value) != np.count_nonzero(value[pattern.valid]):
         return None  # a second step saw something that the first did not

@@ -242,7 +242,7 @@ class _Stream:
             known = tops.get(block.which)
             tops[block.which] = tops_of(block.value, block.latest_scales, known)
         looked = any(b.looked.any() for b in outcome.blocks)
-        wrong = any((b.verdicts == Verdict.DISAGREES).any() for b in outcome.blocks)
+        wrong = any(block.accused for block in outcome.blocks)
         # slabs that were looked at closely, and upheld, vouch for those that follow
         self.upheld += looked and wrong
         looks = CLOSE_LOOKS if self.upheld < _PROOFS else _FEW_LOOKS

@@ -54,8 +54,8 @@ class ReverseMode:
     Attributes
     ----------
     linear
-        Whether such a combination came out right, with one cotangent for every output
-        row; None before that was tried.
+        Whether such a combination came out right, of cotangents that asked for every
+        output row; None before that was tried.
     stateful
         Whether a second backward gave another answer.
     """
@@ -270,14 +270,13 @@ class ReverseMode:
         return [np.concatenate(column) for column in zip(*rows, strict=True)]
 
     def _whole(self, seeds: NDArray[np.float64], chosen: Sequence[int]) -> bool:
-        """Whether these are the unit cotangents of all rows, of a small subject."""
+        """Whether these cotangents ask for all rows of a small subject."""
         cells = self._subject.cells
         return (
             len(chosen) == len(cells)
-            and seeds.shape[0] == seeds.shape[1]
+            and (len(seeds) > 1 or seeds.shape[1] == 1)
             and sum(cell.values.nbytes for cell in cells) <= _LARGE
-            and np.count_nonzero(seeds) == len(seeds)
-            and bool((seeds.diagonal() == 1).all())
+            and bool(seeds.any(axis=0).all())
         )
 
     def _combines(
