@@ -23,7 +23,7 @@ from gradlab.pipeline.measuring import (
     noise_level,
     numeric_side,
 )
-from gradlab.pipeline.second_steps import take_second_steps
+from gradlab.pipeline.second_steps import few_enough, take_second_steps
 from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _escalate(
     told = [
         take_second_steps(reference, *pair, meter)
         for pair in pairs
-        if not _may_be_rounding(reference, *pair)
+        if few_enough(*pair) and not _may_be_rounding(reference, *pair)
     ]
     if any(told):
         judge_all(subject, outcome, plan)

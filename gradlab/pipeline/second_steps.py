@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Block, Origin
 
-__all__ = ["take_second_steps"]
+__all__ = ["few_enough", "take_second_steps"]
 
 _LONGER = 4.0
 _FEW = 8  # suspects of an input that always get a second step
@@ -32,11 +32,18 @@ _SHARE = 0.05  # of the coordinates: more suspects than that are no accident
 _SHARP = 1e-3  # of the entry: a bar any wider is left to the ladder
 
 
+def few_enough(block: Block, suspects: NDArray[np.intp]) -> bool:
+    """Whether so many columns are the few that get a second step."""
+    return 0 < len(suspects) <= max(_FEW, int(_SHARE * len(block.positions)))
+
+
 def take_second_steps(
     reference: Origin,
     block: Block,
     suspects: NDArray[np.intp],
     meter: Meter,
+    *,
+    effect: NDArray[np.float64] | None = None,
 ) -> bool:
     """Measure suspicious columns of one input with a longer step as well.
 
@@ -47,18 +54,17 @@ def take_second_steps(
     block
         Written to where both steps together tell a number with a narrow bar.
     suspects
-        Columns of the block.
+        Columns of the block; see `few_enough`.
     meter
         Charged for every evaluation.
+    effect
+        `sensitivity` of every output, (rows, 1), where the block is not all there is.
 
     Returns
     -------
     bool
         Whether anything was written.
     """
-    few = max(_FEW, int(_SHARE * len(block.positions)))
-    if not 0 < len(suspects) <= few:
-        return False
     steps = _LONGER * np.abs(block.step[0, suspects])
     if not np.isfinite(steps).all():
         return False
@@ -73,7 +79,8 @@ def take_second_steps(
         # what was corrected bounds what is left: the next order is smaller again
         error = np.maximum(bar, long.error) + apart / (ratio - 1)
         kink = (_LONGER * block.bend[:, suspects] - long.bend) / (_LONGER - 1)
-        effect = sensitivity(block.side, block.scales)
+        if effect is None:
+            effect = sensitivity(block.side, block.scales)
         floor = NEGLIGIBLE * effect / block.scales[suspects]
         narrow = SAFETY * error <= np.maximum(_SHARP * np.abs(value), floor)
         # an entry that both steps see alike needs no better number

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import Tops, tops_of, zeros_told
+from gradlab.comparison.judge import Tops, sensitivity, tops_of, zeros_told
 from gradlab.comparison.tiling import bands
 from gradlab.differentiation.method import Auto
-from gradlab.late import is_made
 from gradlab.pipeline.blocks import judge_block, matters_of
 from gradlab.pipeline.escalation import suspicious
-from gradlab.pipeline.second_steps import take_second_steps
+from gradlab.pipeline.second_steps import few_enough, take_second_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,14 +59,9 @@ def settled_at_once(
             return False
         if not any(mask.any() for mask in doubts):
             break
-        for mask, small, block in zip(doubts, looked, blocks, strict=True):
-            if mask.any():
-                columns = np.flatnonzero(mask.any(axis=0))
-                if small is not block and block.pattern is not None:
-                    columns = np.unique(block.pattern.columns[mask])
-                    _unpack(subject, small, block, plan)
-                unfold_bend(block)
-                take_second_steps(reference, block, columns, meter)
+        pairs = zip(doubts, looked, blocks, strict=True)
+        if not all(_stepped(reference, *each, meter) for each in pairs):
+            return False
     for small, block in zip(looked, blocks, strict=True):
         if small is not block:
             _unpack(subject, small, block, plan)
@@ -98,7 +92,6 @@ def _packed(block: Block) -> Block | None:
     if pattern is None or block.precise is not None or block.slack.any():
         return None
     columns = pattern.columns
-    made = is_made(block, "value")  # by a second step, which wrote to it
     places = columns + pattern.shape[1] * np.arange(len(columns))[:, None]
 
     def some(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -113,9 +106,6 @@ def _packed(block: Block) -> Block | None:
         inside = int(np.count_nonzero(analytic[pattern.valid]))
         if np.count_nonzero(block.analytic) != inside:
             return None
-    value = some(block.value) if made else pattern.value
-    if made and np.count_nonzero(block.value) != np.count_nonzero(value[pattern.valid]):
-        return None  # a second step saw something that the first did not
     shape = columns.shape
     blank = np.broadcast_to(np.nan, shape)
     return dataclasses.replace(
@@ -123,15 +113,99 @@ def _packed(block: Block) -> Block | None:
         positions=np.arange(shape[1]),
         scales=block.scales[columns],
         analytic=analytic,
-        value=value,
-        error=some(block.error) if made else pattern.error,
+        value=pattern.value,
+        error=pattern.error,
         step=block.step[:1, :1],  # not asked for here
-        bend=some(block.bend) if block.bend.flags.writeable else pattern.bend,
+        bend=pattern.bend,
         kinds=np.full(shape, -1, dtype=np.int8),
         left=blank,
         right=blank,
         looked=np.zeros(shape[1], dtype=bool),
     )
+
+
+def _stepped(
+    reference: Origin,
+    mask: NDArray[np.bool_],
+    small: Block,
+    block: Block,
+    meter: Meter,
+) -> bool:
+    """Take second steps where entries are in doubt; False if that tells no more."""
+    if not mask.any():
+        return True
+    if small is not block:
+        return _stepped_inside(reference, mask, small, block, meter)
+    columns = np.flatnonzero(mask.any(axis=0))
+    unfold_bend(block)
+    return few_enough(block, columns) and take_second_steps(
+        reference, block, columns, meter
+    )
+
+
+def _stepped_inside(
+    reference: Origin,
+    mask: NDArray[np.bool_],
+    small: Block,
+    block: Block,
+    meter: Meter,
+) -> bool:
+    """Take second steps where some entries of a pattern are in doubt.
+
+    Returns
+    -------
+    bool
+        Whether the pattern still holds all there is; it has the new numbers then, else
+        the matrices of the block have.
+    """
+    pattern = block.pattern
+    if pattern is None:
+        return False
+    columns = np.unique(pattern.columns[mask])
+    if not few_enough(block, columns):
+        return False
+    rows, scales = len(mask), block.scales[columns]
+    place = np.full(pattern.shape[1], -1)
+    place[columns] = np.arange(len(columns))
+    there = place[pattern.columns]
+    i, k = np.nonzero((there >= 0) & pattern.valid[:, :1])
+    inside = i, there[i, k]
+
+    def cut(
+        values: NDArray[np.float64], outside: NDArray[np.float64] | float = 0.0
+    ) -> NDArray[np.float64]:
+        whole = np.array(np.broadcast_to(outside, (rows, len(columns))))
+        whole[inside] = values[i, k]
+        return whole
+
+    part = dataclasses.replace(
+        small,
+        positions=block.positions[columns],
+        scales=scales,
+        analytic=cut(small.analytic),
+        value=cut(pattern.value),
+        error=cut(pattern.error, np.multiply.outer(pattern.outside, 1 / scales)),
+        step=block.step[:, columns],
+        bend=cut(pattern.bend),
+        allowed=cut(small.allowed),
+    )
+    effect = sensitivity(small.side, small.scales)
+    every = np.arange(len(columns))
+    take_second_steps(reference, part, every, meter, effect=effect)
+    outside = np.ones(part.value.shape, dtype=bool)
+    outside[inside] = False
+    if not part.value[outside].any():
+        for kept, new in (
+            (pattern.value, part.value),
+            (pattern.error, part.error),
+            (pattern.bend, part.bend),
+        ):
+            kept[i, k] = new[inside]
+        return True
+    unfold_bend(block)  # a second step saw something that the first did not
+    for name in ("value", "error", "bend"):
+        getattr(block, name)[:, columns] = getattr(part, name)
+    return False
 
 
 def unfold_bend(block: Block) -> None:
