@@ -14,7 +14,8 @@ from gradlab.differentiation.jacobian import Jacobian
 from gradlab.differentiation.method import Auto, Central, resolve_method
 from gradlab.errors import BudgetError, InputError, SubjectError
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.measuring import analytic_side, numeric_side
+from gradlab.pipeline.analytic_side import analytic_side
+from gradlab.pipeline.measuring import numeric_side
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import block_slices
 

@@ -18,11 +18,13 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
 
-__all__ = ["Tally", "Tallying"]
+__all__ = ["Packed", "Tally", "Tallying"]
 
 _TILES = 240  # down and across: as many as a picture has pixels for
 _PLANES = ("analytic", "numeric", "numeric_error", "allowed")
@@ -77,6 +79,35 @@ class Tally:
         return float("inf") if self.counts[1] else self.finite_power
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """A block that is mostly zeros on both sides: its entries, laid side by side.
+
+    Attributes
+    ----------
+    columns, valid
+        Of every entry, (m, k); where `valid` is False there is none.
+    analytic, numeric, numeric_error, allowed, verdicts
+        As of `Comparison`, of these entries.
+    bars, forgiven
+        Error bar, and what the tolerance forgives, of the zeros in some rows and
+        columns. Both fall as the scale of the column grows.
+    scales
+        Of the columns, (n,).
+    """
+
+    columns: NDArray[np.intp]
+    valid: NDArray[np.bool_]
+    analytic: NDArray[np.float64]
+    numeric: NDArray[np.float64]
+    numeric_error: NDArray[np.float64]
+    allowed: NDArray[np.float64]
+    verdicts: NDArray[np.int8]
+    bars: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]
+    forgiven: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]
+    scales: NDArray[np.float64]
+
+
 class Tallying:
     """Adds up a block that comes a few columns at a time.
 
@@ -121,7 +152,52 @@ class Tallying:
             rank[band] = self._measured(part, band)
         self._place(part, rank, columns)
 
-    def _measured(self, part: Comparison, band: slice) -> NDArray[np.float64]:
+    def add_packed(self, part: Packed) -> None:
+        """Take in all columns of a block of which only the entries are known."""
+        m, n = self.shape
+        if not m or not n:
+            return
+        self.looked += n
+        counts = np.bincount(part.verdicts[part.valid], minlength=3)[:3]
+        self.counts += counts
+        self.counts[0] += m * n - counts.sum()
+        size = np.abs(part.numeric)
+        self._scale = max(
+            self._scale, float(size.max(initial=0.0, where=np.isfinite(size)))
+        )
+        rank = np.empty((m, part.columns.shape[1]))
+        for band in bands((m, rank.shape[1])):
+            rank[band] = self._measured(part, band)
+        every, narrowest = np.arange(m), np.full(m, np.argmin(part.scales))
+        least = np.maximum(
+            2 * part.forgiven(every, narrowest), SAFETY * part.bars(every, narrowest)
+        )
+        self._extreme("power", least[np.isfinite(least)])
+        self._place_packed(part, rank)
+
+    def _place_packed(self, part: Packed, rank: NDArray[np.float64]) -> None:
+        """Let the worst entry of each tile stand for it; where none is, a zero."""
+        (m, n), down, across = self.shape, self.down, self.across
+        top, left = np.arange(down) * m // down, -(-np.arange(across) * n // across)
+        rows, columns = np.meshgrid(top, left, indexing="ij")
+        none = np.zeros(self._rank.shape)
+        self._planes = {name: none.copy() for name in _PLANES}
+        self._planes["numeric_error"][:] = part.bars(rows, columns)
+        self._planes["allowed"][:] = part.forgiven(rows, columns)
+        self._at[:] = rows, columns
+        self._rank[:] = 0.0
+        i, k = np.nonzero(part.valid)
+        order = np.argsort(rank[i, k], kind="stable")  # the last one written is worst
+        i, k = i[order], k[order]
+        j = part.columns[i, k]
+        tile = np.searchsorted(top, i, side="right") - 1, j * across // n
+        self._at[0][tile], self._at[1][tile] = i, j
+        self._rank[tile] = rank[i, k]
+        self._verdicts[tile] = part.verdicts[i, k]
+        for name, plane in self._planes.items():
+            plane[tile] = getattr(part, name)[i, k]
+
+    def _measured(self, part: Comparison | Packed, band: slice) -> NDArray[np.float64]:
         """Note the extremes of some rows; return how bad each entry is."""
         a, b = part.analytic[band], part.numeric[band]
         bars, allowed = part.numeric_error[band], part.allowed[band]

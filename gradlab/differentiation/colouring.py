@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Colouring",
+    "bands",
     "colouring_of",
     "listed_columns",
     "smallest_period",
 ]
+
+_BAND = 1 << 22  # places of a pattern, a byte each
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,11 +58,15 @@ class Colouring:
     count: int
     entries: Entries | None = None
 
-    @functools.cached_property
+    @property
     def pattern(self) -> NDArray[np.bool_]:
         """Entries that may be other than zero, shape (rows, n)."""
+        return self.rows(slice(None))
+
+    def rows(self, some: slice | NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return some rows of the pattern, shape (.., n)."""
         pairs = zip(self.touched, self.axes, strict=True)
-        each = (np.ascontiguousarray(may.T)[:, axis] for may, axis in pairs)
+        each = (np.ascontiguousarray(may.T[some])[:, axis] for may, axis in pairs)
         return np.asarray(functools.reduce(np.logical_and, each))
 
     @functools.cached_property
@@ -67,7 +74,8 @@ class Colouring:
         """The columns of every row, (rows, k); which of them are there, (rows, k)."""
         if self.entries is not None:
             return self.entries.columns, self.entries.valid
-        return listed_columns(self.pattern)
+        rows, n = self.touched[0].shape[1], len(self.colours)
+        return listed_columns(self.rows, rows, n)
 
 
 def colouring_of(
@@ -130,31 +138,45 @@ def smallest_period(may: NDArray[np.bool_]) -> int:
     return size
 
 
+def bands(rows: int, n: int) -> Iterator[slice]:
+    """Rows of a pattern, as many at a time as are no burden to memory."""
+    height = max(1, _BAND // max(n, 1))
+    for start in range(0, rows, height):
+        yield slice(start, min(start + height, rows))
+
+
 def listed_columns(
-    pattern: NDArray[np.bool_],
+    pattern: Callable[[slice], NDArray[np.bool_]], rows: int, n: int
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """List the columns of every row, (rows, k); which of them are there, (rows, k).
 
     Rows with fewer columns than others repeat one, which is not there.
 
+    Parameters
+    ----------
+    pattern
+        Makes some rows of it, shape (.., n).
+    rows, n
+        Shape of the whole.
+
     Examples
     --------
-    >>> columns, there = listed_columns(np.array([[True, True], [False, True]]))
+    >>> whole = np.array([[True, True], [False, True]])
+    >>> columns, there = listed_columns(whole.__getitem__, 2, 2)
     >>> columns.tolist(), there.tolist()
     ([[0, 1], [1, 1]], [[True, True], [True, False]])
     """
-    rows, n = pattern.shape
-    found = np.flatnonzero(pattern)  # several times as fast as indices of two axes
-    if rows and len(found) % rows == 0 and len(found):
-        columns = found.reshape(rows, -1) - n * np.arange(rows)[:, None]
-        if columns[:, 0].min() >= 0 and columns[:, -1].max() < n:  # as many in each
-            return columns, np.ones(columns.shape, dtype=bool)
-    i, j = np.divmod(found, max(n, 1))
+    # several times as fast as indices of two axes
+    found = [
+        np.flatnonzero(pattern(band)) + band.start * n for band in bands(rows, n)
+    ] or [np.zeros(0, dtype=np.intp)]
+    i, j = np.divmod(np.concatenate(found), max(n, 1))
     counts = np.bincount(i, minlength=rows)
-    first = np.concatenate([[0], np.cumsum(counts)[:-1]])
     most = max(int(counts.max(initial=0)), 1)
+    if len(i) == most * rows:  # as many in each
+        return j.reshape(rows, most), np.ones((rows, most), dtype=bool)
+    first = np.concatenate([[0], np.cumsum(counts)[:-1]])
     valid = np.arange(most) < counts[:, None]
     columns = np.zeros((rows, most), dtype=np.intp)
     columns[i, np.arange(len(i)) - first[i]] = j
-    columns = np.where(valid, columns, columns[:, :1])
-    return columns, valid & (counts > 0)[:, None]
+    return np.where(valid, columns, columns[:, :1]), valid

@@ -65,13 +65,31 @@ class Entries:
         )
         return i, self.columns[i, k]
 
-    def laid_out_as(self, columns: NDArray[np.intp], valid: NDArray[np.bool_]) -> bool:
-        """Whether another pattern lists the very same entries."""
-        if columns is self.columns and valid is self.valid:
-            return True
-        return np.array_equal(self.columns, columns) and np.array_equal(
-            self.valid, valid
-        )
+    def laid_out_as(
+        self, columns: NDArray[np.intp], valid: NDArray[np.bool_]
+    ) -> NDArray[np.float64] | None:
+        """Return the values where another pattern has its places; None if it lacks one.
+
+        Examples
+        --------
+        >>> one = np.array([[1], [0]])
+        >>> diagonal = Entries(one, one >= 0, np.array([[2.0], [3.0]]), 3)
+        >>> both = np.array([[0, 1], [0, 1]])
+        >>> diagonal.laid_out_as(both, both >= 0)
+        array([[0., 2.],
+               [3., 0.]])
+        """
+        if np.array_equal(self.columns, columns) and np.array_equal(self.valid, valid):
+            return self.value
+        i, j = self.nonzero()
+        own = i * self.width + j  # rising, as columns do in every row
+        asked = np.arange(len(self))[:, None] * self.width + columns
+        there = valid & np.isin(asked, own, assume_unique=False)
+        if np.count_nonzero(there) != len(own):
+            return None
+        values = np.zeros(columns.shape)
+        values[there] = self.value[self.valid & (self.value != 0)]
+        return np.where(valid, values, values[:, :1])
 
     def combined(
         self, weights: NDArray[np.float64]

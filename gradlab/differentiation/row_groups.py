@@ -26,7 +26,7 @@ import numpy as np
 from gradlab.differentiation.colouring import listed_columns, smallest_period
 from gradlab.differentiation.dependence import axes_of
 from gradlab.differentiation.entries import Entries
-from gradlab.subject.subject import block_slices
+from gradlab.subject.subject import block_slices, side_by_side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +49,7 @@ _ROUND_OFF = float(np.finfo(np.float64).eps)
 
 
 def grouped_rows(
-    subject: Subject, most: int
+    subject: Subject, most: int, memory: int | None = None
 ) -> tuple[tuple[Entries, ...], tuple[Problem, ...]] | None:
     """Read out a sparse analytic Jacobian, several rows by each cotangent.
 
@@ -59,6 +59,8 @@ def grouped_rows(
         With an analytic side that takes cotangents, and evaluated once.
     most
         Bytes that the cotangents and gradients of one batch may take.
+    memory
+        Bytes that all of them may take; None bounds nothing.
 
     Returns
     -------
@@ -77,7 +79,7 @@ def grouped_rows(
     >>> (found,), _ = grouped_rows(subject, 2**20)
     >>> (
     ...     found.value.shape,
-    ...     bool(np.allclose(found.value[:, 0], np.cos(x.detach()).ravel())),
+    ...     bool(np.allclose(found.value[:, 0], np.cos(x.detach().numpy()).ravel())),
     ... )
     ((400, 1), True)
     """
@@ -86,8 +88,9 @@ def grouped_rows(
     if subject.analytic is None or rows * width < _FEWEST:
         return None
     digits = [_digits_of(output) for output in subject.outputs]
-    asked = sum(_sizes(own).sum() for own in digits)
-    if asked > _TO_ASK * rows:
+    asked = int(sum(_sizes(own).sum() for own in digits))
+    room = rows if memory is None else memory // (8 * (rows + width))
+    if asked > min(_TO_ASK * rows, room):
         return None
     rng = np.random.default_rng([rows, width, 37])
     chunk = max(1, most // (8 * (rows + width)))
@@ -101,7 +104,8 @@ def grouped_rows(
     if reached is None:
         return None
     touched = [_by_digit(digits, value != 0) for value in reached[0]]
-    grouping = _smallest(digits, touched, int(_WORTHWHILE * rows) - asked - 1)
+    left = min(int(_WORTHWHILE * rows) - asked, room) - 1
+    grouping = _smallest(digits, touched, left)
     if grouping is None:
         return None
     cotangents = np.zeros((grouping.count + 1, rows))
@@ -113,7 +117,7 @@ def grouped_rows(
         return None
     found = []
     for reach, value, whose in zip(touched, answer[0], grouping.whose, strict=True):
-        columns, valid = listed_columns(_pattern(digits, reach))
+        columns, valid = _listed(digits, reach)
         picked = value[grouping.groups[whose][:, None], columns]
         picked = np.where(valid[:, :1], picked, 0.0)
         found.append(Entries(columns, valid, picked, value.shape[1]))
@@ -177,15 +181,24 @@ def _numbered(digits: list[Digits], periods: list[Periods]) -> _Grouping:
     return _Grouping(groups, [distinct.index(each) for each in periods], count)
 
 
-def _pattern(digits: list[Digits], touched: Touched) -> NDArray[np.bool_]:
-    """Entries that may be other than zero, (rows, n)."""
-    parts = []
-    for own, mays in zip(digits, touched, strict=True):
-        part = mays[0][own[0]]
-        for digit, may in zip(own[1:], mays[1:], strict=True):
-            part &= may[digit]
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _listed(
+    digits: list[Digits], touched: Touched
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """List the coordinates that may reach each row; see `listed_columns`."""
+    slots = side_by_side(len(own[0]) for own in digits)
+
+    def pattern(band: slice) -> NDArray[np.bool_]:
+        parts = []
+        for slot, own, mays in zip(slots, digits, touched, strict=True):
+            start, stop = max(band.start, slot.start), min(band.stop, slot.stop)
+            some = slice(start - slot.start, max(start, stop) - slot.start)
+            part = mays[0][own[0][some]]
+            for digit, may in zip(own[1:], mays[1:], strict=True):
+                part &= may[digit[some]]
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    return listed_columns(pattern, slots[-1].stop, touched[0][0].shape[1])
 
 
 def _sizes(digits: Digits) -> NDArray[np.intp]:

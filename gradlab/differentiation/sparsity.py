@@ -23,6 +23,7 @@ import numpy as np
 
 from gradlab.differentiation.colouring import (
     Colouring,
+    bands,
     colouring_of,
 )
 from gradlab.differentiation.dependence import (
@@ -64,6 +65,8 @@ _DEVIATIONS = 4.0  # of the rounding seen along a direction: as much may be hidd
 _LEAST_SHARE = 0.1  # of the rounding that bars allow for: never less is believed
 _SHORTEST = 0.5  # of its step: what a random direction moves any coordinate at least
 _TOGETHER = 2**18  # numbers that displace several inputs in one batch: 2 MiB
+_MORE = 8  # evaluations at most that verify a pattern
+_PART = 4  # of the memory: what such a batch may take
 _PATIENCE = 1.0  # seconds that such a batch may take: of it, nothing is kept
 
 
@@ -123,13 +126,15 @@ def compressed(
     axes = axes_of(variable.shape, n, is_complex=variable.is_complex)
     if guess is not None:
         colouring = _guessed(guess, axes)
-        found = _as_guessed(case, [colouring])[0] if _pays(colouring) else None
+        fits = _pays(colouring) and _fits(meter, colouring, rows)
+        found = _as_guessed(case, [colouring])[0] if fits else None
         if found is not None:
             return found
     if seen_everywhere(case):
         return None
     colouring = colouring_of(touched_in(case, axes), axes)
-    return _measured(case, [colouring]) if _pays(colouring) else None
+    fits = _pays(colouring) and _fits(meter, colouring, rows)
+    return _measured(case, [colouring]) if fits else None
 
 
 def compressed_together(
@@ -189,6 +194,12 @@ def _pays(colouring: Colouring, more: int = 2) -> bool:
     """Whether the colours, and so many evaluations more, are few enough."""
     n = len(colouring.colours)
     return 2 * colouring.count + more <= _WORTHWHILE * 2 * n
+
+
+def _fits(meter: Meter, colouring: Colouring, rows: int) -> bool:
+    """Whether displacements and values of one batch are a part of the memory."""
+    count, n = 2 * colouring.count + _MORE, len(colouring.colours)
+    return meter.memory is None or 8 * count * (n + rows) <= meter.memory // _PART
 
 
 def _affordable(meter: Meter, n: int) -> bool:
@@ -318,12 +329,7 @@ def _still_outside(
     told = np.ones(doubt.shape[1], dtype=bool)
     for k in np.flatnonzero(doubt.any(axis=0)):
         slot, rows = case.slots[k], np.flatnonzero(doubt[:, k])
-        inside = colourings[k].pattern[rows]
-        moved, asked = _questions(inside)
-        covered = inside.copy()
-        for mask, some in zip(moved, asked, strict=True):
-            covered[some] |= mask
-        told[k] = covered.all()
+        moved, asked, told[k] = _questions(colourings[k], rows)
         if told[k]:
             masks.append(np.zeros((len(moved), len(case.scales)), dtype=bool))
             masks[-1][:, slot] = moved
@@ -337,26 +343,40 @@ def _still_outside(
 
 
 def _questions(
-    inside: NDArray[np.bool_],
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    colouring: Colouring, rows: NDArray[np.intp]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], bool]:
     """Choose what to move, (questions, n), and which outputs then stay, (.., rows).
 
     Outputs of different patterns are asked one by one while they are few, else by the
     bits of their number: those of one side stay put while all moves that none of them
     depends on.
+
+    Returns
+    -------
+    moved, asked
+        The questions.
+    covered
+        Whether every output is asked about all that it should not depend on.
     """
-    bits = np.packbits(inside, axis=1)
-    _, first, group = np.unique(bits, axis=0, return_index=True, return_inverse=True)
-    number = np.arange(len(first))
+    n = len(colouring.colours)
+    bits = np.concatenate(  # of the pattern, eight of them in a byte
+        [
+            np.packbits(colouring.rows(rows[band]), axis=1)
+            for band in bands(len(rows), n)
+        ]
+    )
+    patterns, group = np.unique(bits, axis=0, return_inverse=True)
+    number = np.arange(len(patterns))
     asked = number[:, None] == number
     if len(number) > _FEW_GROUPS:
         digits = (number >> np.arange((len(number) - 1).bit_length())[:, None]) & 1
         asked = np.concatenate([digits == 0, digits == 1])
-    patterns = inside[first]
-    moved = np.zeros((len(asked), inside.shape[1]), dtype=bool)
-    for mask, some in zip(moved, asked, strict=True):
-        mask[:] = ~patterns[some].any(axis=0)
-    return moved, asked[:, group.ravel()]
+    seen = [np.bitwise_or.reduce(patterns[some], axis=0) for some in asked]
+    for some, mask in zip(asked, seen, strict=True):
+        patterns[some] |= ~mask
+    moved = np.unpackbits(~np.array(seen), axis=1, count=n).astype(bool)
+    covered = bool(np.unpackbits(patterns, axis=1, count=n).all())
+    return moved, asked[:, group.ravel()], covered
 
 
 def _direction(case: Case) -> NDArray[np.float64]:

@@ -212,10 +212,14 @@ class Block:
             matrix = getattr(self, name)
             matrix[:, columns] = np.where(better, new, matrix[:, columns])
 
-    def own_steps(self) -> None:
-        """Give the steps memory of their own, before they are written to."""
+    def unfold(self) -> None:
+        """Give steps, kinds and bends memory of their own: few checks write to them."""
         if not self.step.flags.writeable:
             self.step = self.step.copy()
+        if not self.kinds.flags.writeable:
+            self.kinds = self.kinds.copy()
+        if self.pattern is not None and not self.bend.flags.writeable:
+            self.bend = self.pattern.bends()
 
     def own_slopes(self) -> None:
         """Give the one-sided slopes memory of their own, before they are written to."""

@@ -22,15 +22,12 @@ from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
+from gradlab.pipeline.analytic_side import AnalyticSide, analytic_side
 from gradlab.pipeline.blocks import Block, Known, Origin, Outcome, Plan, judge_all
 from gradlab.pipeline.escalation import look_again, settle_still
 from gradlab.pipeline.first_pass import Wanted, first_passes
-from gradlab.pipeline.measuring import (
-    AnalyticSide,
-    analytic_side,
-)
 from gradlab.pipeline.second_opinion import second_opinion_on
-from gradlab.pipeline.sparse_verdicts import settled_at_once, unfold_bend
+from gradlab.pipeline.sparse_verdicts import settled_at_once
 from gradlab.pipeline.steadiness import set_unsteady_aside
 from gradlab.subject.subject import DOUBLE
 
@@ -44,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnalyticColumns",
+    "add_analytic",
     "analytic_columns",
     "compare_columns",
     "reference_of",
@@ -128,32 +126,23 @@ def compare_columns(
         Whether these are shown of inputs that are known to be wrong as a whole.
     """
     subject = own.subject
-    methods = [plan.method_of(variable.name) for variable in subject.inputs]
     twin = None if reference.subject is subject else reference.subject
     problems = analytic.side.problems
     outcome = Outcome([], own.base, problems, twin, known=known, accused=accused)
     try:
-        sides = analytic.precise or analytic.side.sides
-        wanted = []
-        for which, positions in enumerate(columns):
-            # who asks for a step means his own arithmetic, not float64
-            chosen = plan.finds_steps(subject.inputs[which].name)
-            at = reference if chosen else own
-            guess = sides[which] if sides[which].shape[1] == len(positions) else None
-            each = Wanted(at, which, positions, methods[which], guess)
-            wanted.append(each)
+        wanted = list(_wanted(own, plan, columns, reference, analytic))
         passes = first_passes(wanted, reference, plan.seed, meter)
         for each, (block, stop) in zip(wanted, passes, strict=True):
             chosen = plan.finds_steps(subject.inputs[each.which].name)
-            _add_analytic(block, analytic, len(each.positions), chosen=chosen)
+            add_analytic(block, analytic, len(each.positions), chosen=chosen)
             outcome.blocks.append(block)
             if stop is not None:
                 raise stop
         if settled_at_once(subject, reference, outcome, plan, meter):
             return outcome
         for block in outcome.blocks:
-            block.own_steps()
-            unfold_bend(block)
+            block.unfold()
+        methods = [each.method for each in wanted]
         auto = [b for b in outcome.blocks if isinstance(methods[b.which], Auto)]
         settle_still(reference, auto, meter, plan.seed)
         judge_all(subject, outcome, plan)
@@ -163,6 +152,8 @@ def compare_columns(
         if not outcome.blocks:
             raise
         outcome.stopped = why_stopped(stop)
+        for block in outcome.blocks:
+            block.unfold()
     if outcome.unsteady is not None:  # whatever the ladder says of them
         for block in outcome.blocks:
             block.error[outcome.unsteady > 0] = np.inf
@@ -172,7 +163,24 @@ def compare_columns(
     return outcome
 
 
-def _add_analytic(
+def _wanted(
+    own: Origin,
+    plan: Plan,
+    columns: list[NDArray[np.intp]],
+    reference: Origin,
+    analytic: AnalyticColumns,
+) -> Iterator[Wanted]:
+    """Say of each input what is to be measured, and where the zeros may be."""
+    sides = analytic.precise or analytic.side.sides
+    for which, positions in enumerate(columns):
+        name = own.subject.inputs[which].name
+        # who asks for a step means his own arithmetic, not float64
+        at = reference if plan.finds_steps(name) else own
+        guess = sides[which] if sides[which].shape[1] == len(positions) else None
+        yield Wanted(at, which, positions, plan.method_of(name), guess)
+
+
+def add_analytic(
     block: Block, analytic: AnalyticColumns, wanted: int, *, chosen: bool
 ) -> None:
     """Put the analytic side beside the numeric one, as far as that has come."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.judge import stillness
+from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.method import Auto
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.quotients import Quotients
     from gradlab.pipeline.blocks import Origin
 
-__all__ = ["Wanted", "first_passes"]
+__all__ = ["Wanted", "first_passes", "sparse_passes"]
 
 _FIRST_SLICE = 64  # coordinates; a trial of batches is asked for four times as many
 _PATIENCE = 0.25  # seconds of work that an interruption may cost
@@ -70,6 +71,20 @@ def first_passes(
         yield _first_pass(own, found, seed, meter)
 
 
+def sparse_passes(wanted: list[Wanted], seed: int, meter: Meter) -> list[Block] | None:
+    """Make a block of each input by its few entries; None where one has too many."""
+    together = _together(wanted[0].origin, wanted, seed, meter)
+    blocks = []
+    for each in wanted:
+        found = together.get(each.which)
+        if found is None and each.which not in together:
+            found = _compressed(each, seed, meter)
+        if found is None:
+            return None
+        blocks.append(_first_pass(each, found, seed, meter)[0])
+    return blocks
+
+
 def _together(
     reference: Origin, wanted: list[Wanted], seed: int, meter: Meter
 ) -> dict[int, Quotients | None]:
@@ -96,6 +111,18 @@ def _first_slice(wanted: Wanted, meter: Meter, cost: int) -> int:
     return max(1, min(most, int(_PATIENCE / (meter.each * cost) * breadth)))
 
 
+def _compressed(wanted: Wanted, seed: int, meter: Meter) -> Quotients | None:
+    """Measure several coordinates at a time, where the Jacobian is sparse."""
+    return compressed(
+        wanted.origin.subject,
+        wanted.which,
+        wanted.origin.base,
+        meter,
+        seed=seed,
+        guess=wanted.guess,
+    )
+
+
 def _slices(
     wanted: Wanted, seed: int, meter: Meter
 ) -> tuple[list[Quotients], BaseException | None]:
@@ -106,9 +133,7 @@ def _slices(
     stop: BaseException | None = None
     try:
         if wanted.compressible:
-            found = compressed(
-                subject, wanted.which, base, meter, seed=seed, guess=wanted.guess
-            )
+            found = _compressed(wanted, seed, meter)
             if found is not None:
                 return [found], None
         each: float = method.cost
@@ -162,22 +187,25 @@ def _first_pass(
         pieces = [getattr(part, name) for part in parts]
         return np.concatenate(pieces, axis=1, out=whole)
 
-    blank = np.broadcast_to(np.nan, (rows, done))  # no memory before it is needed
+    def blank(value: Any, kind: Any = float) -> NDArray[Any]:
+        """Return a matrix that takes no memory before it is needed."""
+        return np.broadcast_to(np.array(value, dtype=kind), (rows, done))
+
     block = Block(
         which=wanted.which,
         positions=wanted.positions[:done],
         scales=_scales(wanted, parts)[wanted.positions[:done]],
-        analytic=blank,
+        analytic=blank(np.nan),
         slack=np.zeros((rows, 1)),
         value=joined("value"),
         error=joined("error"),
         step=joined("step"),
-        kinds=np.full((rows, done), -1, dtype=np.int8),
-        left=blank,
-        right=blank,
-        verdicts=np.zeros((rows, done), dtype=np.int8),
-        allowed=np.zeros((rows, done)),
-        accepted=np.zeros((rows, done), dtype=bool),
+        kinds=blank(-1, np.int8),
+        left=blank(np.nan),
+        right=blank(np.nan),
+        verdicts=blank(Verdict.AGREES, np.int8),
+        allowed=blank(0.0),
+        accepted=blank(False, np.bool_),
         looked=np.zeros(done, dtype=bool),
         still=stillness(wanted.origin.base),
         bend=joined("bend"),

@@ -1,4 +1,4 @@
-"""Both sides of a check, measured: values, error bars, and what was seen on the way.
+"""The numeric side of a check, measured: values, error bars, and what was seen.
 
 Everything here is in real coordinates (see `gradlab.subject.subject`); `gradlab.check`
 joins complex entries again at the end.
@@ -7,15 +7,12 @@ joins complex entries again at the end.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.differentiation.adaptive import AdaptiveSettings, adaptive
 from gradlab.differentiation.complex_step import complex_step
-from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import (
     displaced_rows,
     displaced_sets,
@@ -38,23 +35,18 @@ from gradlab.differentiation.method import (
 )
 from gradlab.differentiation.noise import difference_noise
 from gradlab.differentiation.quotients import Quotients
-from gradlab.differentiation.row_groups import grouped_rows
 from gradlab.differentiation.sharing import shared_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from gradlab.differentiation.adaptive import Derivatives, Sampler
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.subject.subject import Problem, Subject
+    from gradlab.subject.subject import Subject
 
 __all__ = [
     "LAST_DIGITS",
     "OWN_SCALE",
-    "AnalyticSide",
-    "analytic_side",
     "look_closer",
     "noise_level",
     "numeric_side",
@@ -70,103 +62,6 @@ _SPACING = 3e-7  # of the points noise is read from, relative; single precision 
 _NOISE_POINTS = 6
 _LARGE = 1 << 16  # coordinates of several inputs: up to these, lines go in one batch
 LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
-_FIRST_PULL = 16  # cotangents in the first batch where seconds are counted
-_PULL_SECONDS = 0.02  # a batch that took less may be followed by a larger one
-_CHUNK_BYTES = 16_000_000  # of cotangents, and of gradients, in one batch
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class AnalyticSide:
-    """Analytic Jacobian, input by input.
-
-    Attributes
-    ----------
-    sides
-        A (rows, coordinates) matrix per input, or the entries that it has.
-    problems
-        What was odd about the gradients.
-    """
-
-    sides: tuple[NDArray[np.float64] | Entries, ...]
-    problems: tuple[Problem, ...]
-
-    @functools.cached_property
-    def values(self) -> tuple[NDArray[np.float64], ...]:
-        """The matrices, (rows, coordinates) each; made when asked for."""
-        return tuple(
-            side.matrix() if isinstance(side, Entries) else side for side in self.sides
-        )
-
-    def entries(self, which: int) -> Entries | None:
-        """Give the entries of one input, where these are what is known."""
-        side = self.sides[which]
-        return side if isinstance(side, Entries) else None
-
-
-def analytic_side(
-    subject: Subject,
-    columns: Sequence[NDArray[np.intp]] | None = None,
-    meter: Meter | None = None,
-) -> AnalyticSide:
-    """Read out the analytic Jacobian in batches of cotangents.
-
-    Rows that share no coordinate are read together, where all columns are kept.
-
-    Parameters
-    ----------
-    subject
-        With an analytic side, and evaluated once, so that its outputs are known.
-    columns
-        Coordinates to keep, one array per input, so that no more is held in memory;
-        None keeps all.
-    meter
-        Its budget of seconds holds here too; None bounds nothing.
-
-    Raises
-    ------
-    BudgetExhausted
-        If the seconds are spent before all rows are there.
-    """
-    if subject.analytic is None:
-        msg = "the subject has no analytic side"
-        raise ValueError(msg)
-    rows = sum(output.size for output in subject.outputs)
-    width = max(1, sum(variable.coordinates for variable in subject.inputs))
-    most = _CHUNK_BYTES if meter is None else meter.room(_CHUNK_BYTES)
-    if columns is None and subject.analytic.takes_cotangents:
-        grouped = grouped_rows(subject, most)
-        if grouped is not None:
-            return AnalyticSide(*grouped)
-    chunk = max(1, most // (8 * max(width, rows, 1)))
-    problems: dict[Problem, None] = {}
-    whole: tuple[NDArray[np.float64], ...] = ()
-    timed = meter is not None and meter.budget.seconds is not None
-    size, start = min(chunk, _FIRST_PULL) if timed else chunk, 0
-    while start < rows:
-        stop = min(start + size, rows)
-        began = time.perf_counter()
-        cotangents = np.zeros((stop - start, rows))
-        cotangents[np.arange(stop - start), np.arange(start, stop)] = 1.0
-        with np.errstate(all="ignore"):
-            pulled = subject.analytic.pull(cotangents)
-        problems.update(dict.fromkeys(pulled.problems))
-        values = pulled.values
-        if columns is not None:
-            values = tuple(v[:, c] for v, c in zip(values, columns, strict=True))
-        if stop - start == rows:
-            return AnalyticSide(values, tuple(problems))
-        # filled in, because joining the pieces would take their memory once more
-        whole = whole or tuple(np.empty((rows, v.shape[1])) for v in values)
-        for matrix, part in zip(whole, values, strict=True):
-            matrix[start:stop] = part
-        start = stop
-        if meter is not None and start < rows:
-            meter.spend(0)  # raises when the seconds are over
-            if timed and time.perf_counter() - began < _PULL_SECONDS:
-                size = min(4 * size, chunk)
-    if not rows:
-        whole = tuple(np.zeros((0, v.coordinates)) for v in subject.inputs)
-    return AnalyticSide(whole, tuple(problems))
 
 
 def numeric_side(

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.metering import Meter
+    from gradlab.differentiation.quotients import Pattern
     from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["settled_at_once", "unfold_bend"]
+__all__ = ["packed_entries", "settled_at_once", "some_columns"]
 
 
 def settled_at_once(
@@ -50,7 +51,7 @@ def settled_at_once(
         return False
     looked: list[Block] = []
     for last in (False, True):
-        packed = [_packed(block) for block in blocks]
+        packed = [packed_entries(block) for block in blocks]
         if not any(packed):
             return False
         looked = [small or block for small, block in zip(packed, blocks, strict=True)]
@@ -86,26 +87,23 @@ def _doubts(
     return doubts
 
 
-def _packed(block: Block) -> Block | None:
+def packed_entries(block: Block) -> Block | None:
     """Lay the entries of a pattern side by side; None if there is more to be judged."""
     pattern = block.pattern
     if pattern is None or block.precise is not None or block.slack.any():
         return None
     columns = pattern.columns
-    places = columns + pattern.shape[1] * np.arange(len(columns))[:, None]
-
-    def some(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-        # twice as fast as an index for each axis
-        return np.asarray(matrix.take(places), dtype=np.float64)
-
-    entries = block.entries
-    if entries is not None and entries.laid_out_as(columns, pattern.valid):
-        analytic = entries.value
+    if block.entries is not None:
+        analytic = block.entries.laid_out_as(columns, pattern.valid)
     else:
-        analytic = some(block.analytic)
+        # twice as fast as an index for each axis
+        places = columns + pattern.shape[1] * np.arange(len(columns))[:, None]
+        analytic = np.asarray(block.analytic.take(places), dtype=np.float64)
         inside = int(np.count_nonzero(analytic[pattern.valid]))
         if np.count_nonzero(block.analytic) != inside:
             return None
+    if analytic is None:
+        return None
     shape = columns.shape
     blank = np.broadcast_to(np.nan, shape)
     return dataclasses.replace(
@@ -120,6 +118,7 @@ def _packed(block: Block) -> Block | None:
         kinds=np.full(shape, -1, dtype=np.int8),
         left=blank,
         right=blank,
+        allowed=blank,  # nor is that of the whole block made
         looked=np.zeros(shape[1], dtype=bool),
     )
 
@@ -137,7 +136,7 @@ def _stepped(
     if small is not block:
         return _stepped_inside(reference, mask, small, block, meter)
     columns = np.flatnonzero(mask.any(axis=0))
-    unfold_bend(block)
+    block.unfold()
     return few_enough(block, columns) and take_second_steps(
         reference, block, columns, meter
     )
@@ -164,31 +163,8 @@ def _stepped_inside(
     columns = np.unique(pattern.columns[mask])
     if not few_enough(block, columns):
         return False
-    rows, scales = len(mask), block.scales[columns]
-    place = np.full(pattern.shape[1], -1)
-    place[columns] = np.arange(len(columns))
-    there = place[pattern.columns]
-    i, k = np.nonzero((there >= 0) & pattern.valid[:, :1])
-    inside = i, there[i, k]
-
-    def cut(
-        values: NDArray[np.float64], outside: NDArray[np.float64] | float = 0.0
-    ) -> NDArray[np.float64]:
-        whole = np.array(np.broadcast_to(outside, (rows, len(columns))))
-        whole[inside] = values[i, k]
-        return whole
-
-    part = dataclasses.replace(
-        small,
-        positions=block.positions[columns],
-        scales=scales,
-        analytic=cut(small.analytic),
-        value=cut(pattern.value),
-        error=cut(pattern.error, np.multiply.outer(pattern.outside, 1 / scales)),
-        step=block.step[:, columns],
-        bend=cut(pattern.bend),
-        allowed=cut(small.allowed),
-    )
+    i, k, inside = _places(pattern, columns)
+    part = some_columns(small, block, columns)
     effect = sensitivity(small.side, small.scales)
     every = np.arange(len(columns))
     take_second_steps(reference, part, every, meter, effect=effect)
@@ -202,19 +178,72 @@ def _stepped_inside(
         ):
             kept[i, k] = new[inside]
         return True
-    unfold_bend(block)  # a second step saw something that the first did not
+    block.unfold()  # a second step saw something that the first did not
     for name in ("value", "error", "bend"):
         getattr(block, name)[:, columns] = getattr(part, name)
     return False
 
 
-def unfold_bend(block: Block) -> None:
-    """Give the bends of all entries a matrix of their own, where a pattern holds them.
+def _places(
+    pattern: Pattern, columns: NDArray[np.intp]
+) -> tuple[
+    NDArray[np.intp], NDArray[np.intp], tuple[NDArray[np.intp], NDArray[np.intp]]
+]:
+    """Find entries in some columns: where they are listed, and among these columns."""
+    place = np.full(pattern.shape[1], -1)
+    place[columns] = np.arange(len(columns))
+    there = place[pattern.columns]
+    i, k = np.nonzero((there >= 0) & pattern.valid[:, :1])
+    return i, k, (i, there[i, k])
 
-    Few checks ever look at one, and fresh memory is what takes time in them.
+
+def some_columns(small: Block, block: Block, columns: NDArray[np.intp]) -> Block:
+    """Make the matrices of some columns of a block of which the entries are known.
+
+    Parameters
+    ----------
+    small
+        Its entries, as `packed_entries` lays them side by side.
+    block
+        In which there is a pattern.
+    columns
+        Of the block.
     """
-    if block.pattern is not None and not block.bend.flags.writeable:
-        block.bend = block.pattern.bends()
+    pattern = block.pattern
+    if pattern is None:
+        msg = "the block has no pattern"
+        raise ValueError(msg)
+    shape, scales = (len(small.value), len(columns)), block.scales[columns]
+    i, k, inside = _places(pattern, columns)
+
+    def cut(
+        values: NDArray[np.float64], outside: NDArray[np.float64] | float = 0.0
+    ) -> NDArray[np.float64]:
+        whole = np.array(np.broadcast_to(outside, shape))
+        whole[inside] = values[i, k]
+        return whole
+
+    blank = np.broadcast_to(np.nan, shape)
+    return dataclasses.replace(
+        block,
+        positions=block.positions[columns],
+        scales=scales,
+        analytic=cut(small.analytic),
+        value=cut(pattern.value),
+        error=cut(pattern.error, np.multiply.outer(pattern.outside, 1 / scales)),
+        step=block.step[:, columns],
+        bend=cut(pattern.bend),
+        kinds=np.full(shape, -1, dtype=np.int8),
+        left=blank,
+        right=blank,
+        verdicts=np.zeros(shape, dtype=np.int8),
+        allowed=cut(small.allowed),
+        accepted=np.zeros(shape, dtype=bool),
+        looked=np.zeros(len(columns), dtype=bool),
+        pattern=None,
+        entries=None,
+        settled=False,
+    )
 
 
 def _unpack(subject: Subject, small: Block, block: Block, plan: Plan) -> None:

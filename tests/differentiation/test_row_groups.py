@@ -14,7 +14,7 @@ from gradlab.differentiation import row_groups
 from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.row_groups import grouped_rows
 from gradlab.late import is_made
-from gradlab.pipeline.measuring import analytic_side
+from gradlab.pipeline.analytic_side import analytic_side
 
 
 def _leaves(*shapes, dtype=torch.float64):

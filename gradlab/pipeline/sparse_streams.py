@@ -1,0 +1,173 @@
+"""Jacobians too large to keep of which most is zero: compared whole, by their entries.
+
+The entries of both sides are a few columns of every row, and fit where a matrix would
+not. If all of them agree at once nothing else has to be evaluated, and no matrix made
+but that of the columns that are kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.judge import Tops, tops_of
+from gradlab.comparison.tally import Packed
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.differentiation.method import Auto
+from gradlab.differentiation.row_groups import grouped_rows
+from gradlab.pipeline.analytic_side import AnalyticSide, batch_bytes
+from gradlab.pipeline.blocks import Known, Outcome, judge_block, matters_of
+from gradlab.pipeline.checking import AnalyticColumns, add_analytic
+from gradlab.pipeline.first_pass import Wanted, sparse_passes
+from gradlab.pipeline.sparse_verdicts import (
+    packed_entries,
+    settled_at_once,
+    some_columns,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.comparison.tolerance import Tolerance
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.quotients import Pattern
+    from gradlab.pipeline.blocks import Block, Origin, Plan
+    from gradlab.subject.subject import Subject
+
+__all__ = ["compare_entries", "laid_out"]
+
+_ENTRY = 400  # bytes for each entry of a sparse Jacobian while it is compared
+_PART = 4  # of the bound: what patterns may take, a byte for each place of a matrix
+
+
+def compare_entries(
+    own: Origin,
+    plan: Plan,
+    meter: Meter,
+    columns: list[NDArray[np.intp]],
+) -> Outcome | None:
+    """Compare a Jacobian by its entries, if it has few and all agree at once.
+
+    Parameters
+    ----------
+    own
+        What is compared, and differenced as well.
+    plan, meter, columns
+        As for `gradlab.pipeline.checking.run_full`.
+
+    Returns
+    -------
+    Outcome or None
+        Blocks without matrices, every entry of which agrees; None where there are too
+        many entries, or where any deserves a second look.
+    """
+    subject, base = own.subject, own.base
+    names = [variable.name for variable in subject.inputs]
+    auto = all(isinstance(plan.method_of(name), Auto) for name in names)
+    auto &= not any(variable.is_complex for variable in subject.inputs)
+    sizes = [variable.coordinates for variable in subject.inputs]
+    whole = [len(part) for part in columns] == sizes
+    rows, memory = len(base), plan.memory
+    analytic = subject.analytic
+    if not (auto and whole and analytic is not None and analytic.takes_cotangents):
+        return None
+    if rows * max(sizes, default=0) > memory // _PART:
+        return None
+    most = memory // _PART
+    grouped = grouped_rows(subject, batch_bytes(meter), most)
+    if grouped is None:
+        return None
+    entries, problems = grouped
+    if _ENTRY * sum(each.value.size for each in entries) > memory // 2:
+        return None
+    wanted = [
+        Wanted(own, which, positions, plan.method_of(names[which]), guess)
+        for which, (positions, guess) in enumerate(zip(columns, entries, strict=True))
+    ]
+    blocks = sparse_passes(wanted, plan.seed, meter)
+    if blocks is None:
+        return None
+    sides = AnalyticColumns(AnalyticSide(entries, problems), None, None)
+    for block in blocks:
+        add_analytic(block, sides, len(block.positions), chosen=True)
+    outcome = Outcome(blocks, base, problems, None)
+    settled = settled_at_once(subject, own, outcome, plan, meter)
+    return outcome if settled else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Laid:
+    """A block, and its entries side by side."""
+
+    block: Block
+    small: Block
+    pattern: Pattern
+
+    def tops(self) -> Tops:
+        """Largest entries of each row."""
+        return tops_of(self.small.value, self.small.scales)
+
+    def packed(self, rows: slice, tolerance: Tolerance, epsilon: float) -> Packed:
+        """Hand over the entries of some rows, for counting."""
+        small, pattern, scales = self.small, self.pattern, self.block.scales
+        tops, outside = self.tops(), pattern.outside[rows]
+
+        def bars(i: NDArray[np.intp], j: NDArray[np.intp]) -> NDArray[np.float64]:
+            with np.errstate(all="ignore"):
+                return np.asarray(outside[i] / scales[j])
+
+        def forgiven(i: NDArray[np.intp], j: NDArray[np.intp]) -> NDArray[np.float64]:
+            size, effect = (each[rows, 0][i] for each in (tops.size, tops.effect))
+            with np.errstate(all="ignore"):
+                largest = np.minimum(size, effect / scales[j])
+            return tolerance.absolute(largest, epsilon)
+
+        return Packed(
+            columns=pattern.columns[rows],
+            valid=pattern.valid[rows],
+            analytic=small.analytic[rows],
+            numeric=small.value[rows],
+            numeric_error=small.error[rows],
+            allowed=small.allowed[rows],
+            verdicts=small.verdicts[rows],
+            bars=bars,
+            forgiven=forgiven,
+            scales=scales,
+        )
+
+    def worst(self, most: int, spread: int) -> Block:
+        """Make the matrices of the worst columns, and of a spread of others."""
+        pattern, small = self.pattern, self.small
+        n = pattern.shape[1]
+        with np.errstate(all="ignore"):
+            bound = np.maximum(small.allowed, SAFETY * small.error)
+            each = np.abs(small.analytic - small.value) / np.where(bound > 0, bound, 1)
+        score = np.zeros(n)
+        np.maximum.at(score, pattern.columns[pattern.valid], each[pattern.valid])
+        score[:: -(-n // spread)] = np.inf
+        columns = np.sort(np.argsort(-score, kind="stable")[:most])
+        return some_columns(small, self.block, columns)
+
+
+def laid_out(
+    subject: Subject, plan: Plan, outcome: Outcome
+) -> tuple[list[Laid], Known]:
+    """Lay the entries of every block side by side, judged; what they show of each row.
+
+    Parameters
+    ----------
+    outcome
+        Of `compare_entries`.
+    """
+    found = [
+        Laid(block, small, block.pattern)
+        for block in outcome.blocks
+        if block.pattern is not None
+        if (small := packed_entries(block)) is not None
+    ]
+    matters = matters_of([each.small for each in found])
+    for each in found:
+        judge_block(subject, each.small, plan, matters, outcome)
+    return found, Known(matters, {each.block.which: each.tops() for each in found})

@@ -1,0 +1,122 @@
+"""Sparse Jacobians that do not fit: compared whole, by their entries."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import gradlab as gl
+from gradlab.presentation.pictures import picture
+
+
+def _leaf(*shape, scale=1.0):
+    generator = torch.Generator().manual_seed(5)
+    return (scale * torch.randn(shape, generator=generator).double()).requires_grad_()
+
+
+_SPARSE = {
+    "elementwise": (torch.sin, [(20, 20)]),
+    "softmax": (lambda x: torch.softmax(x, -1), [(24, 16)]),
+    "layer_norm": (lambda x, w: F.layer_norm(x, (20,), w), [(20, 20), (20,)]),
+    "conv": (lambda x: F.conv1d(x, torch.ones(3, 2, 3).double()), [(4, 2, 60)]),
+    "two outputs": (lambda x: (x**2, torch.tanh(x)), [(20, 20)]),
+}
+
+
+def _agrees(streamed, whole):
+    """Whether what is counted of a streamed block is what a whole one shows."""
+    assert streamed.tally is not None
+    assert whole.tally is None
+    assert streamed.counts == whole.counts
+    assert streamed.tally.shape == whole.shape
+    assert streamed.max_abs_error == whole.max_abs_error
+    assert streamed.max_rel_error == pytest.approx(whole.max_rel_error)
+    assert streamed.power >= whole.power * (1 - 1e-12)
+    assert streamed.power <= 1.01 * whole.power
+    kept = streamed.columns
+    assert np.array_equal(streamed.analytic, whole.analytic[:, kept])
+    assert np.allclose(streamed.numeric, whole.numeric[:, kept], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", _SPARSE)
+def test_entries_say_what_the_whole_matrix_says(name):
+    """Counts, extremes, power and kept columns, from as many evaluations."""
+    fn, shapes = _SPARSE[name]
+    inputs = [_leaf(*shape) for shape in shapes]
+    whole = gl.check(fn, *inputs, coverage="full")
+    streamed = gl.check(fn, *inputs, coverage="full", memory="8MiB")
+
+    assert streamed.verdict == gl.Verdict.AGREES
+    assert any("streamed within 8 MiB" in remark for remark in streamed.remarks)
+    assert streamed.evaluations <= whole.evaluations + 8
+    for one, other in zip(streamed.comparisons, whole.comparisons, strict=True):
+        _agrees(one, other)
+
+
+@pytest.mark.parametrize("name", _SPARSE)
+def test_tiles_show_entries_where_there_are_any(name):
+    """Every tile with an entry shows one of its entries, by its true numbers."""
+    fn, shapes = _SPARSE[name]
+    inputs = [_leaf(*shape) for shape in shapes]
+    whole = gl.check(fn, *inputs, coverage="full")
+    streamed = gl.check(fn, *inputs, coverage="full", memory="8MiB")
+    for one, other in zip(streamed.comparisons, whole.comparisons, strict=True):
+        tally = one.tally
+        m, n = tally.shape
+        down, across = tally.rows.shape
+        assert np.array_equal(tally.analytic, other.analytic[tally.rows, tally.columns])
+        zeros = np.multiply.outer(*map(np.ones, tally.rows.shape))
+        i, j = np.nonzero(other.analytic)
+        top = np.arange(down) * m // down
+        tile = np.searchsorted(top, i, side="right") - 1, j * across // n
+        zeros[tile] = 0
+        assert np.array_equal(tally.analytic == 0, zeros.astype(bool))
+        assert np.array_equal(tally.columns * across // n, np.indices(zeros.shape)[1])
+        shown = np.searchsorted(top, tally.rows, side="right") - 1
+        assert np.array_equal(shown, np.indices(zeros.shape)[0])
+
+
+def test_a_wrong_entry_goes_the_long_way():
+    """One that is a thousandth off is found, and nothing else."""
+
+    class Off(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, g):
+            gradient = g * ctx.saved_tensors[0].cos()
+            gradient[3, 4] *= 1.001
+            return gradient
+
+    report = gl.check(Off.apply, _leaf(20, 20), coverage="full", memory="8MiB")
+
+    assert report["x"].counts == (400**2 - 1, 0, 1)
+    assert report["x"].worst(1).label[0] == "out[3, 4] / x[3, 4]"
+
+
+@pytest.mark.untraced
+def test_ten_million_entries_take_a_few_evaluations_and_little_memory():
+    """Matrices of 3,136 x 3,136 would take 75 MiB each, and 6,272 evaluations."""
+    x = _leaf(56, 56)
+    gl.check(torch.sin, _leaf(3), memory="64MiB")  # what is imported is no matrix
+    tracemalloc.start()
+    report = gl.check(torch.sin, x, coverage="full", memory="256MiB")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 256 * 2**20
+    assert report.evaluations < 100
+    assert report["x0"].counts == (3136**2, 0, 0)
+    view = picture(report["x0"])
+    diagonal = view.verdicts.shape
+    assert diagonal == (240, 240)
+    tally = report["x0"].tally
+    assert (tally.analytic.diagonal() != 0).all()
+    assert np.count_nonzero(tally.analytic) < 3 * 240
