@@ -139,11 +139,6 @@ class Block:
         return not self.settled and bool((self.verdicts == Verdict.DISAGREES).any())
 
     @property
-    def kinked(self) -> bool:
-        """Whether f has a kink along any entry."""
-        return not self.settled and bool((self.kinds == Smoothness.KINK).any())
-
-    @property
     def latest_scales(self) -> NDArray[np.float64]:
         """Scale of each coordinate, (n,), by all that is known of it now."""
         return self.scales if self.own_scales is None else self.own_scales

@@ -59,7 +59,8 @@ def joint_kinks(subject: Subject, outcome: Outcome, meter: Meter) -> list[Findin
         Charged for eight evaluations per direction, of which there are at most four;
         none where no output has two kinks.
     """
-    blocks = [block for block in outcome.blocks if block.kinked]
+    looked = [block for block in outcome.blocks if not block.settled]
+    blocks = [b for b in looked if (b.kinds == Smoothness.KINK).any()]
     if not blocks or outcome.stopped:
         return []
     at = outcome.reference or subject
