@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["excused", "noticed", "once_told", "purposeful", "spare_debris"]
 
-_NAMED = 3  # layers named in one sentence
+_NAMED = 3  # layers named in one sentence, or inputs that are moved for a look
+_A_TENTH, _ROUNDED = 0.1, 1e-9  # of the size of an input; of f: more is no rounding
 
 _SENT = {
     "strided": "the same numbers in a tensor that is not contiguous",
@@ -79,6 +80,7 @@ def noticed(
     if subject.kept is not None:
         findings += [_unseen(name, by) for name, by in moves_unseen(subject).items()]
     findings += map(_unfollowed, subject.unfollowed)
+    findings += _flat(subject, comparisons, seed)
     analytic = subject.analytic
     if getattr(analytic, "own_code", False) and not analytic.stateful:
         wrong = any(c.verdict == Verdict.DISAGREES for c in comparisons)
@@ -245,6 +247,60 @@ def _unseen(name: str, change: float) -> Finding:
         f"they move by a thousandth) but has no gradient: it was left out.",
         "Look for detach(), .data, no_grad or a trip through NumPy; if it is meant as "
         "a number to look at, nothing is to be done.",
+    )
+
+
+def _flat(
+    subject: Any, comparisons: tuple[Comparison, ...], seed: int
+) -> Iterator[Finding]:
+    """Tell inputs that f moves with, although every slope at the point is zero."""
+    rows: dict[str, list[Comparison]] = {}
+    for comparison in comparisons:
+        rows.setdefault(comparison.input.name, []).append(comparison)
+    flat = [
+        which
+        for which, variable in enumerate(subject.inputs)
+        if variable.coordinates
+        and all(
+            c.verdict == Verdict.AGREES and not (c.analytic.any() or c.numeric.any())
+            for c in rows.get(variable.name, [])
+        )
+    ][:_NAMED]
+    if not flat or not rows:
+        return
+    rng = np.random.default_rng([seed, 17])
+    base = subject.row()
+    for which in flat:
+        point = subject.point(which)
+        size = np.abs(point).max() or 1.0
+        try:
+            subject.place(
+                which, point + _A_TENTH * size * rng.uniform(-1, 1, point.size)
+            )
+            moved = subject.row()
+        except Exception:  # noqa: BLE001, S112 - a function that fails beside the point
+            continue
+        finally:
+            subject.place(which, None)
+        with np.errstate(all="ignore"):
+            change = np.abs(moved - base) / np.fmax(np.abs(base), 1e-300)
+        change = change[np.isfinite(change)]
+        if change.max(initial=0.0) > _ROUNDED:
+            yield _flat_here(subject.inputs[which].name)
+
+
+def _flat_here(name: str) -> Finding:
+    return Finding(
+        BugKind.NONDIFFERENTIABLE,
+        "warning",
+        name,
+        0.8,
+        f"Every slope of f by {name} is zero here, on both sides, although f moves "
+        f"when {name} moves by a tenth of its size: dead units, rounding, a "
+        f"comparison, an index or a cast to few digits. A gradient that is cut besides "
+        f"cannot be told from that.",
+        "Check at another point, or without the cast if there is one; if f is meant to "
+        "be flat here, nothing is to be done.",
     )
 
 
