@@ -106,3 +106,34 @@ def test_what_holds_no_names_is_refused_in_a_sentence(option):
     """A number where a name is expected is shown with its value."""
     with pytest.raises(InputTypeError, match=f"{option}= must be a name .* int 3"):
         gl.check(lambda x: (x**2).sum(), W, grad=lambda x: 2 * x, **{option: 3})
+
+
+CONTAINERS = {
+    "a list of one": ([W], lambda p, c: [2 * c * p[0]]),
+    "a whole number between": ([W, 3, -W], lambda p, c: [2 * p[0], None, 2 * c * p[2]]),
+    "a number behind": ([W, 0.7], lambda p, c: [2 * p[0], 1.4 * c]),
+    "a tuple in a tuple": ((W, (0.7, 2)), lambda p, c: (2 * p[0], (1.4 * c, None))),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_gradients_of_one_container_stand_where_its_parts_stand(name):
+    """Whatever else the container holds, with None for it."""
+    params, gradients = CONTAINERS[name]
+
+    def f(p):
+        return sum((np.asarray(part) ** 2).sum() for part in flat(p))
+
+    right = gl.check(f, params, grad=lambda p: gradients(p, 1.0))
+    wrong = gl.check(f, params, grad=lambda p: gradients(p, 1.05))
+
+    assert right.verdict is gl.Verdict.AGREES
+    assert right.findings == ()
+    assert wrong.verdict is gl.Verdict.DISAGREES
+    assert wrong.diagnosis != "wrong_shape"
+
+
+def flat(parts):
+    """Leaves of a nested tuple."""
+    for part in parts:
+        yield from flat(part) if isinstance(part, tuple | list) else [part]

@@ -75,9 +75,11 @@ def match_by_position(
             f"one {type(gradients).__name__} came back for {len(inputs)} inputs "
             f"({', '.join(v.name for v in inputs)})"
         )
+    order = by_leaf(gradients, tree)
     if len(gradients) == len(tree.template):
-        order = by_leaf(gradients, tree)
         return [order.get(p, MISSING) for p in which]
+    if all(order.get(p, MISSING) is not MISSING for p in which):
+        return [order[p] for p in which]  # a container, with what has no derivative
     if len(gradients) == len(inputs):
         return list(gradients)
     if len(inputs) == 1 and all(getattr(g, "shape", ()) == () for g in gradients):
@@ -99,6 +101,13 @@ def by_leaf(gradients: Any, tree: Tree) -> dict[int, Any]:
         return {i: known[name] for i, name in enumerate(names) if name in known}
     if not isinstance(gradients, tuple | list):
         gradients = (gradients,)  # of the only argument
+    whole = leaves_of(tree.rebuild(range(len(tree.leaves)))[0], "")
+    if len(tree.template) == 1 and whole[:1] and whole[0].name:
+        # one container: what came back is its gradient, or that in a row of one
+        for part in (gradients, *gradients[: len(gradients) == 1]):
+            matched = dict(_match_argument(part, whole))
+            if any(found is not MISSING for found in matched.values()):
+                return matched
     if len(gradients) != len(tree.template):
         return {}
     per_argument: list[Any] = []
