@@ -184,3 +184,26 @@ def test_a_search_that_comes_back_to_the_same_entry_ends(monkeypatch):
     )
 
     assert report.verdict == gl.Verdict.DISAGREES
+
+
+def test_standing_still_behind_a_cast_accuses_nobody():
+    """In bfloat16 f does not move over small steps, whatever its gradient is."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(11)
+
+    class Rounded(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(4, 8)
+            self.last = torch.nn.Linear(8, 2)
+
+        def forward(self, x):
+            weight, bias = self.first.weight.bfloat16(), self.first.bias.bfloat16()
+            hidden = torch.nn.functional.linear(x.bfloat16(), weight, bias)
+            return self.last(torch.tanh(hidden).to(x.dtype))
+
+    x = torch.randn(3, 4, dtype=torch.float64)
+    report = gl.check(Rounded().double(), x, coverage="probe")
+
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert not report.culprits

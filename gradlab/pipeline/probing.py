@@ -226,10 +226,13 @@ def _contradicted(
     """Whether entries that were looked at one by one clear what directions accuse.
 
     Either all that were named as wrong, where the search came to its end, or so many
-    at random that one of the wrong ones would have been among them.
+    at random that one of the wrong ones would have been among them. And where f stood
+    still along the directions, as behind a cast to few digits, but along no entry.
     """
     if not closer:
         return False
+    if not probes[variable.name].numeric.any():
+        return True
     share = probes.located.wrong_share.get(variable.name, 0.0)
     if share:
         looked = int((closer[0].verdicts == Verdict.AGREES).sum())
