@@ -31,6 +31,7 @@ from gradlab.subject.subject import block_slices, side_by_side
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.evaluation import Meter
     from gradlab.subject.subject import Analytic, Problem, Subject, Variable
 
     Digits = list[NDArray[np.intp]]  # of the rows of one output, each (size,)
@@ -45,11 +46,15 @@ _LONG = 24  # indices: a longer axis is asked for by two digits
 _TO_ASK = 0.3  # of the rows: most cotangents that finding the pattern may take
 _WORTHWHILE = 0.6  # of the rows: most cotangents that everything may take
 _SLACK = 256.0  # units of round-off of the terms: other orders of summation
-_ROUND_OFF = float(np.finfo(np.float64).eps)
+_TIMED = 16  # cotangents between two looks at the clock, where seconds are counted
 
 
 def grouped_rows(
-    subject: Subject, most: int, memory: int | None = None
+    subject: Subject,
+    most: int,
+    *,
+    memory: int | None = None,
+    meter: Meter | None = None,
 ) -> tuple[tuple[Entries, ...], tuple[Problem, ...]] | None:
     """Read out a sparse analytic Jacobian, several rows by each cotangent.
 
@@ -61,6 +66,8 @@ def grouped_rows(
         Bytes that the cotangents and gradients of one batch may take.
     memory
         Bytes that all of them may take; None bounds nothing.
+    meter
+        Its budget of seconds holds here too; None bounds nothing.
 
     Returns
     -------
@@ -68,6 +75,11 @@ def grouped_rows(
         Of every input, its entries as single rows would have given them; and what was
         odd about the gradients. None where nothing is saved, or the backward is not a
         linear map: then rows are to be read one by one.
+
+    Raises
+    ------
+    BudgetExhausted
+        If the seconds are spent before all rows are there.
 
     Examples
     --------
@@ -85,7 +97,10 @@ def grouped_rows(
     """
     rows = sum(output.size for output in subject.outputs)
     width = sum(variable.coordinates for variable in subject.inputs)
-    if subject.analytic is None or rows * width < _FEWEST:
+    analytic = subject.analytic
+    if analytic is None or rows * width < _FEWEST:
+        return None
+    if getattr(analytic, "makes_whole", False):  # whatever it is asked for
         return None
     digits = [_digits_of(output) for output in subject.outputs]
     asked = int(sum(_sizes(own).sum() for own in digits))
@@ -93,14 +108,15 @@ def grouped_rows(
     if asked > min(_TO_ASK * rows, room):
         return None
     rng = np.random.default_rng([rows, width, 37])
-    chunk = max(1, most // (8 * (rows + width)))
+    timed = meter is not None and meter.budget.seconds is not None
+    chunk = max(1, min(most // (8 * (rows + width)), _TIMED if timed else rows))
     slices, start = np.zeros((asked, rows)), 0
     for own, there in zip(digits, block_slices(subject.outputs), strict=True):
         for digit, size in zip(own, _sizes(own), strict=True):
             where = np.arange(there.start, there.stop)
             slices[start + digit, where] = _random(rng, len(where))
             start += size
-    reached = _pulled(subject.analytic, slices, chunk)
+    reached = _pulled(analytic, slices, chunk, meter)
     if reached is None:
         return None
     touched = [_by_digit(digits, value != 0) for value in reached[0]]
@@ -112,7 +128,7 @@ def grouped_rows(
     for group in grouping.groups:
         cotangents[group, np.arange(rows)] = 1.0
     cotangents[-1] = _random(rng, rows)
-    answer = _pulled(subject.analytic, cotangents, chunk)
+    answer = _pulled(analytic, cotangents, chunk, meter)
     if answer is None:
         return None
     found = []
@@ -122,7 +138,7 @@ def grouped_rows(
         picked = np.where(valid[:, :1], picked, 0.0)
         found.append(Entries(columns, valid, picked, value.shape[1]))
         expected, size = found[-1].combined(cotangents[-1])
-        slack = _SLACK * _ROUND_OFF * size.max(initial=0.0)
+        slack = _SLACK * subject.epsilon * size.max(initial=0.0)
         if not (np.abs(value[-1] - expected) <= slack).all():
             return None
     return tuple(found), answer[1]
@@ -234,12 +250,17 @@ def _random(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
 
 
 def _pulled(
-    analytic: Analytic, cotangents: NDArray[np.float64], chunk: int
+    analytic: Analytic,
+    cotangents: NDArray[np.float64],
+    chunk: int,
+    meter: Meter | None,
 ) -> tuple[list[NDArray[np.float64]], tuple[Problem, ...]] | None:
     """Send cotangents backwards; None where an answer is no number."""
     parts: list[tuple[NDArray[np.float64], ...]] = []
     problems: dict[Problem, None] = {}
     for start in range(0, len(cotangents), chunk):
+        if meter is not None:
+            meter.spend(0)  # raises when the seconds are over
         with np.errstate(all="ignore"):
             pulled = analytic.pull(cotangents[start : start + chunk])
         if not all(np.isfinite(value).all() for value in pulled.values):

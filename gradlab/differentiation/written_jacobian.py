@@ -39,6 +39,7 @@ class UserJacobian:
     subject: ArraySubject
     description: str = "jac"
     takes_cotangents: bool = True
+    makes_whole: bool = True
     _blocks: tuple[list[NDArray[np.float64]], list[Problem]] | None = None
 
     def pull(self, cotangents: NDArray[np.float64]) -> Pullback:

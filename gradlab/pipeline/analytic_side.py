@@ -86,7 +86,7 @@ def analytic_side(
     width = max(1, sum(variable.coordinates for variable in subject.inputs))
     most = batch_bytes(meter)
     if columns is None and subject.analytic.takes_cotangents:
-        grouped = grouped_rows(subject, most)
+        grouped = grouped_rows(subject, most, meter=meter)
         if grouped is not None:
             return AnalyticSide(*grouped)
     chunk = max(1, most // (8 * max(width, rows, 1)))

@@ -102,7 +102,9 @@ def examine(
         excuses += joint_kinks(subject, outcome, meter)
         seen = _seen(subject, plan, meter, outcome, notes, coverage)
     findings, missing = _findings(seen, explain=explain)
-    conditions = noticed(subject, seen.comparisons, plan.seed)
+    patterns = {part.which: part.pattern for part in seen.evidence.parts}
+    moving = {k for k, known in patterns.items() if known and known.value.any()}
+    conditions = noticed(subject, seen.comparisons, plan.seed, moving)
     findings = rank([*once_told(findings, excuses), *excuses, *conditions])
     return Report(
         subject=subject.kind,

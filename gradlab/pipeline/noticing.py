@@ -22,7 +22,7 @@ from gradlab.differentiation.analytic_noise import (
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.localisation.layer_modes import Modal
@@ -51,7 +51,10 @@ _ADVICE = {
 
 
 def noticed(
-    subject: Any, comparisons: tuple[Comparison, ...], seed: int
+    subject: Any,
+    comparisons: tuple[Comparison, ...],
+    seed: int,
+    moving: Collection[int] = (),
 ) -> list[Finding]:
     """Look for conditions around a comparison of a torch subject.
 
@@ -63,6 +66,8 @@ def noticed(
         What is wrong already is not accused twice.
     seed
         Of the cotangents that are tried.
+    moving
+        Inputs of which some slope is known not to be zero, without a matrix.
     """
     if not is_torch_subject(subject):
         return []
@@ -80,7 +85,7 @@ def noticed(
     if subject.kept is not None:
         findings += [_unseen(name, by) for name, by in moves_unseen(subject).items()]
     findings += map(_unfollowed, subject.unfollowed)
-    findings += _flat(subject, comparisons, seed)
+    findings += _flat(subject, comparisons, seed, moving)
     analytic = subject.analytic
     if getattr(analytic, "own_code", False) and not analytic.stateful:
         wrong = any(c.verdict == Verdict.DISAGREES for c in comparisons)
@@ -251,7 +256,10 @@ def _unseen(name: str, change: float) -> Finding:
 
 
 def _flat(
-    subject: Any, comparisons: tuple[Comparison, ...], seed: int
+    subject: Any,
+    comparisons: tuple[Comparison, ...],
+    seed: int,
+    moving: Collection[int],
 ) -> Iterator[Finding]:
     """Tell inputs that f moves with, although every slope at the point is zero."""
     rows: dict[str, list[Comparison]] = {}
@@ -261,6 +269,7 @@ def _flat(
         which
         for which, variable in enumerate(subject.inputs)
         if variable.coordinates
+        and which not in moving
         and all(
             c.verdict == Verdict.AGREES and not (c.analytic.any() or c.numeric.any())
             for c in rows.get(variable.name, [])

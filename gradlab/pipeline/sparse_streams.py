@@ -76,7 +76,7 @@ def compare_entries(
     if rows * max(sizes, default=0) > memory // _PART:
         return None
     most = memory // _PART
-    grouped = grouped_rows(subject, batch_bytes(meter), most)
+    grouped = grouped_rows(subject, batch_bytes(meter), memory=most, meter=meter)
     if grouped is None:
         return None
     entries, problems = grouped

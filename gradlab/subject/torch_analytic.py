@@ -303,7 +303,7 @@ class ReverseMode:
                 slack = _SLACK * _round_off(leaf) * np.max(size, initial=0.0)
                 # a nan anywhere is larger than any slack
                 told &= bool((np.abs(one - weights @ block) <= slack).all())
-        if whole:
+        if whole or not told:
             self.linear = told
             self._alone = alone if told else None
         return told

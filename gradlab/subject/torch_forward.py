@@ -170,6 +170,7 @@ class ForwardMode:
     """
 
     takes_cotangents = True
+    makes_whole = True
     description = "autograd, forward mode"
 
     def __init__(self, subject: TorchSubject) -> None:

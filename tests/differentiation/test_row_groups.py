@@ -12,9 +12,11 @@ import gradlab as gl
 from gradlab.building import Sides, build_subject
 from gradlab.differentiation import row_groups
 from gradlab.differentiation.entries import Entries
+from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
 from gradlab.differentiation.row_groups import grouped_rows
 from gradlab.late import is_made
 from gradlab.pipeline.analytic_side import analytic_side
+from gradlab.subject.torch_forward import ForwardMode
 
 
 def _leaves(*shapes, dtype=torch.float64):
@@ -256,6 +258,45 @@ class TestCost:
         grouped_rows(subject, 2**24)
 
         assert _Counted.asked < 60
+
+    def test_a_budget_of_seconds_holds(self, monkeypatch):
+        """A slow backward is asked sixteen times between two looks at the clock."""
+        meter = Meter(parse_budget("1s"))
+        subject = _subject(_Counted.apply, _leaves((20, 20)))
+        pull = type(subject.analytic).pull
+
+        def slow(self, cotangents):
+            meter.started -= len(cotangents)  # seconds
+            return pull(self, cotangents)
+
+        monkeypatch.setattr(type(subject.analytic), "pull", slow)
+        _Counted.asked = 0
+        with pytest.raises(BudgetExhausted):
+            grouped_rows(subject, 2**24, meter=meter)
+        assert _Counted.asked < 24
+
+    def test_a_jacobian_that_comes_whole_is_asked_for_once(self):
+        """Forward mode makes all columns whatever it is asked for."""
+        subject = _subject(torch.sin, _leaves((20, 20)))
+        forward = ForwardMode(subject)
+        asked, jacobian = [], forward.jacobian
+        forward.jacobian = lambda: asked.append(1) or jacobian()
+        subject.analytic = forward
+        side = analytic_side(subject)
+
+        assert len(asked) == 1
+        assert side.entries(0) is None
+        slopes = np.cos(subject.point(0))
+        assert np.allclose(side.values[0], np.diag(slopes), rtol=1e-14, atol=0)
+
+    def test_float32_is_grouped_as_well(self):
+        """Its last digits are those of single precision."""
+        (x,) = _leaves((24, 16), dtype=torch.float32)
+        subject = _subject(lambda x: torch.softmax(x, -1), (x,))
+        (found,), _ = grouped_rows(subject, 2**24)
+        truth = _one_by_one(lambda x: torch.softmax(x, -1), (x,))[0]
+
+        assert np.allclose(found.matrix(), truth, rtol=1e-5, atol=1e-8)
 
     def test_small_matrices_are_not_worth_it(self, monkeypatch):
         """Two batches cost more than one, of few rows."""
