@@ -60,6 +60,14 @@ def test_noise_accuses_nobody(point):
         assert report.verdict != gl.Verdict.DISAGREES
 
 
+@pytest.mark.parametrize("offset", [1e8, 1e9])
+def test_round_off_hides_single_entries_and_no_tensor(point, offset):
+    """Beside a large constant a thousandth of the norm still shows; that is enough."""
+    report = checked(lambda x: offset + sine(x), np.cos, point)
+
+    assert report.verdict == gl.Verdict.AGREES
+
+
 def test_a_kink_at_the_point_accuses_nobody(point):
     """Any slope between both sides will do; a central quotient is their mean."""
     point[::1000] = 0.0
