@@ -82,5 +82,8 @@ def _is_dense(tensor: Any) -> bool:
     return tensor.layout is torch.strided and tensor.numel() > 0
 
 
-def _memory(tensor: Any) -> int:
-    return int(tensor.untyped_storage().data_ptr())
+def _memory(tensor: Any) -> int | None:
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except (NotImplementedError, RuntimeError):  # kept from within vmap: it has none
+        return None
