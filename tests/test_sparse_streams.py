@@ -23,6 +23,11 @@ _SPARSE = {
     "softmax": (lambda x: torch.softmax(x, -1), [(24, 16)]),
     "layer_norm": (lambda x, w: F.layer_norm(x, (20,), w), [(20, 20), (20,)]),
     "conv": (lambda x: F.conv1d(x, torch.ones(3, 2, 3).double()), [(4, 2, 60)]),
+    "bias": (lambda x, b: x.sin() + b, [(40, 20), (20,)]),
+    "few channels": (
+        lambda x, b: F.conv1d(x, torch.ones(4, 2, 3).double(), b),
+        [(4, 2, 50), (4,)],
+    ),
     "two outputs": (lambda x: (x**2, torch.tanh(x)), [(20, 20)]),
 }
 
@@ -37,7 +42,7 @@ def _agrees(streamed, whole):
     assert streamed.max_rel_error == pytest.approx(whole.max_rel_error)
     assert streamed.power >= whole.power * (1 - 1e-12)
     assert streamed.power <= 1.01 * whole.power
-    kept = streamed.columns
+    kept = slice(None) if streamed.columns is None else streamed.columns
     assert np.array_equal(streamed.analytic, whole.analytic[:, kept])
     assert np.allclose(streamed.numeric, whole.numeric[:, kept], rtol=0, atol=1e-8)
 
@@ -48,10 +53,10 @@ def test_entries_say_what_the_whole_matrix_says(name):
     fn, shapes = _SPARSE[name]
     inputs = [_leaf(*shape) for shape in shapes]
     whole = gl.check(fn, *inputs, coverage="full")
-    streamed = gl.check(fn, *inputs, coverage="full", memory="8MiB")
+    streamed = gl.check(fn, *inputs, coverage="full", memory="16MiB")
 
     assert streamed.verdict == gl.Verdict.AGREES
-    assert any("streamed within 8 MiB" in remark for remark in streamed.remarks)
+    assert any("streamed within 16 MiB" in remark for remark in streamed.remarks)
     assert streamed.evaluations <= whole.evaluations + 8
     for one, other in zip(streamed.comparisons, whole.comparisons, strict=True):
         _agrees(one, other)
@@ -63,7 +68,7 @@ def test_tiles_show_entries_where_there_are_any(name):
     fn, shapes = _SPARSE[name]
     inputs = [_leaf(*shape) for shape in shapes]
     whole = gl.check(fn, *inputs, coverage="full")
-    streamed = gl.check(fn, *inputs, coverage="full", memory="8MiB")
+    streamed = gl.check(fn, *inputs, coverage="full", memory="16MiB")
     for one, other in zip(streamed.comparisons, whole.comparisons, strict=True):
         tally = one.tally
         m, n = tally.shape
@@ -95,7 +100,7 @@ def test_a_wrong_entry_goes_the_long_way():
             gradient[3, 4] *= 1.001
             return gradient
 
-    report = gl.check(Off.apply, _leaf(20, 20), coverage="full", memory="8MiB")
+    report = gl.check(Off.apply, _leaf(20, 20), coverage="full", memory="16MiB")
 
     assert report["x"].counts == (400**2 - 1, 0, 1)
     assert report["x"].worst(1).label[0] == "out[3, 4] / x[3, 4]"

@@ -12,6 +12,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.method import Auto
+from gradlab.differentiation.quotients import Pattern
 from gradlab.differentiation.sparsity import compressed, compressed_together
 from gradlab.late import is_made, unmade
 from gradlab.pipeline.blocks import Block
@@ -32,6 +33,7 @@ __all__ = ["Wanted", "first_passes", "sparse_passes"]
 
 _FIRST_SLICE = 64  # coordinates; a trial of batches is asked for four times as many
 _PATIENCE = 0.25  # seconds of work that an interruption may cost
+_NARROW = 64  # coordinates of an input whose every place may be an entry
 _SLICE = 4096  # coordinates between two looks at the budget and the Stop button
 
 
@@ -79,10 +81,30 @@ def sparse_passes(wanted: list[Wanted], seed: int, meter: Meter) -> list[Block] 
         found = together.get(each.which)
         if found is None and each.which not in together:
             found = _compressed(each, seed, meter)
+        if found is None and len(each.positions) <= _NARROW:
+            found = _all_columns(each, meter)
         if found is None:
             return None
         blocks.append(_first_pass(each, found, seed, meter)[0])
     return blocks
+
+
+def _all_columns(wanted: Wanted, meter: Meter) -> Quotients:
+    """Measure a few columns one by one; every place of theirs is an entry."""
+    subject, base = wanted.origin.subject, wanted.origin.base
+    at = subject, wanted.which, wanted.positions
+    plain = numeric_side(*at, base, wanted.method, meter)
+    rows, n = plain.value.shape
+    pattern = Pattern(
+        columns=np.tile(np.arange(n), (rows, 1)),
+        valid=np.ones((rows, n), dtype=bool),
+        outside=np.zeros(rows),
+        value=plain.value,
+        error=plain.error,
+        bend=plain.bend,
+        scales=scales_of(subject, wanted.which),
+    )
+    return dataclasses.replace(plain, pattern=pattern)
 
 
 def _together(
