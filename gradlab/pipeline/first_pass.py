@@ -213,18 +213,19 @@ def _first_pass(
         """Return a matrix that takes no memory before it is needed."""
         return np.broadcast_to(np.array(value, dtype=kind), (rows, done))
 
+    unknown = blank(np.nan)
     block = Block(
         which=wanted.which,
         positions=wanted.positions[:done],
         scales=_scales(wanted, parts)[wanted.positions[:done]],
-        analytic=blank(np.nan),
+        analytic=unknown,
         slack=np.zeros((rows, 1)),
         value=joined("value"),
         error=joined("error"),
         step=joined("step"),
         kinds=blank(-1, np.int8),
-        left=blank(np.nan),
-        right=blank(np.nan),
+        left=unknown,
+        right=unknown,
         verdicts=blank(Verdict.AGREES, np.int8),
         allowed=blank(0.0),
         accepted=blank(False, np.bool_),
