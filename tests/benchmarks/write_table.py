@@ -22,6 +22,7 @@ SCRIPTS = (
     "bench_numpy_overhead",
     "bench_peers",
     "bench_large",
+    "bench_sparse",
 )
 
 
