@@ -85,7 +85,73 @@ def test_tiles_show_entries_where_there_are_any(name):
         assert np.array_equal(shown, np.indices(zeros.shape)[0])
 
 
-def test_a_wrong_entry_goes_the_long_way():
+def _nearly_still(x):
+    """Slopes of 3e-10 beside slopes of one: single steps do not resolve them."""
+    return x**3
+
+
+def _kinked(x):
+    """At zero any slope between 0.1 and 1 will do; torch has 0.1."""
+    return F.leaky_relu(x, 0.1)
+
+
+class _Slips(torch.autograd.Function):
+    """A sign, a factor and a lost entry, in three columns; all else is right."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.tanh()
+
+    @staticmethod
+    def backward(ctx, g):
+        gradient = g * (1 - ctx.saved_tensors[0].tanh() ** 2)
+        gradient[1, 1] *= -1
+        gradient[7, 19] *= 1.01
+        gradient[19, 0] = 0
+        return gradient
+
+
+class _Astray(torch.autograd.Function):
+    """Right on the diagonal, with an entry more where none should be."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, g):
+        gradient = 2 * g
+        gradient[11, 17] += 1e-3 * g[3, 5]
+        return gradient
+
+
+@pytest.mark.parametrize("fn", [_nearly_still, _kinked, _Slips.apply, _Astray.apply])
+def test_columns_in_doubt_are_looked_at_as_ever(fn):
+    """What entries leave open is told as by a check that keeps all; nothing else is."""
+    with torch.no_grad():
+        x = _leaf(20, 20)
+        x[2, 3] = 1e-5
+        x[5, 5] = 0.0
+    x.requires_grad_()
+    whole = gl.check(fn, x, coverage="full")["x"]
+    report = gl.check(fn, x, coverage="full", memory="16MiB")
+    streamed = report["x"]
+
+    assert streamed.tally is not None
+    assert streamed.counts == whole.counts
+    assert report.evaluations < 450
+    assert streamed.tally.looked == 400
+    wrong = [whole.label(*at) for at in np.argwhere(whole.verdicts).tolist()]
+    told = [streamed.label(*at) for at in np.argwhere(streamed.verdicts).tolist()]
+    assert sorted(told) == sorted(wrong)
+    assert len(wrong) == {_Slips.apply: 3, _Astray.apply: 1}.get(fn, 0)
+    accepted = [streamed.label(*at) for at in np.argwhere(streamed.accepted).tolist()]
+    assert accepted == (["out[5, 5] / x[5, 5]"] if fn is _kinked else [])
+    assert np.count_nonzero(whole.accepted) == len(accepted)
+
+
+def test_a_wrong_entry_is_told_by_its_place():
     """One that is a thousandth off is found, and nothing else."""
 
     class Off(torch.autograd.Function):

@@ -94,6 +94,8 @@ class Packed:
         columns. Both fall as the scale of the column grows.
     scales
         Of the columns, (n,).
+    elsewhere
+        Columns that are not here: how many, and no entry of theirs is valid.
     """
 
     columns: NDArray[np.intp]
@@ -106,6 +108,7 @@ class Packed:
     bars: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]
     forgiven: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]
     scales: NDArray[np.float64]
+    elsewhere: int = 0
 
 
 class Tallying:
@@ -153,14 +156,15 @@ class Tallying:
         self._place(part, rank, columns)
 
     def add_packed(self, part: Packed) -> None:
-        """Take in all columns of a block of which only the entries are known."""
+        """Take in columns of a block of which only the entries are known; first."""
         m, n = self.shape
         if not m or not n:
             return
-        self.looked += n
+        here = n - part.elsewhere
+        self.looked += here
         counts = np.bincount(part.verdicts[part.valid], minlength=3)[:3]
         self.counts += counts
-        self.counts[0] += m * n - counts.sum()
+        self.counts[0] += m * here - counts.sum()
         size = np.abs(part.numeric)
         self._scale = max(
             self._scale, float(size.max(initial=0.0, where=np.isfinite(size)))
@@ -185,7 +189,7 @@ class Tallying:
         self._planes["numeric_error"][:] = part.bars(rows, columns)
         self._planes["allowed"][:] = part.forgiven(rows, columns)
         self._at[:] = rows, columns
-        self._rank[:] = 0.0
+        self._rank[:] = -1.0  # any entry tells more than a zero
         i, k = np.nonzero(part.valid)
         order = np.argsort(rank[i, k], kind="stable")  # the last one written is worst
         i, k = i[order], k[order]

@@ -1,8 +1,8 @@
 """Jacobians too large to keep of which most is zero: compared whole, by their entries.
 
 The entries of both sides are a few columns of every row, and fit where a matrix would
-not. If all of them agree at once nothing else has to be evaluated, and no matrix made
-but that of the columns that are kept.
+not. What agrees at once needs no more evaluations, and no matrix but that of columns
+that are kept; columns with entries that leave a doubt are for the long way.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gradlab.pipeline.blocks import Known, Outcome, judge_block, matters_of
 from gradlab.pipeline.checking import AnalyticColumns, add_analytic
 from gradlab.pipeline.first_pass import Wanted, sparse_passes
 from gradlab.pipeline.sparse_verdicts import (
+    doubtful_columns,
     packed_entries,
     settled_at_once,
     some_columns,
@@ -47,8 +48,8 @@ def compare_entries(
     plan: Plan,
     meter: Meter,
     columns: list[NDArray[np.intp]],
-) -> Outcome | None:
-    """Compare a Jacobian by its entries, if it has few and all agree at once.
+) -> tuple[Outcome, list[NDArray[np.intp]]] | None:
+    """Compare a Jacobian by its entries, if it has few.
 
     Parameters
     ----------
@@ -59,9 +60,9 @@ def compare_entries(
 
     Returns
     -------
-    Outcome or None
-        Blocks without matrices, every entry of which agrees; None where there are too
-        many entries, or where any deserves a second look.
+    outcome, doubtful
+        Blocks without matrices, and the columns of each in which an entry deserves a
+        second look; all others agree. None where there are too many entries.
     """
     subject, base = own.subject, own.base
     names = [variable.name for variable in subject.inputs]
@@ -93,17 +94,40 @@ def compare_entries(
     for block in blocks:
         add_analytic(block, sides, len(block.positions), chosen=True)
     outcome = Outcome(blocks, base, problems, None)
-    settled = settled_at_once(subject, own, outcome, plan, meter)
-    return outcome if settled else None
+    if settled_at_once(subject, own, outcome, plan, meter):
+        return outcome, [np.zeros(0, dtype=np.intp) for _ in blocks]
+    doubtful = doubtful_columns(subject, outcome, plan)
+    return None if doubtful is None else (outcome, doubtful)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Laid:
-    """A block, and its entries side by side."""
+    """A block, and its entries side by side, but for those in doubtful columns."""
 
     block: Block
     small: Block
     pattern: Pattern
+    doubtful: NDArray[np.intp]
+    plain: Block  # all entries side by side
+
+    @classmethod
+    def of(cls, block: Block, doubtful: NDArray[np.intp]) -> Laid | None:
+        """Lay a block out; None if it has no pattern."""
+        plain, pattern = packed_entries(block), block.pattern
+        if plain is None or pattern is None:
+            return None
+        small = plain
+        hidden = np.isin(pattern.columns, doubtful)
+        if hidden.any():
+            small = dataclasses.replace(
+                plain,
+                analytic=np.where(hidden, 0.0, plain.analytic),
+                value=np.where(hidden, 0.0, plain.value),
+                error=np.where(hidden, 0.0, plain.error),
+                bend=np.where(hidden, 0.0, plain.bend),
+            )
+            pattern = dataclasses.replace(pattern, valid=pattern.valid & ~hidden)
+        return cls(block, small, pattern, doubtful, plain)
 
     def tops(self) -> Tops:
         """Largest entries of each row."""
@@ -135,6 +159,7 @@ class Laid:
             bars=bars,
             forgiven=forgiven,
             scales=scales,
+            elsewhere=len(self.doubtful),
         )
 
     def worst(self, most: int, spread: int) -> Block:
@@ -147,26 +172,24 @@ class Laid:
         score = np.zeros(n)
         np.maximum.at(score, pattern.columns[pattern.valid], each[pattern.valid])
         score[:: -(-n // spread)] = np.inf
+        score[self.doubtful] = -np.inf
+        most = min(most, n - len(self.doubtful))
         columns = np.sort(np.argsort(-score, kind="stable")[:most])
         return some_columns(small, self.block, columns)
 
 
 def laid_out(
-    subject: Subject, plan: Plan, outcome: Outcome
+    subject: Subject, plan: Plan, outcome: Outcome, doubtful: list[NDArray[np.intp]]
 ) -> tuple[list[Laid], Known]:
     """Lay the entries of every block side by side, judged; what they show of each row.
 
     Parameters
     ----------
-    outcome
+    outcome, doubtful
         Of `compare_entries`.
     """
-    found = [
-        Laid(block, small, block.pattern)
-        for block in outcome.blocks
-        if block.pattern is not None
-        if (small := packed_entries(block)) is not None
-    ]
+    pairs = zip(outcome.blocks, doubtful, strict=True)
+    found = [laid for pair in pairs if (laid := Laid.of(*pair)) is not None]
     matters = matters_of([each.small for each in found])
     for each in found:
         judge_block(subject, each.small, plan, matters, outcome)

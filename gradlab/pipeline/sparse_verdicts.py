@@ -17,6 +17,7 @@ import numpy as np
 from gradlab.comparison.judge import Tops, sensitivity, tops_of, zeros_told
 from gradlab.comparison.tiling import bands
 from gradlab.differentiation.method import Auto
+from gradlab.late import is_made
 from gradlab.pipeline.blocks import judge_block, matters_of
 from gradlab.pipeline.escalation import suspicious
 from gradlab.pipeline.second_steps import few_enough, take_second_steps
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["packed_entries", "settled_at_once", "some_columns"]
+__all__ = [
+    "doubtful_columns",
+    "packed_entries",
+    "settled_at_once",
+    "some_columns",
+]
 
 
 def settled_at_once(
@@ -68,6 +74,27 @@ def settled_at_once(
             _unpack(subject, small, block, plan)
         block.settled = True
     return True
+
+
+def doubtful_columns(
+    subject: Subject, outcome: Outcome, plan: Plan
+) -> list[NDArray[np.intp]] | None:
+    """Name the columns of each block in which entries deserve a second look.
+
+    None where the zeros do as well, or a block has more than its entries.
+    """
+    packed = [packed_entries(block) for block in outcome.blocks]
+    small = [block for block in packed if block is not None]
+    if len(small) < len(packed) or any(is_made(b, "value") for b in outcome.blocks):
+        return None
+    doubts = _doubts(subject, outcome, plan, small)
+    if doubts is None:
+        return None
+    return [
+        np.unique(block.pattern.columns[mask])
+        for mask, block in zip(doubts, outcome.blocks, strict=True)
+        if block.pattern is not None
+    ]
 
 
 def _doubts(

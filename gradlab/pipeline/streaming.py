@@ -32,6 +32,7 @@ from gradlab.pipeline.checking import (
 from gradlab.pipeline.closer import CLOSE_LOOKS
 from gradlab.pipeline.keeping import Keeper
 from gradlab.pipeline.sparse_streams import compare_entries, laid_out
+from gradlab.pipeline.sparse_verdicts import some_columns
 from gradlab.subject.subject import block_slices, output_rows
 
 if TYPE_CHECKING:
@@ -221,13 +222,19 @@ class _Stream:
         return bool(outcome.stopped)
 
     def take_entries(self) -> bool:
-        """Compare everything by its few entries, if that tells it all at once."""
+        """Compare everything by its few entries; what they leave open, as a slab."""
         if self.reference.subject is not self.subject:
             return False
-        whole = compare_entries(self.own, self.plan, self.meter, self.columns)
-        if whole is None:
+        found = compare_entries(self.own, self.plan, self.meter, self.columns)
+        if found is None or sum(map(len, found[1])) > self.width:
             return False
-        laid, self.known = laid_out(self.subject, self.plan, whole)
+        whole, doubtful = found
+        laid, self.known = laid_out(self.subject, self.plan, whole, doubtful)
+        slab = [b.positions[d] for b, d in zip(whole.blocks, doubtful, strict=True)]
+        analytic = [
+            some_columns(each.plain, each.block, each.doubtful).analytic
+            for each in laid
+        ]
         for each in laid:
             which = each.block.which
             tolerance = self.plan.tolerance.of(self.subject.inputs[which].name)
@@ -239,6 +246,9 @@ class _Stream:
         spread = min(_SPREAD, self.most // 2)
         whole.blocks = [each.worst(self.most, spread) for each in laid]
         self._keep(whole)
+        if any(map(len, slab)):
+            side = AnalyticSide(tuple(analytic), whole.problems)
+            self.take(slab, AnalyticColumns(side, None, None))
         return True
 
     def _comparisons(
