@@ -174,15 +174,19 @@ class Block:
             np.where(inside, between, self.value), np.where(inside, bar, self.error)
         )
 
-    @property
-    def excess(self) -> NDArray[np.float64]:
-        """Largest error of each column, (n,), in units of what can be forgiven.
+    def excess(
+        self, columns: NDArray[np.intp] | slice = slice(None)
+    ) -> NDArray[np.float64]:
+        """Largest error of each of some columns, in units of what can be forgiven.
 
         inf where it is no number.
         """
         with np.errstate(all="ignore"):
-            bound = np.maximum(self.allowed, SAFETY * self.error)
-            excess = np.abs(self.analytic - self.value) / np.where(bound > 0, bound, 1)
+            bound = np.maximum(
+                self.allowed[:, columns], SAFETY * self.error[:, columns]
+            )
+            gap = np.abs(self.analytic[:, columns] - self.value[:, columns])
+            excess = gap / np.where(bound > 0, bound, 1)
         excess = np.nan_to_num(excess, nan=np.inf, posinf=np.inf)
         return np.asarray(excess.max(axis=0, initial=0.0))
 

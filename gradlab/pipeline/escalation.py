@@ -108,7 +108,7 @@ def _suspects_of(block: Block) -> NDArray[np.intp]:
     columns = np.flatnonzero(mask & ~block.looked)
     if not columns.size:
         return columns
-    return columns[np.argsort(-block.excess[columns], kind="stable")]
+    return columns[np.argsort(-block.excess(columns), kind="stable")]
 
 
 def look_again(

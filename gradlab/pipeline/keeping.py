@@ -55,7 +55,7 @@ class Keeper:
     def _scores(self, block: Block) -> NDArray[np.float64]:
         """How bad each column is: by its worst verdict, then by its largest excess."""
         verdict = block.verdicts.max(axis=0, initial=0)
-        score = np.minimum(block.excess, 1e9) + _WRONG * verdict
+        score = np.minimum(block.excess(), 1e9) + _WRONG * verdict
         score = np.where(np.isin(block.positions, self._always), np.inf, score)
         if self._pairs:
             score = np.repeat(score.reshape(-1, 2).max(axis=1), 2)

@@ -176,7 +176,7 @@ def _widen(
     that f would be off by a jump for, at that distance.
     """
     columns = np.flatnonzero(doubtful.any(axis=0))
-    columns = columns[np.argsort(-block.excess[columns], kind="stable")]
+    columns = columns[np.argsort(-block.excess(columns), kind="stable")]
     heard, looks = False, 1  # a look may take three hundred evaluations
     while columns.size:
         now, columns = columns[:looks], columns[looks:]

@@ -96,7 +96,7 @@ def _hear(
     if outcome.unsteady is not None:
         doubt[outcome.unsteady > 0] = False  # no look tells anything there
     wrong = np.flatnonzero((block.verdicts == Verdict.DISAGREES).any(axis=0))
-    wrong = wrong[np.argsort(-block.excess[wrong], kind="stable")]
+    wrong = wrong[np.argsort(-block.excess(wrong), kind="stable")]
     doubtful = np.setdiff1d(np.flatnonzero(doubt.any(axis=0)), wrong)
     chosen = spread(np.concatenate([wrong, doubtful]), CLOSE_LOOKS)
     if not chosen.size:
