@@ -129,7 +129,9 @@ def smallest_period(may: NDArray[np.bool_]) -> int:
     """
     size = len(may)
     most = int(may.sum(axis=0).max(initial=0))
-    for period in range(max(1, most), size):
+    if most <= 1:
+        return min(1, size)
+    for period in range(most, size):
         folded = np.zeros((-(-size // period) * period, may.shape[1]), dtype=np.int16)
         folded[:size] = may
         counts = folded.reshape(-1, period, may.shape[1]).sum(axis=0)
@@ -172,7 +174,7 @@ def listed_columns(
     ] or [np.zeros(0, dtype=np.intp)]
     i, j = np.divmod(np.concatenate(found), max(n, 1))
     counts = np.bincount(i, minlength=rows)
-    most = max(int(counts.max(initial=0)), 1)
+    most = max(int(counts.max(initial=0)), min(n, 1))
     if len(i) == most * rows:  # as many in each
         return j.reshape(rows, most), np.ones((rows, most), dtype=bool)
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])

@@ -61,7 +61,8 @@ class Entries:
     def nonzero(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Row and column of every entry that is not zero."""
         i, k = np.divmod(
-            np.flatnonzero(self.valid & (self.value != 0)), self.columns.shape[1]
+            np.flatnonzero(self.valid & (self.value != 0)),
+            max(self.columns.shape[1], 1),
         )
         return i, self.columns[i, k]
 

@@ -112,9 +112,9 @@ class Laid:
 
     @classmethod
     def of(cls, block: Block, doubtful: NDArray[np.intp]) -> Laid | None:
-        """Lay a block out; None if it has no pattern."""
+        """Lay a block out; None if it has no pattern, or no columns."""
         plain, pattern = packed_entries(block), block.pattern
-        if plain is None or pattern is None:
+        if plain is None or pattern is None or not len(block.positions):
             return None
         small = plain
         hidden = np.isin(pattern.columns, doubtful)

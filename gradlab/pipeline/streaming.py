@@ -231,10 +231,10 @@ class _Stream:
         whole, doubtful = found
         laid, self.known = laid_out(self.subject, self.plan, whole, doubtful)
         slab = [b.positions[d] for b, d in zip(whole.blocks, doubtful, strict=True)]
-        analytic = [
-            some_columns(each.plain, each.block, each.doubtful).analytic
-            for each in laid
-        ]
+        analytic = [np.zeros((self.rows, 0)) for _ in slab]
+        for each in laid:
+            left = some_columns(each.plain, each.block, each.doubtful)
+            analytic[each.block.which] = left.analytic
         for each in laid:
             which = each.block.which
             tolerance = self.plan.tolerance.of(self.subject.inputs[which].name)

@@ -121,6 +121,7 @@ _SPARSE = {
     "transposed": (lambda x: x.T.flip(0) ** 2, [(25, 18)]),
     "two outputs": (lambda x: (x**2, x.sum(1)), [(20, 25)]),
     "three outputs": (lambda x, y: (x * y, x.sum(), y[:0]), [(20, 20), (20, 20)]),
+    "empty input": (lambda x, y: x.sin() + y.sum(), [(20, 20), (0,)]),
     "one input unused": (lambda x, y: x**2 + y.detach().sum(), [(20, 20), (5,)]),
     "diagonal of blocks": (torch.linalg.inv, [(30, 4, 4)]),
 }
