@@ -103,13 +103,6 @@ class Group:
         return not np.isfinite(self.errors).any()
 
     @property
-    def contrast(self) -> float:
-        """Largest defect in units of its error bar."""
-        with np.errstate(all="ignore"):
-            ratio = np.abs(self.defects) / np.maximum(self.errors, 1e-300)
-        return float(np.nanmax(ratio, initial=0.0))
-
-    @property
     def legible(self) -> bool:
         """Whether the defects are precise enough to tell coordinates apart."""
         with np.errstate(all="ignore"):
