@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import gradlab as gl
+from gradlab.comparison.tally import Packed, Tallying
 from gradlab.presentation.pictures import picture
 
 
@@ -156,6 +157,33 @@ def test_columns_in_doubt_are_looked_at_as_ever(fn):
     accepted = [streamed.label(*at) for at in np.argwhere(streamed.accepted).tolist()]
     assert accepted == (["out[5, 5] / x[5, 5]"] if fn is _kinked else [])
     assert np.count_nonzero(whole.accepted) == len(accepted)
+
+
+def test_a_tile_of_columns_that_are_elsewhere_shows_nothing():
+    """Nor are they counted, until somebody has looked at them."""
+    one = np.arange(3)[:, None]
+    flat = np.ones((3, 1))
+    part = Packed(
+        columns=one,
+        valid=one != 1,
+        analytic=flat,
+        numeric=flat,
+        numeric_error=1e-9 * flat,
+        allowed=1e-8 * flat,
+        verdicts=np.zeros((3, 1), dtype=np.int8),
+        bars=lambda i, j: np.zeros(np.broadcast(i, j).shape),
+        forgiven=lambda i, j: np.zeros(np.broadcast(i, j).shape),
+        scales=np.ones(3),
+        elsewhere=np.array([1]),
+    )
+    tallying = Tallying((3, 3))
+    tallying.add_packed(part)
+    tally = tallying.result()
+
+    assert tally.counts == (6, 0, 0)
+    assert tally.looked == 2
+    assert tally.columns.tolist() == [[0, -1, 2]] * 3
+    assert tally.analytic.tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 1]]
 
 
 def test_a_wrong_entry_is_told_by_its_place():

@@ -95,7 +95,7 @@ class Packed:
     scales
         Of the columns, (n,).
     elsewhere
-        Columns that are not here: how many, and no entry of theirs is valid.
+        Columns that are not here; no entry of theirs is valid.
     """
 
     columns: NDArray[np.intp]
@@ -108,7 +108,7 @@ class Packed:
     bars: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]
     forgiven: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]
     scales: NDArray[np.float64]
-    elsewhere: int = 0
+    elsewhere: NDArray[np.intp]
 
 
 class Tallying:
@@ -160,7 +160,7 @@ class Tallying:
         m, n = self.shape
         if not m or not n:
             return
-        here = n - part.elsewhere
+        here = n - len(part.elsewhere)
         self.looked += here
         counts = np.bincount(part.verdicts[part.valid], minlength=3)[:3]
         self.counts += counts
@@ -182,14 +182,16 @@ class Tallying:
     def _place_packed(self, part: Packed, rank: NDArray[np.float64]) -> None:
         """Let the worst entry of each tile stand for it; where none is, a zero."""
         (m, n), down, across = self.shape, self.down, self.across
-        top, left = np.arange(down) * m // down, -(-np.arange(across) * n // across)
-        rows, columns = np.meshgrid(top, left, indexing="ij")
-        none = np.zeros(self._rank.shape)
-        self._planes = {name: none.copy() for name in _PLANES}
-        self._planes["numeric_error"][:] = part.bars(rows, columns)
-        self._planes["allowed"][:] = part.forgiven(rows, columns)
-        self._at[:] = rows, columns
-        self._rank[:] = -1.0  # any entry tells more than a zero
+        top, here = np.arange(down) * m // down, np.ones(n, dtype=bool)
+        here[part.elsewhere] = False
+        seen = np.flatnonzero(here)
+        some, first = np.unique(seen * across // n, return_index=True)
+        rows, columns = np.meshgrid(top, seen[first], indexing="ij")
+        self._planes = {name: np.zeros(self._rank.shape) for name in _PLANES}
+        self._planes["numeric_error"][:, some] = part.bars(rows, columns)
+        self._planes["allowed"][:, some] = part.forgiven(rows, columns)
+        self._at[:, :, some] = rows, columns
+        self._rank[:, some] = -1.0  # any entry tells more than a zero
         i, k = np.nonzero(part.valid)
         order = np.argsort(rank[i, k], kind="stable")  # the last one written is worst
         i, k = i[order], k[order]

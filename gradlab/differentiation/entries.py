@@ -85,7 +85,7 @@ class Entries:
         i, j = self.nonzero()
         own = i * self.width + j  # rising, as columns do in every row
         asked = np.arange(len(self))[:, None] * self.width + columns
-        there = valid & np.isin(asked, own, assume_unique=False)
+        there = valid & np.isin(asked, own)
         if np.count_nonzero(there) != len(own):
             return None
         values = np.zeros(columns.shape)

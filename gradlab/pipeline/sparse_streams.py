@@ -159,7 +159,7 @@ class Laid:
             bars=bars,
             forgiven=forgiven,
             scales=scales,
-            elsewhere=len(self.doubtful),
+            elsewhere=self.doubtful,
         )
 
     def worst(self, most: int, spread: int) -> Block:

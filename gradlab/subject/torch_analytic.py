@@ -55,7 +55,7 @@ class ReverseMode:
     ----------
     linear
         Whether such a combination came out right, of cotangents that asked for every
-        output row; None before that was tried.
+        output row; False if any did not, None before that was tried.
     stateful
         Whether a second backward gave another answer.
     """
