@@ -26,7 +26,7 @@ import numpy as np
 from gradlab.differentiation.colouring import listed_columns, smallest_period
 from gradlab.differentiation.dependence import axes_of
 from gradlab.differentiation.entries import Entries
-from gradlab.subject.subject import block_slices, side_by_side
+from gradlab.subject.subject import block_slices, output_rows, side_by_side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,7 +95,7 @@ def grouped_rows(
     ... )
     ((400, 1), True)
     """
-    rows = sum(output.size for output in subject.outputs)
+    rows = output_rows(subject.outputs)
     width = sum(variable.coordinates for variable in subject.inputs)
     analytic = subject.analytic
     if analytic is None or rows * width < _FEWEST:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.row_groups import grouped_rows
+from gradlab.subject.subject import output_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +83,7 @@ def analytic_side(
     if subject.analytic is None:
         msg = "the subject has no analytic side"
         raise ValueError(msg)
-    rows = sum(output.size for output in subject.outputs)
+    rows = output_rows(subject.outputs)
     width = max(1, sum(variable.coordinates for variable in subject.inputs))
     most = batch_bytes(meter)
     if columns is None and subject.analytic.takes_cotangents:
