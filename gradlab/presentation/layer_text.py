@@ -9,9 +9,11 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.labels import code_place
 from gradlab.presentation.words import (
+    NAME,
     WIDTH,
     across,
     brief,
+    distinct,
     kind_in_words,
     middle,
     one_line,
@@ -49,7 +51,6 @@ _WORDS = {
 }
 _RUN = 3  # shorter runs of unremarkable layers are written out
 _FINDINGS = 6
-_ACROSS = 79  # columns of a table of layers
 _SEVERITIES = {"error": "✗", "warning": "!", "note": "i"}
 
 
@@ -87,12 +88,13 @@ def finding_lines(
     >>> finding_lines(finding, ["W1", "W2"])
     ['✗ W1, W2: sign (error)', '    a = -n.', '    -> Drop the minus.']
     """
-    names = [middle(name, 60) for name in places[:4] if name]
+    names = [middle(name, NAME) for name in places[:4] if name]
     if len(places) > len(names) > 0:
         names.append(f"{len(places) - len(names)} more")
     place = f"{', '.join(names)}: " if names else ""
     glyph = _SEVERITIES[finding.severity]
-    lines = [f"{glyph} {place}{kind_in_words(finding.kind)} ({finding.severity})"]
+    head = f"{glyph} {place}{kind_in_words(finding.kind)} ({finding.severity})"
+    lines = wrapped(head, "  ", "", width=width)
     if finding.evidence:
         lines += wrapped(finding.evidence, "    ", width=width)
     if finding.advice:
@@ -187,7 +189,7 @@ def _run_cells(run: list[LayerRow]) -> list[str]:
     return [GLYPHS[state], span, "", words, brief(max(errors)) if errors else "-"]
 
 
-def audit_lines(audit: LayerAudit) -> list[str]:
+def audit_lines(audit: LayerAudit, terminal: int | None = None) -> list[str]:
     """Write a layer audit line by line; runs of right layers are drawn together.
 
     Examples
@@ -201,16 +203,19 @@ def audit_lines(audit: LayerAudit) -> list[str]:
     rows = [head, *(_run_cells(run) for run in shown)] if shown else []
     lines = [f"  {line}" for line in tabulate(rows, right=(4,))]
     width = max(map(across, lines), default=0)
-    told = lines[:1]
+    told, room = lines[:1], min(terminal or WIDTH, WIDTH)
     for line, run in zip(lines[1:], shown, strict=True):
         # a row without a number says why; the findings tell the rest
         alone = len(run) == 1 and np.isnan(run[0].error)
         why = one_line(run[0].reason, 400) if alone else ""
-        if not why or across(why) <= _ACROSS - width - 2:
+        if not why or across(why) <= room - width - 2:
             told.append(f"{line}{' ' * (width + 2 - across(line))}{why}".rstrip())
         else:
-            told += [line, f"{' ' * 7}{one_line(why, _ACROSS - 7)}"]
-    return [headline_of(audit), *told]
+            told += [line, *wrapped(why, " " * 7, width=room)]
+    head = [headline_of(audit)]  # in a file it stays one line, to be searched for
+    if terminal is not None:
+        head = wrapped(head[0], "  ", "", width=room)
+    return [*head, *told]
 
 
 def audit_text(audit: LayerAudit) -> str:
@@ -278,7 +283,7 @@ def _worst_inputs(verdicts: Mapping[str, Verdict]) -> str:
             return f"{middle(guilty[0], 60)} agrees at its best step"
         every = "both" if len(guilty) == 2 else f"all {len(guilty)}"
         return f"{every} inputs agree, each at its best step"
-    names = ", ".join(middle(name, 40) for name in guilty[:4])
+    names = ", ".join(distinct(guilty[:4], 40))
     if len(guilty) > 4:
         names += f" and {len(guilty) - 4} more"
     one = len(guilty) == 1
@@ -306,11 +311,12 @@ def sweep_text(sweep: Sweep) -> str:
     order = sorted(sweep.inputs, key=lambda name: -int(verdicts[name]))
     shown = order[:20]
     lines = [sweep_headline(sweep)]
-    heads = tabulate([[verdicts[name].glyph, middle(name, 40)] for name in shown])
-    width = max(map(len, heads), default=0)
+    called = zip(shown, distinct(shown, 40), strict=True)
+    heads = tabulate([[verdicts[name].glyph, short] for name, short in called])
+    width = max(map(across, heads), default=0)
     for head, name in zip(heads, shown, strict=True):
-        indent = " " * (width + 4)
-        lines += wrapped(reading[name], indent, f"  {head.ljust(width)}  ")
+        indent, space = " " * (width + 4), " " * (width - across(head))
+        lines += wrapped(reading[name], indent, f"  {head}{space}  ")
     if len(order) > len(shown):
         lines.append(f"  ... {len(order) - len(shown)} more")
     low, high = (brief(float(end)) for end in (sweep.steps.min(), sweep.steps.max()))

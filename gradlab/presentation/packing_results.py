@@ -115,6 +115,7 @@ def report_state(report: Report) -> dict[str, Any]:
             ["coverage", report.coverage],
             ["cost", cost(report.evaluations, report.seconds)],
             ["seed", str(report.seed)],
+            ["relative error", "|analytic - numeric| / (|analytic| + |numeric|)"],
         ],
         "findings": [pack_finding(finding) for finding in report.findings],
         "remarks": list(report.remarks),

@@ -20,12 +20,15 @@ from gradlab.presentation.layer_text import (
 )
 from gradlab.presentation.views import by_severity, worst_entry, worst_relative
 from gradlab.presentation.words import (
+    NAME,
     WIDTH,
     across,
     brief,
+    distinct,
     middle,
     number,
     one_line,
+    painted,
     pair,
     plural,
     shape_in_words,
@@ -45,7 +48,7 @@ __all__ = ["audit_text", "failure_text", "headline", "report_text", "sweep_text"
 _ROWS = 12  # as many as fit beside the rest of the text on a small terminal
 _PASSIVE_ROWS = 4  # of gradients that are wrong only because a layer is
 _FINDINGS = 6
-_ANSI = {Verdict.AGREES: "32", Verdict.UNDECIDED: "33", Verdict.DISAGREES: "31;1"}
+_ANSI = {"✓": "32", "!": "33", "✗": "31;1"}
 
 
 # ------------------------------------------------------------------ the verdict
@@ -60,7 +63,8 @@ def _gradients_in_words(report: Report) -> str:
     if not total:
         return "nothing was compared"
     if total == 1:
-        return f"the gradient of {middle(report.block_name(report.comparisons[0]), 60)}"
+        alone = middle(report.block_name(report.comparisons[0]), NAME)
+        return f"the gradient of {alone}"
     if not wrong and not open_:
         return f"{'both' if total == 2 else f'all {total:,}'} gradients agree"
     parts = []
@@ -124,7 +128,7 @@ def _together(names: Sequence[str]) -> str:
 def _called(report: Report, name: str) -> str:
     """Name a culprit; a layer that `nn.Sequential` called "5" needs a noun."""
     layers = () if report.layers is None else report.layers.culprits
-    plain = middle(name, 60)
+    plain = middle(name, NAME)
     return f"layer {plain}" if name in layers and plain.isdigit() else plain
 
 
@@ -136,9 +140,8 @@ def _contaminated(report: Report) -> frozenset[str]:
 
 
 # ------------------------------------------------------------------ the table
-def _table_row(report: Report, comparison: Comparison) -> list[str]:
+def _table_row(name: str, comparison: Comparison) -> list[str]:
     place = worst_entry(comparison)
-    name = middle(report.block_name(comparison), 40)
     head = [comparison.verdict.glyph, name, shape_in_words(comparison.input.shape)]
     if place is None:
         why = "nothing looked at" if comparison.input.size else "empty"
@@ -165,9 +168,11 @@ def _table(report: Report, width: int | None) -> list[str]:
     shown = order[:most] if len(order) > most + 1 else order
     if not shown:
         return []
-    head = ["", "input", "shape", "verdict", "rel error", "worst entry"]
+    head = ["", "input", "shape", "verdict", "max rel", "worst entry"]
     rows = [[*head, "analytic", "numeric", "± bar"]]
-    rows += [_table_row(report, comparison) for comparison in shown]
+    room = 40 if width is None else min(40, max(16, width - 40))
+    names = distinct([report.block_name(c) for c in shown], room)
+    rows += [_table_row(*each) for each in zip(names, shown, strict=True)]
     lines = tabulate(rows, right=(4, 6, 7))
     if width is not None and max(map(across, lines)) > width:
         lines = _folded(rows, width)
@@ -184,15 +189,21 @@ def _table(report: Report, width: int | None) -> list[str]:
 
 
 def _folded(rows: list[list[str]], width: int) -> list[str]:
-    """Put the numbers of each row below it, for a terminal that is too narrow."""
+    """Put the numbers of each row below it, for a terminal that is too narrow.
+
+    Rows that agree do without beside others: what is wrong would drown in them.
+    """
+    agreed = [row[0] == Verdict.AGREES.glyph for row in rows[1:]]
     lines = tabulate([row[:5] for row in rows], right=(4,))
     folded = lines[:1]
-    for line, (*_, entry, analytic, numeric, bar) in zip(
-        lines[1:], rows[1:], strict=True
+    for line, (*_, entry, analytic, numeric, bar), right in zip(
+        lines[1:], rows[1:], agreed, strict=True
     ):
         values = f": analytic {analytic}, numeric {numeric} {bar}"
         told = entry if analytic == "-" else entry + values
-        folded += [line, *wrapped(told, "     ", width=width)]
+        folded.append(line)
+        if not right or (all(agreed) and len(folded) == 2):
+            folded += wrapped(told, "     ", width=width)
     return folded
 
 
@@ -243,10 +254,10 @@ def _conclusion(report: Report) -> str:
     return next((one_line(f.evidence, 2000) for f in own if f.where == root), "")
 
 
-def _layer_lines(report: Report) -> list[str]:
+def _layer_lines(report: Report, width: int | None) -> list[str]:
     if report.layers is None or not report.layers.culprits:
         return []
-    return ["", *audit_lines(report.layers)]
+    return ["", *audit_lines(report.layers, width)]
 
 
 def report_text(
@@ -284,12 +295,15 @@ def report_text(
     ]
     room = WIDTH if width is None else width
     subject = f"{report.subject}; analytic side: {report.analytic}"
+    head = [headline(report)]
+    if width is not None:
+        head = wrapped(head[0], "  ", "", width=width)
     lines = [
-        headline(report),
+        *head,
         *wrapped(subject, "  ", width=room),
         "",
         *_table(report, width),
-        *_layer_lines(report),
+        *_layer_lines(report, width),
     ]
     lines += _findings(report, room)
     lines += ["", *wrapped(", ".join(done), "  ", width=room)]
@@ -297,19 +311,7 @@ def report_text(
         lines += wrapped("· " + remark, "  ", width=room)
     if last := _conclusion(report):
         lines += ["", *wrapped(last, "", width=room)]
-    return "\n".join(_coloured(lines) if colour else lines)
-
-
-def _coloured(lines: list[str]) -> list[str]:
-    """Colour the glyph at the start of a line, and all of the first line."""
-    painted = []
-    for number_, line in enumerate(lines):
-        for verdict, code in _ANSI.items():
-            if line.startswith(verdict.glyph + " "):
-                end = len(line) if number_ == 0 else 1
-                line = f"\x1b[{code}m{line[:end]}\x1b[0m{line[end:]}"  # noqa: PLW2901 - repainted
-        painted.append(line)
-    return painted
+    return "\n".join(painted(lines, len(head), _ANSI) if colour else lines)
 
 
 # ------------------------------------------------------------------ the exception
@@ -370,7 +372,7 @@ def failure_text(report: Report) -> str:
     if order and order[0].verdict == Verdict.DISAGREES:
         worst = order[0]
         wrong = worst.counts[Verdict.DISAGREES]
-        name = middle(report.block_name(worst), 60)
+        name = middle(report.block_name(worst), NAME)
         count = f"{wrong:,} of {plural(sum(worst.counts), 'entry')} of {name}"
         if len(report.comparisons) > 1:
             count += f"; {_gradients_in_words(report)}"

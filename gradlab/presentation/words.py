@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-import textwrap
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "across",
     "brief",
+    "distinct",
     "kind_in_words",
     "middle",
     "number",
     "one_line",
+    "painted",
     "pair",
     "plural",
     "printable",
@@ -31,6 +33,10 @@ __all__ = [
 
 _PLAIN = str.maketrans({"✗": "X", "✓": "+", "↑": "^", "○": "o", "…": "~"})
 WIDTH = 79  # columns of a line of prose: the least that a terminal has
+NAME = 100  # letters of a name that stands alone; what it loses may be what tells it
+# What no line breaks in: an index, a number with its side, an error bar, an arrow.
+_UNBROKEN = re.compile(r"\[[^][]*\]|\b(?:analytic|numeric) [-+\d]|± \S|-> \S")
+_TIE = "\N{NO-BREAK SPACE}"
 
 
 def number(value: Any, digits: int = 6) -> str:
@@ -116,6 +122,29 @@ def middle(text: object, width: int) -> str:
     return f"{flat[: width - tail - 1]}…{flat[len(flat) - tail :]}"
 
 
+def distinct(names: Sequence[str], width: int) -> list[str]:
+    """Shorten names so that those which differ still do: their middle may be the point.
+
+    Examples
+    --------
+    >>> distinct(["net.blocks.query.weight", "net.blocks.key.weight"], 16)
+    ['…query.weight', '…key.weight']
+    """
+    short = [middle(name, width) for name in names]
+    for cut in set(short):
+        group = sorted({name for name, s in zip(names, short, strict=True) if s == cut})
+        if len(group) == 1:
+            continue
+        shared = os.path.commonprefix(group)  # noqa: RUF071 - of letters, no paths
+        start = 1 + max(shared.rfind(mark) for mark in "./_ ")
+        short = [
+            f"…{middle(name[start:], width - 1)}" if name in group else s
+            for name, s in zip(names, short, strict=True)
+        ]
+    told = dict(zip(names, short, strict=True))
+    return short if len(set(told.values())) == len(told) else list(names)
+
+
 def plural(count: int, noun: str) -> str:
     """Count something in words.
 
@@ -198,6 +227,23 @@ def terminal() -> tuple[int | None, bool]:
     return shutil.get_terminal_size().columns, not plain
 
 
+def painted(lines: Sequence[str], head: int, codes: Mapping[str, str]) -> list[str]:
+    r"""Colour the glyph that a line starts with, and all of the first `head` lines.
+
+    Examples
+    --------
+    >>> painted(["! so", "- no"], 1, {"!": "33"})
+    ['\x1b[33m! so\x1b[0m', '- no']
+    """
+    told = []
+    for i, line in enumerate(lines):
+        code = codes.get((lines[0] if i < head else line)[:1])
+        end = len(line) if i < head else 1
+        plain = code is None or (i >= head and line[1:2] != " ")
+        told.append(line if plain else f"\x1b[{code}m{line[:end]}\x1b[0m{line[end:]}")
+    return told
+
+
 def printable(text: str) -> str:
     """Replace what standard output cannot carry, so that `print` does not raise.
 
@@ -245,11 +291,18 @@ def wrapped(
     >>> wrapped("words " * 13, "   ", "1. ")[1]
     '   words'
     """
-    return textwrap.wrap(
-        one_line(text, 2000),
-        min(width, WIDTH),
-        initial_indent=indent if first is None else first,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    most = min(width, WIDTH)
+    tied = _UNBROKEN.sub(lambda m: m[0].replace(" ", _TIE), one_line(text, 2000))
+    lines = [indent if first is None else first]
+    fresh = True  # nothing but the indent stands in the line
+    for piece in tied.split(" "):
+        wide = across(indent) + across(piece) > most
+        for word in piece.split(_TIE) if wide else [piece]:
+            if fresh:
+                lines[-1] += word
+            elif across(lines[-1]) + 1 + across(word) <= most:
+                lines[-1] += f" {word}"
+            else:
+                lines.append(indent + word)
+            fresh = False
+    return [line.replace(_TIE, " ") for line in lines] if tied else []

@@ -8,7 +8,7 @@ import io
 import pytest
 
 from gradlab.presentation.text import report_text
-from gradlab.presentation.words import across, number
+from gradlab.presentation.words import across, number, wrapped
 
 
 class TestTerminal:
@@ -24,6 +24,68 @@ class TestTerminal:
         assert max(map(len, text.splitlines()[1:])) <= max(width, 45)
         assert f"analytic {number(worst.analytic)}" in flat
         assert f"numeric {number(worst.numeric)} ±" in flat
+
+    @pytest.mark.parametrize("width", [60, 80])
+    def test_rows_that_agree_take_one_line_beside_a_wrong_one(self, tutorial, width):
+        """In a narrow terminal only what is wrong has its numbers on a second line."""
+        text = report_text(tutorial, width=width)
+
+        assert "W1[" in text
+        assert all(f"{name}[" not in text for name in ("b1", "W2", "b2"))
+
+    @pytest.mark.parametrize("width", [60, 80])
+    def test_where_all_agree_the_worst_shows_its_numbers(
+        self, report_of, compare, width
+    ):
+        """A report without a mistake still says how close the two sides are."""
+        blocks = [compare(name * 20, [[1.0]], [[1.0]]) for name in "ab"]
+        text = report_text(report_of(*blocks), width=width)
+
+        assert text.count("analytic 1, numeric 1") == 1
+
+    def test_names_that_differ_in_the_middle_stay_apart(self, report_of, compare):
+        """A list of adapters of one block: the letters cut out are not those it takes.
+
+        The headline says in full which of them is wrong.
+        """
+        stem = "model.decoder.layers.11.self_attention.{}_projection.adapter.weight"
+        names = [stem.format(which) for which in ("query", "key", "value")]
+        blocks = [compare(n, [[1.0 + (n == names[1])]], [[1.0]]) for n in names]
+        report = report_of(*blocks, culprits=(names[1],))
+        lines = report_text(report).splitlines()
+        rows = [line for line in lines if line.startswith(("✗  ", "✓  "))]
+
+        assert names[1] in lines[0]
+        assert len({row.split()[1] for row in rows}) == 3
+        assert "key_projection" in rows[0]
+
+    def test_a_long_headline_is_broken_and_painted_as_a_whole(self, report_of, compare):
+        """Where the terminal is narrower than the headline it goes on, indented."""
+        names = [f"blocks.{i}.attention.weight" for i in range(4)]
+        blocks = [compare(name, [[2.0]], [[1.0]]) for name in names]
+        report = report_of(*blocks, culprits=tuple(names))
+        plain = report_text(report, width=50).splitlines()
+        painted = report_text(report, width=50, colour=True).splitlines()
+
+        assert max(map(len, plain[:2])) <= 50
+        assert plain[1].startswith("  ")
+        assert painted[:2] == [f"\x1b[31;1m{line}\x1b[0m" for line in plain[:2]]
+
+    @pytest.mark.parametrize("width", range(30, 60))
+    def test_no_line_breaks_in_an_index_or_an_error_bar(self, width):
+        """`out[1, 1]`, a number with its side and a bar with its sign stay whole."""
+        words = "wrong (out[1, 1] / x[1, 0]: analytic 1.101, numeric 0.03 ± 2e-12)"
+        lines = wrapped(words, "  ", width=width)
+
+        assert " ".join(line.strip() for line in lines) == words
+        for whole in ("out[1, 1]", "x[1, 0]", "analytic 1.101", "numeric 0.03", "± 2e"):
+            assert any(whole in line for line in lines)
+
+    def test_lines_of_wide_letters_fit_as_well(self):
+        """Chinese letters take two columns, which counts where lines are broken."""
+        lines = wrapped("权重 " * 40, "  ", width=60)
+
+        assert max(map(across, lines)) <= 60
 
     def test_a_wide_terminal_gets_the_table(self, tutorial):
         """Where the table fits it is the same as in a file."""
