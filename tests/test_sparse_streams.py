@@ -12,6 +12,7 @@ import torch.nn.functional as F
 import gradlab as gl
 from gradlab.comparison.tally import Packed, Tallying
 from gradlab.presentation.pictures import picture
+from tests.specimens.functions import stray, with_backward
 
 
 def _leaf(*shape, scale=1.0):
@@ -103,38 +104,20 @@ def _kinked(x):
     return F.leaky_relu(x, 0.1)
 
 
-class _Slips(torch.autograd.Function):
+def _slipped(x, g):
     """A sign, a factor and a lost entry, in three columns; all else is right."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.tanh()
-
-    @staticmethod
-    def backward(ctx, g):
-        gradient = g * (1 - ctx.saved_tensors[0].tanh() ** 2)
-        gradient[1, 1] *= -1
-        gradient[7, 19] *= 1.01
-        gradient[19, 0] = 0
-        return gradient
+    gradient = g * (1 - x.tanh() ** 2)
+    gradient[1, 1] *= -1
+    gradient[7, 19] *= 1.01
+    gradient[19, 0] = 0
+    return gradient
 
 
-class _Astray(torch.autograd.Function):
-    """Right on the diagonal, with an entry more where none should be."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx, g):
-        gradient = 2 * g
-        gradient[11, 17] += 1e-3 * g[3, 5]
-        return gradient
+_slips = with_backward(torch.tanh, _slipped)
+_astray = with_backward(lambda x: 2 * x, stray(1e-3))
 
 
-@pytest.mark.parametrize("fn", [_nearly_still, _kinked, _Slips.apply, _Astray.apply])
+@pytest.mark.parametrize("fn", [_nearly_still, _kinked, _slips, _astray])
 def test_columns_in_doubt_are_looked_at_as_ever(fn):
     """What entries leave open is told as by a check that keeps all; nothing else is."""
     with torch.no_grad():
@@ -153,7 +136,7 @@ def test_columns_in_doubt_are_looked_at_as_ever(fn):
     wrong = [whole.label(*at) for at in np.argwhere(whole.verdicts).tolist()]
     told = [streamed.label(*at) for at in np.argwhere(streamed.verdicts).tolist()]
     assert sorted(told) == sorted(wrong)
-    assert len(wrong) == {_Slips.apply: 3, _Astray.apply: 1}.get(fn, 0)
+    assert len(wrong) == {_slips: 3, _astray: 1}.get(fn, 0)
     accepted = [streamed.label(*at) for at in np.argwhere(streamed.accepted).tolist()]
     assert accepted == (["out[5, 5] / x[5, 5]"] if fn is _kinked else [])
     assert np.count_nonzero(whole.accepted) == len(accepted)
@@ -189,19 +172,14 @@ def test_a_tile_of_columns_that_are_elsewhere_shows_nothing():
 def test_a_wrong_entry_is_told_by_its_place():
     """One that is a thousandth off is found, and nothing else."""
 
-    class Off(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.sin()
+    def off(x, g):
+        gradient = g * x.cos()
+        gradient[3, 4] *= 1.001
+        return gradient
 
-        @staticmethod
-        def backward(ctx, g):
-            gradient = g * ctx.saved_tensors[0].cos()
-            gradient[3, 4] *= 1.001
-            return gradient
-
-    report = gl.check(Off.apply, _leaf(20, 20), coverage="full", memory="16MiB")
+    report = gl.check(
+        with_backward(torch.sin, off), _leaf(20, 20), coverage="full", memory="16MiB"
+    )
 
     assert report["x"].counts == (400**2 - 1, 0, 1)
     assert report["x"].worst(1).label[0] == "out[3, 4] / x[3, 4]"

@@ -287,19 +287,11 @@ class TestSubjects:
         """A custom Function with a wrong backward is a plateau."""
         torch = pytest.importorskip("torch")
 
-        class Square(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x * x
+        from tests.specimens.squares import squared
 
-            @staticmethod
-            def backward(ctx, g):
-                (x,) = ctx.saved_tensors
-                return g * 3 * x
-
+        square = squared(lambda x, g: g * 3 * x)
         x = torch.linspace(0.5, 1, 3, dtype=torch.float64, requires_grad=True)
-        sweep = gl.sweep(lambda x: Square.apply(x).sum(), x)
+        sweep = gl.sweep(lambda x: square(x).sum(), x)
 
         assert "analytic = 1.500 x numeric" in sweep.reading["x"]
         assert x.grad is None

@@ -304,20 +304,10 @@ class TestTorch:
         """Right, and with a second derivative that is cut off."""
         x, g, gg = self.tensor(3, 3)
         check_double_backward(self.torch.sin, x, g, gg)
-
-        class Cut(self.torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x**3
-
-            @staticmethod
-            def backward(ctx, g):
-                (x,) = ctx.saved_tensors
-                return g * (3 * x**2).detach()
+        from tests.compat.functions import WrongSecond
 
         with pytest.raises(AssertionError, match="check_double_backward"):
-            check_double_backward(Cut.apply, x, g, gg)
+            check_double_backward(WrongSecond.apply, x, g, gg)
 
     def test_double_backward_with_parameters(self):
         """Gradients of the parameters are outputs of the first-order function."""

@@ -17,6 +17,7 @@ from gradlab.differentiation.row_groups import grouped_rows
 from gradlab.late import is_made
 from gradlab.pipeline.analytic_side import analytic_side
 from gradlab.subject.torch_forward import ForwardMode
+from tests.specimens.functions import stray, with_backward
 
 
 def _leaves(*shapes, dtype=torch.float64):
@@ -71,42 +72,14 @@ class _Counted(Function):
         return torch.from_numpy(g.numpy() * (3 * x**2).numpy())
 
 
-class _Stray(Function):
-    """Elementwise, but for one entry where none should be."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx, g):
-        gradient = 2 * g
-        gradient[11, 17] += 1e-9 * g[3, 5]
-        return gradient
+def _clipped(x, g):
+    return 2 * g / max(1.0, float(g.norm()))
 
 
-class _Clipped(Function):
-    """A backward that is no linear map."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx, g):
-        return 2 * g / max(1.0, float(g.norm()))
-
-
-class _Broken(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx, g):
-        gradient = 2 * g
-        gradient[0, 0] = float("nan")
-        return gradient
+def _broken(x, g):
+    gradient = 2 * g
+    gradient[0, 0] = float("nan")
+    return gradient
 
 
 _SPARSE = {
@@ -189,7 +162,10 @@ class TestHonesty:
 
     def test_an_entry_where_none_should_be_is_found(self):
         """As single rows would have shown it."""
-        (found,), _ = grouped_rows(_subject(_Stray.apply, _leaves((20, 20))), 2**24)
+        (found,), _ = grouped_rows(
+            _subject(with_backward(lambda x: 2 * x, stray(1e-9)), _leaves((20, 20))),
+            2**24,
+        )
         row, column = 3 * 20 + 5, 11 * 20 + 17
 
         assert found.matrix()[row, column] == 1e-9
@@ -197,42 +173,27 @@ class TestHonesty:
 
     def test_such_an_entry_is_accused(self):
         """By its place, in a whole check, if it is large enough to matter."""
-
-        class Larger(_Stray):
-            @staticmethod
-            def backward(ctx, g):
-                gradient = 2 * g
-                gradient[11, 17] += 1e-3 * g[3, 5]
-                return gradient
-
-        report = gl.check(Larger.apply, *_leaves((20, 20)))
+        larger = with_backward(lambda x: 2 * x, stray(1e-3))
+        report = gl.check(larger, *_leaves((20, 20)))
         wrong = np.argwhere(report["x"].verdicts == gl.Verdict.DISAGREES)
 
         assert wrong.tolist() == [[65, 237]]
 
     def test_a_lost_entry_is_accused(self):
         """The pattern of a wrong gradient is not that of the function."""
-
-        class Lost(Function):
-            @staticmethod
-            def forward(ctx, x):
-                return torch.cumsum(x, 1)
-
-            @staticmethod
-            def backward(ctx, g):
-                return g
-
-        report = gl.check(Lost.apply, *_leaves((40, 10)))
+        lost = with_backward(lambda x: torch.cumsum(x, 1), lambda x, g: g)
+        report = gl.check(lost, *_leaves((40, 10)))
         wrong = report["x"].verdicts.reshape(40, 10, 40, 10) == gl.Verdict.DISAGREES
         lower = np.tril(np.ones((10, 10), dtype=bool), -1)
 
         assert np.array_equal(wrong.any(axis=(0, 2)), lower)
         assert wrong.sum() == 40 * 45
 
-    @pytest.mark.parametrize("function", [_Clipped, _Broken])
-    def test_what_is_no_linear_map_is_read_row_by_row(self, function):
+    @pytest.mark.parametrize("backward", [_clipped, _broken])
+    def test_what_is_no_linear_map_is_read_row_by_row(self, backward):
         """A backward that normalises, or answers with nan."""
-        subject = _subject(function.apply, _leaves((20, 20)))
+        doubled = with_backward(lambda x: 2 * x, backward)
+        subject = _subject(doubled, _leaves((20, 20)))
 
         assert grouped_rows(subject, 2**24) is None
         side = analytic_side(subject)

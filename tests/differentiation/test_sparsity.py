@@ -140,19 +140,13 @@ class TestPlantedErrors:
         """Autograd that mixes samples is found though the forward keeps them apart."""
         torch = pytest.importorskip("torch")
 
-        class Leaky(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.save_for_backward(x)
-                return x.tanh()
+        from tests.specimens.functions import with_backward
 
-            @staticmethod
-            def backward(ctx, g):
-                (x,) = ctx.saved_tensors
-                return (1 - x.tanh() ** 2) * g + 1e-4 * g.roll(1, 0)
-
+        leaky = with_backward(
+            torch.tanh, lambda x, g: (1 - x.tanh() ** 2) * g + 1e-4 * g.roll(1, 0)
+        )
         x = torch.randn(8, 6, dtype=torch.float64)
-        report = gl.check(Leaky.apply, x, coverage="full")
+        report = gl.check(leaky, x, coverage="full")
 
         wrong = report.comparisons[0].verdicts == gl.Verdict.DISAGREES
         assert wrong.sum() == 48  # each entry leaks into one other row

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.specimens.functions import with_backward
+
 torch = pytest.importorskip("torch")
 
 
 def squared(backward):
     """Return x -> x squared whose gradient is ``backward(x, g)``."""
-
-    class Square(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x**2
-
-        @staticmethod
-        def backward(ctx, g):
-            return backward(ctx.saved_tensors[0], g)
-
-    return Square.apply
+    return with_backward(lambda x: x**2, backward)
 
 
 half = squared(lambda x, g: g * x)  # forgets the factor 2
