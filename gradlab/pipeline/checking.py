@@ -23,9 +23,10 @@ from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.pipeline.analytic_side import AnalyticSide, analytic_side
-from gradlab.pipeline.blocks import Block, Known, Origin, Outcome, Plan, judge_all
+from gradlab.pipeline.blocks import Block, Known, Origin, Outcome, Plan
 from gradlab.pipeline.escalation import look_again, settle_still
 from gradlab.pipeline.first_pass import Wanted, first_passes
+from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.second_opinion import second_opinion_on
 from gradlab.pipeline.sparse_verdicts import settled_at_once
 from gradlab.pipeline.steadiness import set_unsteady_aside

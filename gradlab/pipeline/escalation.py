@@ -13,9 +13,9 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import Meter, line_rows
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan, judge_all
 from gradlab.pipeline.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.hidden_steps import see_through_steps
+from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.last_digits import hear_last_digits
 from gradlab.pipeline.measuring import (
     LAST_DIGITS,
@@ -29,6 +29,7 @@ from gradlab.subject.subject import EPSILON
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["look_again", "settle_still", "suspicious"]

@@ -23,10 +23,10 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.method import ComplexStep
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.analytic_digits import excuse_own_digits
-from gradlab.pipeline.blocks import judge_all
 from gradlab.pipeline.closer import CLOSE_LOOKS
 from gradlab.pipeline.early_stops import WIDE, accused_of_much, widen_by_jumps
 from gradlab.pipeline.following import Lanes, nearest_jump
+from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.measuring import LAST_DIGITS, noise_level
 
 if TYPE_CHECKING:

@@ -13,22 +13,16 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Adaptive
-from gradlab.pipeline.blocks import (
-    Block,
-    Origin,
-    Outcome,
-    Plan,
-    judge_block,
-    matters_of,
-)
 from gradlab.pipeline.closer import CLOSE_LOOKS, spread, take_closer
 from gradlab.pipeline.hidden_steps import see_through_steps
+from gradlab.pipeline.judging import judge_block, matters_of
 from gradlab.pipeline.last_digits import noise_once, widen_bars
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["second_opinion_on"]

@@ -14,13 +14,13 @@ import numpy as np
 
 from gradlab.comparison.judge import Tops, tops_of
 from gradlab.comparison.tally import Packed
-from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.row_groups import grouped_rows
 from gradlab.pipeline.analytic_side import AnalyticSide, batch_bytes
-from gradlab.pipeline.blocks import Known, Outcome, judge_block, matters_of
+from gradlab.pipeline.blocks import Known, Outcome
 from gradlab.pipeline.checking import AnalyticColumns, add_analytic
 from gradlab.pipeline.first_pass import Wanted, sparse_passes
+from gradlab.pipeline.judging import judge_block, matters_of
 from gradlab.pipeline.sparse_verdicts import (
     doubtful_columns,
     packed_entries,
@@ -166,10 +166,7 @@ class Laid:
         """Make the matrices of the worst columns, and of a spread of others."""
         pattern, small = self.pattern, self.small
         n = pattern.shape[1]
-        with np.errstate(all="ignore"):
-            bound = np.maximum(small.allowed, SAFETY * small.error)
-            each = np.abs(small.analytic - small.value) / np.where(bound > 0, bound, 1)
-        score = np.zeros(n)
+        each, score = small.excesses(), np.zeros(n)
         np.maximum.at(score, pattern.columns[pattern.valid], each[pattern.valid])
         score[:: -(-n // spread)] = np.inf
         score[self.doubtful] = -np.inf

@@ -22,7 +22,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
 from gradlab.pipeline.analytic_side import AnalyticSide
 from gradlab.pipeline.assembling import comparisons_of
-from gradlab.pipeline.blocks import Known, Outcome, judge_all, matters_of
+from gradlab.pipeline.blocks import Known, Outcome
 from gradlab.pipeline.checking import (
     AnalyticColumns,
     analytic_columns,
@@ -30,6 +30,7 @@ from gradlab.pipeline.checking import (
     reference_of,
 )
 from gradlab.pipeline.closer import CLOSE_LOOKS
+from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.keeping import Keeper
 from gradlab.pipeline.sparse_streams import compare_entries, laid_out
 from gradlab.pipeline.sparse_verdicts import some_columns

@@ -1,0 +1,128 @@
+"""Verdicts of all entries of blocks, by the numbers as they stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.judge import Judgement, Units, judge, sensitivity
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.smoothness import Smoothness
+from gradlab.pipeline.blocks import Matters
+from gradlab.subject.subject import EPSILON
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.pipeline.blocks import Block, Known, Outcome, Plan
+    from gradlab.subject.subject import Subject
+
+__all__ = ["judge_all", "judge_block", "matters_of"]
+
+
+def matters_of(blocks: list[Block], known: Known | None = None) -> Matters:
+    """Measure what matters to each output row, here and in what is known of others."""
+    effects = [sensitivity(block.side, block.scales) for block in blocks]
+    typical = np.asarray(np.max(effects, axis=0), dtype=np.float64)
+    found = [k for k, block in enumerate(blocks) if block.own_scales is not None]
+    for k in found:
+        effects[k] = sensitivity(blocks[k].side, blocks[k].latest_scales)
+    own = np.asarray(np.max(effects, axis=0), dtype=np.float64) if found else typical
+    if known is None:
+        return Matters(typical, own)
+    other = known.matters
+    return Matters(
+        np.maximum(typical, other.typical),
+        np.maximum(own, other.own),
+    )
+
+
+def judge_all(subject: Subject, outcome: Outcome, plan: Plan) -> None:
+    """Give every entry of every block its verdict, by the numbers as they stand."""
+    blocks = [block for block in outcome.blocks if block.positions.size]
+    if not blocks:
+        return
+    matters = matters_of(blocks, outcome.known)
+    for block in blocks:
+        judge_block(subject, block, plan, matters, outcome)
+
+
+def judge_block(
+    subject: Subject,
+    block: Block,
+    plan: Plan,
+    matters: Matters,
+    outcome: Outcome,
+) -> None:
+    """Give the entries of one block their verdicts; see `gradlab.comparison.judge`."""
+    side, known = block.side, outcome.known
+
+    def judged(
+        analytic: NDArray[np.float64],
+        epsilon: float,
+        slack: NDArray[np.float64] | float,
+    ) -> Judgement:
+        return judge(
+            analytic,
+            side,
+            Units(block.scales, matters.typical),
+            tolerance=plan.tolerance.of(subject.inputs[block.which].name),
+            epsilon=epsilon,
+            still=block.still,
+            slack=slack,
+            own=Units(block.latest_scales, matters.own),
+            tops=None if known is None else known.tops.get(block.which),
+        )
+
+    slack = _rounding(block) + block.digits
+    found = judged(block.analytic, subject.epsilon, slack)
+    block.verdicts, block.allowed = found.verdicts, found.allowed
+    if block.precise is not None:
+        # the same formula in float64: small slips show there, round-off does not
+        formula = judged(block.precise, EPSILON, block.digits)
+        block.verdicts = np.maximum(block.verdicts, formula.verdicts)
+    if not (np.isfinite(block.value).all() and np.isfinite(outcome.base).all()):
+        block.verdicts[_without_ground(block, outcome.base)] = Verdict.UNDECIDED
+    kink = block.kinds == Smoothness.KINK
+    if not kink.any():
+        block.accepted = np.zeros(kink.shape, dtype=bool)
+        return
+    apart = np.abs(block.analytic - block.value) > np.maximum(
+        block.allowed, SAFETY * side.error
+    )
+    block.accepted = kink & apart & (block.verdicts != Verdict.DISAGREES)
+
+
+def _without_ground(block: Block, base: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Entries of which the numeric side says nothing that could be held against anyone.
+
+    Where f is finite and its quotient is not, the numeric side failed; where f itself
+    is nan or infinite, there is no derivative to fail. In a column with an infinite
+    slope the nan of other outputs is that slope times a cotangent of zero, which is how
+    rows of a Jacobian are read out, and no statement of the gradient.
+    """
+    finite, here = np.isfinite(block.value), np.isfinite(base)[:, None]
+    known = np.isfinite(block.analytic)
+    lost = (~finite & known) | ~here
+    steep = np.isinf(block.value) | (~here & ~known)
+    return np.asarray(lost | (finite & np.isnan(block.analytic) & steep.any(axis=0)))
+
+
+def _rounding(block: Block) -> NDArray[np.float64]:
+    """Round-off of a low-precision analytic side, measured against float64.
+
+    Never more than five percent of the largest entry: beyond that it is no round-off
+    any more, unless measured to be so (`Block.slack`). The largest of the block, not of
+    the row: an output that has saturated in short arithmetic has a gradient of debris.
+    (Slips of the formula itself show in float64, where nothing is forgiven.)
+    """
+    if block.precise is None:
+        return block.slack
+    with np.errstate(all="ignore"):
+        size = np.abs(block.precise)
+        top = np.where(np.isfinite(size), size, 0).max(initial=0.0)
+        apart = np.abs(block.analytic - block.precise)
+        most = np.maximum(0.05 * np.maximum(size, top), block.slack)
+        return np.asarray(np.minimum(apart, most))
