@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measures import Case, Clue
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import input_columns, is_torch_subject
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +32,7 @@ class Response:
             return
         if getattr(analytic, "linear", None) and not _wrong(evidence):
             return  # seen to be a linear map when it was read out
-        large = sum(v.coordinates for v in subject.inputs) > _LARGE
+        large = input_columns(subject.inputs) > _LARGE
         if large and not _wrong(evidence):
             return  # five passes are felt there, and nothing is amiss
         rows = len(evidence.base)

@@ -18,7 +18,7 @@ from gradlab.differentiation.metering import (
     parse_budget,
 )
 from gradlab.errors import GradlabError, SubjectError
-from gradlab.subject.subject import side_by_side
+from gradlab.subject.subject import output_rows, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,7 @@ def displaced_rows(
         The displacements really made, ``(x + d) - x`` in the arithmetic of the input;
         shape (count,). A quotient must divide by these, not by what was asked for.
     """
-    width = sum(output.size for output in subject.outputs)
+    width = output_rows(subject.outputs)
     values = np.empty((len(positions), width))
     taken = np.empty(len(positions))
     chunk = max(1, meter.room(_CHUNK_BYTES) // max(8 * width, 1))
@@ -225,7 +225,7 @@ def evaluate_sets(
     meter: Meter,
 ) -> NDArray[np.float64]:
     """Evaluate in this process, one after the other; see `displaced_sets`."""
-    width = sum(output.size for output in subject.outputs)
+    width = output_rows(subject.outputs)
     values = np.empty((len(displacements), width))
     points = [subject.point(which) for which in inputs]
     slots = side_by_side([len(point) for point in points])
@@ -262,7 +262,7 @@ def line_rows(
     ndarray
         Shape (len(steps), rows).
     """
-    width = sum(output.size for output in subject.outputs)
+    width = output_rows(subject.outputs)
     values = np.empty((len(steps), width))
     moved = [(k, d) for k, d in enumerate(directions) if d is not None]
     origins = {k: subject.point(k) for k, _ in moved}

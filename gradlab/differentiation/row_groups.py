@@ -26,7 +26,12 @@ import numpy as np
 from gradlab.differentiation.colouring import listed_columns, smallest_period
 from gradlab.differentiation.dependence import axes_of
 from gradlab.differentiation.entries import Entries
-from gradlab.subject.subject import block_slices, output_rows, side_by_side
+from gradlab.subject.subject import (
+    block_slices,
+    input_columns,
+    output_rows,
+    side_by_side,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,7 +101,7 @@ def grouped_rows(
     ((400, 1), True)
     """
     rows = output_rows(subject.outputs)
-    width = sum(variable.coordinates for variable in subject.inputs)
+    width = input_columns(subject.inputs)
     analytic = subject.analytic
     if analytic is None or rows * width < _FEWEST:
         return None

@@ -18,6 +18,7 @@ import numpy as np
 from gradlab.differentiation.directions import Part
 from gradlab.differentiation.magnitudes import Magnitudes, magnitudes
 from gradlab.localisation.precise import MOST_NUMBERS
+from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -244,7 +245,7 @@ def fetched(
         Takes the round-off of short arithmetic out of what is streamed.
     """
     analytic: Any = subject.analytic
-    many = sum(variable.coordinates for variable in subject.inputs)
+    many = input_columns(subject.inputs)
     lean = lean and (precise is None or many > MOST_NUMBERS)
     if not (lean and getattr(analytic, "streams", False)):
         found = pulled(cotangent[None, :])

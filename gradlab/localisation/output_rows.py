@@ -15,6 +15,7 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.localisation.bench import ROUNDOFFS
 from gradlab.localisation.columns import apart, scale_of
+from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,7 +98,7 @@ def _pull(
     bench: Bench, cotangents: NDArray[np.float64], places: Sequence[Place]
 ) -> tuple[NDArray[np.float64], dict[int, list[float]]]:
     """Analytic values at some places, (cotangents, places), and scales by input."""
-    width = sum(variable.coordinates for variable in bench.subject.inputs)
+    width = input_columns(bench.subject.inputs)
     chunk = max(1, _NUMBERS // max(1, width))
     values = np.empty((len(cotangents), len(places)))
     scales: dict[int, list[float]] = {which: [] for which, _ in places}

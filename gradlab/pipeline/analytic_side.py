@@ -11,7 +11,7 @@ import numpy as np
 
 from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.row_groups import grouped_rows
-from gradlab.subject.subject import output_rows
+from gradlab.subject.subject import input_columns, output_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,7 @@ def analytic_side(
         msg = "the subject has no analytic side"
         raise ValueError(msg)
     rows = output_rows(subject.outputs)
-    width = max(1, sum(variable.coordinates for variable in subject.inputs))
+    width = max(1, input_columns(subject.inputs))
     most = batch_bytes(meter)
     if columns is None and subject.analytic.takes_cotangents:
         grouped = grouped_rows(subject, most, meter=meter)

@@ -15,6 +15,7 @@ from gradlab.differentiation.method import Backward, Central, ComplexStep, Forwa
 from gradlab.errors import ComplexStepError
 from gradlab.pipeline.measuring import numeric_side
 from gradlab.pipeline.planning import choose_columns
+from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,7 +124,7 @@ def steps_columns(
     True
     """
     cost, each = rungs * sum(_COST[method] for method in methods), seconds_each
-    total = sum(variable.coordinates for variable in subject.inputs)
+    total = input_columns(subject.inputs)
     cheap = cost * total <= _EVALUATIONS and cost * total * each <= _SECONDS
     wanted = coverage
     if wanted == "auto":

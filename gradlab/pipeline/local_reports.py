@@ -26,6 +26,7 @@ from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.examining import examine
 from gradlab.report import Live
 from gradlab.subject.state_guard import StateGuard
+from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,7 +180,7 @@ def _report(frame: Frame, layer: str, plan: Plan | None) -> Report:
     seed = 0 if plan is None else plan.seed
     local = Plan(Auto(), tolerance, "auto", seed)
     subject = torch_subject(fn, inputs, names=names)
-    total = sum(variable.coordinates for variable in subject.inputs)
+    total = input_columns(subject.inputs)
     rows = sum(slot.value.numel() for slot in frame.outputs)
     loss: Callable[[Any], Any] | None = None
     remarks: tuple[str, ...] = ()

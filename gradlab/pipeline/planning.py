@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.subject.subject import output_rows
+from gradlab.subject.subject import input_columns, output_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,7 +137,7 @@ def choose_columns(
         Under "probe" the columns are empty: directions are drawn elsewhere.
     """
     rows = output_rows(subject.outputs)
-    cost = _PER_COORDINATE * sum(v.coordinates for v in subject.inputs)
+    cost = _PER_COORDINATE * input_columns(subject.inputs)
     costs = costs or [_PER_COORDINATE] * len(subject.inputs)
     pairs = zip(subject.inputs, costs, strict=True)
     paid = sum(v.coordinates * each for v, each in pairs)
@@ -180,7 +180,7 @@ def _less(subject: Subject, budget: Budget, seconds_each: float) -> str:
 
     A sample is for budgets too short even for directions, or nearly.
     """
-    total = sum(variable.coordinates for variable in subject.inputs)
+    total = input_columns(subject.inputs)
     if total >= _DEAR:
         return "probe"  # a sample of every input would take longer
     need = _enough(total, len(subject.inputs))

@@ -30,7 +30,7 @@ from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_t
 from gradlab.pipeline.blocks import Block, Origin, Outcome
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.steadiness import scatter_of
-from gradlab.subject.subject import Variable, output_rows
+from gradlab.subject.subject import Variable, input_columns, output_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -143,7 +143,7 @@ def _worth_a_look(
     What is accused besides is only looked at if those turn out to be right; and what
     directions could not decide, where that is cheap.
     """
-    total = sum(variable.coordinates for variable in subject.inputs)
+    total = input_columns(subject.inputs)
     accused = [t for t in probes.tensors if t.verdict == Verdict.DISAGREES]
     named = {entry.input for entry in probes.located.entries}
     # those with entries to show first; where all is wrong, the last is nearest the loss
@@ -181,7 +181,7 @@ def _look_at(
         return None  # who pressed Stop does not want more
     if probes.columns is not None:
         return _as_looked_at(subject, meter, base, probes, probes.columns)
-    total = sum(variable.coordinates for variable in subject.inputs)
+    total = input_columns(subject.inputs)
     if output_rows(subject.outputs) * total > _ENTRIES:
         return None
     rng = np.random.default_rng([plan.seed, 3])

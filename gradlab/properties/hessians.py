@@ -15,6 +15,7 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.properties.curvature import hessian_product, refuse_products
 from gradlab.properties.taylor import taylor_test
 from gradlab.subject.state_guard import StateGuard
+from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -163,7 +164,7 @@ def check_hessian(
         subject = build_subject(fn, inputs, sides)
         base, _ = first_evaluation(subject, roots, Meter())
         product = hessian_product(subject, np.ones(len(base)), hvp=hvp, hess=hess)
-        width = sum(variable.coordinates for variable in subject.inputs)
+        width = input_columns(subject.inputs)
         linearity, symmetry = _structure(product, width, number)
         allowed = tolerance.rounding(subject.epsilon)
     taylor = taylor_test(fn, *inputs, order=2, hvp=hvp, hess=hess, seed=number, **first)

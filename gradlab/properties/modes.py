@@ -17,7 +17,7 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.properties.adjoints import ModeRow, ModesCheck
 from gradlab.properties.curvature import called, split_flat
 from gradlab.subject.state_guard import StateGuard
-from gradlab.subject.subject import block_slices, is_torch_subject
+from gradlab.subject.subject import block_slices, input_columns, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -179,7 +179,7 @@ def _probe(
     """Compare both modes along one random pair, block by block."""
     rows = len(base)
     w = rng.normal(size=rows)
-    v = rng.normal(size=sum(variable.coordinates for variable in subject.inputs))
+    v = rng.normal(size=input_columns(subject.inputs))
     tangents = split_flat(v, subject.inputs)
     slices = block_slices(subject.outputs)
     seeds = np.zeros((len(slices), rows))

@@ -34,6 +34,7 @@ __all__ = [
     "Subject",
     "Variable",
     "block_slices",
+    "input_columns",
     "is_torch_subject",
     "output_rows",
     "side_by_side",
@@ -216,6 +217,11 @@ def is_torch_subject(subject: object) -> bool:
 def output_rows(outputs: Sequence[Variable]) -> int:
     """Count the real rows of the Jacobian: entries of all outputs together."""
     return sum(output.size for output in outputs)
+
+
+def input_columns(inputs: Sequence[Variable]) -> int:
+    """Count the real columns of the Jacobian: coordinates of all inputs together."""
+    return sum(variable.coordinates for variable in inputs)
 
 
 def block_slices(outputs: Sequence[Variable]) -> list[slice]:
