@@ -40,9 +40,7 @@ class Options:
     seed: int
 
 
-def matched(
-    ys: Sequence[Any], y_grad: Any, what: str = "y_grad"
-) -> tuple[NDArray[Any] | None, ...]:
+def matched(ys: Sequence[Any], y_grad: Any) -> tuple[NDArray[Any] | None, ...]:
     """Pair output gradients with outputs, by Chainer's rules.
 
     Raises
@@ -54,14 +52,14 @@ def matched(
         if len(ys) != 1 or ys[0] is None or ys[0].shape != ():
             shapes = [None if y is None else y.shape for y in ys]
             raise InputError(
-                f"{what} may be None only for exactly one output of shape (), got "
+                "y_grad may be None only for exactly one output of shape (), got "
                 f"outputs of shapes {shapes}"
             )
         return (np.ones((), dtype=ys[0].dtype),)
     seeds = tuple(plain(g) for g in as_tuple(y_grad))
     if len(seeds) != len(ys):
         raise InputError(
-            f"{what} must have one entry for each of the {len(ys)} outputs, got "
+            f"y_grad must have one entry for each of the {len(ys)} outputs, got "
             f"{len(seeds)}"
         )
     for k, (y, g) in enumerate(zip(ys, seeds, strict=True)):
@@ -69,11 +67,11 @@ def matched(
             continue
         if y is None:
             if g.any():
-                raise InputError(f"output {k} is None, but {what}[{k}] is not zero")
+                raise InputError(f"output {k} is None, but y_grad[{k}] is not zero")
             continue
         if (y.shape, y.dtype) != (g.shape, g.dtype):
             raise InputError(
-                f"{what}[{k}] must have the shape and dtype of output {k}, which are "
+                f"y_grad[{k}] must have the shape and dtype of output {k}, which are "
                 f"{y.shape} and {y.dtype}, got {g.shape} and {g.dtype}"
             )
     return seeds

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.magnitudes import Magnitudes, magnitudes
+from gradlab.differentiation.magnitudes import magnitudes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,11 +69,11 @@ def apart(analytic: float, numeric: float, slack: float) -> bool:
     return bool(abs(analytic - numeric) > slack)
 
 
-def scale_of(gradient: NDArray[np.float64], size: Magnitudes | None = None) -> float:
+def scale_of(gradient: NDArray[np.float64]) -> float:
     """Return the second largest entry of a gradient; the only one where there is one.
 
     The second: one entry that is wrong by a factor of a million must not raise what is
     forgiven to itself.
     """
-    size = size or magnitudes(gradient)
+    size = magnitudes(gradient)
     return size.largest if len(gradient) < 2 else size.second

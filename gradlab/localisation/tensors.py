@@ -20,6 +20,7 @@ from gradlab.localisation.entries import Located, located_from
 from gradlab.localisation.search import Search
 from gradlab.localisation.set_up import set_up
 from gradlab.localisation.tensor_search import judge
+from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -41,6 +42,7 @@ _BLIND = 1e-2
 DEAR = 2_000_000
 _BLIND_DEAR = 1e-3
 _NEGLIGIBLE = 1e-7  # effects of an entry so much smaller than the largest
+_NAMED = 16  # wrong entries at most
 _NOTHING = 1e-10  # gradients so much smaller than the largest are the round-off of zero
 
 
@@ -130,7 +132,6 @@ def probe_tensors(
     meter: Meter | None = None,
     base: NDArray[np.float64] | None = None,
     seed: int = 0,
-    limit: int = 16,
     left_out: Collection[int] = (),
 ) -> TensorProbes:
     """Judge the gradient of every input by random directions.
@@ -150,8 +151,6 @@ def probe_tensors(
         f at the point, where that is already known; saves one evaluation.
     seed
         Of every random choice.
-    limit
-        Most wrong entries to name.
     left_out
         Positions of inputs that are not compared; they are UNDECIDED.
 
@@ -182,11 +181,11 @@ def probe_tensors(
         seed=seed,
         base=base,
         precise=True,
-        dear=sum(variable.coordinates for variable in subject.inputs) >= DEAR,
+        dear=input_columns(subject.inputs) >= DEAR,
     )
     for which in left_out:
         bench.settle(which)
-    search = Search(bench, limit=limit)
+    search = Search(bench, limit=_NAMED)
     alone: dict[int, Group] = {}
     stop: BaseException | None = None
     try:

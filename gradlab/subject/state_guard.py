@@ -290,17 +290,9 @@ class HiddenState:
                 self._moved.append(record)
         return tuple(dict.fromkeys(change for _, seen in found for change in seen))
 
-    def restore(self, *, everything: bool = False) -> None:
-        """Rewind what `changes` has seen to change.
-
-        Parameters
-        ----------
-        everything
-            Look at all that was saved instead; for the end, or for state that moves
-            only now and then.
-        """
-        records = self._records if everything else self._moved
-        if records:
+    def restore(self) -> None:
+        """Rewind what `changes` has seen to change."""
+        if self._moved:
             with quiet_torch():
-                for record in records:
+                for record in self._moved:
                     record.restore()
