@@ -5,6 +5,13 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from gradlab.comparison.tolerance import Tolerance
+from gradlab.differentiation.evaluation import Budget, Meter
+from gradlab.differentiation.method import Auto
+from gradlab.pipeline.blocks import Origin, Plan
+from gradlab.pipeline.examining import compare
+from gradlab.pipeline.noticing import noticed
+from gradlab.subject.torch_subjects import torch_subject
 
 torch = pytest.importorskip("torch")
 
@@ -61,3 +68,33 @@ def test_looking_leaves_the_point_as_it_was(point):
     _told(lambda x, y: torch.round(3 * x).sum() + (y**2).sum(), *point)
 
     assert all(map(torch.equal, before, point))
+
+
+def test_a_look_costs_one_evaluation_and_is_charged(point):
+    """f is evaluated once for each flat input, on the meter, and not at the point."""
+    rows = []
+
+    def f(x, y):
+        rows.append(bool((x == point[0]).all()))
+        return torch.round(3 * x).sum() + (y**2).sum()
+
+    subject, meter = torch_subject(f, point), Meter()
+    own, plan = Origin(subject, subject.row()), Plan(Auto(), Tolerance())
+    comparisons = compare(subject, plan, meter).comparisons
+    rows.clear()
+    before = meter.evaluations
+
+    (told,) = noticed(own, comparisons, meter, plan.seed)
+
+    assert told.where == "x"
+    assert rows == [False]
+    assert meter.evaluations == before + 1
+
+
+def test_nothing_is_looked_at_once_the_budget_is_spent(point):
+    """What was compared stands; the look is left out."""
+    subject = torch_subject(lambda x, y: torch.round(3 * x).sum() + (y**2).sum(), point)
+    own, plan = Origin(subject, subject.row()), Plan(Auto(), Tolerance())
+    comparisons = compare(subject, plan, Meter()).comparisons
+
+    assert not noticed(own, comparisons, Meter(Budget(evaluations=0)), plan.seed)

@@ -32,7 +32,7 @@ from gradlab.pipeline.planning import Coverage, Estimate, choose_columns, estima
 from gradlab.pipeline.probing import compare_by_probes
 from gradlab.pipeline.streaming import needs_streaming, run_streamed
 from gradlab.report import Report
-from gradlab.subject.subject import output_rows
+from gradlab.subject.subject import input_columns, output_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,7 +104,7 @@ def examine(
     findings, missing = _findings(seen, explain=explain)
     patterns = {part.which: part.pattern for part in seen.evidence.parts}
     moving = {k for k, known in patterns.items() if known and known.value.any()}
-    conditions = noticed(subject, seen.comparisons, plan.seed, moving)
+    conditions = noticed(own, seen.comparisons, meter, plan.seed, moving)
     findings = rank([*once_told(findings, excuses), *excuses, *conditions])
     return Report(
         subject=subject.kind,
@@ -140,7 +140,7 @@ def _at_the_point(
     each = (time.perf_counter() - began) / max(meter.evaluations, 1)
     if meter.crew is not None:
         meter.crew.enlist(subject, meter)
-    total = sum(variable.coordinates for variable in subject.inputs)
+    total = input_columns(subject.inputs)
     # a first call compiles and imports: time a warm one, where that may matter
     if 2 * total * each > _COLD and 2 * total <= _EVERY:
         began = time.perf_counter()
@@ -164,7 +164,7 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
         analytic_seconds=pulling,
         costs=costs,
     )
-    total = sum(variable.coordinates for variable in subject.inputs)
+    total = input_columns(subject.inputs)
     expected = estimate(coverage, costs, each, pulling, total)
     _announce(meter, expected, coverage)
     return coverage, expected

@@ -19,14 +19,19 @@ from gradlab.differentiation.analytic_noise import (
     analytic_noise,
     value_noise,
 )
+from gradlab.differentiation.evaluation import line_rows
+from gradlab.errors import GradlabError
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from numpy.typing import NDArray
+
     from gradlab.comparison.comparison import Comparison
+    from gradlab.differentiation.evaluation import Meter
     from gradlab.localisation.layer_modes import Modal
-    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.blocks import Block, Origin
     from gradlab.subject.torch_cotangents import Trial
     from gradlab.subject.torch_deliberate import Purpose
 
@@ -51,8 +56,9 @@ _ADVICE = {
 
 
 def noticed(
-    subject: Any,
+    own: Origin,
     comparisons: tuple[Comparison, ...],
+    meter: Meter,
     seed: int,
     moving: Collection[int] = (),
 ) -> list[Finding]:
@@ -60,15 +66,18 @@ def noticed(
 
     Parameters
     ----------
-    subject
+    own
         What was compared; anything but a torch subject has none of these.
     comparisons
         What is wrong already is not accused twice.
+    meter
+        Charged for every evaluation.
     seed
-        Of the cotangents that are tried.
+        Of the displacements and cotangents that are tried.
     moving
         Inputs of which some slope is known not to be zero, without a matrix.
     """
+    subject: Any = own.subject
     if not is_torch_subject(subject):
         return []
     from gradlab.subject.torch_cotangents import cotangent_trials, moves_unseen
@@ -85,7 +94,7 @@ def noticed(
     if subject.kept is not None:
         findings += [_unseen(name, by) for name, by in moves_unseen(subject).items()]
     findings += map(_unfollowed, subject.unfollowed)
-    findings += _flat(subject, comparisons, seed, moving)
+    findings += _flat(own, comparisons, meter, seed, moving)
     analytic = subject.analytic
     if getattr(analytic, "own_code", False) and not analytic.stateful:
         wrong = any(c.verdict == Verdict.DISAGREES for c in comparisons)
@@ -256,12 +265,14 @@ def _unseen(name: str, change: float) -> Finding:
 
 
 def _flat(
-    subject: Any,
+    own: Origin,
     comparisons: tuple[Comparison, ...],
+    meter: Meter,
     seed: int,
     moving: Collection[int],
 ) -> Iterator[Finding]:
     """Tell inputs that f moves with, although every slope at the point is zero."""
+    subject, base = own.subject, own.base
     rows: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
         rows.setdefault(comparison.input.name, []).append(comparison)
@@ -278,19 +289,15 @@ def _flat(
     if not flat or not rows:
         return
     rng = np.random.default_rng([seed, 17])
-    base = subject.row()
     for which in flat:
         point = subject.point(which)
         size = np.abs(point).max() or 1.0
+        directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
+        directions[which] = _A_TENTH * size * rng.uniform(-1, 1, point.size)
         try:
-            subject.place(
-                which, point + _A_TENTH * size * rng.uniform(-1, 1, point.size)
-            )
-            moved = subject.row()
-        except Exception:  # noqa: BLE001, S112 - a function that fails beside the point
+            moved = line_rows(subject, directions, (1.0,), meter)[0]
+        except GradlabError:  # no budget is left, or f is another function there
             continue
-        finally:
-            subject.place(which, None)
         with np.errstate(all="ignore"):
             change = np.abs(moved - base) / np.fmax(np.abs(base), 1e-300)
         change = change[np.isfinite(change)]
