@@ -85,7 +85,11 @@ def _options(
 # ---------------------------------------------------------------------- check
 
 
-@app.command("check")
+@app.command(
+    "check",
+    epilog="In model.py: case = (loss, x, w). Then: gradlab check model.py:case "
+    "--html report.html",
+)
 def _check(
     target: Annotated[
         str,
@@ -163,8 +167,10 @@ def _errors_in_one_sentence() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         _fail("interrupted before there was anything to report")
-    except (GradlabError, OSError) as error:
+    except GradlabError as error:
         _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.strerror}: {error.filename!r}" if error.filename else str(error))
     except Exception as error:  # noqa: BLE001 - last resort of a program: no traceback
         _fail(f"{type(error).__name__}: {error}")
 
@@ -230,7 +236,7 @@ def _plain(value: Any) -> Any:
 # ------------------------------------------------------------------------ lab
 
 
-@app.command("lab")
+@app.command("lab", short_help="Open JupyterLab on copies of the notebooks.")
 def _lab(
     folder: Annotated[
         pathlib.Path, typer.Option(help="Where your copies of the notebooks live.")

@@ -74,7 +74,7 @@ def load_target(target: str) -> Any:
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
-            raise InputError(f"{file} has no {name!r}; it has {_offers(module)}")
+            raise InputError(f"{file} has no {name!r}; {_offers(module)}")
         value = getattr(value, part)
     return value
 
@@ -170,16 +170,8 @@ def refuse_unwritable(path: pathlib.Path) -> None:
 
 def _called(function: Callable[..., Any]) -> Any:
     """Return what a function without arguments returns."""
-    try:
-        needed = [
-            parameter.name
-            for parameter in inspect.signature(function).parameters.values()
-            if parameter.default is parameter.empty
-            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        ]
-    except (TypeError, ValueError):  # a builtin without a signature: try it
-        needed = []
-    name = getattr(function, "__name__", repr(function))
+    needed = _needed(function)
+    name = getattr(function, "__name__", type(function).__name__)
     if needed:
         raise InputError(
             f"{name}({', '.join(needed)}) needs arguments, and the command line has "
@@ -190,6 +182,26 @@ def _called(function: Callable[..., Any]) -> Any:
     except (Exception, SystemExit) as error:
         file = getattr(getattr(function, "__code__", None), "co_filename", "")
         raise SubjectError(f"{name}() failed: {_described(error, file)}") from error
+
+
+def _needed(function: Callable[..., Any]) -> list[str]:
+    """Name the arguments that a function, a torch module or a Function must be given.
+
+    The last two say so in `forward`: their own signatures take anything.
+    """
+    inner = getattr(function, "forward", function)
+    try:
+        parameters = list(inspect.signature(inner).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature: try it
+        return []
+    if isinstance(function, type) and inner is not function:
+        parameters = parameters[1:]  # ctx, or self
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
 
 
 def _arguments(
@@ -219,15 +231,29 @@ def _arguments(
 
 
 def _offers(module: types.ModuleType) -> str:
-    """Names in a module that could be meant: its own, not what it imported."""
-    names = [
-        name
+    """Names in a module that could be meant: of its own those that can be checked."""
+    names = {
+        name: value
         for name, value in vars(module).items()
-        if not name.startswith("_")
-        and not inspect.ismodule(value)
-        and getattr(value, "__module__", module.__name__) == module.__name__
-    ]
-    return ", ".join(sorted(names)) or "no names of its own"
+        if not name.startswith("_") and _is_form(value, module.__name__)
+    }
+    if not names:
+        return f"nothing in it can be checked; name {_FORMS}"
+    return f"it has {', '.join(sorted(names))}"
+
+
+def _is_form(value: Any, module: str) -> bool:
+    """Whether a value has one of the forms that can be checked; nothing is called."""
+    from gradlab.report import Report
+
+    if isinstance(value, Report):
+        return True
+    if isinstance(value, Mapping):
+        return callable(value.get("fn"))
+    if isinstance(value, tuple | list):
+        return bool(value) and callable(value[0])
+    own = getattr(value, "__module__", module) == module  # not what it imported
+    return inspect.isfunction(value) and own and not _needed(value)
 
 
 def _described(error: BaseException, file: str) -> str:

@@ -50,6 +50,45 @@ def test_version():
     assert done.output.strip() == f"gradlab {gradlab.__version__}"
 
 
+def test_a_name_that_is_not_there_gets_those_that_can_be_checked(target, tmp_path):
+    """Offered are cases and functions without arguments, not what cases are made of."""
+    told = _run("check", f"{target}:rong").stderr
+    (tmp_path / "empty.py").write_text("x = 1\ndef f(x): return x\n", encoding="utf-8")
+    nothing = _run("check", f"{tmp_path / 'empty.py'}:case").stderr
+
+    assert told.rstrip().endswith("it has singular, typo, wrong")
+    assert "nothing in it can be checked; name a gradlab.Report, a dict" in nothing
+
+
+def test_a_module_and_a_function_of_torch_are_told_to_need_inputs(tmp_path):
+    """Both take anything by their own signature; what they need stands in forward."""
+    pytest.importorskip("torch")
+    file = tmp_path / "model.py"
+    file.write_text(
+        "import torch\n"
+        "net = torch.nn.Sequential(torch.nn.Linear(2, 2))\n"
+        "class Square(torch.autograd.Function):\n"
+        "    @staticmethod\n"
+        "    def forward(ctx, x): return x * x\n",
+        encoding="utf-8",
+    )
+
+    net, square = (_run("check", f"{file}:{name}").stderr for name in ("net", "Square"))
+
+    assert net.startswith("gradlab: Sequential(input) needs arguments")
+    assert square.startswith("gradlab: Square(x) needs arguments")
+
+
+def test_a_folder_that_cannot_be_made_is_named_without_numbers_of_errors(tmp_path):
+    """An error of the system is a sentence, too."""
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    done = _run("lab", "--copy-only", "--folder", str(tmp_path / "file"))
+
+    assert done.exit_code == 2
+    assert "Errno" not in done.stderr
+    assert repr(str(tmp_path / "file")) in done.stderr
+
+
 def test_misspelt_option_of_a_target(target):
     """The nearest option is offered, and all that there are."""
     done = _run("check", f"{target}:typo")

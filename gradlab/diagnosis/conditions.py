@@ -282,6 +282,18 @@ def _label(evidence: Evidence, part: Part, column: int) -> str:
     return variable.label(variable.entry_of(int(part.positions[column])))
 
 
+def _kinds_of(evidence: Evidence, part: Part) -> str:
+    """Count what is not a number and what is infinite, each with its first place."""
+    nan, infinite = np.isnan(part.analytic), np.isinf(part.analytic)
+    told: list[str] = []
+    for word, where in (("nan", nan), ("infinite", infinite & ~nan)):
+        if where.any():
+            of = "" if told else f" of {where.size:,} entries"
+            first = _label(evidence, part, int(np.argwhere(where)[0][1]))
+            told.append(f"{word} in {int(where.sum()):,}{of}, first at {first}")
+    return "; and ".join(told)
+
+
 def _not_finite(evidence: Evidence) -> Iterator[Finding]:
     if not np.isfinite(evidence.base).all():
         count = int((~np.isfinite(evidence.base)).sum())
@@ -304,16 +316,13 @@ def _not_finite(evidence: Evidence) -> Iterator[Finding]:
         bad = ~np.isfinite(part.analytic)
         if not bad.any() or variable.name in told:
             continue
-        row, column = (int(i) for i in np.argwhere(bad)[0])
         wrong = bool((bad & part.wrong).any())
         yield Finding(
             BugKind.NONFINITE,
             "error" if wrong else "warning",
             variable.name,
             0.97,
-            f"The analytic gradient is {part.analytic[row, column]} in "
-            f"{int(bad.sum()):,} of {bad.size:,} entries, first at "
-            f"{_label(evidence, part, column)}.",
+            f"The analytic gradient is {_kinds_of(evidence, part)}.",
             "Look for 0/0, 0*inf or log and sqrt at zero in the backward; where() "
             "hides such values in the forward pass only.",
         )

@@ -158,7 +158,7 @@ def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None
     mean = _mean_for_sum(case, c)
     if mean is not None:
         return dataclasses.replace(mean, confidence=mean.confidence * trust)
-    matched = _matching(case.evidence, large)
+    matched = _matching(case, large)
     alike = _alike(case.evidence, c)
     whole_number = abs(large - round(large)) < _CLOSE * large and round(large) >= 3
     if matched is not None:
@@ -192,20 +192,26 @@ def _alike(evidence: Evidence, c: float) -> bool:
     return len(factors) > 1 and all(abs(f - c) < _CLOSE * abs(c) for f in factors)
 
 
-def _matching(evidence: Evidence, large: float) -> tuple[int, str, bool] | None:
+def _matching(case: Case, large: float) -> tuple[int, str, bool] | None:
     found = [
         (size, words, leading)
-        for size, words, leading in _sizes_of(evidence)
+        for size, words, leading in _sizes_of(case)
         if size > 1 and abs(size - large) < _CLOSE * size
     ]
     found.sort(key=lambda item: not item[2])
     return found[0] if found else None
 
 
-def _sizes_of(evidence: Evidence) -> Iterator[tuple[int, str, bool]]:
-    """Lengths that a mean could run over: (size, in words, leading or total)."""
-    variables = [*evidence.subject.inputs, *evidence.subject.outputs]
-    for variable in variables:
+def _sizes_of(case: Case) -> Iterator[tuple[int, str, bool]]:
+    """Lengths that a mean could run over: (size, in words, leading or total).
+
+    Those of the input that is wrong come first: of many of the same length another one
+    would be named for no reason.
+    """
+    subject = case.evidence.subject
+    own = subject.inputs[case.part.which]
+    others = [v for v in subject.inputs if v is not own]
+    for variable in (own, *others, *subject.outputs):
         for axis, length in enumerate(variable.shape):
             words = f"the length of axis {axis} of {variable.name}"
             yield length, words, axis == 0
@@ -226,7 +232,7 @@ def _sizes_of(evidence: Evidence) -> Iterator[tuple[int, str, bool]]:
                     (f"the batch times spatial size of {variable.name}"),
                     True,
                 )
-    for shape in _hidden_shapes(evidence.subject):
+    for shape in _hidden_shapes(subject):
         for axis, length in enumerate(shape):
             yield length, f"the length of axis {axis} of an array it uses", axis == 0
         yield math.prod(shape), "the number of entries of an array it uses", True

@@ -154,7 +154,7 @@ class Located:
     def __repr__(self) -> str:
         lines = [f"Located: {_headline(self)}"]
         lines += [
-            f"  {entry.label}: analytic {entry.analytic:.6g}, numeric "
+            f"  {_place(entry, self.rows)}: analytic {entry.analytic:.6g}, numeric "
             f"{entry.numeric:.6g} ± {entry.numeric_error:.1g}"
             for entry in self.entries[:8]
         ]
@@ -176,10 +176,18 @@ class Located:
         return "\n".join(lines)
 
 
+def _place(entry: WrongEntry, rows: int) -> str:
+    """Name an entry, and the output where there are several."""
+    row = f"{entry.output}{list(entry.output_index) or ''} / " if rows > 1 else ""
+    return row + entry.label
+
+
 def _headline(located: Located) -> str:
     count = len(located.entries)
     noun = "entry" if count == 1 else "entries"
     what = f"{count} wrong {noun}" if count else "nothing wrong"
+    if count and located.wrong_share:  # those of which there are too many come below
+        what += " named"
     if not located.complete:
         what += " so far" if located.suspects else ""
     return f"{what}, {located.evaluations} evaluations"

@@ -200,3 +200,34 @@ def test_a_negative_factor_may_be_a_reversal():
 
     kinds = [finding.kind for finding in report.findings]
     assert kinds[:2] == ["scale", "surrogate"]
+
+
+def test_what_is_nan_and_what_is_infinite_are_counted_apart():
+    """One entry of each: neither is called the other, and both have a place."""
+    x = np.array([0.0, 1.0, 4.0])
+
+    def grad(x):
+        with np.errstate(divide="ignore"):
+            return np.where(x == 1, np.nan, 0.5 / np.sqrt(x))
+
+    _, evidence = first(gl.check(lambda x: np.sqrt(x).sum(), x, grad=grad))
+
+    assert evidence == (
+        "The analytic gradient is nan in 1 of 3 entries, first at x[1]; and infinite "
+        "in 1, first at x[0]."
+    )
+
+
+def test_a_missing_mean_is_read_off_the_input_that_is_wrong(rng):
+    """Of sixty inputs of one shape the first is not named for the slip of another."""
+    params = {f"layer{i}": rng.normal(size=(3, 4)) for i in range(60)}
+
+    def loss_and_grads(params):
+        grads = {name: 2 * value for name, value in params.items()}
+        grads["layer31"] = 3 * grads["layer31"]
+        return sum((value**2).sum() for value in params.values()), grads
+
+    kind, evidence = first(gl.check(loss_and_grads, params))
+
+    assert kind == "missing_reduction"
+    assert "the length of axis 0 of layer31:" in evidence

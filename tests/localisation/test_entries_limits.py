@@ -117,6 +117,37 @@ def test_repr_says_what_was_found(rng):
     assert "x[7]: analytic 2.5, numeric " in text
 
 
+def test_repr_names_the_output_where_there_are_several(rng):
+    """`x[7]` alone is no entry of a Jacobian with 30 rows."""
+    x = rng.normal(size=30)
+    wrong = np.diag(np.cos(x))
+    wrong[7, 7] = 2.5
+    text = repr(locate(lambda x: np.sin(x), x, jac=lambda x: wrong))  # noqa: PLW0108 - a name
+
+    assert "  out[7] / x[7]: analytic 2.5, numeric " in text
+
+
+def test_repr_says_that_more_are_wrong_than_are_named(rng):
+    """Where one input has a slip and another is wrong everywhere, one is counted."""
+    a, b = rng.normal(size=30), rng.normal(size=3000)
+
+    def wrong(a, b):
+        da = np.cos(a)
+        da[7] = 2.5
+        return da, np.cos(b) * rng.uniform(1, 3, b.size)
+
+    found = locate(
+        lambda a, b: np.sin(a).sum() + np.sin(b).sum(),
+        *(a, b),
+        vjp=lambda g, a, b: [g * each for each in wrong(a, b)],
+    )
+
+    assert list(found.wrong_share) == ["b"]
+    assert " wrong entries named, " in repr(found) or " wrong entry named, " in repr(
+        found
+    )
+
+
 def test_subject_without_analytic_side_is_refused():
     """Nothing to locate without a gradient."""
     from gradlab.localisation.entries import locate_entries
