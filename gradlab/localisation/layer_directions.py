@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ __all__ = ["Direction", "Scratch", "typical_size"]
 # thousandth of the random numbers.
 _LARGE = 1 << 12
 _SAMPLE = 1 << 14  # entries looked at to find the size of a tensor
+_ODD = 0x9E37_79B9_7F4A_7C15  # of distinct seeds all multiples are distinct
 
 
 class Scratch:
@@ -74,8 +76,9 @@ class Direction:
         if large and mask is None and not relative:
             matrix = base.view(_balanced(base.shape))
             self._matrix = matrix
-            self._rows = _normal(matrix, (matrix.shape[0],), seed)
-            self._columns = _normal(matrix, (matrix.shape[1],), seed + 1) * self.size
+            drawn = _normal(matrix, (sum(matrix.shape),), seed)
+            self._rows = drawn[: matrix.shape[0]]
+            self._columns = drawn[matrix.shape[0] :] * self.size
             return
         dense = _normal(base, tuple(base.shape), seed)
         dense = dense * (base.abs() if relative else self.size)
@@ -144,12 +147,17 @@ def _normal(like: Any, shape: tuple[int, ...], seed: int) -> Any:
     import torch
 
     generator = torch.Generator(device=like.device)
-    generator.manual_seed(own_seed(seed, "directions"))
+    generator.manual_seed((_first_seed() + _ODD * seed) % (1 << 63))
     dtype = like.dtype
     if dtype not in {torch.float64, torch.complex128, torch.complex64}:
         dtype = torch.float32
     drawn = torch.randn(shape, generator=generator, dtype=dtype, device=like.device)
     return drawn.to(like.dtype)
+
+
+@functools.cache
+def _first_seed() -> int:
+    return own_seed(0, "directions")
 
 
 def typical_size(tensor: Any) -> float:
@@ -159,5 +167,5 @@ def typical_size(tensor: Any) -> float:
         flat = flat[:: flat.numel() // _SAMPLE]
     if not flat.numel():
         return 1.0
-    size = float(flat.abs().double().pow(2).mean().sqrt())
+    size = length(flat) / math.sqrt(flat.numel())
     return size if 0 < size < float("inf") else 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layer_variables import BackwardError, ReplayError
+from gradlab.subject.torch_engine import run_backward
 from gradlab.subject.torch_graph import graph_nodes
 
 if TYPE_CHECKING:
@@ -94,13 +95,12 @@ def gradients(outputs: list[Any], weights: list[Any], wrt: list[Any]) -> list[An
     pairs = [
         (output, weight)
         for output, weight in zip(outputs, weights, strict=True)
-        if weight is not None
+        if weight is not None and output.requires_grad
     ]
-    sums = weighted_sums(*zip(*pairs, strict=True)) if pairs else []
-    if not sums or not wrt:
+    if not pairs or not wrt:
         return [None] * len(wrt)
     try:
-        found = torch.autograd.grad(sums, wrt, allow_unused=True)
+        found = _backward(pairs, wrt)
     except ReplayError:
         raise
     except Exception as error:
@@ -110,6 +110,25 @@ def gradients(outputs: list[Any], weights: list[Any], wrt: list[Any]) -> list[An
         None if g is None else (g.to_dense() if g.layout is not torch.strided else g)
         for g in found
     ]
+
+
+def _backward(pairs: list[tuple[Any, Any]], wrt: list[Any]) -> tuple[Any, ...]:
+    """Send weights backwards, in memory of their own: a backward may write to them."""
+    import torch
+
+    outputs = [output for output, _ in pairs]
+    if all(_fits(output, weight) for output, weight in pairs):
+        own = [weight.clone() for _, weight in pairs]
+        return run_backward(outputs, own, wrt, keep=False, batched=False)
+    sums = weighted_sums(outputs, [weight for _, weight in pairs])
+    found: tuple[Any, ...] = torch.autograd.grad(sums, wrt, allow_unused=True)
+    return found
+
+
+def _fits(output: Any, weight: Any) -> bool:
+    """Whether torch's engine may be handed a weight as it is."""
+    kinds = [(t.shape, t.dtype, t.device, t.layout) for t in (output, weight)]
+    return bool(kinds[0] == kinds[1])
 
 
 def nodes_behind(outputs: list[Any]) -> Iterator[Any]:

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _CONTAINERS = (list, dict, set, collections.deque, collections.OrderedDict)
+_PLAIN = (bool, int, float, str, type(None))  # most attributes of most modules
 _MOST_ITEMS = 10_000  # longer ones are data sets and vocabularies, not state
 # torch's own tables of a module; none is the user's state, all are guarded elsewhere.
 _TABLES = frozenset(
@@ -78,7 +79,7 @@ def random_now(before: RandomState | None = None) -> RandomState:
     import torch
 
     cuda: Any = torch.cuda
-    started = cuda.is_available() and cuda.is_initialized()
+    started = cuda.is_initialized()
     now = RandomState(
         torch.get_rng_state(),
         tuple(torch.cuda.get_rng_state_all()) if started else (),
@@ -158,6 +159,8 @@ def _shallow(value: Any) -> Any:
     """Copy a container one level deep; cut tensors off their graph, which is gone."""
     import torch
 
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, torch.Tensor) and value.grad_fn is not None:
         return value.detach()
     if isinstance(value, torch.Generator):
