@@ -231,8 +231,8 @@ def _hidden_noise(part: Part) -> bool:
 
 def _mostly_zeros(pattern: Pattern) -> bool:
     """Whether more than half of the entries are zeros with narrow bars."""
-    size = float(np.abs(pattern.value[pattern.valid]).max(initial=0.0))
-    few = 2 * pattern.columns.shape[1] < pattern.shape[1]
+    size = float(np.abs(pattern.value[pattern.support.valid]).max(initial=0.0))
+    few = 2 * pattern.value.shape[1] < pattern.shape[1]
     return few and 0 < size < np.inf and pattern.worst_zero <= 1e-6 * size
 
 

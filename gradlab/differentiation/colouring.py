@@ -16,22 +16,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.support import listed
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from gradlab.differentiation.entries import Entries
+    from gradlab.differentiation.support import Support
 
 __all__ = [
     "Colouring",
-    "bands",
     "colouring_of",
-    "listed_columns",
     "smallest_period",
 ]
-
-_BAND = 1 << 22  # places of a pattern, a byte each
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,15 +47,15 @@ class Colouring:
         Of each column, shape (n,); from 0 to `count` - 1, all of them used.
     count
         Number of colours.
-    entries
-        A matrix that has entries in all places of the pattern, if one is known.
+    known
+        Where the pattern has something, if that has been listed.
     """
 
     touched: Sequence[NDArray[np.bool_]]
     axes: Sequence[NDArray[np.intp]]
     colours: NDArray[np.intp]
     count: int
-    entries: Entries | None = None
+    known: Support | None = None
 
     @property
     def pattern(self) -> NDArray[np.bool_]:
@@ -70,12 +69,11 @@ class Colouring:
         return np.asarray(functools.reduce(np.logical_and, each))
 
     @functools.cached_property
-    def listed(self) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """The columns of every row, (rows, k); which of them are there, (rows, k)."""
-        if self.entries is not None:
-            return self.entries.columns, self.entries.valid
-        rows, n = self.touched[0].shape[1], len(self.colours)
-        return listed_columns(self.rows, rows, n)
+    def support(self) -> Support:
+        """Where the pattern has something."""
+        if self.known is not None:
+            return self.known
+        return listed(self.rows, self.touched[0].shape[1], len(self.colours))
 
 
 def colouring_of(
@@ -108,9 +106,10 @@ def colouring_of(
     numbers = np.cumsum(used) - 1  # without those that are not used
     if known is not None:
         places = np.prod([may.sum(axis=0) for may in touched], axis=0).sum()
-        if not known.valid.sum() == places == len(known.nonzero()[0]):
+        if not known.support.valid.sum() == places == len(known.nonzero()[0]):
             known = None
-    return Colouring(touched, axes, numbers[colours], int(numbers[-1]) + 1, known)
+    support = None if known is None else known.support
+    return Colouring(touched, axes, numbers[colours], int(numbers[-1]) + 1, support)
 
 
 def smallest_period(may: NDArray[np.bool_]) -> int:
@@ -138,47 +137,3 @@ def smallest_period(may: NDArray[np.bool_]) -> int:
         if counts.max(initial=0) <= 1:
             return period
     return size
-
-
-def bands(rows: int, n: int) -> Iterator[slice]:
-    """Rows of a pattern, as many at a time as are no burden to memory."""
-    height = max(1, _BAND // max(n, 1))
-    for start in range(0, rows, height):
-        yield slice(start, min(start + height, rows))
-
-
-def listed_columns(
-    pattern: Callable[[slice], NDArray[np.bool_]], rows: int, n: int
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """List the columns of every row, (rows, k); which of them are there, (rows, k).
-
-    Rows with fewer columns than others repeat one, which is not there.
-
-    Parameters
-    ----------
-    pattern
-        Makes some rows of it, shape (.., n).
-    rows, n
-        Shape of the whole.
-
-    Examples
-    --------
-    >>> whole = np.array([[True, True], [False, True]])
-    >>> columns, there = listed_columns(whole.__getitem__, 2, 2)
-    >>> columns.tolist(), there.tolist()
-    ([[0, 1], [1, 1]], [[True, True], [True, False]])
-    """
-    # several times as fast as indices of two axes
-    found = [
-        np.flatnonzero(pattern(band)) + band.start * n for band in bands(rows, n)
-    ] or [np.zeros(0, dtype=np.intp)]
-    i, j = np.divmod(np.concatenate(found), max(n, 1))
-    counts = np.bincount(i, minlength=rows)
-    most = max(int(counts.max(initial=0)), min(n, 1))
-    if len(i) == most * rows:  # as many in each
-        return j.reshape(rows, most), np.ones((rows, most), dtype=bool)
-    first = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    valid = np.arange(most) < counts[:, None]
-    columns = np.zeros((rows, most), dtype=np.intp)
-    columns[i, np.arange(len(i)) - first[i]] = j
-    return np.where(valid, columns, columns[:, :1]), valid

@@ -10,6 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.support import Support
+
 __all__ = ["Entries"]
 
 
@@ -19,19 +21,16 @@ class Entries:
 
     Attributes
     ----------
-    columns
-        Shape (rows, k); rows with fewer columns repeat one.
-    valid
-        False where a column is such a repetition, shape (rows, k).
+    support
+        Where they stand.
     value
         Of these entries, (rows, k).
-    width
-        Columns of the whole matrix.
 
     Examples
     --------
+    >>> from gradlab.differentiation.support import Support
     >>> one = np.array([[1], [0]])
-    >>> diagonal = Entries(one, one >= 0, np.array([[2.0], [3.0]]), 3)
+    >>> diagonal = Entries(Support(one, one >= 0, 3), np.array([[2.0], [3.0]]))
     >>> diagonal.matrix()
     array([[0., 2., 0.],
            [3., 0., 0.]])
@@ -39,58 +38,59 @@ class Entries:
     (array([0, 1]), array([1, 0]))
     """
 
-    columns: NDArray[np.intp]
-    valid: NDArray[np.bool_]
+    support: Support
     value: NDArray[np.float64]
-    width: int
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the whole matrix."""
-        return len(self.columns), self.width
+        return self.support.shape
 
     def __len__(self) -> int:
-        return len(self.columns)
+        return len(self.value)
 
     def matrix(self) -> NDArray[np.float64]:
         """Make the whole matrix, (rows, n)."""
         whole = np.zeros(self.shape)
-        whole[np.arange(len(self))[:, None], self.columns] = self.value
+        self.support.put(self.value, whole)
         return whole
 
     def nonzero(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Row and column of every entry that is not zero."""
-        i, k = np.divmod(
-            np.flatnonzero(self.valid & (self.value != 0)),
-            max(self.columns.shape[1], 1),
-        )
-        return i, self.columns[i, k]
+        columns = self.support.columns
+        i, k = np.divmod(np.flatnonzero(self._there), max(columns.shape[1], 1))
+        return i, columns[i, k]
 
-    def laid_out_as(
-        self, columns: NDArray[np.intp], valid: NDArray[np.bool_]
-    ) -> NDArray[np.float64] | None:
-        """Return the values where another pattern has its places; None if it lacks one.
+    @property
+    def _there(self) -> NDArray[np.bool_]:
+        return np.asarray(self.support.valid & (self.value != 0))
+
+    def laid_out_as(self, other: Support) -> NDArray[np.float64] | None:
+        """Return the values where another support has its places; None if it lacks one.
 
         Examples
         --------
+        >>> from gradlab.differentiation.support import Support
         >>> one = np.array([[1], [0]])
-        >>> diagonal = Entries(one, one >= 0, np.array([[2.0], [3.0]]), 3)
+        >>> diagonal = Entries(Support(one, one >= 0, 3), np.array([[2.0], [3.0]]))
         >>> both = np.array([[0, 1], [0, 1]])
-        >>> diagonal.laid_out_as(both, both >= 0)
+        >>> diagonal.laid_out_as(Support(both, both >= 0, 3))
         array([[0., 2.],
                [3., 0.]])
         """
-        if np.array_equal(self.columns, columns) and np.array_equal(self.valid, valid):
+        columns, valid = self.support.columns, self.support.valid
+        if np.array_equal(columns, other.columns) and np.array_equal(
+            valid, other.valid
+        ):
             return self.value
         i, j = self.nonzero()
-        own = i * self.width + j  # rising, as columns do in every row
-        asked = np.arange(len(self))[:, None] * self.width + columns
-        there = valid & np.isin(asked, own)
+        own = i * self.support.width + j  # rising, as columns do in every row
+        there = other.valid & np.isin(other.places(), own)
         if np.count_nonzero(there) != len(own):
             return None
-        values = np.zeros(columns.shape)
-        values[there] = self.value[self.valid & (self.value != 0)]
-        return np.where(valid, values, values[:, :1])
+        values = np.zeros(other.columns.shape)
+        values[there] = self.value[self._there]
+        return np.where(other.valid, values, values[:, :1])
 
     def combined(
         self, weights: NDArray[np.float64]
@@ -107,8 +107,9 @@ class Entries:
         ndarray, ndarray
             The vector-Jacobian product, (n,), and the sum of the sizes of its terms.
         """
-        terms = np.where(self.valid, weights[:, None] * self.value, 0.0).ravel()
-        places = self.columns.ravel()
-        product = np.bincount(places, terms, self.width)
-        size = np.bincount(places, np.abs(terms), self.width)
+        support = self.support
+        terms = np.where(support.valid, weights[:, None] * self.value, 0.0).ravel()
+        columns = support.columns.ravel()
+        product = np.bincount(columns, terms, support.width)
+        size = np.bincount(columns, np.abs(terms), support.width)
         return product.astype(np.float64), size.astype(np.float64)

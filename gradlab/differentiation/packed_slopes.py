@@ -10,6 +10,7 @@ import numpy as np
 
 from gradlab.differentiation.finite_difference import step_sizes
 from gradlab.differentiation.quotients import Pattern, Quotients
+from gradlab.differentiation.support import Support
 from gradlab.subject.subject import side_by_side
 
 if TYPE_CHECKING:
@@ -31,12 +32,13 @@ class Slopes:
 
     Attributes
     ----------
+    support
+        Which columns, those of one input behind those of another.
     parts
         Which of the k belong to each input.
     """
 
-    columns: NDArray[np.intp]
-    valid: NDArray[np.bool_]
+    support: Support
     value: NDArray[np.float64]
     error: NDArray[np.float64]
     bend: NDArray[np.float64]
@@ -55,10 +57,10 @@ class Slopes:
         bars
             Of every entry, times its share of the direction, (rows, k).
         """
-        there = direction[self.columns]
-        moved = np.where(self.valid, self.value * there, 0.0)
+        there, valid = direction[self.support.columns], self.support.valid
+        moved = np.where(valid, self.value * there, 0.0)
         return self.each(np.add, moved), np.where(
-            self.valid, self.error * np.abs(there), 0.0
+            valid, self.error * np.abs(there), 0.0
         )
 
     def each(
@@ -109,7 +111,8 @@ def differences(
     point = np.concatenate([case.subject.point(which) for which in case.inputs])
     dtype = case.subject.inputs[case.inputs[0]].dtype
     right, left = (_taken(point, sign * steps, dtype) for sign in (1.0, -1.0))
-    j, valid, parts = _entries(colourings, case.slots)
+    support, parts = _entries(colourings, case.slots)
+    j = support.columns
     width = right - left
     i = np.arange(len(case.base))[:, None]
     up, down = (values[2 * colours[j] + k, i] for k in (0, 1))
@@ -121,7 +124,7 @@ def differences(
             bend
         ) * np.sqrt(case.epsilon)
         value = (up - down) / width[j]
-    slopes = Slopes(j, valid, value, bars, bend, width / 2, parts)
+    slopes = Slopes(support, value, bars, bend, width / 2, parts)
     return slopes, values[ahead:]
 
 
@@ -137,9 +140,13 @@ def spread_out(
     """
     found = []
     for k, (part, slot) in enumerate(zip(slopes.parts, case.slots, strict=True)):
+        support = Support(
+            slopes.support.columns[:, part] - slot.start,
+            slopes.support.valid[:, part],
+            slot.stop - slot.start,
+        )
         pattern = Pattern(
-            slopes.columns[:, part] - slot.start,
-            slopes.valid[:, part],
+            support,
             outside[:, k],
             slopes.value[:, part],
             slopes.error[:, part],
@@ -148,7 +155,7 @@ def spread_out(
         )
         # no memory before it is needed
         step, bend = (
-            np.broadcast_to(each, pattern.shape) for each in (slopes.step[slot], np.nan)
+            np.broadcast_to(each, support.shape) for each in (slopes.step[slot], np.nan)
         )
         made = Quotients(
             value=pattern.values,
@@ -163,16 +170,18 @@ def spread_out(
 
 def _entries(
     colourings: Sequence[Colouring], slots: list[slice]
-) -> tuple[NDArray[np.intp], NDArray[np.bool_], list[slice]]:
+) -> tuple[Support, list[slice]]:
     """List the columns of every row, input by input; and which of them are whose."""
-    each = [colouring.listed for colouring in colourings]
+    each = [colouring.support for colouring in colourings]
+    parts = side_by_side(own.columns.shape[1] for own in each)
     if len(each) == 1:
-        return *each[0], [slice(0, each[0][0].shape[1])]
+        return each[0], parts
     columns = np.concatenate(
-        [own + slot.start for (own, _), slot in zip(each, slots, strict=True)], axis=1
+        [own.columns + slot.start for own, slot in zip(each, slots, strict=True)],
+        axis=1,
     )
-    valid = np.concatenate([own for _, own in each], axis=1)
-    return columns, valid, side_by_side(own.shape[1] for own, _ in each)
+    valid = np.concatenate([own.valid for own in each], axis=1)
+    return Support(columns, valid, slots[-1].stop), parts
 
 
 def _taken(

@@ -12,6 +12,8 @@ from gradlab.late import Late
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.support import Support
+
 __all__ = ["Pattern", "Quotients"]
 
 
@@ -21,10 +23,8 @@ class Pattern:
 
     Attributes
     ----------
-    columns
-        Shape (rows, k); rows with fewer columns repeat one.
-    valid
-        False where a column is such a repetition, shape (rows, k).
+    support
+        These columns.
     outside
         Bar of the zeros elsewhere, times the scale of their coordinate; shape (rows,).
     value, error, bend
@@ -34,8 +34,7 @@ class Pattern:
         Size of each coordinate, (n,).
     """
 
-    columns: NDArray[np.intp]
-    valid: NDArray[np.bool_]
+    support: Support
     outside: NDArray[np.float64]
     value: NDArray[np.float64]
     error: NDArray[np.float64]
@@ -45,7 +44,7 @@ class Pattern:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the whole matrix."""
-        return len(self.columns), len(self.scales)
+        return self.support.shape
 
     @property
     def worst_zero(self) -> float:
@@ -53,30 +52,23 @@ class Pattern:
         widest = self.outside.max(initial=0.0)
         return float(widest / self.scales.min(initial=np.inf))
 
-    def spread(self, values: NDArray[np.float64], whole: NDArray[np.float64]) -> None:
-        """Put values of the entries, (rows, k), into their places in a matrix."""
-        rows = np.arange(len(whole))[:, None]
-        # of rows that depend on nothing, whatever stands there stays
-        some = np.where(self.valid[:, :1], values, whole[rows, self.columns])
-        whole[rows, self.columns] = some
-
     def values(self) -> NDArray[np.float64]:
         """Make the matrix of all slopes, (rows, n)."""
         whole = np.zeros(self.shape)
-        self.spread(self.value, whole)
+        self.support.put(self.value, whole)
         return whole
 
     def errors(self) -> NDArray[np.float64]:
         """Make the matrix of all error bars, (rows, n)."""
         with np.errstate(all="ignore"):
             whole = np.multiply.outer(self.outside, 1 / self.scales)
-        self.spread(self.error, whole)
+        self.support.put(self.error, whole)
         return whole
 
     def bends(self) -> NDArray[np.float64]:
         """Make the matrix of all bends, (rows, n)."""
         whole = np.zeros(self.shape)
-        self.spread(self.bend, whole)
+        self.support.put(self.bend, whole)
         return whole
 
 

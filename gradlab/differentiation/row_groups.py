@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.colouring import listed_columns, smallest_period
+from gradlab.differentiation.colouring import smallest_period
 from gradlab.differentiation.dependence import axes_of
 from gradlab.differentiation.entries import Entries
+from gradlab.differentiation.support import listed
 from gradlab.subject.subject import (
     block_slices,
     input_columns,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.support import Support
     from gradlab.subject.subject import Analytic, Problem, Subject, Variable
 
     Digits = list[NDArray[np.intp]]  # of the rows of one output, each (size,)
@@ -138,10 +140,10 @@ def grouped_rows(
         return None
     found = []
     for reach, value, whose in zip(touched, answer[0], grouping.whose, strict=True):
-        columns, valid = _listed(digits, reach)
-        picked = value[grouping.groups[whose][:, None], columns]
-        picked = np.where(valid[:, :1], picked, 0.0)
-        found.append(Entries(columns, valid, picked, value.shape[1]))
+        support = _support(digits, reach)
+        picked = value[grouping.groups[whose][:, None], support.columns]
+        picked = np.where(support.valid[:, :1], picked, 0.0)
+        found.append(Entries(support, picked))
         expected, size = found[-1].combined(cotangents[-1])
         slack = _SLACK * subject.epsilon * size.max(initial=0.0)
         if not (np.abs(value[-1] - expected) <= slack).all():
@@ -202,10 +204,8 @@ def _numbered(digits: list[Digits], periods: list[Periods]) -> _Grouping:
     return _Grouping(groups, [distinct.index(each) for each in periods], count)
 
 
-def _listed(
-    digits: list[Digits], touched: Touched
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """List the coordinates that may reach each row; see `listed_columns`."""
+def _support(digits: list[Digits], touched: Touched) -> Support:
+    """List the coordinates that may reach each row."""
     slots = side_by_side(len(own[0]) for own in digits)
 
     def pattern(band: slice) -> NDArray[np.bool_]:
@@ -219,7 +219,7 @@ def _listed(
             parts.append(part)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    return listed_columns(pattern, slots[-1].stop, touched[0][0].shape[1])
+    return listed(pattern, slots[-1].stop, touched[0][0].shape[1])
 
 
 def _sizes(digits: Digits) -> NDArray[np.intp]:

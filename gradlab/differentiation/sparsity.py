@@ -21,11 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.colouring import (
-    Colouring,
-    bands,
-    colouring_of,
-)
+from gradlab.differentiation.colouring import Colouring, colouring_of
 from gradlab.differentiation.dependence import (
     Case,
     axes_of,
@@ -43,6 +39,7 @@ from gradlab.differentiation.packed_slopes import (
     differences,
     spread_out,
 )
+from gradlab.differentiation.support import bands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -269,8 +266,8 @@ def _as_guessed(case: Case, colourings: list[Colouring]) -> list[Quotients | Non
         reach = _SHORTEST * step_sizes(np.ones(1), case.epsilon, 2)
         unseen = _unseen(case, off, slopes.each(np.add, bars**2), ends)
         outside = (off + unseen) / reach
-        effects = np.abs(slopes.value * case.scales[slopes.columns])
-        effect = slopes.each(np.maximum, np.where(slopes.valid, effects, 0.0))
+        effects = np.abs(slopes.value * case.scales[slopes.support.columns])
+        effect = slopes.each(np.maximum, np.where(slopes.support.valid, effects, 0.0))
         least = np.where(effect > 0, effect, np.minimum(1.0, np.abs(base)) / 4)
         doubt = ~(outside <= _TOLD * least) & told
     if doubt.any():

@@ -193,7 +193,7 @@ def add_analytic(
         return matrix[:, done]
 
     entries = analytic.side.entries(which)
-    if entries is not None and len(done) == wanted == entries.width:
+    if entries is not None and len(done) == wanted == entries.shape[1]:
         block.entries, side = entries, analytic.side
         block.analytic = lambda: side.values[which]
     else:

@@ -14,6 +14,7 @@ from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.quotients import Pattern
 from gradlab.differentiation.sparsity import compressed, compressed_together
+from gradlab.differentiation.support import Support
 from gradlab.late import is_made, unmade
 from gradlab.pipeline.blocks import Block
 from gradlab.pipeline.measuring import numeric_side
@@ -95,9 +96,9 @@ def _all_columns(wanted: Wanted, meter: Meter) -> Quotients:
     at = subject, wanted.which, wanted.positions
     plain = numeric_side(*at, base, wanted.method, meter)
     rows, n = plain.value.shape
+    columns = np.tile(np.arange(n), (rows, 1))
     pattern = Pattern(
-        columns=np.tile(np.arange(n), (rows, 1)),
-        valid=np.ones((rows, n), dtype=bool),
+        support=Support(columns, np.ones((rows, n), dtype=bool), n),
         outside=np.zeros(rows),
         value=plain.value,
         error=plain.error,

@@ -116,8 +116,8 @@ class Laid:
         plain, pattern = packed_entries(block), block.pattern
         if plain is None or pattern is None or not len(block.positions):
             return None
-        small = plain
-        hidden = np.isin(pattern.columns, doubtful)
+        small, support = plain, pattern.support
+        hidden = np.isin(support.columns, doubtful)
         if hidden.any():
             small = dataclasses.replace(
                 plain,
@@ -126,7 +126,8 @@ class Laid:
                 error=np.where(hidden, 0.0, plain.error),
                 bend=np.where(hidden, 0.0, plain.bend),
             )
-            pattern = dataclasses.replace(pattern, valid=pattern.valid & ~hidden)
+            left = dataclasses.replace(support, valid=support.valid & ~hidden)
+            pattern = dataclasses.replace(pattern, support=left)
         return cls(block, small, pattern, doubtful, plain)
 
     def tops(self) -> Tops:
@@ -149,8 +150,8 @@ class Laid:
             return tolerance.absolute(largest, epsilon)
 
         return Packed(
-            columns=pattern.columns[rows],
-            valid=pattern.valid[rows],
+            columns=pattern.support.columns[rows],
+            valid=pattern.support.valid[rows],
             analytic=small.analytic[rows],
             numeric=small.value[rows],
             numeric_error=small.error[rows],
@@ -164,10 +165,10 @@ class Laid:
 
     def worst(self, most: int, spread: int) -> Block:
         """Make the matrices of the worst columns, and of a spread of others."""
-        pattern, small = self.pattern, self.small
-        n = pattern.shape[1]
+        support, small = self.pattern.support, self.small
+        n = support.width
         each, score = small.excesses(), np.zeros(n)
-        np.maximum.at(score, pattern.columns[pattern.valid], each[pattern.valid])
+        np.maximum.at(score, support.columns[support.valid], each[support.valid])
         score[:: -(-n // spread)] = np.inf
         score[self.doubtful] = -np.inf
         most = min(most, n - len(self.doubtful))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.metering import Meter
-    from gradlab.differentiation.quotients import Pattern
+    from gradlab.differentiation.support import Support
     from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
     from gradlab.subject.subject import Subject
 
@@ -91,7 +91,7 @@ def doubtful_columns(
     if doubts is None:
         return None
     return [
-        np.unique(block.pattern.columns[mask])
+        np.unique(block.pattern.support.columns[mask])
         for mask, block in zip(doubts, outcome.blocks, strict=True)
         if block.pattern is not None
     ]
@@ -119,24 +119,23 @@ def packed_entries(block: Block) -> Block | None:
     pattern = block.pattern
     if pattern is None or block.precise is not None or block.slack.any():
         return None
-    columns = pattern.columns
+    support = pattern.support
     if block.entries is not None:
-        analytic = block.entries.laid_out_as(columns, pattern.valid)
+        analytic = block.entries.laid_out_as(support)
     else:
         # twice as fast as an index for each axis
-        places = columns + pattern.shape[1] * np.arange(len(columns))[:, None]
-        analytic = np.asarray(block.analytic.take(places), dtype=np.float64)
-        inside = int(np.count_nonzero(analytic[pattern.valid]))
+        analytic = np.asarray(block.analytic.take(support.places()), dtype=np.float64)
+        inside = int(np.count_nonzero(analytic[support.valid]))
         if np.count_nonzero(block.analytic) != inside:
             return None
     if analytic is None:
         return None
-    shape = columns.shape
+    shape = support.columns.shape
     blank = np.broadcast_to(np.nan, shape)
     return dataclasses.replace(
         block,
         positions=np.arange(shape[1]),
-        scales=block.scales[columns],
+        scales=block.scales[support.columns],
         analytic=analytic,
         value=pattern.value,
         error=pattern.error,
@@ -187,10 +186,11 @@ def _stepped_inside(
     pattern = block.pattern
     if pattern is None:
         return False
-    columns = np.unique(pattern.columns[mask])
+    support = pattern.support
+    columns = np.unique(support.columns[mask])
     if not few_enough(block, columns):
         return False
-    i, k, inside = _places(pattern, columns)
+    i, k, inside = _places(support, columns)
     part = some_columns(small, block, columns)
     effect = sensitivity(small.side, small.scales)
     every = np.arange(len(columns))
@@ -212,15 +212,15 @@ def _stepped_inside(
 
 
 def _places(
-    pattern: Pattern, columns: NDArray[np.intp]
+    support: Support, columns: NDArray[np.intp]
 ) -> tuple[
     NDArray[np.intp], NDArray[np.intp], tuple[NDArray[np.intp], NDArray[np.intp]]
 ]:
     """Find entries in some columns: where they are listed, and among these columns."""
-    place = np.full(pattern.shape[1], -1)
+    place = np.full(support.width, -1)
     place[columns] = np.arange(len(columns))
-    there = place[pattern.columns]
-    i, k = np.nonzero((there >= 0) & pattern.valid[:, :1])
+    there = place[support.columns]
+    i, k = np.nonzero((there >= 0) & support.valid[:, :1])
     return i, k, (i, there[i, k])
 
 
@@ -241,7 +241,7 @@ def some_columns(small: Block, block: Block, columns: NDArray[np.intp]) -> Block
         msg = "the block has no pattern"
         raise ValueError(msg)
     shape, scales = (len(small.value), len(columns)), block.scales[columns]
-    i, k, inside = _places(pattern, columns)
+    i, k, inside = _places(pattern.support, columns)
 
     def cut(
         values: NDArray[np.float64], outside: NDArray[np.float64] | float = 0.0
@@ -279,16 +279,17 @@ def _unpack(subject: Subject, small: Block, block: Block, plan: Plan) -> None:
         return
     tolerance = plan.tolerance.of(subject.inputs[block.which].name)
     # no more than this is kept for a report: no subject, no user's function
-    pattern, scales, epsilon = block.pattern, block.scales, subject.epsilon
+    support, scales = block.pattern.support, block.scales
+    epsilon = subject.epsilon
     inside, values, own_scales = small.allowed, small.value, small.scales
 
     def allowed() -> NDArray[np.float64]:
         tops = tops_of(values, own_scales)
-        whole = np.empty(pattern.shape)
-        for band in bands(pattern.shape):
+        whole = np.empty(support.shape)
+        for band in bands(support.shape):
             largest = Tops(tops.size[band], tops.effect[band]).in_units_of(scales)
             whole[band] = tolerance.absolute(largest, epsilon)
-        pattern.spread(inside, whole)
+        support.put(inside, whole)
         return whole
 
     block.allowed = allowed

@@ -121,7 +121,7 @@ class TestGuessed:
         found = compressed(subject, 0, base, meter, guess=guess)
 
         bend = np.zeros((10, 10))
-        found.pattern.spread(found.pattern.bend, bend)
+        found.pattern.support.put(found.pattern.bend, bend)
         assert np.allclose(np.diag(bend)[x == 0], 2.0)
 
     def test_dependence_close_by_that_far_moves_do_not_see(self, rng):
