@@ -50,6 +50,7 @@ def test_asymmetric_hessian():
     assert found.symmetry > 0.01
     assert found.linearity < 1e-14
     assert "not symmetric" in found.reading
+    assert f"{100 * found.symmetry:.0f} % of their terms" in found.reading
 
 
 def test_product_that_is_not_linear():

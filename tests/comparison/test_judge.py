@@ -14,6 +14,7 @@ from gradlab.comparison.judge import (
     stillness,
     tops_of,
     unresolved,
+    zeros_told,
 )
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
@@ -126,6 +127,32 @@ def test_a_constant_excuses_nothing(f, expected):
     assert stillness(np.array([f])) == pytest.approx(expected)
 
 
+def test_movement_is_measured_by_each_output():
+    """By the largest of all only where one is 0 itself."""
+    still = stillness(np.array([0.5, 0.25, 0.0]))
+
+    assert still.ravel() == pytest.approx([5e-9, 2.5e-9, 5e-9])
+
+
+@pytest.mark.parametrize(
+    ("bar", "matters", "own", "told"),
+    [
+        (1e-9, 1.0, 1.0, True),
+        (1e-6, 1e3, 1.0, False),  # would hide what matters to this input
+        (1e-6, 1.0, 1e3, False),  # or to the others
+        (1e-6, 1e3, 1e3, True),
+        (1e-9, 0.0, 0.0, True),  # nothing moves f: by its stillness
+        (1e-7, 0.0, 0.0, False),
+    ],
+)
+def test_zeros_are_settled_where_their_bars_hide_nothing(bar, matters, own, told):
+    """Five bars are below 1e-7 of both effects, or below what is no movement."""
+    side = Side(np.array([[own]]), np.zeros((1, 1)))
+    bars, effect, still = (np.array([[size]]) for size in (bar, matters, 1e-8))
+
+    assert zeros_told(bars, side, np.ones((1, 1)), effect, still) is told
+
+
 def test_relative_error_is_that_of_cs231n():
     """Doubled is 1/3, flipped is 1, equal is 0, zero against zero is 0."""
     analytic, numeric = np.array([2.0, -1.0, 3.0, 0.0]), np.array([1.0, 1.0, 3.0, 0.0])
@@ -137,6 +164,14 @@ def test_tolerance_refuses(value):
     """A tolerance is a number >= 0."""
     with pytest.raises((InputError, TypeError)):
         Tolerance(rtol=value)
+
+
+def test_largest_entries_of_small_rows_are_small():
+    """Entries below 1 have a largest below 1; what is no number does not count."""
+    found = tops_of(np.array([[0.5, -0.25], [np.nan, 0.125]]), np.array([1.0, 8.0]))
+
+    assert found.size.tolist() == [[0.5], [0.125]]
+    assert found.effect.tolist() == [[2.0], [1.0]]
 
 
 def test_largest_entries_of_halves_are_those_of_the_whole():

@@ -150,6 +150,18 @@ def test_wrong_backward_is_localised(rng, wrong):
     assert np.array_equal(w, before)
 
 
+def test_inputs_are_numbered_where_there_are_several(rng):
+    """The second of two is x1 in the report."""
+    x, y, g = rng.normal(size=(3, 4))
+
+    with pytest.raises(AssertionError, match="backward") as caught:
+        check_backward(
+            lambda x, y: x * y, (x, y), g, vjp=lambda g, x, y: (g * y, 3 * g * x)
+        )
+
+    assert caught.value.report.culprits == ("x1",)
+
+
 def test_nan_does_not_agree_with_nan():
     """Chainer lets it pass."""
     with pytest.raises(AssertionError):
