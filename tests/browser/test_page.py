@@ -78,8 +78,8 @@ def test_findings_are_listed_with_evidence_and_advice(show):
     """Every finding shows where, evidence and advice; notes too."""
     report = builders.zoo(np.random.default_rng(7))
     page = show(report)
-    # 1e-2 has the minus of the page, at which no line breaks
-    shown = driver.read(page, ".gl").replace("\N{MINUS SIGN}", "-")
+    # numbers have the minus and the sign of products that they have on the page
+    shown = driver.read(page, ".gl").replace(driver.MINUS, "-").replace("×", "x")
 
     for finding in report.findings:
         assert finding.where in shown

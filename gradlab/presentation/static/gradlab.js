@@ -52,8 +52,11 @@ function format(x, digits = 4) {
   return text.replaceAll("-", MINUS);
 }
 
-// One digit, in as few characters as a cell has room for.
-const rough = (x) => x.toExponential(0).replaceAll("-", MINUS);
+// One digit, in as few characters as a cell has room for: 0.4 and 0.03, but 8e−3.
+const rough = (x) => {
+  const [plain, power] = [x.toPrecision(1), x.toExponential(0).replace("+", "")];
+  return (plain.length > power.length ? power : plain).replaceAll("-", MINUS);
+};
 
 const WORDS = ["agrees", "undecided", "disagrees"];
 const GLYPHS = ["✓", "!", "✗"];
@@ -75,9 +78,11 @@ function entryName(variable, entry, support) {
 const shapeWords = (shape) => (shape.length ? shape.join(" × ") : "scalar");
 
 // Words with `code` between backticks, as in a docstring. Outside of it 4.5e-01 gets the
-// minus that all numbers of the page have: a line may break at a hyphen.
+// minus that all numbers of the page have, since a line may break at a hyphen; and "2 x
+// numeric" its sign, since x is also what an input is called.
 const withCode = (words) =>
-  words.split("`").map((piece, i) => (i % 2 ? h("code", {}, piece) : piece.replace(/(\de)-(?=\d)/g, `$1${MINUS}`)));
+  words.split("`").map((piece, i) => (i % 2 ? h("code", {}, piece)
+    : piece.replace(/(\de|[ =(])-(?=[\d.])/g, `$1${MINUS}`).replace(/([\d)]) x (?=numeric)/g, "$1 × ")));
 
 // Long names break at their dots; what all names of a list begin with is said once, for
 // the ear, and left out for the eye.
@@ -427,17 +432,18 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .brow>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.gl .brow>.name,.gl .lrow>.name{white-space:normal;overflow-wrap:anywhere;line-height:1.3;position:relative}.gl .brow .name{font-family:var(--mono);font-size:12px}.gl .brow[aria-selected=true] .name{font-weight:700}.gl .brow .g{color:var(--tone);font-weight:700;text-align:center}
 .gl .brow .shape,.gl .brow .tally{color:var(--mute);font-size:12px}.gl .brow .worst,.gl .brow .tally{text-align:right}.gl .bhead,.gl .bhead .shape,.gl .bhead .tally{color:var(--mute);font-size:11px}.gl .bhead{cursor:default;background:none!important;border-bottom:1px solid var(--line);min-height:25px}
 .gl .track{position:relative;height:8px;border-radius:4px;background:color-mix(in srgb,var(--line) 45%,transparent);overflow:visible!important}.gl .track i{position:absolute;left:0;top:0;bottom:0;border-radius:4px;min-width:4px}.gl .track u{position:absolute;top:-4px;bottom:-4px;width:1.5px;background:var(--fg);opacity:.55}
-.gl .bar{display:flex;flex-wrap:wrap;gap:6px 14px;align-items:center;margin:0 0 8px}.gl .bar .grow{flex:1 1 200px}.gl .group,.gl .set{display:inline-flex}.gl .set{gap:8px;align-items:center}
+.gl .bar{display:flex;flex-wrap:wrap;gap:6px 14px;align-items:center;margin:0 0 8px}.gl .bar .grow{flex:1 1 200px}.gl .tools{justify-content:flex-end}.gl.small .tools{justify-content:flex-start}.gl .group,.gl .set{display:inline-flex}.gl .set{gap:8px;align-items:center}
 .gl button,.gl select,.gl input[type=text]{font:inherit;font-size:12px;color:var(--fg);background:var(--paper);border:1px solid var(--line);border-radius:6px;padding:0 9px;height:26px;margin:0;cursor:pointer;box-shadow:none}.gl button:hover{background:var(--soft)}
 .gl .group button{border-radius:0;margin-left:-1px}.gl .group button:first-child{border-radius:6px 0 0 6px;margin-left:0}.gl .group button:last-child{border-radius:0 6px 6px 0}.gl .group button:only-child{border-radius:6px}.gl button[aria-pressed=true]{background:var(--fg);color:var(--paper);border-color:var(--fg)}.gl button.more{color:var(--mute);border-style:dashed}.gl button:disabled{opacity:.45;cursor:default}
 .gl .status{flex:1 1 260px;line-height:1.5;padding:3px 0}.gl .status>*{margin-right:9px}.gl .status>.mark{margin-right:7px}.gl .status .name{font-family:var(--mono);font-size:13px;font-weight:700;overflow-wrap:anywhere}
 .gl .panels{display:flex;flex-wrap:wrap;gap:12px 20px;align-items:flex-start}.gl .cap{display:flex;justify-content:space-between;gap:8px;margin:0 0 4px;white-space:nowrap}.gl .cap b{font-weight:600}.gl .cap span{color:var(--mute);font-size:11px;overflow:hidden;text-overflow:ellipsis}
 .gl .stack{position:relative;width:max-content}.gl canvas{display:block;touch-action:none;max-width:none;margin:0;border-radius:0}.gl .stack .over{position:absolute;left:0;top:0;pointer-events:none}.gl .map{box-shadow:0 0 0 1px var(--line);border-radius:2px}.gl .stack .map{cursor:crosshair}
 .gl .withedge{display:grid;grid-template-columns:max-content max-content;gap:3px}.gl .scale{position:relative;margin-top:8px}
+.gl{--handle:radial-gradient(circle at 50% 5px,var(--fg) 0 4.5px,transparent 5px),linear-gradient(90deg,transparent 8px,var(--fg) 8px 10px,transparent 10px) 0 0/100% 17px no-repeat}
 .gl .scale input{position:absolute;left:-9px;top:-5px;width:calc(100% + 18px);height:22px;margin:0;background:none;-webkit-appearance:none;appearance:none;cursor:ew-resize;border:0;padding:0}
 .gl .scale input::-webkit-slider-runnable-track{background:none;height:22px}.gl .scale input::-moz-range-track{background:none;height:22px}
-.gl .scale input::-webkit-slider-thumb{-webkit-appearance:none;width:18px;height:22px;border:0;border-radius:0;background:radial-gradient(circle at 50% 5px,var(--fg) 0 4.5px,transparent 5px),linear-gradient(90deg,transparent 8px,var(--fg) 8px 10px,transparent 10px)}
-.gl .scale input::-moz-range-thumb{width:18px;height:22px;border:0;border-radius:0;background:radial-gradient(circle at 50% 5px,var(--fg) 0 4.5px,transparent 5px),linear-gradient(90deg,transparent 8px,var(--fg) 8px 10px,transparent 10px)}
+.gl .scale input::-webkit-slider-thumb{-webkit-appearance:none;width:18px;height:22px;border:0;border-radius:0;background:var(--handle)}
+.gl .scale input::-moz-range-thumb{width:18px;height:22px;border:0;border-radius:0;background:var(--handle)}
 .gl .tol{display:flex;gap:8px;align-items:center;font-size:12px;min-height:24px;margin-top:2px}.gl .tol button{height:20px;padding:0 7px;font-size:11px}
 .gl .legend{display:flex;gap:3px 10px;flex-wrap:wrap;font-size:10.5px;color:var(--mute)}.gl .legend span{display:inline-flex;gap:5px;align-items:center}.gl .legend i{width:11px;height:11px;border:1px solid var(--line);border-radius:2px}
 .gl .entry{display:grid;grid-template-columns:minmax(180px,1fr) minmax(250px,1.25fr) minmax(210px,1fr);gap:8px 26px;border:1px solid var(--line);border-radius:8px;padding:10px 14px;margin:12px 0 8px;min-height:112px;align-items:start}
@@ -504,12 +510,27 @@ function reportHead(state) {
       h("p", {}, [state.subject, ...line].filter(Boolean).join(" · "))));
 }
 const SEVERITIES = { error: ["bad", "✗"], warning: ["warn", "!"], note: ["ok", "i"] };
-function findingCard(finding, choose) {
+// What is said of several places in the same words is said once, with all of them.
+function alike(findings) {
+  const groups = new Map();
+  for (const finding of findings) {
+    const key = JSON.stringify([finding.severity, finding.kind, finding.evidence, finding.advice]);
+    if (!groups.has(key)) groups.set(key, { ...finding, places: [] });
+    if (finding.where) groups.get(key).places.push(finding.where);
+  }
+  return [...groups.values()];
+}
+function placeWords(places, layers) {
+  const NAMED = 4;
+  const numbered = (name) => layers.includes(name) && /^\d+$/.test(name); // as nn.Sequential calls them
+  const told = places.slice(0, NAMED).map((name, i) => [i ? ", " : " in ", numbered(name) && "layer ", h("span", { class: "where" }, name)]);
+  return [told, places.length > NAMED && ` and ${places.length - NAMED} more`];
+}
+function findingCard(finding, layers, choose) {
   const [tone, glyph] = SEVERITIES[finding.severity];
   const card = h("li", { class: `finding ${tone}` },
     h("span", { class: "mark" }, h("i", { "aria-hidden": "true" }, glyph), finding.kind),
-    " ",
-    finding.where && h("span", { class: "where" }, finding.where),
+    placeWords(finding.places, layers),
     finding.severity !== "error" && h("span", { class: "mute" }, ` (${finding.severity})`),
     " — ", withCode(finding.evidence),
     h("span", { class: "advice" }, withCode(finding.advice)));
@@ -518,12 +539,12 @@ function findingCard(finding, choose) {
 }
 // The likeliest explanation of each place is a card; its rivals are one click away, and
 // so is what comes after the first few.
-function findingList(findings, choose) {
+function findingList(findings, layers, choose) {
   const SHOWN = 4;
-  const card = (finding) => findingCard(finding, () => choose(finding.where));
+  const card = (finding) => findingCard(finding, layers, () => choose(finding.places[0]));
   const folded = (list, noun, more = "") => list.length > 0 && h("details", {},
     h("summary", FOCUS, `${list.length} ${noun}${list.length > 1 ? "s" : ""}${more}`), h("ul", {}, list.map(card)));
-  const told = findings.filter((f) => !f.rival), rivals = findings.filter((f) => f.rival);
+  const told = alike(findings.filter((f) => !f.rival)), rivals = alike(findings.filter((f) => f.rival));
   return [h("ul", { "aria-label": "Findings" }, told.slice(0, SHOWN).map(card)),
     folded(told.slice(SHOWN), "more finding"), folded(rivals, "other explanation", ", less likely")].filter(Boolean);
 }
@@ -628,7 +649,7 @@ export function mountJacobian(element, host) {
   const parts = Object.entries({ abs: ["|J|", "Show the sizes of complex entries"], re: ["real", "Show real parts"], im: ["imaginary", "Show imaginary parts"] })
     .map(([key, [words_, label]]) => [key, button(words_, label, () => { part = key; draw(); })]);
   const partGroup = h("span", { class: "group", role: "group", "aria-label": "Part of complex entries" }, parts.map(([, choice]) => choice));
-  const tools = h("div", { class: "bar" }, status, partGroup,
+  const tools = h("div", { class: "bar tools" }, status, partGroup,
     h("span", { class: "group", role: "group", "aria-label": "Error" }, relative, absolute),
     h("span", { class: "group", role: "group", "aria-label": "Entries" },
       button("‹", "Previous wrong entry (p)", () => step(-1)),
@@ -666,7 +687,7 @@ export function mountJacobian(element, host) {
   const keys = h("p", { class: "keys hint" }, together("point to read ·"), together("click to pin, then the wheel zooms ·"), together("drag pans ·"),
     together(h("kbd", {}, "←↑↓→"), " move ·"), together(h("kbd", {}, "n"), h("kbd", {}, "p"), " wrong entries ·"), together(h("kbd", {}, "w"), " worst ·"),
     together(h("kbd", {}, "+"), h("kbd", {}, "−"), h("kbd", {}, "0"), " zoom"));
-  if (report.headline) root.append(reportHead(report), ...findingList(report.findings ?? [], (where) => {
+  if (report.headline) root.append(reportHead(report), ...findingList(report.findings ?? [], report.layers?.culprits ?? [], (where) => {
     const meta = blocks.find((b) => b.input.name === where || b.name === where);
     if (meta) choosePart(meta.key);
   }));
@@ -850,10 +871,10 @@ export function mountJacobian(element, host) {
       const cells = gather(plane, index);
       paint(panels[key].map, cells, down, across, W, T, signed, ink);
       blank(panels[key].map, index, down, across);
-      cellText(panels[key].map, cells, short(largest * meta().unit), signed);
+      cellText(panels[key].map, cells, [1, 0].map((more) => short(largest * meta().unit, more)), signed);
     }
     paint(E.map, worst, down, across, W, T, colour, ink);
-    cellText(E.map, worst, codeText, colour);
+    cellText(E.map, worst, [codeText], colour);
     edges(worst, down, across, colour);
     for (const p of Object.values(panels)) {
       for (const c of [p.map, p.over]) { c.style.width = `${w}px`; c.style.height = `${t}px`; }
@@ -890,8 +911,8 @@ export function mountJacobian(element, host) {
     }
   }
   // Values of a panel have the same decimals, so that their sizes can be compared.
-  const short = (largest) => {
-    const decimals = clamp(1 - Math.floor(Math.log10(largest)), 0, 3);
+  const short = (largest, more) => {
+    const decimals = clamp(1 + more - Math.floor(Math.log10(largest)), 0, 3);
     const plain = largest < 1e4 && largest >= 1e-2;
     return (value) => {
       const x = value * meta().unit;
@@ -909,7 +930,7 @@ export function mountJacobian(element, host) {
     return log > -2 ? format(10 ** log, 2) : rough(10 ** log);
   };
   // Large cells get a gap and their number, so that colour is not the only carrier.
-  function cellText(canvas, cells, text, colour) {
+  function cellText(canvas, cells, forms, colour) {
     const { down, across, W, T, k } = geometry;
     const x = W / across, y = T / down;
     if (Math.min(x, y) < 9 * k) return;
@@ -919,13 +940,13 @@ export function mountJacobian(element, host) {
     context.textBaseline = "middle";
     context.font = `${Math.round((roomy ? 10.5 : 9) * k)}px ui-monospace, monospace`;
     // all numbers or none: some here and some there would look like a message
-    const fits = roomy && cells.every((c) => context.measureText(text(c)).width <= x - 3 * k);
+    const text = roomy && forms.find((form) => cells.every((c) => context.measureText(form(c)).width <= x - 3 * k));
     for (let q = 0; q < cells.length; q++) {
       const u = colour(cells[q]);
       if (u === VOID) continue;
       const log = cells[q] - CLASS_STEP * classOf(cells[q]);
       const odd = colour !== undefined && canvas === E.map ? (log > 750 ? (log > 850 ? "×" : "∞") : u === STRIPES ? "?" : "") : Number.isNaN(cells[q]) ? "×" : Number.isFinite(cells[q]) ? "" : "∞";
-      const words = fits ? text(cells[q]) : odd;
+      const words = text ? text(cells[q]) : odd;
       if (!words) continue;
       const light = u === STRIPES ? !ink.dark : lightness(u) > 140;
       const at = [((q % across) + 0.5) * x, (Math.floor(q / across) + 0.55) * y];
@@ -1028,7 +1049,9 @@ export function mountJacobian(element, host) {
     const m = meta();
     const src = base;
     const total = m.counts[0] + m.counts[1] + m.counts[2];
-    let tally = m.counts, of = total, unit = "entries";
+    const whole = m.shape[0] * m.input.shape.reduce((a, b) => a * b, 1);
+    const sampled = base.cols && !base.support && m.coverage !== "probe" && total < whole;
+    let tally = m.counts, of = total, unit = sampled ? "entries looked at" : "entries";
     if (tolerance !== null) {
       tally = (code.source === src ? code : codes(src, metric, tolerance)).tally;
       if (m.grid) { of = src.count; unit = "tiles"; }
@@ -1046,7 +1069,7 @@ export function mountJacobian(element, host) {
     tolText.replaceChildren("tolerance ", h("span", { class: "num" }, format(10 ** line(), 2)), tolerance === null ? h("span", { class: "mute" }, " · as checked") : "");
     tolReset.style.display = tolerance === null ? "none" : "";
     const things = m.coverage === "probe" ? "probes" : "entries";
-    const matrix = m.rows === 1 || m.columns === 1 ? `${count(total)} ${total === 1 ? "entry" : things}`
+    const matrix = m.rows === 1 || m.columns === 1 ? `${count(total)}${sampled ? ` of ${count(whole)}` : ""} ${total === 1 ? "entry" : things}`
       : root.classList.contains("narrow") ? `${count(m.rows)} × ${count(m.columns)}`
         : `${count(m.rows)} outputs ↓ × ${count(m.columns)} ${things} →`;
     const of_ = { matrix, input: `shape ${shapeWords(m.input.shape)}`, output: `shape ${shapeWords(m.output.shape)}`, fold: `${count(total)} ${things}, in lines` }[m.kind];
@@ -1084,7 +1107,7 @@ export function mountJacobian(element, host) {
     const shown = (re, im) => (m.complex ? `${format(re, 5)} ${im < 0 ? MINUS : "+"} ${format(Math.abs(im), 5)}i` : format(re, 7));
     const ratio = m.complex ? Math.hypot(a, ai) / Math.hypot(n, ni) : a / n;
     const digits = rel === 0 ? "all" : Number.isFinite(rel) ? Math.max(0, -Math.log10(rel)).toFixed(1) : "–";
-    const reason = why(kind, error, bar, m.safety, rel);
+    const reason = why(kind, error, bar, rel);
     const pairs = (...rows) => h("dl", { class: "pair" }, rows.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
     entry.replaceChildren(
       h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null }, breakable(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), " ", h("span", { class: "mute" }, hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
@@ -1093,14 +1116,14 @@ export function mountJacobian(element, host) {
       h("div", {}, pairs(["absolute error", format(error, 3)], ["relative error", format(rel, 3)], ["error bar", `± ${format(bar, 3)}`], [m.complex ? "|analytic| / |numeric|" : "analytic / numeric", Number.isFinite(ratio) ? format(ratio, 6) : "–"], ["digits that agree", digits])));
     entry.dataset.words = `${wrt}: ${WORDS[kind]}. analytic ${shown(a, ai)}, numeric ${shown(n, ni)} plus or minus ${format(bar, 2)}.`;
   }
-  function why(kind, error, bar, safety, rel) {
+  function why(kind, error, bar, rel) {
     if (!Number.isFinite(error)) return kind === 2 ? "only one side is a finite number" : "neither side is a finite number";
     if (error === 0) return "both sides are the same number";
     const times = bar > 0 ? error / bar : Infinity;
-    const many = times === Infinity ? "the numeric side is exact" : times > 1e6 ? "the difference is millions of error bars" : times >= 1 ? `the difference is ${times >= 1000 ? count(Number(times.toPrecision(2))) : format(times, 2)} error bars` : "the difference lies within the error bar";
+    const many = times === Infinity ? "the numeric side is exact" : times > 1e6 ? "the difference is millions of error bars" : times >= 1 ? `the difference is ${count(Number(times.toPrecision(2)))} error bars` : "the difference lies within the error bar";
     if (kind === 2) return `${many}: a step size cannot explain it`;
     if (kind === 1) return `${many}; the numeric side is too blurred to tell`;
-    return rel < 1e-3 || times < safety ? many + ": too small to matter" : many;
+    return rel < 1e-3 ? many + ": too small to matter" : many; // a bar may be wide: at a kink, say
   }
   // Numeric value with its error bar, and where the analytic value lies beside it.
   function numberLine(src, index) {
@@ -1901,7 +1924,7 @@ export function mountLayers(element, host) {
   function load() {
     const audit = host.get("page");
     open.label = alive() ? "its own Jacobian" : null;
-    root.replaceChildren(root.firstChild, reportHead(audit), ...findingList(audit.findings ?? [], (where) => handle?.choose(where)), body, message, below);
+    root.replaceChildren(root.firstChild, reportHead(audit), ...findingList(audit.findings ?? [], audit.culprits, (where) => handle?.choose(where)), body, message, below);
     handle = drawLayers(body, audit, open);
   }
   stops.push(host.on("page", load), host.on("picked", () => {}), () => clearNested(below),

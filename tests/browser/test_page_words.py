@@ -1,0 +1,98 @@
+"""What the page says: numbers as people write them, once, and no more than is so."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import builders
+import driver
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+LISTEN = """() => {
+  window.written = [];
+  const draw = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    window.written.push(text);
+    return draw.call(this, text, ...rest);
+  };
+}"""
+
+
+def written(page):
+    """All that is written into pictures when the page is drawn again, in the dark."""
+    page.evaluate(LISTEN)
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator(".gl.dark")).to_have_count(1)
+    driver.settle(page)
+    return [text.replace(driver.MINUS, "-") for text in page.evaluate("written")]
+
+
+def test_the_same_words_about_several_places_are_one_card(show):
+    """Two inputs with one and the same slip: one card that names both."""
+    report = builders.tutorial(np.random.default_rng(7))
+    twin = dataclasses.replace(report.findings[0], where="W2")
+    other = dataclasses.replace(report.findings[0], where="b1", evidence="Another.")
+    page = show(dataclasses.replace(report, findings=(*report.findings, twin, other)))
+
+    cards = page.locator(".gl .finding")
+    expect(cards).to_have_count(2)
+    driver.shows(page, ".gl .finding", "in W1, W2")
+    driver.shows(page, ".gl .finding:nth-child(2)", "in b1")
+
+
+def test_numbers_in_cells_are_decimals_where_these_fit(show):
+    """A matrix up to 15 has 0.4 in it, not 4e-1, and digits enough to see a factor."""
+    numeric = np.array([[8.21, -2.07, 0.41], [10.6, 0.034, -15.3]])
+    page = show(builders.report(builders.comparison(numeric, numeric, shape=(3,))))
+    seen = written(page)
+
+    for text in ("8.2", "-2.1", "0.4", "0.03", "10.6", "-15.3"):
+        assert text in seen
+    assert not [text for text in seen if "e-" in text]
+
+
+def test_how_far_apart_is_a_number_of_bars(show):
+    """130 error bars, not 1.3e02."""
+    numeric = np.full((1, 3), 0.5)
+    bar = np.full((1, 3), 1e-9)
+    block = builders.comparison(numeric + 1.3e-7, numeric, rtol=1e-3, bar=bar)
+    page = show(builders.report(block))
+
+    driver.shows(page, ".gl .entry", "the difference is 130 error bars")
+
+
+def test_what_lies_within_a_wide_bar_is_not_called_too_small(show):
+    """0.3 beside 0 with a bar of 1, as at a kink, is no small difference."""
+    block = builders.comparison([[0.3, 1.0]], [[0.0, 1.0]], bar=[[1.0, 1e-12]])
+    verdicts = np.zeros((1, 2), np.int8)  # between the slopes on either side
+    page = show(builders.report(dataclasses.replace(block, verdicts=verdicts)))
+    told = driver.read(page, ".gl .entry")
+
+    assert "the difference lies within the error bar" in told
+    assert "too small to matter" not in told
+
+
+def test_of_a_sample_it_is_said_what_it_is_a_sample_of(show):
+    """Four entries of a matrix of 262,144 are not all its entries."""
+    numeric = np.ones((1, 4))
+    columns = np.array([3, 77, 1000, 262_143])
+    block = builders.comparison(
+        *(numeric * 2, numeric, "W", (512, 512)),
+        columns=columns,
+        coverage="sample",
+    )
+    page = show(builders.report(block, coverage="sample"))
+
+    driver.shows(page, ".gl .status", "4 of 4 entries looked at disagree")
+    driver.shows(page, ".gl .panels figcaption", "4 of 262,144 entries")
+
+
+def test_a_factor_has_the_sign_of_a_product(show):
+    """`2 x numeric` beside an input called x would be read as twice x."""
+    page = show("tutorial")
+
+    assert "2.000 × numeric" in driver.read(page, ".gl .finding")
