@@ -14,12 +14,7 @@ from gradlab.differentiation.metering import parse_memory
 from gradlab.differentiation.method import resolve_methods
 from gradlab.errors import BudgetError, InputError
 from gradlab.pipeline.blocks import Plan
-from gradlab.pipeline.deepening import (
-    affordable,
-    cut_short,
-    with_layers,
-    with_second_order,
-)
+from gradlab.pipeline.deepening import deepened
 from gradlab.pipeline.examining import examine
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
@@ -180,18 +175,8 @@ def check(
             subject = build_subject(fn, inputs, sides)
             plan.refuse_unknown([variable.name for variable in subject.inputs])
             report = examine(subject, plan, meter, roots, explain=diagnose, guard=guard)
-            layered = diagnose and looks_like_module(fn)
-            missing = "the second derivative was not checked"
-            try:
-                if order == 2 and not report.partial:
-                    report = with_second_order(report, subject, plan, meter)
-                missing = "the layers were not audited; gl.blame does that"
-                if layered and not report.ok and affordable(meter):
-                    report = with_layers(report, fn, inputs, loss, plan)
-                elif layered and not report.ok:
-                    report = cut_short(report, missing, None)
-            except (BudgetExhausted, KeyboardInterrupt) as stop:
-                report = cut_short(report, missing, stop)
+            model = (fn, inputs, loss) if diagnose and looks_like_module(fn) else None
+            report = deepened(report, subject, plan, meter, order=order, model=model)
             if any(f.kind == BugKind.STATEFUL and not f.where for f in report.findings):
                 guard.keep_tallies = False  # the value depends on them: rewind them too
     except BudgetExhausted as cause:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank
-from gradlab.differentiation.metering import why_stopped
+from gradlab.differentiation.metering import BudgetExhausted, why_stopped
 from gradlab.errors import GradlabError, InputError
 from gradlab.localisation.layers import INTERRUPTED
 from gradlab.pipeline.examining import compare
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gradlab.report import Report
     from gradlab.subject.subject import Subject
 
-__all__ = ["affordable", "cut_short", "with_layers", "with_second_order"]
+__all__ = ["deepened"]
 
 _AUDIT = 12  # evaluations that an audit costs: four steps, forward and backward
 _LOOKS = 3  # layers of unknown mistakes that are looked at by themselves
@@ -35,7 +35,44 @@ _SURE = 0.88  # confidence in the cause of a parameter that is as good as a look
 _OVER = 1.1  # times its seconds that a budget may come to, for knowing the layer
 
 
-def with_layers(
+def deepened(
+    report: Report,
+    subject: Subject,
+    plan: Plan,
+    meter: Meter,
+    *,
+    order: int,
+    model: tuple[Any, tuple[Any, ...], Callable[..., Any] | None] | None,
+) -> Report:
+    """Carry a report further where that is asked for, as far as the budget goes.
+
+    Parameters
+    ----------
+    report
+        Of `subject`, by `plan`.
+    meter
+        Charged for every evaluation; what its end leaves out is said in the report.
+    order
+        2 looks into the second derivative as well.
+    model
+        A module, its inputs and its loss, whose layers are audited if something is
+        wrong; None for a function.
+    """
+    missing = "the second derivative was not checked"
+    try:
+        if order == 2 and not report.partial:
+            report = _with_second_order(report, subject, plan, meter)
+        missing = "the layers were not audited; gl.blame does that"
+        if model is None or report.ok:
+            return report
+        if not _affordable(meter):
+            return _cut_short(report, missing, None)
+        return _with_layers(report, *model, plan)
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        return _cut_short(report, missing, stop)
+
+
+def _with_layers(
     report: Report,
     module: Any,
     inputs: tuple[Any, ...],
@@ -55,7 +92,7 @@ def with_layers(
         told = f"the layers were not audited: {cause}"
         return dataclasses.replace(report, remarks=(*report.remarks, told))
     if any(row.reason == INTERRUPTED for row in audit.rows):
-        report = cut_short(report, "not all layers were audited", KeyboardInterrupt())
+        report = _cut_short(report, "not all layers were audited", KeyboardInterrupt())
     if not audit.culprits:
         return dataclasses.replace(report, layers=audit)
     parameters = {name for row in audit.rows for name in row.parameters}
@@ -82,7 +119,7 @@ def with_layers(
     )
 
 
-def affordable(meter: Meter) -> bool:
+def _affordable(meter: Meter) -> bool:
     """Whether an audit of the layers still fits into a budget of seconds."""
     if meter.budget.seconds is None:
         return True
@@ -90,7 +127,7 @@ def affordable(meter: Meter) -> bool:
     return meter.seconds + _AUDIT * each <= _OVER * meter.budget.seconds
 
 
-def cut_short(report: Report, missing: str, stop: BaseException | None) -> Report:
+def _cut_short(report: Report, missing: str, stop: BaseException | None) -> Report:
     """Mark a report as partial, and say why and what it lacks."""
     remarks = (*report.remarks, f"{why_stopped(stop)}: {missing}")
     return dataclasses.replace(report, partial=True, remarks=remarks)
@@ -144,7 +181,7 @@ def _told_by(finding: Finding, cause: Finding) -> Finding:
     )
 
 
-def with_second_order(
+def _with_second_order(
     report: Report, subject: Subject, plan: Plan, meter: Meter
 ) -> Report:
     """Check the backward of the backward as well.
