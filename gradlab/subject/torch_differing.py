@@ -134,28 +134,33 @@ def whole(value: Any) -> Any:
 
 def answered(func: Any, args: Any, kwargs: Any) -> Any:
     """Call a function of torch, some of whose arguments were made by `differing`."""
-    known = words()
     met = [t.change for t in tensors_in((args, kwargs)) if is_differing(t)]
-    found: Any = NotImplemented
     if not any(change.filled for change in met):
-        if func in known.harmless:
+        if func in words().harmless:
             return func(*args, **kwargs)
-        if _writes(args, kwargs):
-            pass
-        elif func in known.single:
-            found = _single(func, args, kwargs)
-        elif func in known.pairs:
-            found = _pair(func, args, kwargs)
-        elif func in known.linear:
-            given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
-            found = _linear(func, **given)
-        elif func in known.products and len(args) == 2 and not kwargs:
-            found = _product(func, *args)
-        elif func in known.turned and len(args) == 1:
-            found = _turned(func, args[0])
-    if found is not NotImplemented:
-        return found
+        found = (
+            NotImplemented if _writes(args, kwargs) else _by_change(func, args, kwargs)
+        )
+        if found is not NotImplemented:
+            return found
     return called(func, _whole_of(args), _whole_of(kwargs))
+
+
+def _by_change(func: Any, args: Any, kwargs: Any) -> Any:
+    """Go by the change alone; NotImplemented where that does not do."""
+    known = words()
+    if func in known.single:
+        return _single(func, args, kwargs)
+    if func in known.pairs:
+        return _pair(func, args, kwargs)
+    if func in known.linear:
+        given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
+        return _linear(func, **given)
+    if func in known.products and len(args) == 2 and not kwargs:
+        return _product(func, *args)
+    if func in known.turned and len(args) == 1:
+        return _turned(func, args[0])
+    return NotImplemented
 
 
 @functools.cache

@@ -42,30 +42,34 @@ class Swap:
         wanted = set(names)
         members = dict(module.named_parameters()) | dict(module.named_buffers())
         self.own = {name: members[name] for name in wanted}
-        name_of = self.name_of()
         self.roots: tuple[object, ...] | None = None
         self._elsewhere: list[Holder] = []
         self._module = module
         self._places: list[tuple[dict[str, Any], str, str]] = []
         self._padded: dict[int, int] = {}  # place: row that is a constant
         self._dressed: list[tuple[dict[str, Any], str]] = []  # those of parameters
+        name_of = self.name_of()
         for part in module.modules():
-            for table in (part._parameters, part._buffers):  # noqa: SLF001 - what functional_call writes to as well
-                for own_name, tensor in table.items():
-                    if id(tensor) in name_of:
-                        if table is part._parameters:  # noqa: SLF001 - as above
-                            self._dressed.append((table, own_name))
-                        place = (table, own_name, name_of[id(tensor)])
-                        row = padded_row(part) if own_name == "weight" else None
-                        if row is not None:
-                            self._padded[len(self._places)] = row
-                        self._places.append(place)
+            self._find_places(part, name_of)
         uses = Counter(name for _, _, name in self._places)
         self._tied = {name for name, count in uses.items() if count > 1}
         # recurrent modules keep a second list of their weights, rebuilt when called
         self._recurrent = [
             part for part in module.modules() if isinstance(part, torch.nn.RNNBase)
         ]
+
+    def _find_places(self, part: Any, name_of: Mapping[int, str]) -> None:
+        """List where a part keeps tensors that are exchanged."""
+        for table in (part._parameters, part._buffers):  # noqa: SLF001 - what functional_call writes to as well
+            for own_name, tensor in table.items():
+                if id(tensor) not in name_of:
+                    continue
+                if table is part._parameters:  # noqa: SLF001 - as above
+                    self._dressed.append((table, own_name))
+                row = padded_row(part) if own_name == "weight" else None
+                if row is not None:
+                    self._padded[len(self._places)] = row
+                self._places.append((table, own_name, name_of[id(tensor)]))
 
     def name_of(self) -> dict[int, str]:
         """Names of the module's own tensors, by their ids."""
