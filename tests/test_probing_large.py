@@ -107,6 +107,28 @@ def test_a_short_budget_means_directions_and_misses_nothing():
     assert report["x"].worst(1).input_index[0] == (123_456,)
 
 
+@pytest.mark.parametrize("budget", [70, 80, 85])
+def test_what_the_search_found_is_shown_when_the_budget_ends(budget):
+    """An entry that was measured to be wrong, with its values, before a second look."""
+    x = np.random.default_rng(0).normal(size=200_000)
+
+    def grad(x):
+        g = np.cos(x)
+        g[123_456] += 0.5
+        return g
+
+    report = gl.check(
+        lambda x: np.sin(x).sum(), x, grad=grad, coverage="probe", budget=budget
+    )
+    worst = report["x"].worst(1)
+
+    assert report.partial
+    assert report.culprits == ("x",)
+    assert worst.input_index[0] == (123_456,)
+    assert worst.numeric[0] == pytest.approx(np.cos(x[123_456]), abs=1e-6)
+    assert any("one by one" in remark for remark in report.remarks)
+
+
 def test_a_budget_that_ends_midway_is_partial_and_undecided():
     """Nothing that was not looked at is said to agree."""
     fn, params = network()

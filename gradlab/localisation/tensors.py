@@ -65,8 +65,6 @@ class TensorProbe:
     power
         Smallest error of a single entry that would have shown, in the units of the
         derivative; inf if it was not screened.
-    together
-        Names of all inputs that the directions move.
     """
 
     input: str
@@ -75,7 +73,6 @@ class TensorProbe:
     numeric: NDArray[np.float64]
     error: NDArray[np.float64]
     power: float
-    together: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +98,9 @@ class TensorProbes:
         by input, then by coordinate. None of others, which are to be looked at.
     readings
         What is wrong with an input of a dear subject as a whole, by its name.
+    found
+        Of a subject with one output row, the entries that were found wrong, as
+        `columns`.
     """
 
     tensors: tuple[TensorProbe, ...]
@@ -111,6 +111,7 @@ class TensorProbes:
     reference: Subject | None = None
     columns: Mapping[int, Mapping[int, Column]] | None = None
     readings: Mapping[str, Reading] = dataclasses.field(default_factory=dict)
+    found: Mapping[int, Mapping[int, Column]] = dataclasses.field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
@@ -204,19 +205,28 @@ def probe_tensors(
     }
     twin = None if bench.numeric is subject else bench.numeric
     readings = {subject.inputs[k].name: found for k, found in search.readings.items()}
-    columns = _columns(bench, search)
+    found = _columns(bench, search.wrong)
+    columns = _columns(bench, search.looked | search.wrong)
     return TensorProbes(
-        tensors, located, meter.evaluations, still, stop, twin, columns, readings
+        tensors,
+        located,
+        meter.evaluations,
+        still,
+        stop,
+        twin,
+        columns if bench.dear and len(bench.base) == 1 else None,
+        readings,
+        found,
     )
 
 
-def _columns(bench: Bench, search: Search) -> dict[int, dict[int, Column]] | None:
-    """List the entries of wrong inputs that were measured, where they can be shown."""
-    if not (bench.dear and len(bench.base) == 1):
-        return None
+def _columns(
+    bench: Bench, measured: Mapping[tuple[int, int], Column]
+) -> dict[int, dict[int, Column]]:
+    """List entries that were measured, by input, where they can be shown."""
     found: dict[int, dict[int, Column]] = {}
-    for (which, position), column in (search.looked | search.wrong).items():
-        if not bench.subject.inputs[which].is_complex:
+    for (which, position), column in measured.items():
+        if len(bench.base) == 1 and not bench.subject.inputs[which].is_complex:
             found.setdefault(which, {})[position] = column
     return found
 
@@ -232,7 +242,6 @@ def _tensor(
     inputs = bench.subject.inputs
     group = alone or search.cleared.get(which)
     probes = () if group is None else group.probes
-    moved = () if group is None else dict.fromkeys(p.which for p in group.parts)
     power = search.power.get(which, np.inf)
     open_groups = [*search.doubtful, *([] if finished else search.pending)]
     doubted = any(part.which == which for g in open_groups for part in g.parts)
@@ -255,7 +264,6 @@ def _tensor(
         np.array([probe.numeric for probe in probes]),
         np.array([probe.error for probe in probes]),
         float(power),
-        tuple(inputs[k].name for k in moved),
     )
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.comparison import Comparison
-from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Evidence
 from gradlab.differentiation.evaluation import BudgetExhausted
@@ -27,18 +26,17 @@ from gradlab.localisation.tensors import (
     probe_tensors,
 )
 from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_the_way
-from gradlab.pipeline.blocks import Block, Origin, Outcome
+from gradlab.pipeline.blocks import Origin, Outcome
 from gradlab.pipeline.checking import run_full
-from gradlab.pipeline.steadiness import scatter_of
+from gradlab.pipeline.searched import as_looked_at, with_found
 from gradlab.subject.subject import Variable, input_columns, output_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.localisation.columns import Column
     from gradlab.pipeline.blocks import Plan
     from gradlab.subject.subject import Problem, Subject
 
@@ -47,7 +45,6 @@ __all__ = ["compare_by_probes"]
 _ENTRIES = 8_000_000  # numbers of an analytic Jacobian that may be read out as a whole
 _SAMPLE = 16  # further entries of a wrong input, to diagnose by
 _SAMPLE_DEAR = 4  # the same, where evaluations are dear
-_VISIBLE = 1e-3  # relative error of an entry that must not hide
 _LOOKED_AT = 3  # wrong inputs that are compared entry by entry; the others are named
 _UNTOLD = 48  # entries of inputs left open by directions that are looked at one by one
 _UNLIKELY = 1e-3  # chance of seeing no wrong entry where so many are wrong
@@ -98,6 +95,8 @@ def compare_by_probes(
         stopped = stopped or why_stopped(why)
     if outcome is not None:
         stopped = stopped or outcome.stopped
+    if stopped:
+        outcome = with_found(outcome, base, probes)
     looked: dict[str, list[Comparison]] = {}
     if outcome is not None:
         for comparison in comparisons_of(
@@ -180,7 +179,7 @@ def _look_at(
     if isinstance(probes.stop, KeyboardInterrupt):
         return None  # who pressed Stop does not want more
     if probes.columns is not None:
-        return _as_looked_at(subject, meter, base, probes, probes.columns)
+        return as_looked_at(subject, meter, base, probes)
     total = input_columns(subject.inputs)
     if output_rows(subject.outputs) * total > _ENTRIES:
         return None
@@ -237,64 +236,9 @@ def _contradicted(
     if share:
         looked = int((closer[0].verdicts == Verdict.AGREES).sum())
         return bool((1.0 - min(share, 1.0)) ** looked < _UNLIKELY)
-    return bool(_found(probes, variable)) and probes.located.complete
-
-
-def _as_looked_at(
-    subject: Subject,
-    meter: Meter,
-    base: NDArray[np.float64],
-    probes: TensorProbes,
-    looked: Mapping[int, Mapping[int, Column]],
-) -> Outcome:
-    """Show the entries that the search itself measured: no more are evaluated."""
-    outcome = Outcome([], base, probes.located.problems, probes.reference)
-    for which, columns in sorted(looked.items()):
-        outcome.blocks.append(_block(which, columns))
-    scatter = scatter_of(Origin(subject, base), meter)
-    if scatter.any():
-        outcome.unsteady = scatter
-        for block in outcome.blocks:
-            block.error[:] = np.inf
-            block.verdicts[:] = Verdict.UNDECIDED
-    return outcome
-
-
-def _block(which: int, columns: Mapping[int, Column]) -> Block:
-    """Lay out measured entries of one input, of one output row, in their order."""
-    positions = np.array(sorted(columns), dtype=np.intp)
-    found = [columns[position] for position in positions.tolist()]
-    row = (1, len(found))
-    value = np.array([column.expected for column in found]).reshape(row)
-    unknown = np.full(row, np.nan)
-    return Block(
-        which=which,
-        positions=positions,
-        scales=np.ones(len(found)),
-        analytic=np.array([column.analytic for column in found]).reshape(row),
-        slack=np.zeros(row),
-        value=value,
-        error=np.array([column.bar for column in found]).reshape(row),
-        step=np.array([column.step.max() for column in found]).reshape(row),
-        kinds=np.full(row, -1, dtype=np.int8),
-        left=unknown,
-        right=unknown,
-        verdicts=np.array([_verdict(c) for c in found], dtype=np.int8).reshape(row),
-        allowed=np.array([column.allowed for column in found]).reshape(row),
-        accepted=np.zeros(row, dtype=bool),
-        looked=np.zeros(len(found), dtype=bool),
-        still=np.zeros((1, 1)),
-        bend=unknown,
-    )
-
-
-def _verdict(column: Column) -> Verdict:
-    if column.wrong:
-        return Verdict.DISAGREES
-    if column.analytic == column.expected == 0.0:
-        return Verdict.AGREES  # nothing changed over a step as long as it gets
-    seen = max(column.allowed, _VISIBLE * abs(column.expected))
-    return Verdict.AGREES if SAFETY * column.bar <= seen else Verdict.UNDECIDED
+    named, shown = _found(probes, variable), closer[0].columns
+    seen = shown is None or bool(np.isin(_entries_of(variable, named), shown).all())
+    return bool(named) and seen and probes.located.complete
 
 
 def _positions(
@@ -303,11 +247,16 @@ def _positions(
     """Real coordinates of the entries to look at, in order."""
     count = min(few, variable.size)
     drawn = rng.choice(variable.size, size=count, replace=False)
-    flat = np.asarray(found, dtype=np.intp)
-    if variable.support is not None:
-        flat = np.searchsorted(variable.support, flat)
-    entries = np.union1d(flat, drawn).astype(np.intp)
+    entries = np.union1d(_entries_of(variable, found), drawn).astype(np.intp)
     return variable.coordinates_of(entries)
+
+
+def _entries_of(variable: Variable, flat: list[int]) -> NDArray[np.intp]:
+    """Turn flat places into positions among the entries that are stored."""
+    places = np.asarray(flat, dtype=np.intp)
+    if variable.support is None:
+        return places
+    return np.searchsorted(variable.support, places)
 
 
 def _in_doubt(probe: TensorProbe) -> TensorProbe:

@@ -1,0 +1,104 @@
+"""Entries that a search measured one by one, shown without another evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.pipeline.blocks import Block, Origin, Outcome
+from gradlab.pipeline.steadiness import scatter_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.localisation.columns import Column
+    from gradlab.localisation.tensors import TensorProbes
+    from gradlab.subject.subject import Subject
+
+__all__ = ["as_looked_at", "with_found"]
+
+_VISIBLE = 1e-3  # relative error of an entry that must not hide
+
+
+def as_looked_at(
+    subject: Subject, meter: Meter, base: NDArray[np.float64], probes: TensorProbes
+) -> Outcome:
+    """Show all that the search looked at, if f repeats itself at the point."""
+    looked = probes.columns or {}
+    blocks = [_block(which, columns) for which, columns in sorted(looked.items())]
+    outcome = Outcome(blocks, base, probes.located.problems, probes.reference)
+    scatter = scatter_of(Origin(subject, base), meter)
+    if scatter.any():
+        outcome.unsteady = scatter
+        for block in outcome.blocks:
+            block.error[:] = np.inf
+            block.verdicts[:] = Verdict.UNDECIDED
+    return outcome
+
+
+def with_found(
+    outcome: Outcome | None, base: NDArray[np.float64], probes: TensorProbes
+) -> Outcome | None:
+    """Show wrong entries that the search found, where a closer look got to none.
+
+    That look was cut short, or not taken: what the search itself measured is what is
+    known of them.
+    """
+    if outcome is not None and outcome.unsteady is not None:
+        return outcome
+    seen = {} if outcome is None else {b.which: b for b in outcome.blocks}
+    shown = dict(seen)
+    for which, columns in probes.found.items():
+        block = seen.get(which)
+        if block is None or not np.isin(list(columns), block.positions).any():
+            shown[which] = _block(which, columns)
+    blocks = [shown[which] for which in sorted(shown)]
+    if not blocks:
+        return outcome
+    if outcome is None:
+        return Outcome(blocks, base, probes.located.problems, probes.reference)
+    return dataclasses.replace(outcome, blocks=blocks)
+
+
+def _block(which: int, columns: Mapping[int, Column]) -> Block:
+    """Lay out measured entries of one input, of one output row, in their order."""
+    positions = np.array(sorted(columns), dtype=np.intp)
+    found = [columns[position] for position in positions.tolist()]
+    row = (1, len(found))
+    value = np.array([column.expected for column in found]).reshape(row)
+    unknown = np.full(row, np.nan)
+    return Block(
+        which=which,
+        positions=positions,
+        scales=np.ones(len(found)),
+        analytic=np.array([column.analytic for column in found]).reshape(row),
+        slack=np.zeros(row),
+        value=value,
+        error=np.array([column.bar for column in found]).reshape(row),
+        step=np.array([column.step.max() for column in found]).reshape(row),
+        kinds=np.full(row, -1, dtype=np.int8),
+        left=unknown,
+        right=unknown,
+        verdicts=np.array([_verdict(c) for c in found], dtype=np.int8).reshape(row),
+        allowed=np.array([column.allowed for column in found]).reshape(row),
+        accepted=np.zeros(row, dtype=bool),
+        looked=np.zeros(len(found), dtype=bool),
+        still=np.zeros((1, 1)),
+        bend=unknown,
+    )
+
+
+def _verdict(column: Column) -> Verdict:
+    if column.wrong:
+        return Verdict.DISAGREES
+    if column.analytic == column.expected == 0.0:
+        return Verdict.AGREES  # nothing changed over a step as long as it gets
+    seen = max(column.allowed, _VISIBLE * abs(column.expected))
+    return Verdict.AGREES if SAFETY * column.bar <= seen else Verdict.UNDECIDED
