@@ -249,6 +249,8 @@ def _finding(blamed: Blamed) -> Finding:
         # the hook is known to be the cause, whatever it does
         if kind in {"unknown", "ignores_upstream"}:
             kind, confidence = "surrogate", 0.9
+        if kind == "missing_reduction":  # of no mean, whatever axis is as long
+            kind, words = "scale", words.partition(", and ")[0]
         because = f" because of {outcome.hook}"
         advice = "Remove the hook (keep the handle that registering it returned)."
     else:

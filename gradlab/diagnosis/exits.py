@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import Case, Clue
 from gradlab.diagnosis.moving import cotangent_of, slopes_at
-from gradlab.diagnosis.torch_modes import under
+from gradlab.diagnosis.torch_modes import calling_line, under
 from gradlab.subject.subject import is_torch_subject
 
 __all__ = ["left_torch"]
@@ -44,7 +44,12 @@ def left_torch(case: Case) -> list[Clue]:
         right = _right(case)
     if not right:
         return []
-    told = ", ".join(f"{n} ({k}x)" for n, k in met.items() if n in _NAMED)
+    lines = tapes[0].lines | tapes[1].lines
+    told = ", ".join(
+        f"{n} ({k}x{f', {lines[n]}' if lines[n] else ''})"
+        for n, k in met.items()
+        if n in _NAMED
+    )
     return [
         Clue(
             BugKind.DETACHED,
@@ -77,6 +82,7 @@ class Tape:
     def __init__(self, torch: Any) -> None:
         self.playing = False
         self.names: collections.Counter[str] = collections.Counter()
+        self.lines: dict[str, str] = {}  # of code where each was met first
         self._values: list[Any] = []
         self._torch = torch
 
@@ -97,6 +103,7 @@ class Tape:
                 value = func(*args, **(kwargs or {}))
                 if not tape.playing:
                     tape.names[name] += 1
+                    tape.lines.setdefault(name, calling_line())
                     kept = value.copy() if isinstance(value, np.ndarray) else value
                     tape._values.append(kept)
                 return value

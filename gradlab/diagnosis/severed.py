@@ -7,24 +7,52 @@ cause; nothing can be said more surely. Torch is used only where the user has lo
 from __future__ import annotations
 
 import collections
+import contextlib
+import dataclasses
 import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measures import Case, Clue
-from gradlab.diagnosis.torch_modes import under
+from gradlab.diagnosis.torch_modes import calling_line, under
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["hooked", "severed", "written"]
+__all__ = ["hooked", "names_cut", "severed", "written"]
 
 _CUTS = {"detach", "detach_", "data", "no_grad"}
 _EXITS = {"item", "numpy", "tolist", "__array__", "__float__"}
+# how the sentences of this family begin that name what cuts the graph
+_NAMING = (
+    "The function uses ",
+    "The function leaves torch by ",
+    "The function makes ",
+    "The function overwrites ",
+)
+_LINES = 6  # lines with cuts that are undone one by one
 _LARGE = 1_000_000  # entries of a Jacobian beyond which it is not computed again
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Undo:
+    """What is to do nothing: cuts, on one line of code or all, or hooks."""
+
+    cuts: bool = False
+    hooks: bool = False
+    line: str | None = None
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Undone:
+    """A gradient pulled back without cuts or hooks, None where that did not run."""
+
+    values: NDArray[np.float64] | None
+    met: collections.Counter[str]  # how often what was met; of cuts "name@line"
+    places: dict[str, str]  # of cuts: their lines of code
 
 
 class _Handle:
@@ -34,30 +62,26 @@ class _Handle:
         """Do nothing: there is no hook."""
 
 
+def names_cut(finding: Finding) -> bool:
+    """Whether a finding says what cuts the graph, and not only that it is cut."""
+    return finding.kind == BugKind.DETACHED and finding.evidence.startswith(_NAMING)
+
+
 def severed(case: Case) -> list[Clue]:
-    """Detect detach, .data and no_grad by undoing them.
+    """Detect detach, .data and no_grad by undoing them, all of them or one by one.
 
     Where the function is locally constant they are there on purpose: straight through.
     """
     if np.abs(case.numeric).max(initial=0) <= 1e-6 * np.abs(case.analytic).max():
         return []
-    undone = _again(case, cuts=True, hooks=False)
+    undone = _again(case, _Undo(cuts=True))
     if undone is None:
         return []
-    values, met = undone
-    cuts = [f"{name} ({count}x)" for name, count in met.items() if name in _CUTS]
+    met = undone.met
     exits = [f"{name} ({count}x)" for name, count in met.items() if name in _EXITS]
-    if cuts and _right(case, values):
-        return [
-            Clue(
-                BugKind.DETACHED,
-                0.99,
-                f"The function uses {', '.join(cuts)}; with these doing nothing, the "
-                f"gradient of {case.name} is right.",
-                "Remove the one that stands between the input and the output, or leave "
-                "the input out with wrt= if the cut is meant.",
-            )
-        ]
+    guilty = _guilty(case, undone)
+    if guilty:
+        return [_cut(case, guilty, met)]
     if exits and not case.analytic.any():
         return [
             Clue(
@@ -69,6 +93,59 @@ def severed(case: Case) -> list[Clue]:
             )
         ]
     return []
+
+
+def _guilty(case: Case, undone: _Undone) -> dict[str, str]:
+    """Name the cuts without which the gradient is right, with the lines they are on.
+
+    One alone where one is enough: others may be meant.
+    """
+    places = undone.places
+    lines = list(dict.fromkeys(places.values()))
+    every = undone.values is not None and _right(case, undone.values)
+    if len(lines) == 1 and every:
+        return places
+    for line in lines[:_LINES] if len(lines) > 1 else ():
+        alone = _again(case, _Undo(cuts=True, line=line))
+        values = None if alone is None else alone.values
+        if values is not None and _right(case, values):
+            return {k: v for k, v in places.items() if v == line}
+    return places if every else {}
+
+
+def _cut(case: Case, guilty: dict[str, str], met: collections.Counter[str]) -> Clue:
+    told = []
+    for key, line in guilty.items():
+        name = key.partition("@")[0]
+        told.append(f"{name} ({met[key]}x{f', {line}' if line else ''})")
+    words = f"The function uses {', '.join(told)}; with "
+    words += "that doing nothing" if len(told) == 1 else "these doing nothing"
+    if _is_straight(case):
+        return Clue(
+            BugKind.SURROGATE,
+            0.985,
+            f"{words}, the gradient of {case.name} is right. Other inputs get a "
+            f"gradient from where the function stands still: straight through.",
+            "If that is meant (a straight-through estimator), leave it out of the "
+            "check with wrt=; else take it out.",
+        )
+    return Clue(
+        BugKind.DETACHED,
+        0.99,
+        f"{words}, the gradient of {case.name} is right.",
+        "Remove the one that stands between the input and the output, or leave "
+        "the input out with wrt= if the cut is meant.",
+    )
+
+
+def _is_straight(case: Case) -> bool:
+    """Whether an input gets a gradient with which the function does not move."""
+    sides = [Case(case.evidence, part) for part in case.evidence.parts]
+    return any(
+        np.abs(one.numeric).max(initial=0) <= 1e-6 * np.abs(one.analytic).max(initial=0)
+        for one in sides
+        if one.wrong.any()
+    )
 
 
 def written(case: Case) -> list[Clue]:
@@ -103,10 +180,10 @@ def written(case: Case) -> list[Clue]:
 
 def hooked(case: Case) -> list[Clue]:
     """Detect hooks that change gradients, by not installing them."""
-    undone = _again(case, cuts=False, hooks=True)
-    if undone is None or "register_hook" not in undone[1]:
+    undone = _again(case, _Undo(hooks=True))
+    if undone is None or undone.values is None or "register_hook" not in undone.met:
         return []
-    if not _right(case, undone[0]):
+    if not _right(case, undone.values):
         return []
     return [
         Clue(
@@ -126,9 +203,7 @@ def _right(case: Case, values: NDArray[np.float64]) -> bool:
     return bool((gap <= 10 * case.tolerance[case.wrong] + 1e-4 * size).all())
 
 
-def _again(
-    case: Case, *, cuts: bool, hooks: bool
-) -> tuple[NDArray[np.float64], collections.Counter[str]] | None:
+def _again(case: Case, undo: _Undo) -> _Undone | None:
     """Pull all cotangents back with some of torch's functions made harmless."""
     subject: Any = case.evidence.subject
     torch: Any = sys.modules.get("torch")
@@ -139,16 +214,18 @@ def _again(
         return None
     if case.analytic.size > _LARGE:
         return None
-    met: collections.Counter[str] = collections.Counter()
-    mode = _mode(torch, met, cuts=cuts, hooks=hooks)
+    undone = _Undone(None, collections.Counter(), {})
     rows = len(case.evidence.base)
-    case.evidence.meter.spend(1)
-    try:
-        with under(subject, mode, mode):
+    for copies in (False, True):
+        undone.met.clear()
+        mode = _mode(torch, undone, undo, copies=copies)
+        case.evidence.meter.spend(1)
+        # without its cut the program may not run
+        with contextlib.suppress(Exception), under(subject, mode, mode):
             values = _pulled(side.on(subject), rows, case.part.which)
-    except Exception:  # noqa: BLE001 - without its cut the program may not run
-        return None
-    return values[:, case.part.positions], met
+            undone.values = values[:, case.part.positions]
+            break
+    return undone
 
 
 def _pulled(side: Any, rows: int, which: int) -> NDArray[np.float64]:
@@ -160,11 +237,18 @@ def _pulled(side: Any, rows: int, which: int) -> NDArray[np.float64]:
     return found[which]
 
 
-def _mode(
-    torch: Any, met: collections.Counter[str], *, cuts: bool, hooks: bool
-) -> type[Any]:
-    """Make a function mode that counts, and replaces what it is told to."""
+def _mode(torch: Any, undone: _Undone, undo: _Undo, *, copies: bool) -> type[Any]:
+    """Make a function mode that counts, and replaces what it is told to.
+
+    Parameters
+    ----------
+    copies
+        Whether what is not cut any more is handed on as a copy. Else it is the tensor
+        itself, so that what is written to it behind the back of autograd is recorded;
+        where autograd does not allow that, a copy will do for all but such writes.
+    """
     data = torch.Tensor.data.__get__
+    met = undone.met
 
     class Harmless(torch.overrides.TorchFunctionMode):  # type: ignore[misc] # Any base
         def __torch_function__(
@@ -175,13 +259,20 @@ def _mode(
                 name = "" if args[0] else "no_grad"
             tracked = bool(args) and getattr(args[0], "requires_grad", False)
             counted = name in {"no_grad", "register_hook"} or tracked
-            if counted and name in _CUTS | _EXITS | {"register_hook"}:
+            # what is tracked may be written to the data of what is not
+            cut = name in _CUTS and (counted or name == "data")
+            line = calling_line() if cut else ""
+            if cut:
+                met[f"{name}@{line}"] += 1
+                undone.places[f"{name}@{line}"] = line
+            elif counted and name in _EXITS | {"register_hook"}:
                 met[name] += 1
-            if cuts and name == "no_grad":
-                return None
-            if cuts and tracked and name in _CUTS:
-                return args[0].clone()
-            if hooks and name == "register_hook":
+            if cut and undo.cuts and undo.line in {None, line}:
+                if name == "no_grad":
+                    return None
+                recorded = args[0].grad_fn is not None and not copies
+                return args[0].clone() if tracked and not recorded else args[0]
+            if undo.hooks and name == "register_hook":
                 return _Handle()
             return func(*args, **(kwargs or {}))
 

@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+from gradlab.labels import code_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
     Mode = Callable[[], Any]  # makes a context manager for one call
 
-__all__ = ["under"]
+__all__ = ["calling_line", "under"]
+
+_OWN = ("torch.", "gradlab.", "numpy.", "contextlib.")
+
+
+def calling_line() -> str:
+    """Name the line of the user's code that is being run: the innermost one.
+
+    Examples
+    --------
+    >>> calling_line().partition(":")[0] != "torch_modes.py"
+    True
+    """
+    # inspect.stack reads every source file
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        module = f"{frame.f_globals.get('__name__', '')}."
+        if not module.startswith(_OWN):
+            return code_place(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return ""
 
 
 @contextlib.contextmanager

@@ -282,7 +282,7 @@ class Checker:
             hook for table in _HOOKS for hook in getattr(frame.target, table).values()
         ]
         parameters = [
-            hooks_of(variable.parameter)[0]
+            (hooks_of(variable.parameter)[0], variable.label)
             for variable in product.variables
             if variable.parameter is not None
             and changes_gradient(variable.parameter, self._seed)
@@ -299,7 +299,8 @@ class Checker:
         if not measure.agrees:
             return ""
         if parameters:
-            return f"the hook {place_of_hook(parameters[0])} on its parameter"
+            hook, label = parameters[0]
+            return f"the hook {place_of_hook(hook)} on its parameter {label}"
         return f"the hook {place_of_hook(modules[0])} registered on it"
 
 

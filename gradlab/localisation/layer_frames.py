@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from gradlab.localisation.layer_state import Entry, RandomState
 
-__all__ = ["Frame", "Slot", "owner_name", "source_of", "walk"]
+__all__ = ["Frame", "Slot", "may_use_others", "owner_name", "source_of", "walk"]
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -138,3 +138,10 @@ def source_of(frame: Frame) -> tuple[str, int]:
     except AttributeError:  # compiled, or written in C
         return "", 0
     return str(code.co_filename), int(code.co_firstlineno)
+
+
+def may_use_others(frame: Frame) -> bool:
+    """Whether own code of a call can reach parameters registered in other modules."""
+    if frame.kind == "module":
+        return next(frame.target.children(), None) is not None
+    return frame.kind == "loss"

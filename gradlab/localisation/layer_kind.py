@@ -83,7 +83,9 @@ def characterise(
             0.9,
         )
     ratios = [analytic / numeric for analytic, numeric in pairs if numeric]
-    spread = max(ratios) - min(ratios) if len(ratios) == len(pairs) else math.inf
+    if len(ratios) < len(pairs):
+        return Character("unknown", _values(worst), 0.3)
+    spread = max(ratios) - min(ratios)
     if spread <= 10 * precision.tolerance * max(1.0, abs(ratios[0])):
         return _factor(ratios[0], piece)
     return Character("unknown", _values(worst), 0.3)

@@ -13,6 +13,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layer_directions import Scratch
+from gradlab.localisation.layer_frames import may_use_others
 from gradlab.localisation.layer_hooks import share_hooks
 from gradlab.localisation.layer_intercept import call_function, intercepting
 from gradlab.localisation.layer_owners import standing_in
@@ -189,7 +190,7 @@ class Piece:
         """Take the vector-Jacobian product that autograd computes for this piece."""
         import torch
 
-        if self._copied and self._may_use_others():
+        if self._copied and may_use_others(self.frame):
             self._find_parameters()
         with torch.enable_grad():
             unasked = [
@@ -247,7 +248,7 @@ class Piece:
             outputs = self._call(inputs)
             if self._seen is not None:
                 self._seen += outputs
-            cotangents = self._weights(outputs, stand_in)
+            cotangents = stand_in.weights(outputs)
             outputs += [tensor for _, kept in stand_in.handed for tensor in kept]
             if not self._copied:
                 variables += self._reached(outputs, leaf)
@@ -260,6 +261,9 @@ class Piece:
             stand_in.backward = True
             wrt += [leaf[k] for k in unasked]
             found = gradients(outputs, cotangents, wrt)
+        kept = [k for k, v in enumerate(variables) if self._lasts(v)]
+        found = [found[k] for k in kept] + found[len(variables) :]
+        variables = [variables[k] for k in kept]
         places = [v.place if v.kind == "input" else None for v in variables]
         pairs = zip((*places, *unasked), found, strict=True)
         return Product(
@@ -274,40 +278,36 @@ class Piece:
         # What the call overwrites must not be the recorded tensor, nor a leaf.
         return value.clone() if k in self.frame.overwritten else value
 
-    def _weights(self, outputs: list[Any], stand_in: StandIn) -> list[Any]:
-        own = [
-            None if weight is None else self.cast(weight).to(output.dtype)
-            for weight, output in zip(self.cotangents, outputs, strict=True)
-        ]
-        return own + [
-            None if weight is None else self.handed * self.cast(weight)
-            for index, _ in stand_in.handed
-            for weight in self.frame.children[index].input_cotangents
-        ]
-
-    def _may_use_others(self) -> bool:
-        """Whether the own code can reach parameters registered in other modules."""
-        if self.frame.kind == "module":
-            return next(self.frame.target.children(), None) is not None
-        return self.frame.kind == "loss"
-
     def _find_parameters(self) -> None:
-        """Run once as the model does, to see which parameters the own code uses."""
+        """See which parameters the own code uses."""
+        found = self._reached(self._outputs_once(), {})
+        self._parameters += [v.parameter for v in found if self._lasts(v)]
+
+    def _outputs_once(self) -> list[Any]:
+        """Run once as the model does."""
         import torch
 
-        lower = Piece(self.frame, self.owners, bare=self.bare)
+        lower, frame = Piece(self.frame, self.owners, bare=self.bare), self.frame
+
+        def recorded(slot: Slot) -> Any:  # hooks are only taken where grad is required
+            return slot.value.detach().requires_grad_(slot.wanted).clone()
+
+        def child_value(index: int, k: int) -> Any:
+            return recorded(frame.children[index].outputs[k])
+
         with torch.enable_grad():
-            values = [slot.value for slot in self.frame.inputs]
-            inputs = [lower._argument(k, value) for k, value in enumerate(values)]
-
-            def child_value(index: int, k: int) -> Any:
-                return self.frame.children[index].outputs[k].value.clone()
-
+            inputs = [recorded(slot) for slot in frame.inputs]
             with lower._running(child_value, []) as stand_in:
                 outputs = lower._call(inputs)
                 outputs += [tensor for _, kept in stand_in.handed for tensor in kept]
-        for variable in lower._reached(outputs, {}):
-            self._parameters.append(variable.parameter)
+        return outputs
+
+    def _lasts(self, variable: Variable) -> bool:
+        """Whether a parameter outlives a run: forward may make some for itself."""
+        tensor = variable.parameter
+        if tensor is None or id(tensor) in self.owners.names:
+            return True
+        return any(leaf is tensor for leaf in leaves_behind(self._outputs_once()))
 
     def _reached(self, outputs: list[Any], leaf: dict[Any, Any]) -> list[Variable]:
         """Parameters of other modules that this piece's own code uses."""

@@ -48,6 +48,19 @@ class StandIn:
             return call_function(function, args, kwargs)
         return self._answer(function, args, kwargs)
 
+    def weights(self, outputs: list[Any]) -> list[Any]:
+        """Weights of what the piece returned, then of what it handed to others."""
+        piece = self._piece
+        own = [
+            None if weight is None else piece.cast(weight).to(output.dtype)
+            for weight, output in zip(piece.cotangents, outputs, strict=True)
+        ]
+        return own + [
+            None if weight is None else piece.handed * piece.cast(weight)
+            for index, _ in self.handed
+            for weight in piece.frame.children[index].input_cotangents
+        ]
+
     def _answer(
         self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank
+from gradlab.diagnosis.severed import names_cut
 from gradlab.differentiation.metering import BudgetExhausted, why_stopped
 from gradlab.errors import GradlabError, InputError
-from gradlab.localisation.layers import INTERRUPTED
+from gradlab.localisation.layers import INTERRUPTED, LayerState
 from gradlab.pipeline.examining import compare
 from gradlab.pipeline.local_reports import explained, local_report
 from gradlab.pipeline.noticing import purposeful
@@ -110,7 +111,9 @@ def _with_layers(
     wrong = _errors(audit, plan, report)
     others = [f for f in audit.findings if f.severity != "error"]
     # a layer that is wrong explains the parameters it spoils: those need no cause
-    kept = [f for f in report.findings if f.where not in spoiled]
+    hooked = {f.where for f in audit.findings if _of_a_hook(f)}
+    done = {n for row in audit.rows if row.name in hooked for n in row.parameters}
+    kept = [f for f in report.findings if f.where not in {*spoiled, *(done & own)}]
     return dataclasses.replace(
         report,
         layers=audit,
@@ -144,8 +147,12 @@ def _errors(audit: LayerAudit, plan: Plan, report: Report) -> list[Finding]:
     looks = 0
     blamed = () if audit.live is None else audit.live.blamed
     errors = [finding for finding in audit.findings if finding.severity == "error"]
+    cut = next((f for f in report.findings if names_cut(f)), None)
     for finding, layer in itertools.zip_longest(errors, blamed[: len(errors)]):
         known = _known(finding, audit, report)
+        if cut is not None and len(errors) == 1 and not _has_formula(finding, audit):
+            found.append(_told_by(finding, cut))
+            continue
         if finding.kind == BugKind.UNKNOWN and known is not None:
             finding = _told_by(finding, known)  # noqa: PLW2901
         elif finding.kind == BugKind.UNKNOWN and looks < _LOOKS:
@@ -168,6 +175,17 @@ def _known(finding: Finding, audit: LayerAudit, report: Report) -> Finding | Non
         if cause.where == wrong[0] and sure and cause.kind != BugKind.UNKNOWN:
             return cause
     return None
+
+
+def _has_formula(finding: Finding, audit: LayerAudit) -> bool:
+    """Whether what is wrong is a Function, or a hook: no graph is cut there."""
+    rows = [row for row in audit.rows if row.state is LayerState.WRONG]
+    return any(":" in row.name for row in rows) or _of_a_hook(finding)
+
+
+def _of_a_hook(finding: Finding) -> bool:
+    """Whether an audit has shown that a layer is right without its hook."""
+    return finding.severity == "error" and " because of the hook " in finding.evidence
 
 
 def _told_by(finding: Finding, cause: Finding) -> Finding:

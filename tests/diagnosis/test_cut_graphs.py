@@ -1,0 +1,214 @@
+"""What cuts a graph is named: the operation, the line of code, the new leaf."""
+
+from __future__ import annotations
+
+import pytest
+
+import gradlab as gl
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+def as_parameter(x):
+    h = nn.Parameter(x.sin())
+    return h * x
+
+
+def as_leaf(x):
+    h = x.sin().detach().requires_grad_()
+    return h * x
+
+
+def written_by_data(x):
+    h = x.sin()
+    h.data.mul_(2.0)
+    return h * x
+
+
+def written_without_grad(x):
+    h = x.sin()
+    with torch.no_grad():
+        h *= x
+    return h + x
+
+
+def one_of_two(x):
+    meant = x.new_ones(4).detach() * x.cos().detach().sign()
+    return x * x.exp().detach() * meant.abs()
+
+
+CUTS = {
+    as_parameter: "new leaf of shape (4,)",
+    as_leaf: "detach (1x, test_cut_graphs.py:",
+    written_by_data: "data (1x, test_cut_graphs.py:",
+    written_without_grad: "no_grad (1x, test_cut_graphs.py:",
+    one_of_two: "detach (1x, test_cut_graphs.py:",
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("fn", CUTS)
+def test_cut_is_named(fn, seed):
+    """A severed graph is called detached, by what severs it, whatever is drawn."""
+    torch.manual_seed(seed)
+    x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+
+    finding = gl.check(fn, x, seed=seed).findings[0]
+
+    assert finding.kind == "detached"
+    assert CUTS[fn] in finding.evidence
+
+
+def test_guilty_line_of_two():
+    """Of several lines with a detach the one that matters is named, and no other."""
+    x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    guilty = one_of_two.__code__.co_firstlineno + 2
+
+    evidence = gl.check(one_of_two, x).findings[0].evidence
+
+    assert f"test_cut_graphs.py:{guilty}" in evidence
+    assert f"test_cut_graphs.py:{guilty - 1}" not in evidence
+
+
+def outside_leaf(x):
+    return (x * OUTSIDE).tanh()
+
+
+OUTSIDE = torch.linspace(0.5, 1.0, 4, dtype=torch.float64, requires_grad=True)
+
+
+def clean_leaf(x):
+    h = nn.Parameter(torch.ones(4, dtype=torch.float64))
+    return h * x.sin()
+
+
+def clean_write(x):
+    h = x.sin()
+    h *= x
+    return h.detach() * 0 + h
+
+
+@pytest.mark.parametrize("fn", [outside_leaf, clean_leaf, clean_write])
+def test_leaves_that_cut_nothing(fn):
+    """Leaves made of constants, or given from outside, and recorded writes are fine."""
+    x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+
+    assert gl.check(fn, x).findings == ()
+
+
+def test_new_leaf_is_not_blamed_for_another_slip():
+    """A leaf that moves beside a wrong backward does not take the blame for it."""
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 1.0 * x
+
+        @staticmethod
+        def backward(ctx, up):
+            return 2 * up
+
+    def call(x):
+        nn.Parameter(x.sin())
+        return Doubled.apply(x) + nn.Parameter(x.sin().sign())
+
+    x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+
+    assert gl.check(call, x).diagnosis == "scale"
+
+
+class Net(nn.Module):
+    """A layer, and code of its own that may cut the way to it."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.enter, self.leave, self.how = nn.Linear(3, 4), nn.Linear(4, 2), how
+        self.register_buffer("level", torch.zeros(4))
+        self.double()
+
+    def forward(self, x):
+        h = self.enter(x)
+        if self.how == "parameter":
+            h = h + nn.Parameter(h * h)
+        elif self.how == "data":
+            h.data.mul_(1.7)
+        elif self.how == "buffer":
+            self.level.data.copy_(h.mean(0))
+            h = h * self.level
+        elif self.how == "detach":
+            h = h * h.detach()
+        return self.leave(torch.tanh(h))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        ("parameter", "new leaf of shape (5, 4)"),
+        ("data", "data (1x, test_cut_graphs.py:"),
+        ("buffer", "data (1x, test_cut_graphs.py:"),
+        ("detach", "detach (1x, test_cut_graphs.py:"),
+    ],
+)
+def test_module_that_cuts(how, named, seed):
+    """What a module's own code cuts is named at the module, in place of a factor."""
+    torch.manual_seed(seed)
+    net, x = Net(how), torch.randn(5, 3, dtype=torch.float64)
+
+    report = gl.check(net, x, loss=lambda out: (out**2).mean(), seed=seed)
+
+    finding = report.findings[0]
+    assert (finding.kind, finding.where) == ("detached", "Net")
+    assert named in finding.evidence
+    assert not net.level.requires_grad
+    assert not net.level.any()
+
+
+def test_module_that_cuts_nothing():
+    """The same module without a cut has no finding."""
+    net, x = Net(""), torch.randn(5, 3, dtype=torch.float64)
+
+    assert gl.check(net, x, loss=lambda out: (out**2).mean()).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("hook", "kind"),
+    [
+        (lambda g: g / 4, "scale"),
+        (torch.zeros_like, "detached"),
+        (lambda g: g * (g > 0), "surrogate"),
+    ],
+)
+def test_hook_on_a_parameter(hook, kind):
+    """A hook on a parameter is the one finding: no mean, mask or cut is guessed at."""
+    torch.manual_seed(0)
+    net, x = Net(""), torch.randn(5, 3, dtype=torch.float64)
+    net.enter.bias.register_hook(hook)
+
+    findings = gl.check(net, x, loss=lambda out: (out**2).mean()).findings
+
+    assert [(f.where, f.kind) for f in findings] == [("enter", kind)]
+    assert "on its parameter bias" in findings[0].evidence
+    assert "Remove the hook" in findings[0].advice
+
+
+def test_straight_through_in_a_module():
+    """Where an input gets a gradient out of nothing, the detach is a surrogate."""
+
+    class Rounded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            h = torch.tanh(self.a(x))
+            z = self.b(h)
+            return h + z + ((4 * z).round() / 4 - z).detach()
+
+    torch.manual_seed(1)
+    net, x = Rounded().double(), torch.randn(5, 3, dtype=torch.float64)
+
+    report = gl.check(net, x, loss=lambda out: (out**2).mean())
+
+    assert {str(f.kind) for f in report.findings if not f.rival} == {"surrogate"}
