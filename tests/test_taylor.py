@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,20 @@ def test_rates_of_right_derivatives():
     assert [round(test.rate[k]) for k in (0, 1, 2)] == [1, 2, 3]
     assert min(test.rates[1]) > 1.9
     assert test.verdict == gl.Verdict.AGREES
+
+
+def test_rates_are_read_between_remainders_that_are_no_round_off():
+    """Of h**2, with round-off in place of the last remainder, or of the first."""
+    test = gl.taylor_test(lambda x: np.exp(x).sum(), X, grad=np.exp)
+    for lost, noise in ((-1, 5e-5), (0, 2e-4)):
+        steps, floors = np.array([1e-1, 1e-2, 1e-3]), np.full(3, 1e-12)
+        left = steps**2
+        left[lost] = floors[lost] = noise
+        found = dataclasses.replace(
+            test, steps=steps, residuals={1: left}, floors=floors
+        )
+
+        assert found.rate[1] == pytest.approx(2)
 
 
 def test_rate_of_a_wrong_gradient_is_one():

@@ -40,6 +40,10 @@ _ZEROS = 9  # binary digits at the end: so many zeros at so many places are no a
 def excuse_own_digits(subject: Subject, block: Block) -> bool:
     """Allow a gradient the last digit of the terms that cancel in it.
 
+    Nine gradients for each of up to eight entries, which nobody is charged for: what a
+    budget counts is evaluations of f, and one that ends must not leave an accusation
+    unheard. Asked for after the verdicts, as only they tell whom to hear.
+
     Parameters
     ----------
     subject

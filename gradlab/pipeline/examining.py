@@ -97,6 +97,9 @@ def examine(
         )
     else:
         outcome = run_full(own, plan, meter, coverage.columns)
+        # What these three take back is never judged again, which would accuse it anew:
+        # they know by other means than numbers that the slope is not the question. Nor
+        # can they come before the verdicts, which tell whom to hear.
         excuses = excused(subject, outcome.blocks)
         excuses += look_beside(subject, outcome, meter, plan.seed)
         excuses += joint_kinks(subject, outcome, meter)

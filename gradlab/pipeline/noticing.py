@@ -135,6 +135,9 @@ def spare_debris(subject: Any, blocks: list[Block], seed: int) -> None:
     The gradient of a bias in front of a batch normalisation is zero by cancellation,
     and so are its derivatives: what comes out is the debris of larger numbers.
 
+    Five evaluations and as many gradients, charged to nobody: a budget that is spent
+    must not leave an accusation unheard.
+
     Parameters
     ----------
     subject
