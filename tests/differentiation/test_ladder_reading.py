@@ -98,6 +98,26 @@ def test_synthetic_curves(p, noise, curvature, rng):
     assert optimum / 4 < reading.best_step < 4 * optimum
 
 
+@pytest.mark.parametrize("p", [1, 2, 4])
+def test_floor_between_two_steps_is_that_of_the_law(p):
+    """Of h^p + u/h without scatter both the best step and its error are algebra."""
+    noise = 1e-12
+    best = (noise / p) ** (1 / (p + 1))
+    reading = read_curve(H, H**p + noise / H, p)
+
+    assert reading.best_step == pytest.approx(best, rel=0.05)
+    assert reading.floor == pytest.approx(best**p + noise / best, rel=0.05)
+
+
+def test_lucky_crossings_within_two_thirds_of_a_decade_are_not_the_floor():
+    """However fine the steps: of ten in a decade, three that are lucky tell nothing."""
+    steps = 10.0 ** np.arange(-14, 0.01, 0.1)
+    errors = np.full(steps.size, 0.5)
+    errors[60:63] = 1e-15
+
+    assert read_curve(steps, errors).floor == 0.5
+
+
 def test_lucky_crossing_is_not_the_floor():
     """One step at which errors cancel does not make the curve look good."""
     errors = np.full(H.size, 0.5)
@@ -108,7 +128,7 @@ def test_lucky_crossing_is_not_the_floor():
 
 
 @pytest.mark.parametrize("d", [1e-7, 3e-6, 2e-4, 5e-3])
-@pytest.mark.parametrize("height", [0.9, 0.01])
+@pytest.mark.parametrize("height", [0.9, 0.01, -0.9])
 def test_kink_at_a_distance(d, height):
     """A kink at distance d is found there, within ten percent, by exact algebra.
 
@@ -158,7 +178,7 @@ def test_no_rounding():
     reading = read_curve(H, np.maximum(H**2 / 6, 1e-16))
 
     assert reading.truncation == pytest.approx(2, abs=0.1)
-    assert reading.best_step < 1e-8
+    assert 1e-12 < reading.best_step < 1e-10  # flat from 1e-14 to 2e-8: its middle
     assert np.isnan(reading.roundoff_line[1])
 
 
