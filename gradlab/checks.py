@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import read_tolerance
+from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind
 from gradlab.differentiation.crews import crew_of
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
@@ -19,6 +20,7 @@ from gradlab.pipeline.examining import examine
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
 from gradlab.subject.state_guard import StateGuard
+from gradlab.subject.torch_elsewhere import followed_unseen
 from gradlab.subject.torch_values import looks_like_module
 
 if TYPE_CHECKING:
@@ -175,6 +177,13 @@ def check(
             subject = build_subject(fn, inputs, sides)
             plan.refuse_unknown([variable.name for variable in subject.inputs])
             report = examine(subject, plan, meter, roots, explain=diagnose, guard=guard)
+            if _stood_still(report) and followed_unseen(
+                again := build_subject(fn, inputs, sides)
+            ):
+                subject = again
+                report = examine(
+                    subject, plan, meter, roots, explain=diagnose, guard=guard
+                )
             model = (fn, inputs, loss) if diagnose and looks_like_module(fn) else None
             report = deepened(report, subject, plan, meter, order=order, model=model)
             if any(f.kind == BugKind.STATEFUL and not f.where for f in report.findings):
@@ -188,6 +197,14 @@ def check(
     if told:
         report = dataclasses.replace(report, remarks=(*report.remarks, *told))
     return dataclasses.replace(report, seconds=meter.seconds, live=Live(arguments))
+
+
+def _stood_still(report: Report) -> bool:
+    """Whether f did not move at all along an input that has a gradient."""
+    return any(
+        c.verdict == Verdict.DISAGREES and not c.numeric.any() and c.tally is None
+        for c in report.comparisons
+    )
 
 
 def _spent(cause: BudgetExhausted) -> str:

@@ -14,9 +14,10 @@ from gradlab.subject.torch_graph import graph_nodes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gradlab.subject.subject import Subject
     from gradlab.subject.torch_subjects import TorchSubject
 
-__all__ = ["followed", "own_leaves"]
+__all__ = ["followed", "followed_unseen", "own_leaves"]
 
 _MOST = 10_000  # nodes of a graph that are walked
 
@@ -42,6 +43,32 @@ def followed(subject: TorchSubject, outputs: Sequence[Any]) -> bool:
     search(() if subject.loss is None else (subject.loss,))
     subject.elsewhere = True
     return True
+
+
+def followed_unseen(subject: Subject) -> bool:
+    """Exchange inputs wherever else they are held, though no graph shows it.
+
+    What the forward of a custom Function reads is in no graph: it gets a layer's
+    weights for the sake of their gradients, and computes with the layer.
+
+    Parameters
+    ----------
+    subject
+        Of which f stood still along an input that has a gradient.
+
+    Returns
+    -------
+    bool
+        Whether one of them is held elsewhere, and follows from now on.
+    """
+    program = getattr(subject, "program", None)
+    search = getattr(program, "search", None)
+    if program is None or search is None or subject.elsewhere:  # type: ignore[attr-defined] # torch's
+        return False
+    loss = subject.loss  # type: ignore[attr-defined] # as above
+    search(() if loss is None else (loss,))
+    subject.elsewhere = bool(program.beside)  # type: ignore[attr-defined] # as above
+    return bool(program.beside)
 
 
 def own_leaves(subject: TorchSubject, outputs: Sequence[Any]) -> tuple[str, ...]:

@@ -129,6 +129,11 @@ class FunctionProgram:
         wanted = {id(tensor) for tensor in self.own()}
         self.places[:] = holders_of(wanted, (self.fn, *roots))
 
+    @property
+    def beside(self) -> bool:
+        """Whether the search found that the function reads some by itself."""
+        return bool(self.places)
+
     def standing(
         self,
         values: Sequence[Any],
@@ -190,6 +195,11 @@ class ModuleProgram:
     def search(self, roots: Sequence[object]) -> None:
         """Exchange them also where they are held beside the module's tables."""
         self.swap.search(roots)
+
+    @property
+    def beside(self) -> bool:
+        """Whether the search found some that are held beside those tables."""
+        return self.swap.beside
 
     def standing(
         self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None

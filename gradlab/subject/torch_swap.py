@@ -88,6 +88,11 @@ class Swap:
         parts = (id(part) for place in self._elsewhere for part in place.parts())
         self._tied |= {names[part] for part in parts if part in names}
 
+    @property
+    def beside(self) -> bool:
+        """Whether the search found places besides the module's own tables."""
+        return bool(self._elsewhere)
+
     def call(self, state: Mapping[str, Any], arguments: tuple[Any, ...]) -> object:
         """Return ``module(*arguments)`` with `state` in place of its own tensors."""
         saved = self._saved()

@@ -210,3 +210,38 @@ def test_unrecorded_writes_to_inputs_are_the_cause(through):
 
     assert (finding.kind, finding.where) == (BugKind.DETACHED, "x")
     assert "overwrites all entries of x" in finding.evidence
+
+
+class ReadsTheLayer(torch.autograd.Function):
+    """Takes a layer's weights for their gradients' sake; computes with the layer."""
+
+    @staticmethod
+    def forward(ctx, x, layer, factor, *weights):
+        ctx.save_for_backward(x, *weights)
+        ctx.factor = factor
+        return layer(x)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        x, weight, _ = ctx.saved_tensors
+        own = ctx.factor * upstream.t() @ x, upstream.sum(0)
+        return upstream @ weight, None, None, *own
+
+
+@pytest.mark.parametrize("coverage", ["full", "probe"])
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_weights_that_a_forward_reads_by_itself_are_moved_there(factor, coverage):
+    """What an unrecorded forward reads through a layer moves with its argument."""
+    generator = torch.Generator().manual_seed(3)
+    layer = nn.Linear(3, 2).double()
+    x = torch.randn(4, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    before = [weight.detach().clone() for weight in layer.parameters()]
+
+    def reads(x, weight, bias):
+        return ReadsTheLayer.apply(x, layer, factor, weight, bias).sin()
+
+    report = gl.check(reads, x, layer.weight, layer.bias, coverage=coverage)
+
+    assert report.culprits == (() if factor == 1.0 else ("weight",))
+    assert all(map(torch.equal, layer.parameters(), before))
+    assert layer.weight.grad is None
