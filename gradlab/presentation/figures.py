@@ -109,7 +109,7 @@ def headline(figure: Figure, words: str, colour: str) -> None:
     # ... which also hides it from bbox_inches="tight": an unseen sheet keeps it there
     sheet = Rectangle((0, 0), 1, 1, transform=figure.transFigure, fill=False, lw=0)
     figure.add_artist(sheet)
-    strip = (0.12 + 0.17 * (words.count("\n") + 1)) / height
+    strip = (0.2 + 0.17 * (words.count("\n") + 1)) / height
     engine = figure.get_layout_engine()
     if isinstance(engine, ConstrainedLayoutEngine):
         engine.set(rect=(0, 0, 1, 1 - strip))

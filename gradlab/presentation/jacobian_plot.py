@@ -15,7 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from gradlab.comparison.comparison import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.verdict import Verdict
+from gradlab.presentation.cell_numbers import MINUS, write_cells
 from gradlab.presentation.figures import figure_of, headline, ink, new_figure, show
 from gradlab.presentation.palettes import (
     ANY_PAPER,
@@ -213,6 +215,7 @@ class JacobianDisplay:
             return self
         for panel in self.axes_:
             self._panel(panel, square=square)
+            self._numbers(panel)
         self._bars()
         self._legend()
         self._rings(ring_kwargs or {})
@@ -223,8 +226,8 @@ class JacobianDisplay:
         columns = self.comparison.columns
         if self.comparison.tally is not None:
             return (_PIXELS, _PIXELS)
-        entries = max(self.comparison.input.size, 1)
-        sparse = columns is not None and columns.size < _SPARSE * entries
+        entries = self.comparison.input.size
+        sparse = columns is not None and columns.size < _SPARSE * max(entries, 1)
         return (_COARSE, _COARSE) if sparse else (_PIXELS, _PIXELS)
 
     def _empty(self) -> None:
@@ -267,9 +270,7 @@ class JacobianDisplay:
             **common,
         )
         ink(ax)
-        if (view.verdicts < 0).any():
-            ax.patch.set_alpha(None)
-        else:
+        if (view.verdicts >= 0).all():
             ax.patch.set_hatch("")
         if len(self.axes_) > 1:
             words = f"|{panel}|" if view.magnitude and panel != "error" else panel
@@ -284,6 +285,17 @@ class JacobianDisplay:
         if down == 1:
             ax.set_yticks([])
 
+    def _numbers(self, panel: str) -> None:
+        """Write small matrices out; errors as tables have them, sizes without."""
+        view = self.picture_
+        under = (self.categories_[panel], self.images_[panel])
+        if panel != "error":
+            write_cells(self.axes_[panel], getattr(view, panel), under, view.scale)
+        elif not view.magnitude:
+            floor = RELATIVE_FLOOR * view.scale
+            error = relative_error(view.analytic, view.numeric, floor)
+            write_cells(self.axes_[panel], error, under)
+
     def _bars(self) -> None:
         """One bar for both values, one for the error with the tolerance marked."""
         view = self.picture_
@@ -296,9 +308,12 @@ class JacobianDisplay:
                 self.images_["analytic"], ax=both, shrink=0.5, aspect=40, **style
             )
             top = view.scale or 1.0
-            words = [f"-{number(top, 3)}", "0", number(top, 3)]
-            bar.set_ticks([-top, 0.0, top], labels=words)
+            words = [f"{MINUS}{number(top, 3)}", "0", number(top, 3)]
+            first = int(view.magnitude)  # sizes are never below zero
+            bar.set_ticks([-top, 0.0, top][first:], labels=words[first:])
+            bar.ax.set_xlim([-top, 0.0][first], top)
             bar.ax.minorticks_off()
+            bar.set_label("derivative; the scale is logarithmic away from zero")
             self.colorbars_["values"] = bar
         bar = self.figure_.colorbar(
             self.images_["error"], ax=self.ax_, shrink=0.95, aspect=20, **style
