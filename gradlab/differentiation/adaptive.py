@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradlab.differentiation.climb import climb
-from gradlab.differentiation.derivatives import AdaptiveSettings, Derivatives
-from gradlab.differentiation.ladder import Sampler
+from gradlab.differentiation.ladder.climb import climb
+from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Derivatives
+from gradlab.differentiation.ladder.rungs import Sampler
 
 __all__ = ["AdaptiveSettings", "Derivatives", "Sampler", "adaptive"]
 

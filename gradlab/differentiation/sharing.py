@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from gradlab.differentiation.reading import Reading
+    from gradlab.differentiation.ladder.reading import Reading
 
 __all__ = ["FEW", "shared_noise", "underrated"]
 

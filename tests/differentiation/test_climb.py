@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation import reading
+from gradlab.differentiation.ladder import reading
+from gradlab.differentiation.ladder.tableau import Tableau, layout
 from gradlab.differentiation.sharing import FEW
-from gradlab.differentiation.tableau import Tableau, layout
 
 
 @pytest.fixture

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.differentiation.extrapolation import extrapolate_central
-from gradlab.differentiation.smoothness import Suspicion, suspect
-from gradlab.differentiation.tableau import layout
+from gradlab.differentiation.ladder.extrapolation import extrapolate_central
+from gradlab.differentiation.ladder.suspicion import Suspicion, suspect
+from gradlab.differentiation.ladder.tableau import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.differentiation.derivatives import AdaptiveSettings
-    from gradlab.differentiation.ladder import Samples
-    from gradlab.differentiation.runs import Estimate
+    from gradlab.differentiation.ladder.derivatives import AdaptiveSettings
+    from gradlab.differentiation.ladder.rungs import Samples
+    from gradlab.differentiation.ladder.runs import Estimate
 
 __all__ = ["Reading", "blocks", "read"]
 

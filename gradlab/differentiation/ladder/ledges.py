@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from gradlab.differentiation.strays import Rungs
+    from gradlab.differentiation.ladder.strays import Rungs
 
 __all__ = ["ledges"]
 

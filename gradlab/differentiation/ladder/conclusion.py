@@ -6,21 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.derivatives import AdaptiveSettings, Derivatives
-from gradlab.differentiation.extrapolation import extrapolate_side
-from gradlab.differentiation.runs import Pick
-from gradlab.differentiation.smoothness import (
-    Smoothness,
-    Suspicion,
-    jumps,
-    rises,
-    stairs,
-)
+from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Derivatives
+from gradlab.differentiation.ladder.extrapolation import extrapolate_side
+from gradlab.differentiation.ladder.runs import Pick
+from gradlab.differentiation.ladder.suspicion import Suspicion, jumps, rises, stairs
+from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
-    from gradlab.differentiation.ladder import Ladder
-    from gradlab.differentiation.reading import Reading
-    from gradlab.differentiation.runs import Estimate
+    from gradlab.differentiation.ladder.reading import Reading
+    from gradlab.differentiation.ladder.rungs import Ladder
+    from gradlab.differentiation.ladder.runs import Estimate
 
 __all__ = ["conclude"]
 

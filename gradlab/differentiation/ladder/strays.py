@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.runs import Pick
+from gradlab.differentiation.ladder.runs import Pick
 
 if TYPE_CHECKING:
-    from gradlab.differentiation.ladder import Ladder
-    from gradlab.differentiation.tableau import Layout, Tableau
+    from gradlab.differentiation.ladder.rungs import Ladder
+    from gradlab.differentiation.ladder.tableau import Layout, Tableau
 
 __all__ = ["Rungs", "foretold_bends", "strays"]
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.runs import Pick
+from gradlab.differentiation.ladder.runs import Pick
 
 if TYPE_CHECKING:
-    from gradlab.differentiation.runs import Estimate, Runs
-    from gradlab.differentiation.strays import Rungs
-    from gradlab.differentiation.tableau import Tableau
+    from gradlab.differentiation.ladder.runs import Estimate, Runs
+    from gradlab.differentiation.ladder.strays import Rungs
+    from gradlab.differentiation.ladder.tableau import Tableau
 
 __all__ = ["overrule", "roughen"]
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from gradlab.differentiation.derivatives import AdaptiveSettings
-    from gradlab.differentiation.ladder import Ladder
-    from gradlab.differentiation.runs import Estimate
-    from gradlab.differentiation.smoothness import Suspicion
+    from gradlab.differentiation.ladder.derivatives import AdaptiveSettings
+    from gradlab.differentiation.ladder.rungs import Ladder
+    from gradlab.differentiation.ladder.runs import Estimate
+    from gradlab.differentiation.ladder.suspicion import Suspicion
 
 __all__ = ["Situation", "next_rungs", "unsettled"]
 

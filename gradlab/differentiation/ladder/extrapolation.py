@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.ledges import ledges
-from gradlab.differentiation.runs import Estimate, Pick, Runs
-from gradlab.differentiation.second_thoughts import overrule, roughen
-from gradlab.differentiation.strays import Rungs, foretold_bends, strays
-from gradlab.differentiation.tableau import Tableau, layout
+from gradlab.differentiation.ladder.ledges import ledges
+from gradlab.differentiation.ladder.runs import Estimate, Pick, Runs
+from gradlab.differentiation.ladder.second_thoughts import overrule, roughen
+from gradlab.differentiation.ladder.strays import Rungs, foretold_bends, strays
+from gradlab.differentiation.ladder.tableau import Tableau, layout
 
 if TYPE_CHECKING:
-    from gradlab.differentiation.ladder import Ladder
+    from gradlab.differentiation.ladder.rungs import Ladder
 
 __all__ = ["extrapolate_central", "extrapolate_side"]
 
