@@ -9,13 +9,13 @@ import numpy as np
 from gradlab.building import Sides, build_subject
 from gradlab.differentiation.crews import crew_of
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
-from gradlab.differentiation.finite_difference import scales_of, seen_truncation
 from gradlab.differentiation.jacobian import Jacobian
-from gradlab.differentiation.method import Auto, Central, resolve_method
+from gradlab.differentiation.method import resolve_method
 from gradlab.errors import BudgetError, InputError, SubjectError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.analytic_side import analytic_side
 from gradlab.pipeline.measuring import numeric_side
+from gradlab.pipeline.own_bars import own_bars
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import block_slices
 
@@ -53,7 +53,10 @@ def numeric_jacobian(
     *inputs
         As for `gradlab.check`.
     method
-        Default "adaptive": finds its own steps, about 20 evaluations for each entry.
+        Default "adaptive": finds its own steps, about 20 evaluations for each
+        coordinate. "central" takes three and "forward" two: one of them for the error
+        bar, and some twenty more where that one contradicts. "complex-step" takes one
+        and some twenty for all coordinates together.
     wrt, names, params, budget, executor
         As for `gradlab.check`.
 
@@ -96,10 +99,7 @@ def numeric_jacobian(
             for which, variable in enumerate(subject.inputs):
                 every = np.arange(variable.coordinates)
                 found = numeric_side(subject, which, every, base, chosen, meter)
-                error = found.error
-                if isinstance(chosen, Auto | Central):
-                    scales = scales_of(subject, which)
-                    error = np.fmax(error, seen_truncation(found, scales))
+                error = own_bars(subject, which, found, base, chosen, meter)
                 parts = (found.value, error, found.step)
                 count = meter.evaluations - spent
                 spent = meter.evaluations

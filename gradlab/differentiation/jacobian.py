@@ -34,7 +34,7 @@ class Jacobian:
     Examples
     --------
     >>> gl.numeric_jacobian(lambda x: x**2, np.ones(3), method="central")
-    Jacobian(shape=(3, 3), method='central', evaluations=6)
+    Jacobian(shape=(3, 3), method='central', evaluations=9)
     """
 
     value: NDArray[Any]

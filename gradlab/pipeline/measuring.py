@@ -36,6 +36,7 @@ from gradlab.differentiation.method import (
 from gradlab.differentiation.noise import difference_noise
 from gradlab.differentiation.quotients import Quotients
 from gradlab.differentiation.sharing import shared_noise
+from gradlab.pipeline.believing import believed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -93,7 +94,8 @@ def numeric_side(
         case Adaptive():
             return _as_quotients(look_closer(subject, which, positions, base, meter))
         case ComplexStep():
-            return complex_step(subject, which, positions, scales, method.step, meter)
+            found = complex_step(subject, which, positions, scales, method.step, meter)
+            return believed(subject, which, positions, scales, base, found, meter)
         case Forward() | Backward():
             steps = _steps(scales, method.step, epsilon, 1)
             sign = 1.0 if isinstance(method, Forward) else -1.0

@@ -1,0 +1,229 @@
+"""Bars of cheap differences that stand alone: seen, not assumed.
+
+A check looks again at whatever disagrees; the bar of a Jacobian that nobody compares
+has to be right by itself. One or two evaluations of a coordinate show no truncation and
+no noise, so one more is made, farther away. Where it shows that f bends, jumps or
+shakes within the step as no function of its size does on its own scale, the adaptive
+ladder tells how far off the difference is. The difference itself stays what was asked
+for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.evaluation import displaced_rows
+from gradlab.differentiation.finite_difference import scales_of, seen_truncation
+from gradlab.differentiation.method import Adaptive, Auto, Backward, ComplexStep
+from gradlab.pipeline.measuring import look_closer, numeric_side
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.method import Method
+    from gradlab.differentiation.quotients import Quotients
+    from gradlab.subject.subject import Subject
+
+__all__ = ["own_bars"]
+
+# Steps to the further point: with a whole number of them, what rounds to multiples of
+# one quantum could stray by nothing at all.
+_FARTHER = 5**0.5
+_ASTRAY = 0.1  # of the move that the slope explains: beyond, it explains little
+_GENTLE = 1e2  # times what a function of its size does on its own scale
+_LIVELY = 1e6  # the same, of a function whose slope may still be believed
+_ROUNDING = 20.0  # times the round-off of f that a stray must have to mean anything
+_TWO_SIDED, _ONE_SIDED = 1.0, 2.0  # bars in units of what the further point shows
+_FAR = 0.01  # of the scale: here something moves, if anything but a constant does
+_NEAR = 1e-5  # of the scale: here a staircase stands still
+_ENOUGH = 8  # coordinates, before what most of them show is the noise of an output
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Look:
+    """What one further point of each coordinate shows; arrays (rows, n)."""
+
+    stray: NDArray[np.float64]  # of f, from where the difference foretold it
+    move: NDArray[np.float64]  # that the slope explains over one step
+    step: NDArray[np.float64]
+    scales: NDArray[np.float64]  # (n,)
+
+
+def own_bars(
+    subject: Subject,
+    which: int,
+    found: Quotients,
+    base: NDArray[np.float64],
+    method: Method,
+    meter: Meter,
+) -> NDArray[np.float64]:
+    """Give differences of all coordinates of one input bars that cover their errors.
+
+    One further evaluation for each coordinate; some twenty where that one contradicts;
+    and for a step that was asked for, the same differences with the usual one.
+
+    Parameters
+    ----------
+    found
+        The differences of all coordinates, in order.
+    base
+        f at the point, shape (rows,).
+    method
+        That they came from. What the complex step says of itself is returned as it is,
+        and so is what adaptive differences say of all that moves.
+
+    Returns
+    -------
+    ndarray
+        Shape (rows, n), inf where nothing is known.
+    """
+    if isinstance(method, ComplexStep) or found.value.size == 0:
+        return np.asarray(found.error)
+    if isinstance(method, Adaptive):
+        error = found.error.copy()
+        still = np.flatnonzero((found.value == 0).all(axis=0))
+        slope, _ = _stairs(subject, which, still, base, meter)
+        error[:, still] = np.fmax(error[:, still], slope)
+        return error
+    if not isinstance(method, Auto) and method.step is not None:
+        # a step that was asked for may be too long to show anything, or too short
+        usual, every = type(method)(), np.arange(found.value.shape[1])
+        other = numeric_side(subject, which, every, base, usual, meter)
+        error = own_bars(subject, which, other, base, usual, meter)
+        with np.errstate(all="ignore"):
+            error = np.abs(found.value - other.value) + error
+        return np.where(np.isnan(error), np.inf, error)
+    two_sided = bool(np.isfinite(found.bend).any())
+    sign = -1.0 if isinstance(method, Backward) else 1.0
+    look = _further(subject, which, found, base, sign, meter, two_sided=two_sided)
+    with np.errstate(all="ignore"):
+        error = np.fmax(found.error, 0.0)
+        if two_sided:
+            error = np.fmax(error, seen_truncation(found, look.scales))
+        width = _TWO_SIDED if two_sided else _ONE_SIDED
+        error = np.fmax(error, width * _floored(look.stray) / look.step)
+        doubtful = _doubtful(found, look, base, subject.epsilon, two_sided=two_sided)
+        still = np.flatnonzero(((found.value == 0) & (look.stray == 0)).all(axis=0))
+        slope, moved = _stairs(subject, which, still, base, meter)
+        doubtful[:, still] |= moved
+    columns = np.flatnonzero(doubtful.any(axis=0))
+    if columns.size:
+        closer = look_closer(subject, which, columns, base, meter)
+        with np.errstate(all="ignore"):
+            seen = np.abs(found.value[:, columns] - closer.value) + closer.error
+        seen = np.where(np.isnan(seen), np.inf, seen)
+        error[:, columns] = np.where(doubtful[:, columns], seen, error[:, columns])
+    error[:, still] = np.fmax(error[:, still], slope)
+    known = np.isfinite(found.value) & ~np.isnan(error)
+    return np.where(known, error, np.inf)
+
+
+def _further(
+    subject: Subject,
+    which: int,
+    found: Quotients,
+    base: NDArray[np.float64],
+    sign: float,
+    meter: Meter,
+    *,
+    two_sided: bool,
+) -> _Look:
+    """Evaluate farther from the point; behind it where there is no value ahead.
+
+    Strays are in units of the leading term of the series that the difference leaves
+    out: ``h^3 f'''`` of a central, ``h^2 f''`` of a one-sided one.
+    """
+    reach = _FARTHER
+    unit = (reach**3 - reach) / 6 if two_sided else (reach**2 - reach) / 2
+    step = found.step
+    stray = np.full(step.shape, np.nan)
+    open_ = np.arange(step.shape[1])
+    for side in (sign, -sign)[: 2 if two_sided else 1]:
+        values, taken = displaced_rows(
+            subject, which, open_, side * reach * step[0, open_], meter
+        )
+        with np.errstate(all="ignore"):
+            slope, h = found.value[:, open_], step[:, open_]
+            foretold = base[:, None] + slope * taken
+            if two_sided:
+                foretold += found.bend[:, open_] / (2 * h) * taken**2
+            stray[:, open_] = np.abs(values.T - foretold) / unit
+        open_ = open_[~np.isfinite(stray[:, open_]).all(axis=0)]
+        if open_.size == 0:
+            break
+    with np.errstate(all="ignore"):
+        move = np.abs(found.value) * step
+    return _Look(stray, move, step, scales_of(subject, which))
+
+
+def _floored(stray: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Let no coordinate be lucky: half of what most show is what each may hide.
+
+    Of coordinates that move the output only; a stray that is not known stays so.
+    """
+    if stray.shape[1] < _ENOUGH:
+        return stray
+    moved = stray > 0
+    usual = np.where(moved, stray, np.nan)
+    enough = moved.sum(axis=1) >= _ENOUGH
+    floor = np.zeros(len(stray))
+    if enough.any():
+        floor[enough] = np.nanmedian(usual[enough], axis=1) / 2
+    return np.where(moved, np.maximum(stray, floor[:, None]), stray)
+
+
+def _doubtful(
+    found: Quotients,
+    look: _Look,
+    base: NDArray[np.float64],
+    epsilon: float,
+    *,
+    two_sided: bool,
+) -> NDArray[np.bool_]:
+    """Say where f does within two steps what no function of its size and scale does."""
+    order = 3 if two_sided else 2
+    slopes = np.abs(found.value) * look.scales
+    size = np.where(np.isfinite(slopes), slopes, 0.0).max(axis=1, initial=0.0)
+    size = np.fmax(size, np.abs(base))[:, None]
+    usual = size * (look.step / look.scales) ** order
+    rounding = _ROUNDING * epsilon * np.fmax(np.abs(base)[:, None], look.move)
+    gentle = look.stray <= np.fmax(_LIVELY * usual, rounding)
+    gentle &= look.stray <= np.fmax(_GENTLE * usual, _ASTRAY * look.move)
+    return np.asarray(~gentle & np.isfinite(found.value))
+
+
+def _stairs(
+    subject: Subject,
+    which: int,
+    columns: NDArray[np.intp],
+    base: NDArray[np.float64],
+    meter: Meter,
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Look farther along coordinates that moved nothing.
+
+    Rounding to a few digits inside f stands still over short steps, and so does a
+    constant. What moves on both sides, and not close by, is a staircase: its slope may
+    be meant, or zero.
+
+    Returns
+    -------
+    slope, moved
+        Of the staircase, 0 where there is none; and what moved at all, (rows, K).
+    """
+    shape = (len(base), len(columns))
+    if columns.size == 0:
+        return np.zeros(shape), np.zeros(shape, bool)
+    scales = scales_of(subject, which)[columns]
+    moves = []
+    for reach in (_FAR, -_FAR, _NEAR, -_NEAR):
+        values, _ = displaced_rows(subject, which, columns, reach * scales, meter)
+        moves.append((values - base).T)
+    ahead, behind, *near = moves
+    still = (near[0] == 0) & (near[1] == 0)
+    both = still & (ahead * behind < 0)
+    slope = np.where(both, np.abs(ahead - behind) / (2 * _FAR * scales), 0.0)
+    return slope, (ahead != 0) | (behind != 0)

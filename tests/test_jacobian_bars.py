@@ -1,0 +1,188 @@
+"""Bars of Jacobians that stand alone cover the error, of every method.
+
+Truth is algebra. Bars are held to five times themselves, as of noise one look may be
+lucky; before the further point was taken, the errors here were between ten and 1e13 of
+them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.errors import ComplexStepError
+
+CHEAP = ["central", "forward", "backward"]
+
+
+def noise(x, size):
+    """Shake deterministically: a wave far too fast for any step."""
+    return size * np.sin(x * 7.1e13)
+
+
+# name: function, point, slope there
+HARD = {
+    "bends within a step": (lambda x: np.sin(3e8 * x), 1.0, 3e8 * np.cos(3e8)),
+    "small ripples": (lambda x: x + np.sin(3e6 * x) / 3e6, 1.0, 1 + np.cos(3e6)),
+    "a tenth of a millionth from a pole": (
+        lambda x: np.log(np.abs(x - 1)), 1 + 1e-7, 1 / ((1 + 1e-7) - 1)
+    ),
+    "narrow bump": (
+        lambda x: x**2 + np.exp(-(((x - 1) * 1e7) ** 2)),
+        1 + 5e-8,
+        2 * (1 + 5e-8) - 2e14 * (1 + 5e-8 - 1) * np.exp(-((1 + 5e-8 - 1) * 1e7) ** 2),
+    ),
+    "noise": (lambda x: np.exp(x) + noise(x, 1e-8), 0.5, np.exp(0.5)),
+    "rounded to multiples": (lambda x: np.round(x**3, 9), 0.7, 3 * 0.7**2),
+    "float32 inside": (lambda x: np.float64(np.sin(np.float32(x))), 0.7, np.cos(0.7)),
+    "cancellation": (lambda x: np.cosh(x) - 1, 1e-5, np.sinh(1e-5)),
+    "stationary": (lambda x: (x - 1) ** 2, 1.0, 0.0),
+    "centre of symmetry": (lambda x: np.tanh(1e4 * x), 0.0, 1e4),
+    "kink beside": (lambda x: x + np.abs(x - 1) / 100, 1 + 4e-9, 1.01),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", CHEAP)
+@pytest.mark.parametrize("name", HARD)
+def test_cheap_differences_know_what_they_are_worth(name, method):
+    """Where f bends or shakes within a step, the bar says so."""
+    f, x, exact = HARD[name]
+
+    found = gl.numeric_jacobian(f, np.array(x), method=method)
+
+    assert abs(found.value - exact) <= 5 * found.error
+
+
+@pytest.mark.parametrize("method", [gl.Central(step=1e-2), gl.Forward(step=1e-3)])
+def test_steps_that_were_asked_for_get_an_honest_bar(method):
+    """A step far too long for f gives a slope far off, and says by how much."""
+    f = lambda x: np.sin(1e5 * x) / 1e5 + x
+
+    found = gl.numeric_jacobian(f, np.array(0.3), method=method)
+
+    assert found.step == pytest.approx(method.step)
+    assert abs(found.value - (1 + np.cos(1e5 * 0.3))) <= 5 * found.error
+
+
+@pytest.mark.parametrize("method", CHEAP)
+def test_bars_of_smooth_functions_stay_as_small_as_they_were(method, rng):
+    """Half are below 30 times the error, for one evaluation more per coordinate."""
+    a, x = rng.normal(size=(20, 20)) / 5, rng.normal(size=20)
+    exact = np.cos(a @ x)[:, None] * a
+
+    found = gl.numeric_jacobian(lambda x: np.sin(a @ x), x, method=method)
+
+    error = np.abs(found.value - exact)
+    assert (error <= 5 * found.error).all()
+    assert np.median(found.error / error) < 30
+    assert found.evaluations == (3 if method == "central" else 2) * x.size
+
+
+def test_constant_and_quantised_are_told_apart():
+    """What stands still over a step is zero; to how much, a longer step says."""
+    constant = gl.numeric_jacobian(lambda x: 7 + 0 * x, np.array(1.3), method="central")
+    stepped = gl.numeric_jacobian(
+        lambda x: np.round(np.exp(x), 4), np.array(1.3), method="central"
+    )
+    assert constant.value == 0
+    assert constant.error < 1e-9
+    assert abs(stepped.value - np.exp(1.3)) <= 5 * stepped.error
+
+
+def test_bar_is_infinite_where_there_is_no_value():
+    """Central differences across the edge of the domain: no slope, no finite bar."""
+    with np.errstate(invalid="ignore"):
+        found = gl.numeric_jacobian(np.sqrt, np.zeros(2), method="central")
+    assert np.isnan(np.diag(found.value)).all()
+    assert np.isinf(np.diag(found.error)).all()
+
+
+# ------------------------------------------------------------------ the complex step
+
+
+def test_complex_step_knows_cancellation(rng):
+    """A derivative whose terms cancel has lost digits, which three looks show."""
+    x = rng.normal(size=30) + 1e6
+    f = lambda x: (x**2).sum() - x.size * x.mean() ** 2
+    exact = 2 * (x - 1e6 - (x - 1e6).mean())
+
+    found = gl.numeric_jacobian(f, x, method="complex-step")
+
+    assert (np.abs(found.value - exact) <= 5 * found.error + 1e-9).all()
+    assert found.error.max() > 1e-11  # 4e-16 |value| before, where 1e-10 is lost
+
+
+def test_complex_step_knows_a_long_step():
+    """Truncation of ``h^2 f''' / 6`` shows in a shorter step."""
+    found = gl.numeric_jacobian(np.exp, np.array(1.0), method=gl.ComplexStep(step=1e-2))
+    assert 1e-5 < abs(found.value - np.e) <= found.error < 1e-3
+
+
+def test_complex_step_knows_single_precision():
+    """A float32 input is differentiated in complex64."""
+    x = np.array([0.7, 1.3, 2.6], np.float32)
+    found = gl.numeric_jacobian(np.exp, x, method="complex-step")
+    error = np.abs(np.diag(found.value) - np.exp(x.astype(float)))
+    assert error.max() > 1e-9
+    assert (error <= np.diag(found.error)).all()
+
+
+def test_complex_step_knows_a_solver():
+    """A fixed point that stops when its value has converged: its slope has not."""
+
+    def solve(x):
+        value = x
+        for _ in range(200):
+            after = x + 0.3 * np.sin(value)
+            if abs(after - value) < 1e-6:
+                return after
+            value = after
+        return value
+
+    root = 1.0
+    for _ in range(200):
+        root = 1.0 + 0.3 * np.sin(root)
+    exact = 1 / (1 - 0.3 * np.cos(root))
+
+    found = gl.numeric_jacobian(solve, np.array(1.0), method="complex-step")
+
+    assert 1e-8 < abs(found.value - exact) <= found.error
+
+
+def test_complex_step_is_refused_beside_a_kink():
+    """``abs`` drops the imaginary part, which a kink within 1e-5 hid before."""
+    f = lambda x: x + np.abs(x - 1) / 100
+    with pytest.raises(ComplexStepError, match="not analytic"):
+        gl.numeric_jacobian(f, np.array(1 + 1e-6), method="complex-step")
+
+
+def test_complex_step_keeps_its_digits_where_f_is_analytic(rng):
+    """Bars stay near 1e-15 of the slope, and cost does not grow with the columns."""
+    x = rng.uniform(0.5, 2, 100)
+    found = gl.numeric_jacobian(lambda x: np.log(x).sum(), x, method="complex-step")
+    assert (np.abs(found.value - 1 / x) <= found.error).all()
+    assert np.median(found.error * x) < 1e-13
+    assert found.evaluations < 100 + 40
+
+
+@pytest.mark.parametrize("method", ["adaptive", *CHEAP])
+@pytest.mark.parametrize("kind", [np.float16, "four digits"])
+def test_zero_slope_between_two_roundings_is_not_certain(method, kind):
+    """Half precision inside f is flat close by: 0, or the slope of the whole."""
+    round_ = np.float16 if kind is np.float16 else lambda y: np.round(y, 3)
+    f = lambda x: np.asarray(round_(np.exp(x)), float)
+
+    found = gl.numeric_jacobian(f, np.array(1.3), method=method)
+
+    assert found.value == 0
+    assert abs(found.value - np.exp(1.3)) <= 5 * found.error
+
+
+@pytest.mark.parametrize("method", ["adaptive", *CHEAP])
+def test_zero_slope_of_a_wide_stair_or_beside_a_kink_stays_certain(method):
+    """Whole numbers, and a unit that is off: nothing moves on both sides."""
+    for f, x in ((np.round, 1.3), (lambda x: np.maximum(x - 1, 0), 0.995)):
+        found = gl.numeric_jacobian(f, np.array(x), method=method)
+        assert found.value == 0
+        assert found.error < 1e-7
