@@ -29,7 +29,7 @@ def coupling_factor(case: Case) -> list[Clue]:
         return []
     if case.variable.is_complex or not case.part.complete:
         return []
-    off = ~np.eye(len(a), dtype=bool) & ~case.zero(n)
+    off = ~np.eye(len(a), dtype=bool) & ~case.numeric_zero
     below = float((n[off] ** 2).sum())
     if off.sum() < 3 or below == 0 or not case.wrong[off].any():
         return []
@@ -103,7 +103,7 @@ def broken_sums(case: Case) -> list[Clue]:
     if not true or true & vanishing_sums(a):
         return []
     axis = min(true)
-    lost = bool(case.zero(case.analytic)[case.wrong].all())
+    lost = bool(case.analytic_zero[case.wrong].all())
     spread = case.wrong.reshape(a.shape)
     lines = np.moveaxis(spread, axis + 1, -1).reshape(-1, a.shape[axis + 1])
     lines = lines[lines.any(axis=1)]
@@ -202,7 +202,7 @@ def unreal(case: Case) -> list[Clue]:
     for output, part in case.parts_of_output:
         rows[part] = output.name.endswith(".imag")
     cross = rows[:, None] != (case.part.positions % 2 == 1)[None]
-    a_zero, n_zero = case.zero(case.analytic), case.zero(case.numeric)
+    a_zero, n_zero = case.analytic_zero, case.numeric_zero
     if not (a_zero[cross].all() and (~n_zero)[cross].any()):
         return []
     if case.share(np.where(cross, 0.0, case.numeric)) < EXACT:

@@ -35,8 +35,8 @@ def coupled_axes(case: Case) -> list[Clue]:
     for output, part in case.parts_of_output:
         if not case.wrong[part].any():
             continue
-        ours = _across(~case.zero(case.analytic)[part], output, case.variable)
-        true = _across(~case.zero(case.numeric)[part], output, case.variable)
+        ours = _across(~case.analytic_zero[part], output, case.variable)
+        true = _across(~case.numeric_zero[part], output, case.variable)
         new, gone = sorted(ours - true), sorted(true - ours)
         if new:
             clues.append(_wrong_axis(case, output, new[0], lost=bool(gone)))
@@ -102,7 +102,7 @@ def identity_path(case: Case) -> list[Clue]:
     if abs(c) < 1e-9 or case.share(case.numeric + c * np.eye(len(error))) < EXACT:
         return []
     off = ~np.eye(len(error), dtype=bool)
-    if case.zero(case.numeric)[off].all():
+    if case.numeric_zero[off].all():
         return []  # an elementwise function: no path beside another
     return [
         Clue(

@@ -45,11 +45,11 @@ def multiplier(case: Case) -> list[Clue]:
     Where every output meets one entry of the input, as in ``g * h``, the Jacobian
     holds the factor h itself; on the analytic side it may be recognised.
     """
-    a, n = case.analytic, case.numeric
+    a = case.analytic
     if case.scalar or a.shape[0] == a.shape[1]:
         return []
-    if ((~case.zero(a)).sum(axis=1) > 1).any() or (
-        (~case.zero(n)).sum(axis=1) > 1
+    if ((~case.analytic_zero).sum(axis=1) > 1).any() or (
+        (~case.numeric_zero).sum(axis=1) > 1
     ).any():
         return []
     row = a.sum(axis=1)

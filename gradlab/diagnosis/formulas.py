@@ -130,7 +130,7 @@ def output_slopes(case: Case) -> list[Clue]:
     a, n = case.analytic, case.numeric
     if len(a) < 3 or a.shape[1] < 2:
         return []
-    several = (~case.zero(n)).sum(axis=1) > 1
+    several = (~case.numeric_zero).sum(axis=1) > 1
     below = (n * n).sum(axis=1)
     if several.sum() < 3 or not (below[several] > 0).all():
         return []
@@ -180,7 +180,7 @@ def _diagonal(
     if case.variable.is_complex:
         return None
     off = ~np.eye(len(a), dtype=bool)
-    if not (case.zero(case.analytic) & case.zero(case.numeric))[rows][off].all():
+    if not (case.analytic_zero & case.numeric_zero)[rows][off].all():
         return None
     return np.diag(a), np.diag(n), case.point, case.evidence.base[rows]
 

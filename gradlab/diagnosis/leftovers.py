@@ -20,10 +20,10 @@ _ALONG = 0.5  # cosine of error and gradient above which a term is counted twice
 
 def terms(case: Case) -> list[Clue]:
     """Fall back on structure: something is missing, or something is too much."""
-    a, n = case.analytic, case.numeric
+    n = case.numeric
     if not case.error.any() or not n.any():
         return []
-    a_zero, n_zero = case.zero(a), case.zero(n)
+    a_zero, n_zero = case.analytic_zero, case.numeric_zero
     fewer = bool((a_zero | ~n_zero).all() and (a_zero & ~n_zero).any())
     more = bool((n_zero | ~a_zero).all() and (n_zero & ~a_zero).any())
     strength = 0.55 if int(case.wrong.sum()) > 3 else 0.3

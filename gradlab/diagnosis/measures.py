@@ -42,6 +42,7 @@ NEARLY_RIGHT = (
     "the difference shrinks with it the gradient is right. Else compare constants of "
     "forward and backward: an epsilon, a rounded coefficient, n for n - 1."
 )
+_QUICK = 1024  # entries
 _SIMPLE = 1e-4  # relative: so close to a simple ratio a factor is that ratio
 _ROUNDINGS = 1e3  # units of round-off of the analytic side
 
@@ -153,13 +154,44 @@ class Case:
             must leave them alone.
         """
         mask = self.usable if where is None else self.usable & where
-        total = float(np.linalg.norm((self.analytic - self.numeric)[mask]))
+        if where is None:
+            total = self.total
+        else:
+            total = float(np.linalg.norm((self.analytic - self.numeric)[mask]))
         if not total > 0:
             return 0.0
-        with np.errstate(all="ignore"):
-            left = np.abs(self.analytic - model) - self.tolerance
-        left = np.nan_to_num(np.maximum(left, 0.0), nan=np.inf, posinf=np.inf)[mask]
+        left = _left_over(self.analytic, model, self.tolerance)[mask]
         return float(max(0.0, 1.0 - float(np.linalg.norm(left)) / total))
+
+    def refutes(self, model: NDArray[np.float64]) -> bool:
+        """Whether the entries with the largest errors alone rule a model out.
+
+        Where it is False the model may still be wrong: only `share` tells. Where it is
+        True the share is below `EXACT`, and that took a small part of the time.
+
+        Parameters
+        ----------
+        model
+            What the analytic side would be in the places `largest`.
+        """
+        sides = self.analytic, self.tolerance
+        analytic, tolerance = (side.reshape(-1)[self.largest] for side in sides)
+        left = float(np.linalg.norm(_left_over(analytic, model, tolerance)))
+        return left > (1 - EXACT) * self.total
+
+    @functools.cached_property
+    def total(self) -> float:
+        """Norm of the difference between the two sides."""
+        return float(np.linalg.norm((self.analytic - self.numeric)[self.usable]))
+
+    @functools.cached_property
+    def largest(self) -> NDArray[np.intp]:
+        """Where the two sides differ most: flat places, as many as are a quick look."""
+        apart = np.abs(self.analytic - self.numeric).reshape(-1)
+        if apart.size <= _QUICK:
+            return np.flatnonzero(self.usable)
+        places = np.argpartition(apart, -_QUICK)[-_QUICK:]
+        return np.asarray(places[self.usable.reshape(-1)[places]])
 
     def grid(self, matrix: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Shape columns like the input: (rows, *shape); None if not all are there.
@@ -180,13 +212,35 @@ class Case:
             yield output, slice(start, start + output.size)
             start += output.size
 
-    def zero(self, matrix: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Entries that are zero as far as can be told."""
+    @functools.cached_property
+    def analytic_zero(self) -> NDArray[np.bool_]:
+        """Entries of the analytic side that are zero as far as can be told."""
+        return self._zero(self.analytic)
+
+    @functools.cached_property
+    def numeric_zero(self) -> NDArray[np.bool_]:
+        """Entries of the numeric side that are zero as far as can be told."""
+        return self._zero(self.numeric)
+
+    def _zero(self, matrix: NDArray[np.float64]) -> NDArray[np.bool_]:
         size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
         row = size.max(axis=1, initial=0.0)[:, None]
         bar = np.where(np.isfinite(self.part.error), self.part.error, 0.0)
         limit = np.maximum(SAFETY * bar, 1e-9 * row)
-        return np.asarray(np.abs(matrix) <= np.minimum(limit, 1e-4 * row))
+        zero = np.abs(matrix) <= np.minimum(limit, 1e-4 * row)
+        zero.flags.writeable = False  # every detector reads the same one
+        return np.asarray(zero)
+
+
+def _left_over(
+    analytic: NDArray[np.float64],
+    model: NDArray[np.float64],
+    tolerance: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return what a model leaves of the analytic side, beyond its tolerance."""
+    with np.errstate(all="ignore"):
+        left = np.maximum(np.abs(analytic - model) - tolerance, 0.0)
+    return np.nan_to_num(left, copy=False, nan=np.inf, posinf=np.inf)
 
 
 def cases_of(evidence: Evidence) -> list[Case]:

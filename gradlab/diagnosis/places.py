@@ -82,7 +82,7 @@ def place_words(case: Case) -> str:
     where = _input_words(case, columns)
     output = _output_words(case, reaches(mask, 1))
     told = [words for words in (where, output) if words]
-    alive = ~(case.zero(case.analytic) & case.zero(case.numeric))
+    alive = ~(case.analytic_zero & case.numeric_zero)
     if not (where or output) and count == int(alive.sum()):
         return f"wherever it is not zero ({count:,} of {total:,} entries)"
     if not told:

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import EXACT, Case, Clue, reaches
+from gradlab.diagnosis.orders import orders_of
 from gradlab.diagnosis.places import every_entry
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _jacobian_transposed(case: Case) -> list[Clue]:
     share = case.share(case.numeric.T)
     if share < EXACT:
         return []
-    permutes = bool(((~case.zero(case.numeric)).sum(axis=1) <= 1).all())
+    permutes = bool(((~case.numeric_zero).sum(axis=1) <= 1).all())
     return [
         Clue(
             BugKind.TRANSPOSE,
@@ -200,19 +201,25 @@ def permuted(case: Case) -> list[Clue]:
         return []
     if case.variable.is_complex:
         return []
-    for words, moved in _permutations(case):
-        share = case.share(moved)
-        if share > EXACT:
-            return [
-                Clue(
-                    BugKind.WRONG_INDEX,
-                    0.955 * share,
-                    f"analytic = numeric with {words}.",
-                    f"Check the indices with which the backward of {case.name} reads "
-                    f"and writes: an offset, a reversed order, a stale permutation.",
-                )
-            ]
+    for words, order in orders_of(case):
+        if not case.refutes(order.at(case.numeric, case.largest)):
+            share = case.share(order.whole(case.numeric))
+            if share > EXACT:
+                return [_order_clue(case, share, words)]
+    model = _sorted_alike(case)
+    if model is not None and (share := case.share(model)) > EXACT:
+        return [_order_clue(case, share, "its entries in another order")]
     return _same_values(case)
+
+
+def _order_clue(case: Case, share: float, words: str) -> Clue:
+    return Clue(
+        BugKind.WRONG_INDEX,
+        0.955 * share,
+        f"analytic = numeric with {words}.",
+        f"Check the indices with which the backward of {case.name} reads and writes: "
+        f"an offset, a reversed order, a stale permutation.",
+    )
 
 
 def _same_values(case: Case) -> list[Clue]:
@@ -225,7 +232,7 @@ def _same_values(case: Case) -> list[Clue]:
             np.sort(side[lines] if axis else side.T[lines], axis=1)
             for side in (case.analytic, case.numeric)
         )
-        moves = (~case.zero(case.numeric)).sum(axis=axis)[lines]
+        moves = (~case.numeric_zero).sum(axis=axis)[lines]
         size = np.abs(n).max(initial=0.0)
         close = np.abs(a - n).max(axis=1) <= 1e-5 * size
         apart = np.abs(case.analytic - case.numeric).max(axis=axis)[lines]
@@ -246,77 +253,16 @@ def _places_clue(case: Case, count: int, words: str) -> Clue:
     )
 
 
-def _permutations(case: Case) -> Iterator[tuple[str, Matrix]]:
-    grid, got = case.grid(case.numeric), case.grid(case.analytic)
-    rows = len(case.numeric)
-    if grid is not None and got is not None and case.variable.shape:
-        for axis, length in enumerate(case.variable.shape):
-            where = f"axis {axis} of {case.name}"
-            for words, moved in _along(grid, got, axis + 1, length):
-                yield f"{where} {words}", moved.reshape(rows, -1)
-    start = 0
-    for output in case.outputs:
-        part = slice(start, start + output.size)
-        start += output.size
-        if output.size < 2:
-            continue
-        n = case.numeric[part].reshape(*output.shape, -1)
-        a = case.analytic[part].reshape(*output.shape, -1)
-        for axis, length in enumerate(output.shape):
-            for words, moved in _along(n, a, axis, length):
-                model = case.numeric.copy()
-                model[part] = moved.reshape(output.size, -1)
-                yield f"axis {axis} of {output.name} {words}", model
+def _sorted_alike(case: Case) -> Matrix | None:
+    """Numeric entries of a loss in the order of the analytic ones."""
     # of few different values many an order can be made by accident
     several = len(np.unique(np.round(case.numeric, 9))) > max(2, case.numeric.size // 2)
-    if rows == 1 and case.numeric.size > 2 and several:
-        order = np.argsort(case.analytic[0], kind="stable")
-        model = np.empty_like(case.numeric)
-        model[0, order] = np.sort(case.numeric[0])
-        yield "its entries in another order", model
-
-
-def _along(
-    n: Matrix, a: Matrix, axis: int, length: int
-) -> Iterator[tuple[str, Matrix]]:
-    if length < 2:
-        return
-    for shift in sorted(range(1, length), key=lambda k: min(k, length - k))[:8]:
-        signed = shift if shift <= length // 2 else shift - length
-        yield f"rolled by {signed}", np.roll(n, shift, axis)
-        yield f"shifted by {signed} (zeros come in)", _shifted(n, signed, axis)
-    if length > 2:
-        yield "reversed", np.flip(n, axis)
-    order = _assignment(n, a, axis, length)
-    if order is not None:
-        yield f"in the order {order.tolist()[:12]}", np.take(n, order, axis)
-
-
-def _shifted(n: Matrix, by: int, axis: int) -> Matrix:
-    moved = np.roll(n, by, axis)
-    edge = [slice(None)] * n.ndim
-    edge[axis] = slice(0, by) if by > 0 else slice(by, None)
-    moved[tuple(edge)] = 0.0
-    return moved
-
-
-def _assignment(
-    n: Matrix, a: Matrix, axis: int, length: int
-) -> NDArray[np.intp] | None:
-    """Find the numeric slice that equals each analytic slice, if that is an order."""
-    if length > 256:
+    if not case.scalar or case.numeric.size <= 2 or not several:
         return None
-    left = np.moveaxis(a, axis, 0).reshape(length, -1)
-    right = np.moveaxis(n, axis, 0).reshape(length, -1)
-    squared = (left**2).sum(1)[:, None] + (right**2).sum(1)[None] - 2 * left @ right.T
-    order = squared.argmin(axis=1)
-    moved = order != np.arange(length)
-    scale = float((right**2).sum(1).max(initial=0.0))
-    there = np.flatnonzero((right**2).sum(1) > 1e-6 * scale)
-    if not moved.any() or not set(there.tolist()) <= set(order.tolist()):
-        return None
-    best = squared[np.arange(length), order]
-    return order if (best <= 1e-6 * scale).all() else None
+    order = np.argsort(case.analytic[0], kind="stable")
+    model = np.empty_like(case.numeric)
+    model[0, order] = np.sort(case.numeric[0])
+    return model
 
 
 def moved_one(case: Case) -> list[Clue]:

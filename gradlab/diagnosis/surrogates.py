@@ -22,7 +22,7 @@ _ROUND = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0)
 
 def straight_through(case: Case) -> list[Clue]:
     """Detect a gradient given to a function that is locally constant."""
-    if not case.zero(case.numeric)[case.usable].all() or not case.analytic.any():
+    if not case.numeric_zero[case.usable].all() or not case.analytic.any():
         return []
     if np.abs(case.numeric).max(initial=0) > 1e-6 * np.abs(case.analytic).max():
         return []

@@ -20,8 +20,8 @@ __all__ = ["detached", "partial_zeros"]
 
 def detached(case: Case) -> list[Clue]:
     """Detect a gradient that is zero throughout while the function moves."""
-    zero = case.zero(case.analytic)
-    if not zero[case.usable].all() or case.zero(case.numeric).all():
+    zero = case.analytic_zero
+    if not zero[case.usable].all() or case.numeric_zero.all():
         return []
     none = any(
         problem.kind in {"none", "missing"} and problem.where == case.name
@@ -44,7 +44,7 @@ def detached(case: Case) -> list[Clue]:
 
 def partial_zeros(case: Case) -> list[Clue]:
     """Detect entries that are zero on one side only, the others being right."""
-    a_zero, n_zero = case.zero(case.analytic), case.zero(case.numeric)
+    a_zero, n_zero = case.analytic_zero, case.numeric_zero
     lost = case.wrong & a_zero & ~n_zero
     extra = case.wrong & n_zero & ~a_zero
     both = ~a_zero & ~n_zero
@@ -109,13 +109,13 @@ def _lost(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
     if case.scalar:
         return []
     rows = reaches(lost, 1)
-    zero = case.zero(case.numeric)
+    zero = case.numeric_zero
     gone = _lost_output(case, lost, share)
     if gone:
         return gone
     whole = bool((rows == ((lost | zero).all(axis=1) & rows)).all())
     clues = _one_sample(case, rows, share) if whole else []
-    kept = ~case.zero(case.analytic)
+    kept = ~case.analytic_zero
     uses = (~zero).sum(axis=0)
     touched = reaches(lost, 0)
     if (uses > 1)[touched].all() and reaches(kept, 0)[touched].all():
@@ -128,7 +128,7 @@ def _lost(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
 
 def _lost_output(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
     """Name an output whose whole path to some entries is gone, others being right."""
-    zero, touched = case.zero(case.numeric), reaches(lost, 0)
+    zero, touched = case.numeric_zero, reaches(lost, 0)
     if len(case.outputs) < 2:
         return []
     for output, part in case.parts_of_output:
@@ -186,7 +186,7 @@ def _lost_rows(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
 def _one_sample(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
     """Say whether a shared input gets the gradient of one sample only."""
     for output, part in case.parts_of_output:
-        moves = reaches(~case.zero(case.numeric)[part], 1).reshape(output.shape)
+        moves = reaches(~case.numeric_zero[part], 1).reshape(output.shape)
         kept = moves & ~rows[part].reshape(output.shape)
         for axis, length in enumerate(output.shape):
             if length < 2 or not _broadcast(case, output, axis):
@@ -195,7 +195,7 @@ def _one_sample(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]
             left = np.flatnonzero(reaches(kept, others))
             if len(left) != 1 or int(reaches(moves, others).sum()) < 2:
                 continue
-            used = (~case.zero(case.numeric))[part].reshape(*output.shape, -1)
+            used = (~case.numeric_zero)[part].reshape(*output.shape, -1)
             everywhere = reaches(used, others) if others else used
             if not (everywhere | ~reaches(everywhere, 0)).all():
                 continue  # entries that serve some indices only: no broadcasting
@@ -227,7 +227,7 @@ def _accumulated(
     share: float,
 ) -> list[Clue]:
     """Entries used several times that keep one contribution and lose the others."""
-    uses = (~case.zero(case.numeric)).sum(axis=0)[touched]
+    uses = (~case.numeric_zero).sum(axis=0)[touched]
     left = kept.sum(axis=0)[touched]
     return [
         Clue(
@@ -250,7 +250,7 @@ def _ends(case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_]) -> list
     if grid is None or grid.ndim < 2:
         return []
     touched = np.asarray(grid.any(axis=0), dtype=np.bool_)
-    moves = reaches(~case.zero(case.numeric), 0).reshape(touched.shape)
+    moves = reaches(~case.numeric_zero, 0).reshape(touched.shape)
     for axis, length in enumerate(case.variable.shape):
         others = tuple(i for i in range(touched.ndim) if i != axis)
         hit = np.flatnonzero(reaches(touched, others))

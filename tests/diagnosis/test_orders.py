@@ -1,0 +1,38 @@
+"""Orders of slices: a few of their numbers are those of the whole."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradlab.diagnosis.orders import Order
+
+
+@st.composite
+def _orders(draw):
+    before, length, after = (draw(st.integers(1, 4)) for _ in range(3))
+    first, last, columns = draw(st.integers(0, 3)), draw(st.integers(0, 3)), after
+    rows = before * length  # the last axis of the part is that of the columns
+    order = draw(
+        st.lists(st.integers(-1, length - 1), min_size=length, max_size=length)
+    )
+    part = slice(first, first + rows)
+    matrix = np.arange(1.0, 1 + (first + rows + last) * columns)
+    return (
+        Order(part, (before, length, after), np.array(order)),
+        matrix.reshape(-1, columns),
+    )
+
+
+@given(_orders())
+@settings(max_examples=200, deadline=None)
+def test_numbers_of_an_order_are_those_of_the_slices_it_takes(given_order):
+    """By a loop over slices; and each place that is asked for tells the same."""
+    order, matrix = given_order
+    expected = matrix.copy()
+    part = matrix[order.part].reshape(order.shape)
+    into = expected[order.part].reshape(order.shape)
+    for here, there in enumerate(order.order):
+        into[:, here] = part[:, there] if there >= 0 else 0.0
+    assert np.array_equal(order.whole(matrix), expected)
+    places = np.arange(matrix.size)
+    assert np.array_equal(order.at(matrix, places), expected.reshape(-1))
