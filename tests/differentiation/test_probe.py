@@ -114,11 +114,11 @@ class TestLineSlope:
 
 
 class TestProbe:
-    def compare(self, f, gradient, x, **options):
+    def compare(self, f, gradient, x, seed=1, **options):
         subject = subject_of(f, x)
         meter = options.pop("meter", None) or Meter()
         base = subject.row()
-        direction = Direction(1, whole(subject), (unit_of(subject, 0),))
+        direction = Direction(seed, whole(subject), (unit_of(subject, 0),))
         return (
             probe(
                 subject,
@@ -150,18 +150,44 @@ class TestProbe:
         assert found.defect == pytest.approx(1e-4 * direction.at(0, 1234), rel=1e-4)
         assert abs(found.defect) > 100 * found.error
 
-    def test_many_small_kinks_are_not_believed(self, rng):
+    def test_many_small_kinks_are_not_believed(self):
         """Wary, a probe does not take the slope of the rounded-off function for real.
 
-        A sum of a million absolute values crosses thousands of kinks at every step;
-        its own gradient is sign(x).
+        A sum of 20,000 absolute values crosses dozens of kinks at every step, and looks
+        smooth; its own gradient is sign(x).
         """
-        x = rng.normal(size=200_000)
-        found, _, _ = self.compare(
-            lambda x: np.abs(x).sum(), np.sign(x), x, wary=True, resolution=1e-3
+        x, fooled = np.random.default_rng(0).normal(size=20_000), 0
+        for seed in range(1, 7):
+            plain, wary = (
+                self.compare(
+                    lambda x: np.abs(x).sum(),
+                    np.sign(x),
+                    x,
+                    seed=seed,
+                    wary=wary,
+                    resolution=1e-3,
+                )[0]
+                for wary in (False, True)
+            )
+            believed = abs(plain.defect) > 5 * plain.error
+
+            assert abs(wary.defect) <= 5 * wary.error
+            assert wary.rough == believed
+            fooled += believed
+
+        assert fooled >= 2
+
+    def test_a_defect_that_finer_steps_show_again_is_kept(self):
+        """Of a smooth function nothing is taken back, and it is not called rough."""
+        x = np.linspace(0.1, 1.0, 500)
+        wrong = np.cos(x)
+        wrong[123] += 1e-4
+        found, direction, _ = self.compare(
+            lambda x: np.sin(x).sum(), wrong, x, wary=True
         )
 
-        assert abs(found.defect) <= 5 * found.error
+        assert found.defect == pytest.approx(1e-4 * direction.at(0, 123), rel=1e-4)
+        assert not found.rough
 
     def test_interrupt_puts_the_point_back(self, rng):
         """After KeyboardInterrupt at any evaluation the subject is at its point."""
