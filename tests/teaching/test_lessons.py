@@ -166,6 +166,31 @@ class TestNotebooks:
             assert f"| {minutes.group(1)} |" in row
             assert row.startswith(f"| {number(path)} | ")
 
+    @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+    def test_minutes_follow_from_the_rule_that_is_told(self, path):
+        """By words, lines, predictions and exercises, to some five minutes."""
+        text, code = ("\n".join(cells(path, kind)) for kind in ("markdown", "code"))
+        (told,) = re.findall(r"\*(\d+) minutes", text)
+        words = len(text.split("## References")[0].split())
+        lines = sum(bool(line.strip()) for line in code.splitlines())
+        judged = re.findall(r'^check_answer\("[0-9.]+", (\w+)', code, re.MULTILINE)
+        made = re.findall(r"^(?:def|class) (\w+)", code, re.MULTILINE)
+        written = [name for name in judged if name in made]
+        puzzles = len(re.findall(r"\b(?:mystery\w*|suspect)\(", code))
+        hunts = code.count("BugHunt(")
+        hard = len(written) + puzzles + hunts
+        easy = len(judged) - len(written) - puzzles
+        predictions = len(re.findall(r"^compare\(", code, re.MULTILINE))
+
+        rule = words / 75 + lines / 10 + predictions + 3 * easy + 8 * hard
+        assert abs(int(told) - rule) < 5
+        readme = " ".join((TUTORIALS / "README.md").read_text("utf-8").split())
+        assert (
+            "75 words a minute, six seconds for a line of code, one minute for a "
+            "prediction, three for an exercise that is answered by a number or a name, "
+            "eight for one that wants code or holds a puzzle"
+        ) in readme
+
     def test_links_lead_somewhere(self):
         """Every link to another file of the course names one that exists."""
         for path in LESSONS:
