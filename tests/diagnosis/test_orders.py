@@ -1,5 +1,7 @@
 """Orders of slices: a few of their numbers are those of the whole."""
 
+from __future__ import annotations
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
