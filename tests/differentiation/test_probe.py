@@ -140,6 +140,18 @@ class TestProbe:
 
         assert abs(found.defect) <= 5 * found.error
 
+    def test_steps_are_tried_until_a_defect_or_the_resolution_shows(self):
+        """From coarse steps a right gradient takes more of them than a wrong one."""
+        x = np.linspace(0.1, 1.0, 50)
+        options = {"exponent": 2, "resolution": 1e-9}
+        right, _, _ = self.compare(lambda x: np.exp(x).sum(), np.exp(x), x, **options)
+        wrong, _, _ = self.compare(
+            lambda x: np.exp(x).sum(), 2 * np.exp(x), x, **options
+        )
+
+        assert right.error <= 1e-9 < wrong.error
+        assert right.evaluations > wrong.evaluations
+
     def test_defect_of_one_wrong_entry_is_its_error_times_the_direction(self, rng):
         """One entry among 5000 shows undiluted: the defect says exactly how wrong."""
         x = rng.normal(size=5000)
