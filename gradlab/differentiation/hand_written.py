@@ -265,8 +265,7 @@ class UserVjp:
         return self.vjp(upstream, *self.subject.fresh_arguments())
 
     def _pull_one(
-        self,
-        upstream: Any,
+        self, upstream: Any
     ) -> tuple[list[NDArray[np.float64]], list[Problem]]:
         subject = self.subject
         gradients = self.vjp(upstream, *subject.fresh_arguments())

@@ -121,6 +121,16 @@ def test_unresolved_measures_a_block_by_itself():
     assert unresolved(side, np.zeros((1, 2)), np.ones(2), 1e-12, own).all()
 
 
+def test_unresolved_leaves_alone_what_is_told():
+    """A narrow bar is enough; a value or gradient that is no number is not."""
+    side = Side(np.array([[1.0, 1.0, NAN]]), np.full((1, 3), 1e-12))
+    analytic = np.array([[1.0, NAN, 1.0]])
+    own = sensitivity(side, np.ones(3))
+    found = unresolved(side, analytic, np.ones(3), 1e-12, own)
+
+    assert found.tolist() == [[False, True, True]]
+
+
 @pytest.mark.parametrize(("f", "expected"), [(3e12, 1e-8), (1.0, 1e-8), (1e-6, 1e-14)])
 def test_a_constant_excuses_nothing(f, expected):
     """What counts as no movement never grows with f."""

@@ -10,6 +10,7 @@ from gradlab.differentiation.analytic_noise import (
     SCATTER,
     analytic_noise,
     rounding_noise,
+    value_noise,
 )
 from gradlab.subject.torch_subjects import torch_subject
 
@@ -53,6 +54,17 @@ def test_noise_of_float64_is_far_below_any_tolerance():
 
     (noise,) = analytic_noise(subject, np.ones((1, 1)))
     assert noise.max() < 1e-15
+
+
+def test_noise_of_values_is_their_scatter_under_roundings_of_x():
+    """None of a constant; of sin(1e8 x), which turns x's last digit into 2e-8, some."""
+    x = torch.linspace(1.0, 2.0, 5, dtype=torch.float64)
+    subject = torch_subject(lambda x: (5 + 0 * x, torch.sin(1e8 * x)), (x,))
+    still, moved = np.split(value_noise(subject, seed=0), 2)
+
+    assert (still == 0).all()
+    assert (moved == moved[0]).all()
+    assert 1e-9 < moved[0] < 1e8 * 2.3e-16 * 2
 
 
 def test_point_is_put_back_after_an_exception():
