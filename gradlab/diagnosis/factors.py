@@ -165,7 +165,7 @@ def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None
         size, words, leading = matched
         strength = 0.95 if leading else 0.9
         if size == 2:
-            strength = 0.5 if not (alike and leading) else 0.7
+            strength = 0.6 if alike and leading else 0.5  # of a square, as often
     elif whole_number and alike:
         size, words, strength = round(large), "the number of samples", 0.95
     elif whole_number and round(large) not in {10, 100, 1000}:

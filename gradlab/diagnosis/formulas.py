@@ -11,12 +11,16 @@ from gradlab.diagnosis.measures import EXACT, Case, Clue
 from gradlab.diagnosis.places import place_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
+    Array = NDArray[np.float64]
+
 __all__ = ["elementwise", "output_slopes"]
 
+# where the sizes of terms are compared: on both sides of zero
+_SPREAD = np.array([0.3, -0.3, 0.7, -0.7, 1.1, -1.1, 1.9, -1.9, 2.7, -2.7])
 # terms of a sum that a product rule or a power leaves behind, by name
 _TERMS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "v": lambda v: v,
@@ -247,14 +251,31 @@ def _single_term(
                     if "v" in words
                     else f"{words}({other.name})"
                 )
-                return [_term_clue(case, a, n, f"{c:.5g} * {name}")]
+                larger = _grown(case, which, c, function)
+                return [_term_clue(case, f"{c:.5g} * {name}", larger=larger)]
     return []
 
 
-def _term_clue(
-    case: Case, a: NDArray[np.float64], n: NDArray[np.float64], term: str
-) -> Clue:
-    larger = float(a @ a) > float(n @ n)
+def _grown(case: Case, which: int, c: float, term: Callable[[Array], Array]) -> bool:
+    """Whether a term makes slopes longer at points that nobody drew, on either side.
+
+    There even and odd terms are perpendicular: slopes that lack one are shorter.
+    """
+    size = len(case.point)
+    if case.evidence.subject.inputs[which].size != size:  # of one that is broadcast
+        return float((case.analytic**2).sum()) > float((case.numeric**2).sum())
+    longer = 0.0
+    for k in range(len(_SPREAD)):
+        values = np.resize(np.roll(_SPREAD, k), size)
+        other = values if which == case.part.which else np.roll(values, 1)
+        n = _slopes_at(case, values, {which: other})
+        a = n + c * term(other)
+        there = np.isfinite(a) & np.isfinite(n)
+        longer += float((a[there] ** 2).sum() - (n[there] ** 2).sum())
+    return longer > 0
+
+
+def _term_clue(case: Case, term: str, *, larger: bool) -> Clue:
     return Clue(
         BugKind.EXTRA_TERM if larger else BugKind.MISSING_TERM,
         0.93,
@@ -301,12 +322,17 @@ def _elsewhere(
     return []
 
 
-def _slopes_at(case: Case, point: NDArray[np.float64]) -> NDArray[np.float64]:
+def _slopes_at(
+    case: Case, point: Array, others: Mapping[int, Array] | None = None
+) -> Array:
     """Differentiate an elementwise function at another point; two evaluations."""
     subject, which = case.evidence.reference or case.evidence.subject, case.part.which
     h = 1e-5 * np.maximum(np.abs(point), 1e-3)
     case.evidence.meter.spend(2)
+    moved = {k: v for k, v in (others or {}).items() if k != which}
     try:
+        for k, value in moved.items():
+            subject.place(k, value)
         subject.place(which, point + h)
         up = subject.row()
         subject.place(which, point - h)
@@ -315,7 +341,8 @@ def _slopes_at(case: Case, point: NDArray[np.float64]) -> NDArray[np.float64]:
     except Exception:  # noqa: BLE001 - the user's function may not take this point
         return np.full(len(point), np.nan)
     finally:
-        subject.place(which, None)
+        for k in {which, *moved}:
+            subject.place(k, None)
 
 
 def _fits(

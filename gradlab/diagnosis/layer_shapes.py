@@ -6,6 +6,7 @@ Nobody says so: shapes, neighbourhood and names do.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 # last parts of names that vectors of a normalisation have
 _NORM = re.compile(r"(g|ga|gain|gamma|be|beta|scale|shift|(ln|bn|norm)\w*)\d*")
 
-__all__ = ["Layer", "layer_of", "layers_of"]
+# and those that a bias has: b1, by, b_out, bias2, beta, offset
+_BIAS = re.compile(r"(b[a-z]?|b_\w+|bias\w*|\w+_bias|beta|offset|shift|intercept)\d*")
+
+__all__ = ["Layer", "is_named", "layer_of", "layers_of"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,6 +38,12 @@ def layer_of(evidence: Evidence, which: int) -> Layer | None:
         if which in {layer.weight, layer.bias, layer.recurrent}:
             return layer
     return None
+
+
+def is_named(evidence: Evidence, layer: Layer) -> bool:
+    """Whether the name of a bias says that it is one; shapes alone prove nothing."""
+    name = evidence.subject.inputs[layer.bias].name
+    return _BIAS.fullmatch(name.rpartition(".")[2].lower()) is not None
 
 
 def layers_of(evidence: Evidence) -> list[Layer]:
@@ -64,7 +74,7 @@ def layers_of(evidence: Evidence) -> list[Layer]:
         fits = _of_one_number(bias, fits, inputs)
         if not fits:
             continue
-        fits.sort(key=lambda j: (abs(i - j), j > i))
+        fits.sort(key=lambda j: (_enters(bias, j, inputs), abs(i - j), j > i))
         near = fits[0]
         rest = [j for j in fits[1:] if abs(i - j) <= 2]
         square = [j for j in (near, *rest) if set(inputs[j].shape) == {bias.size}]
@@ -77,6 +87,21 @@ def layers_of(evidence: Evidence) -> list[Layer]:
             found.append(Layer(near, i))
             taken.add(near)
     return found
+
+
+def _enters(bias: Variable, j: int, inputs: tuple[Variable, ...]) -> bool:
+    """Whether the units of a bias are those that enter a weight, by the chain of all.
+
+    Where every matrix takes what the one before it gives, ``x @ W`` or ``W @ x``, the
+    axis of its units is known.
+    """
+    shapes = [v.shape for v in inputs if len(v.shape) == 2]
+    pairs = list(itertools.pairwise(shapes))
+    right = sum(first[1] == second[0] for first, second in pairs)
+    left = sum(first[0] == second[1] for first, second in pairs)
+    if right == left or len(inputs[j].shape) != 2:
+        return False
+    return inputs[j].shape[1 if right > left else 0] != bias.size
 
 
 def _of_a_norm(vector: Variable, inputs: tuple[Variable, ...]) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.layer_shapes import layer_of, layers_of
+from gradlab.diagnosis.layer_shapes import is_named, layer_of, layers_of
 from gradlab.diagnosis.measures import Case, Clue
 from gradlab.diagnosis.moving import analytic_at, slopes_at
 
@@ -33,7 +33,7 @@ _COORDINATES = 6  # entries of a bias that are varied at each
 def siblings(case: Case) -> list[Clue]:
     """Detect a mistake in one line: the other gradient of the layer is right."""
     layer = layer_of(case.evidence, case.part.which)
-    if layer is None:
+    if layer is None or not is_named(case.evidence, layer):
         return _alone(case)
     wrong = {p.which for p in case.evidence.parts if Case(case.evidence, p).wrong.any()}
     inputs = case.evidence.subject.inputs

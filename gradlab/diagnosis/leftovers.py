@@ -13,7 +13,8 @@ from gradlab.diagnosis.places import place_words
 
 __all__ = ["terms"]
 
-_LITTLE = 1e-2  # of the length of a gradient: no term of it is as small
+_LITTLE = 1e-2  # of the length of a gradient: few terms of it are as small
+_LEAST = 1e-3  # and hardly any as small as that
 _SINGLE = 1e-6  # what single precision rounds off, a few times
 _ALONG = 0.5  # cosine of error and gradient above which a term is counted twice
 
@@ -71,9 +72,9 @@ def _nearly_right(case: Case) -> list[Clue]:
     return [
         Clue(
             BugKind.WRONG_DERIVATIVE,
-            0.59,
-            f"{told}, {place_words(case)}: too little for a term, a factor or an order "
-            f"to be wrong.",
+            0.59 if off < _LEAST * size else 0.5,
+            f"{told}, {place_words(case)}: little for a factor or an order to be "
+            f"wrong, or for a term to be missing.",
             NEARLY_RIGHT,
         )
     ]

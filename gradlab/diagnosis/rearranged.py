@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.layer_shapes import layer_of
 from gradlab.diagnosis.measures import EXACT, Case, Clue, reaches
 from gradlab.diagnosis.moving import affine
 
@@ -182,7 +183,7 @@ def repeated(case: Case) -> list[Clue]:
         return [
             Clue(
                 BugKind.WRONG_INDEX,
-                0.94,
+                0.6 if _signal_is_wrong(case) else 0.94,
                 f"All {length} slices of {case.name} along ax"
                 f"{'is' if len(group) == 1 else 'es'} {axes} hold the gradient of "
                 f"index {told}: the index does not move.",
@@ -190,6 +191,16 @@ def repeated(case: Case) -> list[Clue]:
             )
         ]
     return []
+
+
+def _signal_is_wrong(case: Case) -> bool:
+    """Whether the bias of the same layer is wrong as well: no index of its is."""
+    layer = layer_of(case.evidence, case.part.which)
+    if layer is None or layer.bias == case.part.which:
+        return False
+    return any(
+        part.which == layer.bias and part.is_wrong for part in case.evidence.parts
+    )
 
 
 def copied(case: Case) -> list[Clue]:

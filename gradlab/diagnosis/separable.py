@@ -56,7 +56,59 @@ def entry_by_entry(case: Case) -> list[Clue]:
         slope = slopes_at(evidence, {which: moved}, which, unit)[0]
         if not abs(slope - n[j]) <= 1e-5 * max(abs(n[j]), 1e-3 * np.abs(n).max()):
             return []
-    return [*_constant(case, chosen), *_elsewhere(case, chosen), _other(case)]
+    few = _one_of_many(case, chosen)
+    return few or [
+        *_constant(case, chosen), *_elsewhere(case, chosen), _other(case)
+    ]  # fmt: skip
+
+
+def _one_of_many(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
+    """Recognise one of several equal contributions, by how its slope moves.
+
+    The gradient of a bias in a sum of squares over samples grows with the bias once for
+    every sample. That of one sample has another value, and grows once.
+    """
+    which, moved = case.part.which, case.point + 0.37
+    analytic = analytic_at(case.evidence, {which: moved})
+    if analytic is None or len(chosen) < 2:
+        return []
+    units = np.eye(len(moved))[chosen]
+    grown = slopes_at(case.evidence, {which: moved}, which, units)
+    further = slopes_at(case.evidence, {which: case.point + 0.74}, which, units)
+    n = case.numeric[0][chosen]
+    rise = grown - n
+    size = np.abs(rise).max(initial=0.0)
+    straight = np.abs(further - grown - rise) <= 1e-5 * size
+    if size == 0 or not straight.all() or (np.abs(rise) < 1e-3 * size).any():
+        return []
+    ours = analytic[which][chosen] - case.analytic[0][chosen]
+    counts = rise / np.where(ours == 0, np.nan, ours)
+    whole = np.round(counts)
+    if not (np.abs(counts - whole) <= 1e-4 * np.abs(whole)).all() or whole.min() < 2:
+        return []
+    told = (
+        f"{int(whole.min())}"
+        if np.ptp(whole) == 0
+        else (f"{int(whole.min())} to {int(whole.max())}")
+    )
+    words = (
+        f"As {case.name} moves, its gradient moves {told} times as fast as the "
+        f"analytic one: of {told} contributions that move alike one is there."
+    )
+    return [
+        Clue(
+            BugKind.BROADCAST_REDUCTION,
+            0.9,
+            words,
+            f"Sum the gradient of {case.name} over all samples that share it.",
+        ),
+        Clue(
+            BugKind.LOST_ACCUMULATION,
+            0.85,
+            words,
+            f"Where {case.name} is used in a loop, add to its gradient (+=).",
+        ),
+    ]
 
 
 def _constant(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
@@ -70,6 +122,8 @@ def _constant(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
     slopes = slopes_at(
         case.evidence, {which: moved}, which, np.eye(len(moved))[chosen[:3]]
     )
+    if np.allclose(slopes, case.numeric[0][chosen[:3]], rtol=1e-5, atol=1e-9):
+        return []  # of straight pieces every error stays
     there = analytic[which][chosen[:3]] - slopes
     here = (case.analytic - case.numeric)[0][chosen[:3]]
     if not np.allclose(there, here, rtol=1e-5, atol=1e-9):

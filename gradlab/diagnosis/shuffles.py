@@ -45,7 +45,7 @@ def conjugated(case: Case) -> list[Clue]:
         models += [case.numeric * rows[:, None], case.numeric * rows[:, None] * columns]
     share = max(case.share(model) for model in models)
     if share < EXACT:
-        return []
+        return _half_conjugated(case)
     return [
         Clue(
             BugKind.CONJUGATE,
@@ -54,6 +54,32 @@ def conjugated(case: Case) -> list[Clue]:
             f"{case.name}.",
             "Conjugate the derivative: for a holomorphic f the gradient is "
             "grad * conj(f'(z)).",
+        )
+    ]
+
+
+def _half_conjugated(case: Case) -> list[Clue]:
+    """Detect a product of which one factor lacks its conjugate: sizes are right."""
+    real = not any(output.is_complex for output in case.outputs)
+    if not (real and case.part.complete):
+        return []
+    a, n = (
+        side[:, 0::2] + 1j * side[:, 1::2] for side in (case.analytic, case.numeric)
+    )
+    there = np.abs(n) > 1e-6 * np.abs(n).max(initial=0.0)
+    if there.sum() < 3 or not np.allclose(np.abs(a), np.abs(n), rtol=1e-5, atol=1e-9):
+        return []
+    turned = a[there] / n[there]
+    if np.ptp(turned.real) < 1e-3 or np.abs(turned.imag).max() < 1e-3:
+        return []  # one factor, or signs
+    return [
+        Clue(
+            BugKind.CONJUGATE,
+            0.93,
+            f"Every entry of {case.name} has the right modulus and another phase: of a "
+            f"product one factor is not conjugated, or one too many.",
+            "Write the adjoint factor by factor: that of y = M z is M.conj().T @ up, "
+            "and that of abs(y)**2 is 2 * y * up.",
         )
     ]
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["clipped", "on_identity", "straight_through"]
 
 _ROUNDED = 1e3  # rounding units: less is no movement, as of a bias before a mean
+_SIZES = 4  # different sizes that are taken to be no coincidence
 _ROUND = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0)
 
 
@@ -106,6 +107,12 @@ def clipped(case: Case) -> list[Clue]:
     grew = bool((np.abs(n[wrong]) > top).all())
     signs = bool((np.sign(a[wrong]) == np.sign(n[wrong])).all())
     inside = bool((np.abs(a[case.usable]) <= top * (1 + 1e-6)).all())
+    # where all stand at the bound, several sizes must have been cut to it: of equal
+    # ones any constant would be a bound
+    passing = bool((a[case.usable & ~wrong] != 0).any())
+    sizes = len(np.unique(np.round(np.abs(n[wrong]) / top, 6)))
+    if not passing and sizes < _SIZES:
+        return _norm_clipped(case)
     if at_bound and grew and signs and inside and wrong.sum() > 1:
         share = case.share(np.clip(n, -top, top))
         if share > EXACT and np.ptp(np.abs(n[wrong])) > 1e-3 * top:

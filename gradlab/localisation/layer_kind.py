@@ -94,17 +94,22 @@ def characterise(
 def _factor(ratio: float, piece: Piece) -> Character:
     if abs(ratio + 1) < 1e-4:
         return Character("sign", "is the derivative with the opposite sign", 0.95)
-    lengths = {n for slot in piece.frame.inputs for n in slot.value.shape if n > 2}
-    for n in sorted(lengths):
+    for n, what in _lengths(piece):
         if min(abs(ratio - n), abs(ratio * n - 1) * n) < 1e-4 * n:
             told = f"{n} x" if ratio > 1 else f"1/{n} of"
-            return Character(
-                "missing_reduction",
-                f"is {told} the derivative, and {n} is the length of an axis of its "
-                f"input",
-                0.9,
-            )
+            words = f"is {told} the derivative, and {n} is {what} of its input"
+            return Character("missing_reduction", words, 0.9)
     return Character("scale", f"is {ratio:.6g} times the derivative", 0.9)
+
+
+def _lengths(piece: Piece) -> list[tuple[int, str]]:
+    """Lengths that a mean may run over: of an axis, of all but the last, of all."""
+    shapes = [tuple(slot.value.shape) for slot in piece.frame.inputs]
+    found = {n: "the length of an axis" for shape in shapes for n in shape}
+    for shape in shapes:
+        found.setdefault(math.prod(shape[:-1]), "the product of all axes but the last")
+        found.setdefault(math.prod(shape), "the number of entries")
+    return sorted((n, what) for n, what in found.items() if n > 2)
 
 
 def _values(worst: Measure) -> str:

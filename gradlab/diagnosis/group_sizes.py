@@ -1,0 +1,68 @@
+"""Detector of means over groups of different lengths: one factor for each group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measures import EXACT, Case, Clue
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["uneven_means"]
+
+_MOST = 1000  # members that a group may have
+_CLOSE = 1e-5  # how near to whole numbers ratios have to be
+_ENTRIES = 4  # that are enough to speak of whole numbers
+
+
+def uneven_means(case: Case) -> list[Clue]:
+    """Detect ratios that are whole numbers, different ones: counts, not a formula.
+
+    ``sum / count`` of each segment without its count; or with the total in its place.
+    """
+    there = ~case.zero(case.numeric) & case.usable
+    if int(there.sum()) < _ENTRIES or case.zero(case.analytic)[there].any():
+        return []
+    ratios = case.analytic[there] / case.numeric[there]
+    model = np.where(there, case.analytic, case.numeric)
+    if not (ratios > 0).all() or case.share(model) < EXACT:
+        return []
+    sizes = {n for v in (case.variable, *case.outputs) for n in (*v.shape, v.size)}
+    for total in (1, *sorted(size for size in sizes if size > 1)):
+        counts = _different_counts(ratios * total, total)
+        if counts:
+            words = "is missing" if total == 1 else f"is 1/{total} instead"
+            times = "" if total == 1 else f"{total} x "
+            return [_clue(case, f"{times}analytic / numeric", counts, words)]
+    counts = _different_counts(1 / ratios, 1)
+    if counts:
+        words = "is there twice, or with a sum"
+        return [_clue(case, "numeric / analytic", counts, words)]
+    return []
+
+
+def _different_counts(ratios: NDArray[np.float64], total: int) -> list[int]:
+    """Return the whole numbers that ratios are, if they are, and are not all one."""
+    whole = np.round(ratios)
+    near = np.abs(ratios - whole) <= _CLOSE * np.maximum(whole, 1)
+    most = _MOST if total == 1 else total
+    if not near.all() or not 0 < whole.min() < whole.max() <= most:
+        return []
+    return [int(count) for count in np.unique(whole)]
+
+
+def _clue(case: Case, ratio: str, counts: list[int], words: str) -> Clue:
+    told = ", ".join(map(str, counts[:5])) + (", ..." if len(counts) > 5 else "")
+    return Clue(
+        BugKind.MISSING_REDUCTION,
+        0.91,
+        f"{ratio} of {case.name} is a whole number in every entry, not the same one "
+        f"everywhere ({told}): lengths of groups that a mean runs over; its 1/length "
+        f"{words}.",
+        f"Divide the gradient of {case.name} by the length of its own group exactly "
+        f"once, as the forward pass does.",
+    )
