@@ -35,6 +35,7 @@ TORCH_FILES = (
     "compat/torch_*.py",
     "differentiation/autodiff.py",
     "localisation/layer*.py",
+    "subject/guarding/torch_state.py",
     "subject/state_guard.py",
     "subject/torch_*.py",
 )

@@ -6,8 +6,8 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gradlab.subject.paths import namespace_of
-from gradlab.subject.reachable import reach
+from gradlab.subject.guarding.paths import namespace_of
+from gradlab.subject.guarding.reachable import reach
 
 if TYPE_CHECKING:
     from collections.abc import (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.subject.guarding.saved_arrays import same_bytes
 from gradlab.subject.numpy_in_place import StandIns, follows, is_fine
 from gradlab.subject.numpy_values import (
     Outputs,
@@ -15,7 +16,6 @@ from gradlab.subject.numpy_values import (
     scatter,
     working_copy,
 )
-from gradlab.subject.saved_arrays import same_bytes
 from gradlab.subject.subject import DOUBLE, EPSILON, Variable
 
 if TYPE_CHECKING:

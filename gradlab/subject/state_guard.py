@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from gradlab.subject.interrupts import DeferredInterrupt
-from gradlab.subject.paths import path_text
-from gradlab.subject.random_state import RandomFreeze, SavedRandom, save_random
-from gradlab.subject.reachable import reach
-from gradlab.subject.saved_state import Change, Saved, SavedBinding
-from gradlab.subject.settings import save_numpy_settings, save_torch_settings
-from gradlab.subject.snapshot import (
+from gradlab.subject.guarding.interrupts import DeferredInterrupt
+from gradlab.subject.guarding.paths import path_text
+from gradlab.subject.guarding.random_state import RandomFreeze, SavedRandom, save_random
+from gradlab.subject.guarding.reachable import reach
+from gradlab.subject.guarding.saved_state import Change, Saved, SavedBinding
+from gradlab.subject.guarding.settings import save_numpy_settings, save_torch_settings
+from gradlab.subject.guarding.snapshot import (
     Bindings,
     Memory,
     changes_of,
     save_objects,
     save_torch_hooks,
 )
-from gradlab.subject.torch_state import quiet_torch
+from gradlab.subject.guarding.torch_state import quiet_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

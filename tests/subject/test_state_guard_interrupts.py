@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gradlab.subject import state_guard
-from gradlab.subject.saved_arrays import SavedMemory
+from gradlab.subject.guarding.saved_arrays import SavedMemory
 from gradlab.subject.state_guard import StateGuard
 
 HERE = str(pathlib.Path(state_guard.__file__).parent)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradlab.subject.paths import path_text
-from gradlab.subject.reachable import reach
+from gradlab.subject.guarding.paths import path_text
+from gradlab.subject.guarding.reachable import reach
 from gradlab.subject.state_guard import StateGuard
 from tests.specimens.guarded import Net, names
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import mtrand as _legacy
 
-from gradlab.subject.paths import Found, path_text
-from gradlab.subject.reachable import reach
-from gradlab.subject.saved_state import Change
+from gradlab.subject.guarding.paths import Found, path_text
+from gradlab.subject.guarding.reachable import reach
+from gradlab.subject.guarding.saved_state import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from gradlab.subject.reached import Reach
+    from gradlab.subject.guarding.reached import Reach
 
 __all__ = ["RandomFreeze", "SavedRandom", "save_random"]
 

@@ -13,12 +13,12 @@ import dataclasses
 import operator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gradlab.subject.paths import Path, path_text
+from gradlab.subject.guarding.paths import Path, path_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.subject.paths import Found
+    from gradlab.subject.guarding.paths import Found
 
 __all__ = [
     "ABSENT",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from gradlab.subject.paths import Found, path_text
-from gradlab.subject.saved_arrays import SavedArray, SavedMemory, owner_of
-from gradlab.subject.saved_names import (
+from gradlab.subject.guarding.paths import Found, path_text
+from gradlab.subject.guarding.saved_arrays import SavedArray, SavedMemory, owner_of
+from gradlab.subject.guarding.saved_names import (
     SavedCell,
     SavedClass,
     SavedIterator,
@@ -18,15 +18,15 @@ from gradlab.subject.saved_names import (
     SavedName,
     SavedSlots,
 )
-from gradlab.subject.saved_state import (
+from gradlab.subject.guarding.saved_state import (
     Change,
     Saved,
     SavedBinding,
     SavedDict,
     save_container,
 )
-from gradlab.subject.settings import SavedSetting
-from gradlab.subject.torch_state import (
+from gradlab.subject.guarding.settings import SavedSetting
+from gradlab.subject.guarding.torch_state import (
     SavedSparse,
     SavedStorage,
     SavedTensor,
@@ -37,7 +37,7 @@ from gradlab.subject.torch_state import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from gradlab.subject.reached import Reach
+    from gradlab.subject.guarding.reached import Reach
 
 __all__ = [
     "Bindings",

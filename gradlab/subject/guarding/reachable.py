@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.library_code import (
+from gradlab.subject.guarding.library_code import (
     LEAF_TYPES,
     is_library,
     is_machinery,
     is_opaque,
 )
-from gradlab.subject.paths import (
+from gradlab.subject.guarding.paths import (
     Found,
     Path,
     is_module,
@@ -37,7 +37,7 @@ from gradlab.subject.paths import (
     root_names,
     slots_of,
 )
-from gradlab.subject.reached import Reach
+from gradlab.subject.guarding.reached import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -384,7 +384,7 @@ def reach(
     Examples
     --------
     >>> weights = {"W1": np.zeros(2)}
-    >>> from gradlab.subject.paths import path_text
+    >>> from gradlab.subject.guarding.paths import path_text
     >>> found = reach([lambda: weights["W1"].sum()])
     >>> [path_text(array.path) for array in found.arrays]
     ["weights['W1']"]

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradlab.subject.paths import Found, Path
+    from gradlab.subject.guarding.paths import Found, Path
 
 __all__ = ["Reach"]
 

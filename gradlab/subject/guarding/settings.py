@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.saved_state import Change
+from gradlab.subject.guarding.saved_state import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.paths import path_text
-from gradlab.subject.saved_state import Change
+from gradlab.subject.guarding.paths import path_text
+from gradlab.subject.guarding.saved_state import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.subject.paths import Found
+    from gradlab.subject.guarding.paths import Found
 
 __all__ = [
     "MOST_TIMES",

@@ -11,9 +11,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import SubjectError
-from gradlab.subject.paths import Found, path_text
-from gradlab.subject.saved_arrays import MOST_TIMES, SMALL_OWNER
-from gradlab.subject.saved_state import Change
+from gradlab.subject.guarding.paths import Found, path_text
+from gradlab.subject.guarding.saved_arrays import MOST_TIMES, SMALL_OWNER
+from gradlab.subject.guarding.saved_state import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

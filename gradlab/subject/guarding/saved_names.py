@@ -10,13 +10,13 @@ import operator
 import types
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.paths import path_text, slots_of
-from gradlab.subject.saved_state import ABSENT, Change, kept, same
+from gradlab.subject.guarding.paths import path_text, slots_of
+from gradlab.subject.guarding.saved_state import ABSENT, Change, kept, same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.subject.paths import Found
+    from gradlab.subject.guarding.paths import Found
 
 __all__ = [
     "SavedCell",
