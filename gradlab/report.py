@@ -235,13 +235,28 @@ class Report:
         ------
         InputError
             If the report was loaded from a file: its subject is not at hand.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: np.sin(x).sum(), np.ones(2), grad=np.cos)
+        >>> report.sweep().reading["x"].split(",")[0]
+        'V: correct'
         """
         from gradlab.sweeping import sweep
 
         return sweep(self, **options)
 
     def explore(self) -> JacobianExplorer:
-        """Open the live widget on this report: pick a cell, read both values."""
+        """Open the live widget on this report: pick a cell, read both values.
+
+        It needs a kernel; the report itself, at the end of a cell, does not.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> report.explore().param
+        'x'
+        """
         from gradlab.presentation.widgets.explorer import (
             JacobianExplorer,
         )
@@ -255,6 +270,20 @@ class Report:
         ----------
         path
             Name of the file, written as it is; `gradlab.load` reads it.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     report.save(pathlib.Path(folder, "report.npz"))
+        ...     gl.load(pathlib.Path(folder, "report.npz")).culprit
+        'x'
         """
         from gradlab.storage import save
 

@@ -94,9 +94,9 @@ def sweep(
     *inputs
         Positional arguments of `fn`; none for a report.
     steps
-        Absolute steps, in the units of the inputs. Default: three per decade from 1e-14
-        to 1 in float64 (1e-6 in float32), moved along where the inputs are not of the
-        order of one; `Sweep.remarks` says so.
+        Absolute steps, in the units of the inputs. Default: three per decade, enough to
+        see a slope, from 1e-14 to 1 in float64 (1e-6 in float32), moved along where the
+        inputs are not of the order of one; `Sweep.remarks` says so.
     methods
         Of "central", "forward", "backward", "complex-step", "five-point". The first one
         is read.

@@ -119,15 +119,32 @@ class Sweep:
     # ------------------------------------------------------------- curves
     @property
     def errors(self) -> dict[tuple[str, str], NDArray[np.float64]]:
-        """Worst relative error ``|a - n| / (|a| + |n|)`` at each step.
+        """Worst relative error ``|a - n| / (|a| + |n|)`` at each step, no unit.
 
-        By (method, input); of the entries that can be told from noise at all.
+        By (method, input), an array of the length of `steps`; of the entries that can
+        be told from noise at all, nan where nothing was measured.
+
+        Examples
+        --------
+        >>> sweep = gl.sweep(lambda x: np.sin(x).sum(), np.ones(2), grad=np.cos)
+        >>> sweep.errors["central", "x"].shape == sweep.steps.shape
+        True
         """
         return {key: curves.error for key, curves in self.curves.items()}
 
     @property
     def bars(self) -> dict[tuple[str, str], NDArray[np.float64]]:
-        """Error bars of `errors`, relative as well."""
+        """Error bar of the numeric side at the entry that `errors` tells of.
+
+        Relative as well, over ``|a| + |n|``, no unit. By (method, input), an array of
+        the length of `steps`.
+
+        Examples
+        --------
+        >>> sweep = gl.sweep(lambda x: np.sin(x).sum(), np.ones(2), grad=np.cos)
+        >>> bool((sweep.bars["central", "x"] >= 0).all())
+        True
+        """
         return {key: curves.bar for key, curves in self.curves.items()}
 
     def curve(self, method: str, name: str) -> CurveReading:
@@ -308,7 +325,21 @@ class Sweep:
         return EpsilonSweep(self, self.report)
 
     def to_html(self, path: str | PathLike[str] | None = None) -> str:
-        """Return one self-contained page, and write it to `path` if given."""
+        """Return one self-contained page, and write it to `path` if given.
+
+        The page needs no kernel and no network.
+
+        Parameters
+        ----------
+        path
+            Name of the file; default none is written.
+
+        Examples
+        --------
+        >>> sweep = gl.sweep(lambda x: np.sin(x).sum(), np.ones(2), grad=np.cos)
+        >>> sweep.to_html().startswith("<!doctype html>")
+        True
+        """
         from gradlab.presentation.html import page_sweep
 
         return page_sweep(self, path)

@@ -31,12 +31,15 @@ def test_twice(gradcheck, tmp_path):
         with pytest.raises(AssertionError):
             gradcheck(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
     assert len(list(tmp_path.glob("*.html"))) == 2
+
+def test_half_said(gradcheck):
+    gradcheck(lambda x: (x**2).sum(), np.ones(3))
 """
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    """Output of a run of four tests."""
+    """Output of a run of five tests."""
     folder = tmp_path_factory.mktemp("session")
     (folder / "test_cases.py").write_text(CASES, encoding="utf-8")
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p"]
@@ -65,7 +68,7 @@ def _installed():
 
 def test_right_gradients_pass_and_wrong_ones_fail(session):
     """And the report is handed back."""
-    assert "2 failed, 2 passed" in session
+    assert "3 failed, 2 passed" in session
 
 
 def test_failure_names_entry_cause_and_page(session):
@@ -84,3 +87,12 @@ def test_traceback_points_at_the_users_line(session):
     assert "test_cases.py:15" in session
     assert "pytest_plugin.py" not in session
     assert "report.py" not in session
+
+
+def test_what_is_wrong_with_the_arguments_is_told_at_the_users_line(session):
+    """A gradient was forgotten: no line of gradlab stands between call and reason."""
+    told = session.split("_ test_half_said _")[1].split("short test summary")[0]
+
+    assert "the function must return the pair (loss, gradients)" in told
+    assert ".py:" in told
+    assert set(re.findall(r"(\w+\.py):\d+", told)) == {"test_cases.py"}

@@ -153,7 +153,17 @@ class Comparison:
 
     @property
     def excess(self) -> NDArray[np.float64]:
-        """How often the error exceeds what can be forgiven; inf where not finite."""
+        """Error over what is forgiven, at each entry, shape (m, n); no unit.
+
+        Forgiven is the larger of `allowed` and five error bars, beyond which an entry
+        disagrees; inf where the error is not finite.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> bool((report["x"].excess > 1).all())
+        True
+        """
         with np.errstate(all="ignore"):
             bound = np.maximum(self.allowed, SAFETY * self.numeric_error)
             ratio = self.error / bound
@@ -178,7 +188,16 @@ class Comparison:
 
     @property
     def max_abs_error(self) -> float:
-        """Largest absolute error; nan counts as worse than inf."""
+        """Largest absolute error, in the units of the derivative; 0 without entries.
+
+        nan if any entry is nan: that is worse than inf.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> round(report["x"].max_abs_error, 6)
+        1.0
+        """
         if self.tally is not None:
             return self.tally.max_abs_error
         return float(np.max(self.error, initial=0.0))
@@ -238,7 +257,19 @@ class Comparison:
         return column if self.columns is None else int(self.columns[column])
 
     def label(self, row: int, column: int) -> str:
-        """Name of a matrix entry: ``W1[1, 2]``, or ``out[3] / W1[1, 2]``."""
+        """Name a matrix entry: ``W1[1, 2]``, or ``out[3] / W1[1, 2]``.
+
+        Parameters
+        ----------
+        row, column
+            Of the matrices, from 0. The output is named where it has several entries.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> report["x"].label(0, 2)
+        'x[2]'
+        """
         entry = self.entry(column)
         name = (
             f"{self.input.name} along probe {column}"
@@ -256,7 +287,27 @@ class Comparison:
         )
 
     def ranking(self, k: int) -> list[tuple[int, int]]:
-        """Return the `k` worst entries as (row, column), worst first."""
+        """Return the `k` worst entries as (row, column), worst first.
+
+        Ordered by verdict, then by `excess`, then by the size of the error.
+
+        Parameters
+        ----------
+        k
+            How many at most.
+
+        Raises
+        ------
+        InputError
+            If `k` is negative.
+
+        Examples
+        --------
+        >>> wrong = np.array([2.0, 2.5, 2.0])
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: wrong)
+        >>> report["x"].ranking(1)
+        [(0, 1)]
+        """
         if k < 0:
             msg = f"k must be 0 or more, got {k}"
             raise InputError(msg)

@@ -51,7 +51,8 @@ def numerical_grad(  # noqa: PLR0917 - chainer's signature
     grad_outputs
         One for each output: an array, a number, or None for "do not count this".
     eps
-        Step, in the units of the input; absolute.
+        Step, in the units of the input; absolute. 1e-3 as in Chainer, where inputs are
+        float32.
     detect_nondifferentiable
         Whether to evaluate at five points, and raise where they are far from a
         parabola. Strongly curved smooth functions are taken for kinks as well.

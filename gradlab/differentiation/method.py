@@ -75,7 +75,8 @@ class Forward(_Stepped):
     Parameters
     ----------
     step
-        Absolute step. None (default): ``sqrt(eps)`` times the coordinate's size.
+        Absolute step, in the units of the input. None (default): ``sqrt(eps)`` times
+        the size of each coordinate, which balances truncation and round-off.
 
     Examples
     --------
@@ -94,7 +95,8 @@ class Backward(_Stepped):
     Parameters
     ----------
     step
-        Absolute step. None (default): ``sqrt(eps)`` times the coordinate's size.
+        Absolute step, in the units of the input. None (default): ``sqrt(eps)`` times
+        the size of each coordinate, which balances truncation and round-off.
 
     Examples
     --------

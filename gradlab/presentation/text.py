@@ -27,6 +27,7 @@ from gradlab.presentation.words import (
     distinct,
     middle,
     number,
+    often,
     one_line,
     painted,
     pair,
@@ -326,7 +327,7 @@ def _how_far(comparison: Comparison, place: tuple[int, int]) -> str:
     allowed = float(comparison.allowed[place])
     if not math.isfinite(error):
         return f"{number(error)}: one side is not a finite number"
-    times = f", {number(error / allowed, 2)} times that" if allowed > 0 else ""
+    times = f", {often(error / allowed)} times that" if allowed > 0 else ""
     return f"{number(error, 3)}; allowed {number(allowed, 2)}{times}"
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "kind_in_words",
     "middle",
     "number",
+    "often",
     "one_line",
     "painted",
     "pair",
@@ -81,6 +82,17 @@ def brief(value: float) -> str:
     ('3.3e-01', '0', 'inf')
     """
     return "0" if value == 0 else f"{value:.1e}"
+
+
+def often(ratio: float) -> str:
+    """Write how many times in two digits, in full as far as anybody counts.
+
+    Examples
+    --------
+    >>> often(1.84), often(333_333.3), often(4e12)
+    ('1.8', '330,000', '4.0e+12')
+    """
+    return f"{float(f'{ratio:.2g}'):,.10g}" if ratio < 1e9 else brief(ratio)
 
 
 def kind_in_words(kind: str) -> str:

@@ -107,7 +107,13 @@ class BugHunt(LiveView):
         return outcome
 
     def hint(self) -> Source:
-        """Reveal the next hint, and return it. It costs 20 points of this level."""
+        """Reveal the next hint, and return it. It costs 20 points of this level.
+
+        Examples
+        --------
+        >>> gl.BugHunt(level=2).hint()
+        A gradient has the shape of what it belongs to. Which of the three does not?
+        """
         words = Source(self._hunt.hint())
         self.page = self._page()
         return words
