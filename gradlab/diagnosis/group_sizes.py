@@ -24,8 +24,8 @@ def uneven_means(case: Case) -> list[Clue]:
 
     ``sum / count`` of each segment without its count; or with the total in its place.
     """
-    there = ~case.zero(case.numeric) & case.usable
-    if int(there.sum()) < _ENTRIES or case.zero(case.analytic)[there].any():
+    there = ~case.numeric_zero & case.usable
+    if int(there.sum()) < _ENTRIES or case.analytic_zero[there].any():
         return []
     ratios = case.analytic[there] / case.numeric[there]
     model = np.where(there, case.analytic, case.numeric)
