@@ -21,6 +21,7 @@ from gradlab.differentiation.analytic_noise import (
 )
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.errors import GradlabError
+from gradlab.pipeline.asking_again import asked_again
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -62,12 +63,12 @@ def noticed(
     seed: int,
     moving: Collection[int] = (),
 ) -> list[Finding]:
-    """Look for conditions around a comparison of a torch subject.
+    """Look for conditions around a comparison.
 
     Parameters
     ----------
     own
-        What was compared; anything but a torch subject has none of these.
+        What was compared; of anything but a torch subject the gradient is asked again.
     comparisons
         What is wrong already is not accused twice.
     meter
@@ -79,7 +80,7 @@ def noticed(
     """
     subject: Any = own.subject
     if not is_torch_subject(subject):
-        return []
+        return asked_again(subject, comparisons)
     from gradlab.subject.torch_cotangents import cotangent_trials, moves_unseen
 
     findings: list[Finding] = []
