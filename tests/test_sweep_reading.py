@@ -377,3 +377,10 @@ def test_slopes_that_nobody_has_seen_are_no_agreement():
     assert sweep.verdicts["x"] == Verdict.UNDECIDED
     assert sweep.reading["x"].startswith("no resolution at x[")
     assert sweep.verdicts["b"] == Verdict.AGREES
+
+
+def test_an_error_of_nothing_is_written_as_nothing():
+    """On either side of its kink |x| is exact: the floor is 0, not 0e+00."""
+    sweep = gl.sweep(lambda x: np.abs(x).sum(), np.array([2.0**-13]), grad=np.sign)
+
+    assert "floor 0;" in sweep.reading["x"]

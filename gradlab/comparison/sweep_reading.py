@@ -30,7 +30,7 @@ _SAME = 2e-2  # spread of a common factor c, relative to c - 1
 
 
 def _short(value: float) -> str:
-    return f"{value:.0e}"
+    return "0" if value == 0 else f"{value:.0e}"
 
 
 def read_sweep(

@@ -43,6 +43,7 @@ __all__ = [
 # whole page stays below 2 MB.
 EMBED_BYTES = 1_050_000
 _EPS = float(np.finfo(np.float64).eps)
+_RELATIVE = ["relative error", "|analytic - numeric| / (|analytic| + |numeric|)"]
 LIVE_BYTES = 16_000_000  # in a live view nothing is saved: more may be sent
 _BYTES_PER_ENTRY = 17  # four float32 planes and a verdict
 _BYTES_PER_TILE = 25  # and the true row and column
@@ -115,7 +116,7 @@ def report_state(report: Report) -> dict[str, Any]:
             ["coverage", report.coverage],
             ["cost", cost(report.evaluations, report.seconds)],
             ["seed", str(report.seed)],
-            ["relative error", "|analytic - numeric| / (|analytic| + |numeric|)"],
+            _RELATIVE,
         ],
         "findings": [pack_finding(finding) for finding in report.findings],
         "remarks": list(report.remarks),
@@ -247,7 +248,7 @@ def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
         "headline": sweep_headline(sweep)[2:],  # the page draws the glyph itself
         "verdict": int(sweep.verdict),
         "subject": f"{len(sweep.steps)} steps",
-        "facts": [["cost", cost(sweep.evaluations, sweep.seconds)]],
+        "facts": [["cost", cost(sweep.evaluations, sweep.seconds)], _RELATIVE],
         "remarks": list(sweep.remarks),
         "steps": _listed(sweep.steps),
         "methods": list(sweep.methods),

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+import gradlab as gl
+
 pytestmark = pytest.mark.browser
 
 LISTEN = """() => {
@@ -96,3 +98,32 @@ def test_a_factor_has_the_sign_of_a_product(show):
     page = show("tutorial")
 
     assert "2.000 × numeric" in driver.read(page, ".gl .finding")
+
+
+def test_a_sweep_writes_products_and_its_error_out(chromium, tmp_path):
+    """The reading says 2 × numeric, and what relative errors are stands below it."""
+    x = np.ones(3)
+    swept = gl.sweep(lambda x: np.exp(x).sum(), x, grad=lambda x: 2 * np.exp(x))
+    path = tmp_path / "sweep.html"
+    swept.to_html(path)
+    with driver.tab(chromium, offline=True) as page:
+        page.goto(path.as_uri())
+
+        driver.shows(page, ".gl .finding", "× numeric")
+        page.get_by_text("How this was checked").click()
+        driver.shows(page, ".gl .facts", "|analytic", "/ (|analytic| + |numeric|)")
+        assert page.problems == []
+
+
+@pytest.mark.parametrize("width", [360, 500, 600, 760, 900])
+def test_no_heading_of_the_list_is_cut_off(show, width):
+    """As in JupyterLab beside its file browser: narrow, but no "2 wr…"."""
+    page = show("zoo", width=width)
+    driver.settle(page)
+
+    cut = page.eval_on_selector_all(
+        ".gl .bhead > *",
+        """heads => heads.filter(head => head.scrollWidth > head.clientWidth + 1)
+          .map(head => head.textContent)""",
+    )
+    assert cut == []

@@ -587,7 +587,7 @@ function blockList(blocks, onChoose) {
   });
   const bad = blocks.filter((b) => b.verdict === 2).length;
   const head = h("div", { class: "brow bhead", "aria-hidden": "true" }, h("span"),
-    h("span", {}, `${count(blocks.length)} gradients, worst first` + (bad ? ` · ${bad} wrong` : "")), h("span", { class: "shape" }, "shape"),
+    h("span", {}, `${count(blocks.length)} gradients`, h("span", { class: "long" }, ", worst first"), bad ? ` · ${count(bad)} wrong` : ""), h("span", { class: "shape" }, "shape"),
     h("span", {}, h("span", { class: "long" }, "worst relative "), "error", h("span", { class: "span" }, ", 10⁻¹⁶ … 10²")), h("span", { class: "worst" }), h("span", { class: "tally" }, "wrong entries"));
   function update(selected, tolerance, metric, inks) {
     for (const { meta, row, fill, mark, glyph, tally } of items) {
@@ -1620,7 +1620,7 @@ export function mountSweep(element, host) {
     const chosen = data.inputs[hot ?? picked];
     if (!chosen) { words.replaceChildren(); return; }
     words.replaceChildren(h("li", { class: `finding ${CLASSES[chosen.verdict]}`, style: "margin:4px 0 6px" },
-      verdictMark(chosen.verdict), " ", h("span", { class: "where" }, breakable(chosen.name)), " — ", chosen.reading,
+      verdictMark(chosen.verdict), " ", h("span", { class: "where" }, breakable(chosen.name)), " — ", withCode(chosen.reading),
       !ladder() && h("span", { class: "advice" }, `adaptive chose steps from ${format(number(data.adaptive[hot ?? picked].low), 2)} to ${format(number(data.adaptive[hot ?? picked].high), 2)} for its entries; its worst relative error is ${format(curve(hot ?? picked)[0], 2)}`)));
   }
   function chipRow() {
