@@ -235,7 +235,10 @@ def _sweep(
     began = time.perf_counter()
     subject = build_subject(job.fn, job.inputs, job.sides)
     if subject.analytic is None:
-        msg = "there is nothing to compare with: no analytic side"
+        msg = (
+            f"there is nothing to compare with: the {subject.kind} has no analytic "
+            f"side; pass grad=, jac=, backward= or vjp="
+        )
         raise InputError(msg)
     base, notes = first_evaluation(subject, roots, meter)
     each = _seconds_each(subject, meter, began)

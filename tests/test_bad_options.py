@@ -7,7 +7,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.compat import cs231n
-from gradlab.errors import GradlabError
+from gradlab.errors import GradlabError, InputError
 
 X = np.array([1.0, 2.0])
 
@@ -156,3 +156,22 @@ def test_sweep_of_inputs_at_the_end_of_the_range_has_steps():
 
     assert (sweep.steps > 0).all()
     assert sweep.verdicts["x"] < gl.Verdict.DISAGREES
+
+
+Z = X + 1j
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda: gl.check_sparsity(lambda x, z: x * z.real, X, Z, pattern=np.eye(2)),
+        lambda: gl.check_hessian(f, Z, hvp=product, grad=grad),
+        lambda: gl.compare_modes(
+            lambda z: z * 2, Z, jvp=lambda z, v: 2 * v, vjp=lambda g, z: (2 * g,)
+        ),
+    ],
+)
+def test_complex_inputs_are_refused_by_name(asked):
+    """What is for real ones says which is not, and what to do."""
+    with pytest.raises(InputError, match=r"real inputs, (x|z) is complex: pass real"):
+        asked()

@@ -125,7 +125,10 @@ def _imaginary(
         start += 2 * size
     imaginary = np.concatenate(parts)
     if len(imaginary) != rows:
-        msg = "the function returns other shapes for complex inputs; use central"
+        msg = (
+            f"the function returns {len(imaginary)} numbers for a complex input, and "
+            f'{rows} for a real one; use method="central"'
+        )
         raise ComplexStepError(msg)
     return imaginary
 

@@ -79,7 +79,10 @@ def examine(
         The guard that watches over `roots`, if one was entered.
     """
     if subject.analytic is None:
-        msg = "there is nothing to check: no analytic side"
+        msg = (
+            f"there is nothing to check against: the {subject.kind} has no analytic "
+            f"side; pass grad=, jac=, backward= or vjp="
+        )
         raise InputError(msg)
     base, notes = _at_the_point(subject, roots, meter, guard)
     own = Origin(subject, base)

@@ -211,7 +211,9 @@ def _like(array: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
 
 def _expected(expect: Any, names: list[str]) -> dict[str, str]:
     if not names:
-        raise InputError("there is no gradient buffer in grads")
+        raise InputError(
+            "there is no gradient buffer in grads; pass the arrays that backward fills"
+        )
     table = expect if isinstance(expect, Mapping) else dict.fromkeys(names, expect)
     for name, mode in table.items():
         if name not in names:

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
     from gradlab.subject.subject import Subject, Variable
 
-__all__ = ["called", "hessian_product", "refuse_products", "split_flat"]
+__all__ = [
+    "called",
+    "hessian_product",
+    "refuse_complex",
+    "refuse_products",
+    "split_flat",
+]
 
 
 def split_flat(
@@ -45,6 +51,31 @@ def refuse_products(hvp: Any, hess: Any) -> None:
     for name, value in (("hvp", hvp), ("hess", hess)):
         if value is not None and not callable(value):
             raise InputError(f"{name}= must be a function, got {type(value).__name__}")
+
+
+def refuse_complex(what: str, inputs: Sequence[Variable]) -> None:
+    """Refuse complex inputs by their names, where `what` is for real ones.
+
+    Raises
+    ------
+    InputError
+        If there are any.
+
+    Examples
+    --------
+    >>> from gradlab.subject.subject import Variable
+    >>> refuse_complex("jvp= goes", [Variable("z", (2,), "complex128")])
+    Traceback (most recent call last):
+    ...
+    gradlab.errors.InputError: jvp= goes with real inputs, z is complex: ...
+    """
+    names = [variable.name for variable in inputs if variable.is_complex]
+    if names:
+        are = "is" if len(names) == 1 else "are"
+        raise InputError(
+            f"{what} with real inputs, {', '.join(names)} {are} complex: pass real "
+            f"and imaginary part as inputs of their own"
+        )
 
 
 def called(name: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
@@ -97,8 +128,7 @@ def hessian_product(
     refuse_products(hvp, hess)
     if hvp is None and hess is None:
         return _autograd_product(subject, cotangent)
-    if any(variable.is_complex for variable in subject.inputs):
-        raise InputError("hvp= and hess= go with real inputs; these are complex")
+    refuse_complex("hvp= and hess= go", subject.inputs)
     if len(cotangent) != 1:
         msg = (
             f"hvp= and hess= go with a scalar function, this one has {len(cotangent)} "

@@ -15,7 +15,7 @@ from gradlab.differentiation.finite_difference import scales_of
 from gradlab.errors import GradlabError, InputError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.properties.adjoints import ModeRow, ModesCheck
-from gradlab.properties.curvature import called, split_flat
+from gradlab.properties.curvature import called, refuse_complex, split_flat
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import block_slices, input_columns, is_torch_subject
 
@@ -139,8 +139,7 @@ def _pusher(
         return forward
     if is_torch_subject(subject):
         raise InputError("jvp= is for NumPy functions; torch brings its own")
-    if any(variable.is_complex for variable in subject.inputs):
-        raise InputError("jvp= goes with real inputs; these are complex")
+    refuse_complex("jvp= goes", subject.inputs)
     given = jvp
 
     def pushed(which: int, tangent: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from gradlab.differentiation.method import Auto
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.measuring import look_closer, numeric_side
+from gradlab.properties.curvature import refuse_complex
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import block_slices
 
@@ -207,10 +208,7 @@ def check_sparsity(
         with StateGuard(*roots):
             subject = build_subject(fn, inputs, sides)
             base, _ = first_evaluation(subject, roots, meter)
-            if any(variable.is_complex for variable in subject.inputs):
-                raise InputError(
-                    "patterns are of real inputs; pass real and imag apart"
-                )
+            refuse_complex("patterns go", subject.inputs)
             return _compared(subject, _read(pattern, subject), base, meter)
     except BudgetExhausted as cause:
         msg = f"the budget ended before the pattern was compared ({cause})"

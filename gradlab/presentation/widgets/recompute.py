@@ -144,7 +144,10 @@ def sweep_entry(
     given = arguments_of(report)
     entry = comparison.entry(column)
     if entry is None or comparison.input.is_complex:
-        msg = "only an entry of a real input can be swept by itself"
+        msg = (
+            f"only a column that is one entry of a real input can be swept by itself, "
+            f"got column {column} of {comparison.input.name}; sweep the whole input"
+        )
         raise InputError(msg)
     step = float(comparison.step[row, column])
     if not 0 < step < np.inf:
