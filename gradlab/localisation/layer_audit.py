@@ -13,6 +13,7 @@ from gradlab.localisation.layer_flow import feeders, upstream
 from gradlab.localisation.layer_frames import owner_name, source_of, walk
 from gradlab.localisation.layer_hooks import hooked_inputs
 from gradlab.localisation.layer_intercept import installed
+from gradlab.localisation.layer_reach import right_within_reach
 from gradlab.localisation.layer_record import loss_depends_on, record, same_outputs
 from gradlab.localisation.layer_state import kept_attributes, private_buffers
 from gradlab.localisation.layers import INTERRUPTED, LayerRow, LayerState
@@ -132,6 +133,8 @@ class _Audit:
             self._insist_on_repeatable(frame)
         if outcome.state is LayerState.WRONG and not frame.reached:
             outcome = self._as_far_as_it_matters(frame, outcome)
+        elif outcome.state is LayerState.WRONG:
+            outcome = self._as_far_as_it_reaches(frame, outcome)
         self._outcomes[frame.number] = outcome
         for child in frame.children:
             child.input_cotangents = []
@@ -170,6 +173,25 @@ class _Audit:
             state=LayerState.UNCHECKED,
             wrong=[],
             reason=f"the loss does not depend on it, luckily: {outcome.reason}",
+        )
+
+    def _as_far_as_it_reaches(self, frame: Frame, outcome: Outcome) -> Outcome:
+        """Call nothing wrong that is right for all that this model can hand to it."""
+        about_inputs = outcome.wrong and all(
+            variable.kind != "parameter" for variable in outcome.wrong
+        )
+        if not about_inputs or outcome.measure is None or outcome.hook:
+            return outcome
+        if not right_within_reach(self._program, frame, outcome.measure):
+            return outcome
+        return dataclasses.replace(
+            outcome,
+            state=LayerState.RIGHT,
+            wrong=[],
+            character=None,
+            measure=None,
+            reason="agrees along all that the model's parameters and inputs do to what "
+            "it takes; beside that (a matrix that is not symmetric, say) it would not",
         )
 
     # ------------------------------------------------------------- who is to blame

@@ -121,7 +121,7 @@ class Checker:
     def _try(self, frame: Frame, *, whole: bool) -> Outcome:
         """Check in double precision where that works, else as the model computes."""
         trouble = ""
-        for raised in (True, False) if _is_low(frame) else (False,):
+        for raised in (True, False) if frame.low else (False,):
             piece = self._piece(frame, raised=raised, whole=whole)
             try:
                 outcome = self._check(piece)
@@ -205,7 +205,7 @@ class Checker:
             for place, gradient in product.passed.items():
                 if gradient is not None and bool(gradient.any()):
                     frame.input_cotangents[place] = gradient.detach()
-        precision = Precision(_epsilon(piece))
+        precision = Precision.of(piece)
         seen = self._probe(piece, product, precision)
         if all(measure.agrees for measure in seen):
             return _right(product, seen)
@@ -340,31 +340,6 @@ def _only_passes_on(frame: Frame) -> bool:
     hooks = [getattr(frame.target, table) for table in _HOOKS]
     hooks += [getattr(glob, f"_global{table}") for table in _HOOKS]
     return not any(hooks) and len(frame.inputs) == 1 == len(frame.children[0].inputs)
-
-
-def _is_low(frame: Frame) -> bool:
-    """Whether a call computes in less than double precision."""
-    tensors = [slot.value for slot in (*frame.inputs, *frame.outputs)]
-    return any(_lower(tensor.dtype) for tensor in tensors)
-
-
-def _lower(dtype: Any) -> bool:
-    import torch
-
-    return dtype in {torch.float32, torch.float16, torch.bfloat16, torch.complex64}
-
-
-def _epsilon(piece: Piece) -> float:
-    import torch
-
-    tensors = [slot.value for slot in (*piece.frame.inputs, *piece.frame.outputs)]
-    kinds = [
-        torch.finfo(tensor.dtype).eps
-        for tensor in tensors
-        if tensor.is_floating_point() or tensor.is_complex()
-    ]
-    double = float(torch.finfo(torch.float64).eps)
-    return double if piece.raised or not kinds else float(max(kinds))
 
 
 def _strange(product: Product, frame: Frame) -> str:

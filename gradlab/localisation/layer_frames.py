@@ -99,6 +99,14 @@ class Frame:
         return any(cotangent is not None for cotangent in self.cotangents)
 
     @property
+    def low(self) -> bool:
+        """Whether it computes in less than double precision."""
+        import torch
+
+        low = {torch.float32, torch.float16, torch.bfloat16, torch.complex64}
+        return any(slot.value.dtype in low for slot in (*self.inputs, *self.outputs))
+
+    @property
     def title(self) -> str:
         """Name, with the call where there are several, as written in sentences."""
         return f"`{self.name}`" + (f" (call {self.call})" if self.call else "")

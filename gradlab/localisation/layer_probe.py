@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gradlab.localisation.layer_directions import Direction
 from gradlab.localisation.layer_products import length
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gradlab.localisation.layer_directions import Scratch
     from gradlab.localisation.layer_replay import Piece
     from gradlab.localisation.layer_variables import Product, Variable
 
 __all__ = [
+    "Line",
     "Measure",
     "Precision",
     "Slopes",
@@ -27,6 +31,13 @@ __all__ = [
     "rounding",
     "slopes",
 ]
+
+
+class Line(Protocol):
+    """What one tensor is moved along."""
+
+    def move(self, step: float, scratch: Scratch | None = None) -> Callable[[], Any]:
+        """Return what makes the tensor, so many steps on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,6 +51,19 @@ class Precision:
     """
 
     epsilon: float
+
+    @classmethod
+    def of(cls, piece: Piece) -> Precision:
+        """Precision in which a piece is run."""
+        import torch
+
+        double = float(torch.finfo(torch.float64).eps)
+        slots = (*piece.frame.inputs, *piece.frame.outputs)
+        dtypes = {slot.value.dtype for slot in slots}
+        kinds = [t for t in dtypes if t.is_floating_point or t.is_complex]
+        if piece.raised or not kinds:
+            return cls(double)
+        return cls(max(float(torch.finfo(dtype).eps) for dtype in kinds))
 
     @property
     def step(self) -> float:
@@ -124,7 +148,7 @@ def direction_seed(seed: int, number: int) -> int:
 def slopes(
     piece: Piece,
     product: Product,
-    directions: dict[int, Direction],
+    directions: Mapping[int, Line],
     step: float,
     precision: Precision,
 ) -> Slopes:

@@ -22,7 +22,7 @@ from gradlab.subject.own_seeds import own_seed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Recording", "loss_depends_on", "record", "same_outputs"]
+__all__ = ["Recording", "call_again", "loss_depends_on", "record", "same_outputs"]
 
 _NUDGE = 1e-3  # relative size of the change that tells whether the loss depends on it
 
@@ -68,6 +68,16 @@ def record(program: Program) -> Recording:
     if stale:
         recorder, output = _forward(program, stale)
     return _backward(program, recorder, output)
+
+
+def call_again(program: Program, frame: Frame) -> Frame | None:
+    """Run forward once more and find the same call in it; None if it is not there."""
+    recorder, _ = _forward(program, set())
+    stale = recorder.stale()
+    if stale:
+        recorder, _ = _forward(program, stale)
+    twins = [f for f in walk(recorder.frames) if f.number == frame.number]
+    return twins[0] if twins and twins[0].target is frame.target else None
 
 
 def _forward(
