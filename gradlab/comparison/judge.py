@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "CARE",
     "NEGLIGIBLE",
     "Judgement",
     "Side",
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 # An error of ten percent must show in any single entry; in most, far less does.
-_CARE = 0.1
+CARE = 0.1
 # Entries whose whole effect on f is below this fraction of the largest do not matter.
 NEGLIGIBLE = 1e-7
 # Where no input moves f at all: effects below this fraction of f (or of one, if f is
@@ -287,7 +288,7 @@ def _bearable(
 ) -> NDArray[np.float64]:
     """Largest error bar times SAFETY that still tells what must be told."""
     effect = np.where(matters > 0, NEGLIGIBLE * matters, still)
-    return np.asarray(np.maximum(_CARE * size, effect / scales))
+    return np.asarray(np.maximum(CARE * size, effect / scales))
 
 
 def _not_finite(

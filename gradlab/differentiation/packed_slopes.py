@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.finite_difference import step_sizes
+from gradlab.differentiation.noise import ULPS
 from gradlab.differentiation.quotients import Pattern, Quotients
 from gradlab.differentiation.support import Support
 from gradlab.subject.subject import side_by_side
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.colouring import Colouring
     from gradlab.differentiation.dependence import Case
 
-__all__ = ["ROUND_OFF", "Slopes", "differences", "spread_out"]
-
-ROUND_OFF = 4.0  # as in `finite_difference.central`
+__all__ = ["Slopes", "differences", "spread_out"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +119,7 @@ def differences(
     with np.errstate(all="ignore"):
         bend = (up - base) / right[j] - (down - base) / left[j]
         size = np.maximum(np.maximum(np.abs(up), np.abs(down)), np.abs(base))
-        bars = ROUND_OFF * case.epsilon * size / np.abs(width[j]) * 2 + np.abs(
+        bars = ULPS * case.epsilon * size / np.abs(width[j]) * 2 + np.abs(
             bend
         ) * np.sqrt(case.epsilon)
         value = (up - down) / width[j]

@@ -33,8 +33,8 @@ from gradlab.differentiation.dependence import (
 )
 from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
+from gradlab.differentiation.noise import ULPS
 from gradlab.differentiation.packed_slopes import (
-    ROUND_OFF,
     Slopes,
     differences,
     spread_out,
@@ -299,7 +299,7 @@ def _unseen(
     """
     base = case.base[:, None]
     moved = (ends != base).any(axis=0)
-    digits = np.where(moved, 2 * ROUND_OFF, 0.5) * case.epsilon
+    digits = np.where(moved, 2 * ULPS, 0.5) * case.epsilon
     noise = np.sqrt(squares) + digits * np.abs(base)
     heard = noise > 0
     seen = np.where(heard, off / np.where(heard, noise, 1.0), 0.0)
@@ -390,4 +390,4 @@ def _truncation(case: Case, ends: NDArray[np.float64]) -> float:
     of all rows, since a row may be small where it is.
     """
     scale = float(np.abs(ends).max(initial=0.0))
-    return _SAFETY * ROUND_OFF * case.epsilon * scale
+    return _SAFETY * ULPS * case.epsilon * scale

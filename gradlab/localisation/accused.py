@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from gradlab.localisation.group_testing import Group
     from gradlab.localisation.search import Search
 
-__all__ = ["describe", "quick_column", "show"]
+__all__ = ["VISIBLE", "describe", "quick_column", "show"]
 
 _SHOWN, _DRAWN = 2, 3  # entries that should be wrong; where nobody knows
 _BESIDE = 1  # entries where nothing should
 _STEADY = 1e-2  # relative error bar over two steps
-_VISIBLE = 1e-3  # relative error bar of an entry that is shown
+VISIBLE = 1e-3  # relative error bar of an entry that is shown
 
 
 def describe(
@@ -118,7 +118,7 @@ def quick_column(
     scale = bench.sizes(which)[1]
     allowed = bench.allowed(which, analytic, analytic, scale)
     size = max(abs(analytic), bench.sizes(which)[0])
-    enough = max(allowed, _VISIBLE * size) / (2 * SAFETY)
+    enough = max(allowed, VISIBLE * size) / (2 * SAFETY)
     slope, bar, step = quick_slope(
         bench.numeric,
         direction,
@@ -127,7 +127,7 @@ def quick_column(
         meter=bench.meter,
         heard=[*bench.ripples, *bench.heard],
         enough=abs(along) * enough,
-        share=_VISIBLE / (2 * SAFETY),
+        share=VISIBLE / (2 * SAFETY),
         twice=twice,
     )
     expected, bar = slope / along, bar / abs(along)

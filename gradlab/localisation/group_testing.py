@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.judge import CARE
 from gradlab.comparison.tolerance import SAFETY, roundings
 from gradlab.differentiation.directions import Part
 from gradlab.localisation.quick_lines import noise_bar
@@ -49,8 +50,6 @@ __all__ = [
 _LEGIBLE = 30.0
 # More coordinates than this that could explain a group: it is halved instead.
 _CANDIDATES = 4096
-# An error of ten percent in the largest entry must show, as in `comparison.judge`.
-_CARE = 0.1
 _BLANK = (np.zeros(0), np.zeros(0), np.zeros(0))
 
 
@@ -349,7 +348,7 @@ def unseen(bench: Bench, group: Group, faint: Sequence[Part]) -> list[Part]:
     reach, found = float(group.thresholds.min()), []
     for part in () if bench.dear else group.parts:  # of those no single entry must
         most = bench.gradients.magnitudes(part.which).largest * bench.units[part.which]
-        if most > 0 and part not in faint and not reach <= _CARE * most:
+        if most > 0 and part not in faint and not reach <= CARE * most:
             found.append(part)
     return found
 

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.directions import Walk
 from gradlab.differentiation.evaluation import row_or_nan
+from gradlab.differentiation.noise import ULPS
 from gradlab.differentiation.probe import Probe
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Quick", "noise_bar", "noise_of", "quick_probe", "quick_slope"]
 
-_ULPS = 4.0  # round-off of one value of f in units of epsilon * |f|
 # Exponents in float64, in the order of trying: for smooth functions; for such with many
 # kinks; for noisy ones.
 _LADDER = (18, 20, 26, 28, 23, 14)
@@ -42,7 +43,6 @@ _COARSE = 5  # exponent; only where finer steps see nothing at all
 _FINEST = 28  # exponent in float64; finer steps vanish in the round-off of x
 _ALONE = (8, 16)  # exponents for one coordinate alone
 _NOISE = 0.5  # of four standard deviations of f: three of a quotient over one step
-_SAFETY = 5.0  # error bars that a defect must exceed
 _DOUBT = 4.0  # a few samples of the noise may all be small
 
 
@@ -171,7 +171,7 @@ def quick_probe(
                 if small and bar <= fine:
                     break
                 continue
-            shown = defect > _SAFETY * bar
+            shown = defect > SAFETY * bar
             if shown and len(line.slopes) > 2 and line.flat:
                 line.step(_COARSE)  # not to be seen from closer: stairs, or nothing
             if shown and line.supports(expected, best, bar):
@@ -252,7 +252,7 @@ class _Line:
         self.slopes: dict[int, float] = {}
         with np.errstate(all="ignore"):
             size = float(np.abs(self._product(np.abs(base), np.abs(cotangent))))
-        self._floor = _ULPS * subject.epsilon * size
+        self._floor = ULPS * subject.epsilon * size
         self.back = self._walk.back
 
     def _product(self, row: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
@@ -319,7 +319,7 @@ class _Line:
             return not self.flat
         noise, defect = self.noise, abs(slope - best)
         for p, found in self.slopes.items():
-            blur = _SAFETY * max(bar, noise_bar(noise, 2.0**-p))
+            blur = SAFETY * max(bar, noise_bar(noise, 2.0**-p))
             if abs(slope - found) <= blur < defect / 2:
                 return True
         return False

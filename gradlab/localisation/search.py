@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.columns import Column
     from gradlab.localisation.readings import Reading
 
-__all__ = ["Search"]
+__all__ = ["NOTHING", "Search"]
 
 _FIRST, _LINES = 2, 3  # directions of a screening; all of them where one disagrees
 _HUGE = 10_000_000  # coordinates, beyond which evaluations are dear
@@ -31,7 +31,7 @@ _HUGE = 10_000_000  # coordinates, beyond which evaluations are dear
 # directions in one case of forty, one of 1 % in one of four thousand.
 _SHARE = 2e-4
 # Gradients this many times smaller than the largest are the round-off of zero.
-_NOTHING = 1e-10
+NOTHING = 1e-10
 _MORE = 6  # further directions, if a defect is too faint to be read from three
 _ROUNDS = 12
 # A single entry of typical size that is wrong by this fraction must show.
@@ -187,7 +187,7 @@ class Search:
         if not demands:
             return 0.0
         if self.bench.dear:  # for all but the faintest
-            demands = [d for d in demands if d > _NOTHING * max(demands)]
+            demands = [d for d in demands if d > NOTHING * max(demands)]
             return float(np.quantile(demands, 0.1)) / SAFETY
         fine = 1e-2 if sum(p.size for p in parts) < _HUGE else 1e-1
         return fine * float(np.median(demands))
@@ -196,7 +196,7 @@ class Search:
         """List inputs whose errors could hide behind the error bars of others."""
         if self.bench.dear:  # both directions have to show it
             reach = float(group.thresholds.max())
-            least = _NOTHING * max(map(self._demand, group.parts))
+            least = NOTHING * max(map(self._demand, group.parts))
             return [p for p in group.parts if reach > self._demand(p) > least]
         reach = float(group.thresholds.min())  # the best line shows it
         return [p for p in group.parts if not reach <= self._demand(p)]

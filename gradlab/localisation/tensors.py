@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.judge import NEGLIGIBLE
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter
 from gradlab.localisation.entries import Located, located_from
-from gradlab.localisation.search import Search
+from gradlab.localisation.search import NOTHING, Search
 from gradlab.localisation.set_up import set_up
 from gradlab.localisation.tensor_search import judge
 from gradlab.subject.subject import input_columns
@@ -41,9 +42,7 @@ _BLIND = 1e-2
 # norm of a tensor's gradient must show, wherever they are, and no single entry must.
 DEAR = 2_000_000
 _BLIND_DEAR = 1e-3
-_NEGLIGIBLE = 1e-7  # effects of an entry so much smaller than the largest
 _NAMED = 16  # wrong entries at most
-_NOTHING = 1e-10  # gradients so much smaller than the largest are the round-off of zero
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -273,14 +272,14 @@ def _hidden(bench: Bench, which: int, power: float) -> bool:
     if typical == 0:
         return False
     effects = [_norm(bench, k) * unit for k, unit in enumerate(bench.units)]
-    if bench.dear and effects[which] <= _NOTHING * max(effects):
+    if bench.dear and effects[which] <= NOTHING * max(effects):
         return False
     if bench.dear:
         return not power <= max(_BLIND_DEAR * typical, 2 * bench.rounding(which))
     # what round-off hides no measurement can show, and what moves nothing need not:
     # as in `comparison.judge`; `TensorProbe.power` tells of it
     still = bench.still if bench.matters <= bench.still else 0.0
-    least = max(_NEGLIGIBLE * bench.matters, still) / bench.units[which]
+    least = max(NEGLIGIBLE * bench.matters, still) / bench.units[which]
     return not power <= max(_BLIND * typical, 2 * bench.rounding(which), least)
 
 

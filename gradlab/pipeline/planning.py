@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.localisation.tensors import DEAR
 from gradlab.subject.subject import input_columns, output_rows
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ _SMALL = 5_000  # evaluations
 _ENTRIES = 8_000_000
 _SAMPLE = 64  # entries of one input that a sample looks at, at most
 _PER_COORDINATE = 2  # evaluations of the first pass
-_DEAR = 2_000_000  # coordinates from which directions get two evaluations each
 _PROBES = 16  # evaluations along random directions, and two for each input
 _PROBES_DEAR = 6  # the same, where two along each of two directions are enough
 _PULLED = 4  # further evaluations that the time of a backward pass is worth
@@ -181,7 +181,7 @@ def _less(subject: Subject, budget: Budget, seconds_each: float) -> str:
     A sample is for budgets too short even for directions, or nearly.
     """
     total = input_columns(subject.inputs)
-    if total >= _DEAR:
+    if total >= DEAR:
         return "probe"  # a sample of every input would take longer
     need = _enough(total, len(subject.inputs))
     afforded = need <= (budget.evaluations or np.inf) and (
@@ -192,7 +192,7 @@ def _less(subject: Subject, budget: Budget, seconds_each: float) -> str:
 
 def _enough(coordinates: int, inputs: int) -> int:
     """Estimate the evaluations that directions take, where all agrees."""
-    return _PROBES_DEAR if coordinates >= _DEAR else _PROBES + 2 * inputs
+    return _PROBES_DEAR if coordinates >= DEAR else _PROBES + 2 * inputs
 
 
 def _movable(subject: Subject, which: int) -> NDArray[np.intp]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.localisation.accused import VISIBLE
 from gradlab.pipeline.blocks import Block, Origin, Outcome
 from gradlab.pipeline.steadiness import scatter_of
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Subject
 
 __all__ = ["as_looked_at", "with_found"]
-
-_VISIBLE = 1e-3  # relative error of an entry that must not hide
 
 
 def as_looked_at(
@@ -100,5 +99,5 @@ def _verdict(column: Column) -> Verdict:
         return Verdict.DISAGREES
     if column.analytic == column.expected == 0.0:
         return Verdict.AGREES  # nothing changed over a step as long as it gets
-    seen = max(column.allowed, _VISIBLE * abs(column.expected))
+    seen = max(column.allowed, VISIBLE * abs(column.expected))
     return Verdict.AGREES if SAFETY * column.bar <= seen else Verdict.UNDECIDED

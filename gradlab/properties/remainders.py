@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.comparison.judge import CARE
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Derivative", "TaylorTest", "judged"]
 
-_CARE = 0.1  # an error of ten percent along the direction must show
 _HEARD = 10.0  # times its round-off, a remainder is a remainder
 _SHORT = 0.1  # of a rate: 1.9 counts as 2, as pyadjoint's users have it
 _WORDS = ("value", "gradient", "second derivative")
@@ -75,7 +75,7 @@ def judged(found: Derivative) -> Verdict:
     gap, bar = abs(found.analytic - found.numeric), SAFETY * found.error
     if gap > max(found.allowed, bar):
         return Verdict.DISAGREES
-    worth = _CARE * max(abs(found.analytic), abs(found.numeric), found.size)
+    worth = CARE * max(abs(found.analytic), abs(found.numeric), found.size)
     return Verdict.UNDECIDED if bar > max(worth, found.allowed) else Verdict.AGREES
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from gradlab.errors import SubjectError
 from gradlab.subject.subject import Problem, Pullback, output_rows
 from gradlab.subject.torch_backward import Backward
-from gradlab.subject.torch_cotangents import has_own_code
+from gradlab.subject.torch_cotangents import SLACK, has_own_code
 from gradlab.subject.torch_double import narrowing_watched
 from gradlab.subject.torch_elsewhere import followed, own_leaves
 from gradlab.subject.torch_outputs import to_row
@@ -34,9 +34,6 @@ __all__ = ["ReverseMode"]
 _GOT = re.compile(r"got \[([\d, ]*)\]")  # a shape, in torch's words
 _WIDE = ("float64", "complex128")
 
-# Batched and single backward passes may round differently; beyond this many units of
-# round-off of the largest entry they are taken to be different computations.
-_SLACK = 256
 _BAND = 64  # rows that are summed at a time
 _LARGE = 1 << 24  # bytes of inputs up to which one more backward pass is nothing
 
@@ -300,7 +297,7 @@ class ReverseMode:
                     @ np.abs(block[start : start + _BAND])
                     for start in range(0, len(block), _BAND)
                 )
-                slack = _SLACK * _round_off(leaf) * np.max(size, initial=0.0)
+                slack = SLACK * _round_off(leaf) * np.max(size, initial=0.0)
                 # a nan anywhere is larger than any slack
                 told &= bool((np.abs(one - weights @ block) <= slack).all())
         if whole or not told:
@@ -357,7 +354,7 @@ def _close(
         ):
             return False
         scale = float(np.max(np.abs(a[finite]), initial=0.0))
-        slack = _SLACK * _round_off(leaf) * scale
+        slack = SLACK * _round_off(leaf) * scale
         if not np.all(np.abs(a[finite] - b[finite]) <= slack):
             return False
     return True

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from gradlab.subject.torch_subjects import TorchSubject
 
-__all__ = ["Trial", "cotangent_trials", "has_own_code", "moves_unseen"]
+__all__ = ["SLACK", "Trial", "cotangent_trials", "has_own_code", "moves_unseen"]
 
-_SLACK = 256  # units of round-off that another order of summation may cost
+# Units of round-off that another order of summation may cost, as in a batch; beyond,
+# it is another computation.
+SLACK = 256
 _MOST_NODES = 10_000
 _MOST_OUTPUTS = 8  # tried one by one
 _LARGE = 1 << 26  # bytes of inputs above which further backward passes are felt
@@ -224,7 +226,7 @@ def _apart(one: Any, two: Any, least: float = 0.0) -> float:
         return 1.0
     size = max(_largest(one), least)
     apart = float((one - two).abs().max()) if one.numel() else 0.0
-    if apart <= _SLACK * torch.finfo(one.dtype).eps * size:
+    if apart <= SLACK * torch.finfo(one.dtype).eps * size:
         return 0.0
     return apart / max(size, 1e-300) if apart == apart else 0.0  # noqa: PLR0124 - nan
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.subject.subject import Problem, Pullback, output_rows
+from gradlab.subject.torch_cotangents import SLACK
 from gradlab.subject.torch_outputs import stack_of_rows, to_row
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from gradlab.subject.torch_subjects import TorchSubject
 
 __all__ = ["ForwardMode", "push"]
-
-_BATCH_SLACK = 256  # as for reverse mode: beyond this the computation is another one
 
 
 def push(
@@ -71,7 +70,7 @@ def push(
         block = _batched(subject, which, part) if batched else None
         if block is not None and start == 0:
             scale = float(np.max(np.abs(first[np.isfinite(first)]), initial=0.0))
-            slack = _BATCH_SLACK * subject.epsilon * scale
+            slack = SLACK * subject.epsilon * scale
             if not np.allclose(block[0], first, rtol=0, atol=slack, equal_nan=True):
                 block = None
         if block is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.ladder.runs import Pick
+from gradlab.differentiation.ladder.suspicion import FINE
 
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder.runs import Estimate, Runs
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["overrule", "roughen"]
 
-_FINE = 1e-5  # largest relative stray that may be rounding inside f
 _SHARP = 1e-8  # bars this small claim that no jump is near
 
 
@@ -42,7 +42,7 @@ def overrule(
     """
     error = runs.truncation + runs.rounding
     size = np.fmax.reduce(rungs.unit, axis=0) / rungs.floor
-    plain = (runs.away > 0) & (runs.noise < _FINE * size) & np.isfinite(error)
+    plain = (runs.away > 0) & (runs.noise < FINE * size) & np.isfinite(error)
     split = np.full(best.shape[1:], np.nan)
     if not plain.any():
         return best, split

@@ -17,9 +17,9 @@ from gradlab.differentiation.ladder.runs import Pick
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder.rungs import Ladder
 
-__all__ = ["Suspicion", "jumps", "rises", "stairs", "suspect"]
+__all__ = ["FINE", "Suspicion", "jumps", "rises", "stairs", "suspect"]
 
-_FINE = 1e-5  # relative height below which a jump may be rounding inside f
+FINE = 1e-5  # relative height below which a jump may be rounding inside f
 _LOUD = 50.0  # times the rounding unit, before a difference counts as seen
 
 
@@ -87,7 +87,7 @@ def suspect(ladder: Ladder, floor: float) -> Suspicion:
         hidden = expected < 2 * _LOUD * under(unit)
         kink &= (seen == 0) | hidden
         fresh = kink & (seen == 0)
-        jump = moved[0] > np.maximum(_LOUD * floor, _FINE) * size[0]
+        jump = moved[0] > np.maximum(_LOUD * floor, FINE) * size[0]
         jump &= moved[0] > moved[1] * (h[0] / h[1]) ** 0.4
         passed = _passed(even, moved, loud, steps)
         lost = np.isnan(ahead[0]) | np.isnan(behind[0])
@@ -114,7 +114,7 @@ def _passed(
     """Say where only the smallest rung lies between the point and a kink or jump."""
     ratio = steps[1] / steps[2]
     kink = loud[1] & (even[1] > even[2] * ratio**1.5)
-    jump = (moved[1] > _FINE * moved[2]) & (moved[1] > moved[2] * ratio**0.4)
+    jump = (moved[1] > FINE * moved[2]) & (moved[1] > moved[2] * ratio**0.4)
     jump &= moved[0] < moved[1] * (steps[0] / steps[1]) ** 0.9
     return np.asarray(kink | jump)
 
@@ -175,6 +175,6 @@ def stairs(ladder: Ladder, floor: float) -> np.ndarray:
             whole |= (near | (moves == 0) | (count > 1e4)).all(axis=0)
         enough = ((moves > 0) & (moves < 1e4 * smallest)).sum(axis=0) >= 2
         size = np.abs(np.broadcast_to(ladder.base, flat.shape)[flat]) + smallest
-        seen = smallest > np.maximum(_LOUD * floor, _FINE) * size
+        seen = smallest > np.maximum(_LOUD * floor, FINE) * size
         flat[flat] = whole & enough & seen
         return np.asarray(flat)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_TIMES",
+    "ROW",
     "SMALL_OWNER",
     "SavedArray",
     "SavedMemory",
@@ -31,7 +32,7 @@ MOST_TIMES = 8
 _SMALL = 4096  # bytes; below, comparing byte strings beats comparing views
 _PADDED = (np.longdouble, np.clongdouble)  # some of their bytes are nobody's
 _PIECE = 1 << 20  # items compared at once
-_ROW = 8192  # 64-bit words summed into one number of a fingerprint
+ROW = 8192  # 64-bit words summed into one number of a fingerprint
 
 
 def owner_of(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -111,8 +112,8 @@ def fingerprint(flat: np.ndarray[Any, Any]) -> bytes:
     False
     """
     words = flat[: flat.size // 8 * 8].view(np.uint64)
-    cut = words.size // _ROW * _ROW
-    rows = words[:cut].reshape(-1, _ROW).sum(axis=1, dtype=np.uint64)
+    cut = words.size // ROW * ROW
+    rows = words[:cut].reshape(-1, ROW).sum(axis=1, dtype=np.uint64)
     parts: tuple[bytes, ...] = (
         rows.tobytes(),
         words[cut:].tobytes(),

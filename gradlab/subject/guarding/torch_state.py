@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import SubjectError
 from gradlab.subject.guarding.paths import Found, path_text
-from gradlab.subject.guarding.saved_arrays import MOST_TIMES, SMALL_OWNER
+from gradlab.subject.guarding.saved_arrays import MOST_TIMES, ROW, SMALL_OWNER
 from gradlab.subject.guarding.saved_state import Change
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ __all__ = [
 
 
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
-_ROW = 8192  # 64-bit words summed into one number of a fingerprint
 
 
 def _torch() -> Any:
@@ -101,8 +100,8 @@ def _words(flat: Any) -> tuple[Any, Any]:
 def _fingerprint(flat: Any) -> Any:
     """Sum the words, 64 KiB at a time, wrapping around: see `saved_arrays`."""
     words, rest = _words(flat)
-    cut = words.numel() // _ROW * _ROW
-    rows = words[:cut].view(-1, _ROW).sum(1)
+    cut = words.numel() // ROW * ROW
+    rows = words[:cut].view(-1, ROW).sum(1)
     return _torch().cat([rows, words[cut:].clone(), rest.long()])
 
 
