@@ -61,6 +61,19 @@ class TestReading:
 
         assert reading.startswith("V: correct, best step ")
         assert "floor" in reading
+        assert "side" not in reading
+
+    def test_an_edge_of_the_domain_is_told(self):
+        """Where f is nan to the left, the V is one of steps to the right."""
+        sweep = gl.sweep(
+            lambda x: np.where(x >= 0, np.exp(3 * x), np.nan).sum(),
+            np.array([0.0, 0.3]),
+            grad=lambda x: 3 * np.exp(3 * x),
+        )
+
+        assert sweep.verdict == gl.Verdict.AGREES
+        assert sweep.reading["x"].startswith("V: correct, best step ")
+        assert sweep.reading["x"].endswith("; only one side of the point exists")
 
     def test_small_factor_is_read_off(self):
         """A relative error of 1e-5 is a plateau, and the factor is not rounded away."""
