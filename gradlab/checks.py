@@ -17,6 +17,7 @@ from gradlab.errors import BudgetError, InputError
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.deepening import deepened
 from gradlab.pipeline.examining import examine
+from gradlab.pipeline.unrounded import unrounded
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
 from gradlab.subject.state_guard import StateGuard
@@ -184,6 +185,7 @@ def check(
                 report = examine(
                     subject, plan, meter, roots, explain=diagnose, guard=guard
                 )
+            report = unrounded(report, subject, plan, meter, roots, explain=diagnose)
             model = (fn, inputs, loss) if diagnose and looks_like_module(fn) else None
             report = deepened(report, subject, plan, meter, order=order, model=model)
             if any(f.kind == BugKind.STATEFUL and not f.where for f in report.findings):

@@ -14,6 +14,7 @@ from gradlab.localisation.layer_kind import Character, characterise, random_cota
 from gradlab.localisation.layer_probe import Measure, Precision, quick
 from gradlab.localisation.layer_products import all_finite
 from gradlab.localisation.layer_replay import Piece
+from gradlab.localisation.layer_rounding import right_without_casts
 from gradlab.localisation.layer_tensor_hooks import tensor_hook
 from gradlab.localisation.layer_variables import BackwardError, ReplayError
 from gradlab.localisation.layers import LayerState
@@ -257,6 +258,7 @@ class Checker:
             }.get(first.note, f"{first.label}: {first.note or 'rounding hides it'}")
             return Outcome(LayerState.UNCHECKED, reason, first)
         purpose = deliberate(piece, product, [measure.label for measure in bad])
+        purpose = purpose or right_without_casts(piece, self._seed)
         if purpose:
             return Outcome(LayerState.UNCHECKED, purpose, bad[0])
         worst = max(bad, key=lambda measure: measure.error)

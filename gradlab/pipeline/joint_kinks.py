@@ -107,7 +107,8 @@ class _Tied:
 
     def foretold(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Slope of every output along the direction, by the gradient at its kinks."""
-        return np.asarray(np.where(self.mask, self.analytic, self.numeric) @ steps)
+        with np.errstate(invalid="ignore"):  # slopes that are no numbers foretell none
+            return np.asarray(np.where(self.mask, self.analytic, self.numeric) @ steps)
 
 
 def _missed(

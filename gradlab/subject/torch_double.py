@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gradlab.subject.torch_programs import Program
     from gradlab.subject.torch_subjects import TorchSubject
 
-__all__ = ["in_double", "narrowing_watched"]
+__all__ = ["in_double", "narrowing_watched", "without_halves"]
 
 
 def in_double(subject: TorchSubject) -> TorchSubject | None:
@@ -51,8 +51,42 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
         return None
     if subject.epsilon <= torch.finfo(torch.float64).eps:
         return None
+    return _widened_by(subject, Casts.harmless(subject.cells))
+
+
+def without_halves(subject: TorchSubject) -> TorchSubject | None:
+    """Return `subject` in float64 without its casts to half precision, if it has any.
+
+    What rounds to three digits on the way has no slope that differences could show.
+    Without those casts it has; how exact autograd is in between is another question.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> x = torch.zeros(2, dtype=torch.float64)
+    >>> rounded = torch_subject(lambda x: x.bfloat16().double().sin(), (x,))
+    >>> without_halves(rounded) is None
+    False
+    >>> without_halves(torch_subject(torch.sin, (x,))) is None
+    True
+    """
+    import torch
+
+    half = float(torch.finfo(torch.float16).eps)
+    if not subject.outputs or subject.epsilon >= half:
+        return None
+    harmless, halves = Casts.harmless(subject.cells), Casts.halves()
+    found = _widened_by(subject, Casts({**harmless.wide, **halves.wide}, same=False))
+    if found is None or not isinstance(found.program, KeptProgram):
+        return None
+    found.dependent = subject.dependent
+    return found
+
+
+def _widened_by(subject: TorchSubject, casts: Casts) -> TorchSubject | None:
+    """Try one way after the other to run in float64, with some casts left out."""
     cells = [_widened(cell) for cell in subject.cells]
-    casts = Casts.harmless(subject.cells)
     for copied in (False, True):
         program = subject.program.widened(cells, copied=copied)
         if program is None:

@@ -65,6 +65,14 @@ class Casts:
         }
         return cls(wide, same=came <= {torch.float32, torch.complex64})
 
+    @classmethod
+    def halves(cls) -> Casts:
+        """Choose the two types of sixteen bits, which lose all but three digits."""
+        import torch
+
+        wide = dict.fromkeys((torch.float16, torch.bfloat16), torch.float64)
+        return cls(wide, same=False)
+
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
         """Leave them out of whatever torch functions are called meanwhile."""

@@ -1,0 +1,92 @@
+"""A disagreement looked at again without what rounds to half precision on the way.
+
+Between two steps of a cast to bfloat16 a function stands still, and over many of them a
+difference is curved: neither is the slope that its backward means. With the cast left
+out, both sides are smooth. What is wrong then is wrong; what is right is right but for
+what the cast rounds off.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding, rank
+from gradlab.pipeline.examining import examine
+from gradlab.subject.subject import is_torch_subject
+
+if TYPE_CHECKING:
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Plan
+    from gradlab.report import Report
+    from gradlab.subject.subject import Subject
+
+__all__ = ["unrounded"]
+
+_ROUNDED = 0.1  # of a gradient's largest entry: what half precision may round off
+
+
+def unrounded(
+    report: Report,
+    subject: Subject,
+    plan: Plan,
+    meter: Meter,
+    roots: tuple[object, ...],
+    *,
+    explain: bool,
+) -> Report:
+    """Repeat a check that disagrees without casts to half precision, if there are any.
+
+    Returns
+    -------
+    Report
+        The second one, which says so, where the gradients of both are the same but for
+        rounding; else the first.
+    """
+    wrong = report.verdict == Verdict.DISAGREES
+    if not wrong or not is_torch_subject(subject) or meter.crew is not None:
+        return report
+    from gradlab.subject.torch_double import without_halves
+
+    twin = without_halves(subject)  # type: ignore[arg-type] # a TorchSubject
+    if twin is None or report.partial:
+        return report
+    again = examine(twin, plan, meter, roots, explain=explain)
+    off = _apart(report, again)
+    if again.verdict != Verdict.DISAGREES and not off <= _ROUNDED:
+        return report
+    told = Finding(
+        BugKind.LOW_PRECISION,
+        "warning",
+        "",
+        0.9,
+        f"The function casts to half precision on the way, and stands still between "
+        f"two numbers of that; both sides were compared with these casts left out. "
+        f"With them the gradient is off by up to {100 * off:.2g} % of its largest "
+        f"entry.",
+        "For gradients with more digits leave the casts out where you can.",
+    )
+    remark = "compared in float64, with casts to half precision left out"
+    return dataclasses.replace(
+        again,
+        findings=rank([*again.findings, told]),
+        evaluations=meter.evaluations,
+        remarks=(*again.remarks, remark),
+    )
+
+
+def _apart(report: Report, again: Report) -> float:
+    """How far the gradients of two reports are apart, by their largest entries."""
+    worst = 0.0
+    pairs = zip(report.comparisons, again.comparisons, strict=False)
+    for one, other in pairs:
+        if one.analytic.shape != other.analytic.shape:
+            return np.inf
+        size = float(np.abs(other.analytic).max(initial=0.0))
+        gap = float(np.abs(one.analytic - other.analytic).max(initial=0.0))
+        worst = max(worst, gap / size if size > 0 else np.inf if gap > 0 else 0.0)
+    same = len(report.comparisons) == len(again.comparisons)
+    return worst if same else np.inf

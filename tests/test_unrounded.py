@@ -1,0 +1,122 @@
+"""Casts to half precision inside a model accuse nobody, and hide no mistake."""
+
+from __future__ import annotations
+
+import pytest
+
+import gradlab as gl
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+class Bent(torch.autograd.Function):
+    """Tanh with a slope times a factor."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return torch.tanh(x)
+
+    @staticmethod
+    def backward(ctx, up):
+        (x,) = ctx.saved_tensors
+        return ctx.factor * up * (1 - torch.tanh(x) ** 2), None
+
+
+class Bend(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return Bent.apply(x, self.factor)
+
+
+class Block(nn.Module):
+    """Attention and a residual, which round what they hand on."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.all, self.out = nn.Linear(4, 12), nn.Linear(4, 4)
+        self.norm, self.bend = nn.LayerNorm(4), Bend(factor)
+
+    def forward(self, x):
+        q, k, v = self.all(self.norm(x)).split(4, dim=-1)
+        weights = (q @ k.mT / 2).softmax(dim=-1)
+        mixed = x + self.out(self.bend(weights @ v))
+        return mixed.bfloat16().to(x.dtype)
+
+
+def model(seed, dtype, factor=1.0):
+    """A small model, what it is called with, and a loss."""
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Linear(2, 4), Block(factor), nn.LayerNorm(4))
+    x, target = torch.randn(3, 2, dtype=dtype), torch.randn(3, 4, dtype=dtype)
+    return net.to(dtype), x, lambda out: ((out - target) ** 2).mean()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("seed", range(5))
+def test_model_that_rounds_is_right(seed, dtype):
+    """Neither a check nor an audit accuses a model for its casts; both tell of them."""
+    net, x, loss = model(seed, dtype)
+
+    report, audit = gl.check(net, x, loss=loss), gl.blame(net, x, loss=loss)
+
+    assert report.ok
+    assert "low_precision" in {str(f.kind) for f in report.findings}
+    assert audit.culprits == ()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("factor", "kind"), [(-1.0, "sign"), (1.5, "scale"), (0.0, "detached")]
+)
+def test_mistake_in_a_model_that_rounds(factor, kind, dtype):
+    """A wrong layer between the casts is the one that is named, with its kind."""
+    net, x, loss = model(0, dtype, factor)
+
+    report, audit = gl.check(net, x, loss=loss), gl.blame(net, x, loss=loss)
+
+    first = report.findings[0]
+    assert (first.where, first.kind, first.severity) == ("1.bend", kind, "error")
+    assert audit.culprits == ("1.bend",)
+
+
+def test_backward_that_rounds_has_no_excuse():
+    """Casts are left out for the sake of forward: a backward may not cast by itself."""
+
+    class Short(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.exp()
+
+        @staticmethod
+        def backward(ctx, up):
+            (x,) = ctx.saved_tensors
+            return (up * x.exp()).bfloat16().double()
+
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+
+    assert not gl.check(Short.apply, x).ok
+
+
+def test_gradient_that_is_wrong_in_half_precision_alone():
+    """What a backward does with short numbers only is still held against it."""
+
+    class Fickle(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 1.0 * x
+
+        @staticmethod
+        def backward(ctx, up):
+            return -up if up.dtype == torch.bfloat16 else up
+
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    call = lambda x: (Fickle.apply(x.bfloat16()).double() * x).sum()
+
+    assert not gl.check(call, x).ok
