@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["overrule", "roughen"]
 
 _SHARP = 1e-8  # bars this small claim that no jump is near
+_GROWTH = (-1.0, 1.5)  # of a power of the step, how far it may be off what is foretold
+_BEYOND = -2.3  # the same where the polynomial is all that grows, by two powers less
+_PLAIN = 1e-4  # of f: what a solver leaves is smaller
+_AUDIBLE = 8.0  # times the noise, before growth means anything
 
 
 def overrule(
@@ -147,6 +151,9 @@ def roughen(best: Estimate, table: Tableau, rungs: Rungs) -> Estimate:
     reach = Pick(best.top)(np.broadcast_to(h, rungs.odd.shape))
     rough &= (h[4:] <= 40 * reach) & (h[4:] >= reach / 2)
     rough &= h[4:] <= 12 * h[2 : levels - 2]
+    suspects = rough.any(axis=0)
+    if suspects.any():
+        rough[:, suspects] &= ~_goes_on(best, rungs, suspects)
     if not rough.any():
         return best
     jump = np.zeros(terms[4].shape)
@@ -163,3 +170,44 @@ def roughen(best: Estimate, table: Tableau, rungs: Rungs) -> Estimate:
     widen = np.where(rough, jump / h[2 : levels - 2], 0.0)
     widen = np.where(np.isfinite(widen), widen, 0.0).max(axis=0)
     return dataclasses.replace(best, hidden=widen)
+
+
+def _goes_on(best: Estimate, rungs: Rungs, some: np.ndarray) -> np.ndarray:
+    """Say where f goes on above a run as its series does, (K,) for K entries.
+
+    What an extrapolation over n rungs leaves out grows like ``h**(2 n + 1)``. Beyond
+    the reach of the series its terms stop shrinking, and that is no jump; what jumps
+    does not grow by that very power. Far beyond, the polynomial alone grows, and has
+    been plainly off before.
+    """
+    columns = np.nonzero(some)[0]
+    h, odd = rungs.h[:, columns, 0], rungs.odd[:, some]
+    bottom, top, last = best.bottom[some], best.top[some], len(h) - 1
+    place = np.arange(top.size)
+    above = [np.minimum(top + 1, last), np.minimum(top + 2, last)]
+    squares = [h[level, place] ** 2 for level in above]
+    foretold = np.zeros((2, top.size))
+    width = int((top - bottom).max()) + 1
+    for i in range(width):  # Lagrange's form; runs are of different widths
+        mine = np.minimum(bottom + i, top)
+        weight = np.where(bottom + i <= top, 1.0, 0.0) * np.ones((2, 1))
+        for j in range(width):
+            other = np.minimum(bottom + j, top)
+            apart = h[mine, place] ** 2 - h[other, place] ** 2
+            counts = (j != i) & (bottom + j <= top) & (apart != 0)
+            for k in (0, 1):
+                share = (squares[k] - h[other, place] ** 2) / np.where(counts, apart, 1)
+                weight[k] *= np.where(counts, share, 1.0)
+        foretold += weight * odd[mine, place] / h[mine, place]
+    near, far = (
+        np.abs(odd[level, place] - h[level, place] * slope)
+        for level, slope in zip(above, foretold, strict=True)
+    )
+    power = np.log(far / near) / np.log(h[above[1], place] / h[above[0], place])
+    off = power - (2 * (top - bottom + 1) + 1)
+    known = np.fmax(best.noise[some], best.known[some])
+    size = [np.abs(odd[level, place]) for level in above]
+    far_beyond = (near > _PLAIN * size[0]) & (far > size[1]) & (off > _BEYOND)
+    alike = (off > _GROWTH[0]) | far_beyond
+    alike &= (off < _GROWTH[1]) & (near > _AUDIBLE * known)
+    return np.asarray(alike & (top + 2 <= last))
