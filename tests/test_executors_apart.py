@@ -15,6 +15,23 @@ import gradlab as gl
 from tests.clocks import VirtualClock
 
 PATIENCE = 600  # seconds for a process that hangs, not for one that is slow
+
+
+def _run(folder, code, *arguments, **options):
+    """Run a program in a process of its own, where its workers may do as they like."""
+    script = folder / "program.py"
+    script.write_text(code)
+    return subprocess.run(
+        [sys.executable, script, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd=folder,
+        **options,
+    )
+
+
 _FORKED = """
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -39,15 +56,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("how", ["fork", "spawn"])
 def test_torch_on_workers_does_not_hang(tmp_path, how):
     """A forked worker has no OpenMP threads to wait for; it says that it uses one."""
-    script = tmp_path / "forked.py"
-    script.write_text(_FORKED)
-    done = subprocess.run(
-        [sys.executable, script, how],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    done = _run(tmp_path, _FORKED, how)
     assert done.returncode == 0, done.stderr
     verdict, *remarks = done.stdout.strip().split("|")
     assert verdict == "AGREES"
@@ -95,16 +104,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("whom", ["process", "group"])
 def test_interrupt_leaves_a_partial_report_and_no_worker(tmp_path, whom):
     """Ctrl-C, which a terminal sends to the workers too, ends in a partial report."""
-    script = tmp_path / "interrupted.py"
-    script.write_text(_INTERRUPTED)
-    done = subprocess.run(
-        [sys.executable, script, whom],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        start_new_session=True,
-    )
+    done = _run(tmp_path, _INTERRUPTED, whom, start_new_session=True)
     assert done.stdout.startswith("True|UNDECIDED"), done.stdout + done.stderr
     assert "interrupted: " in done.stdout
     assert "still there" not in done.stdout
@@ -177,16 +177,8 @@ def test_worker_of_dask_that_dies_keeps_nobody_waiting(tmp_path, once):
     Dask gives up a task, or its local cluster a worker, whichever comes first.
     """
     pytest.importorskip("distributed")
-    script, flag = tmp_path / "dying.py", str(tmp_path / "died") if once else ""
-    script.write_text(_DYING)
-    done = subprocess.run(
-        [sys.executable, script, flag],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        cwd=tmp_path,
-    )
+    flag = str(tmp_path / "died") if once else ""
+    done = _run(tmp_path, _DYING, flag)
     assert done.returncode == 0, done.stderr
     if once:
         assert Path(flag).exists()
@@ -205,16 +197,7 @@ def test_code_on_the_page_about_clusters_runs(tmp_path, block):
     page = Path(__file__).resolve().parents[1] / "tutorials" / "cluster.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     assert len(blocks) == 2
-    script = tmp_path / "page.py"
-    script.write_text(blocks[block])
-    done = subprocess.run(
-        [sys.executable, script],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        cwd=tmp_path,
-    )
+    done = _run(tmp_path, blocks[block])
     assert done.returncode == 0, done.stderr
     wanted = "agrees" if not block else "Jacobian(shape=(50, 50)"
     assert wanted in done.stdout

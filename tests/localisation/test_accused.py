@@ -9,23 +9,11 @@ import gradlab as gl
 from gradlab.differentiation.directions import Direction, Part
 from gradlab.differentiation.weights import AxisWeights, MaskWeights
 from gradlab.localisation.readings import axes_of, rearranged
+from tests.specimens.functions import Spoiled
 
 torch = pytest.importorskip("torch")
 
 WIDTH, LAYERS, PLACE = 600, 6, 4  # more coordinates than `tensors.DEAR`
-
-
-class Spoiled(torch.autograd.Function):
-    """Identity with a slip in its backward."""
-
-    @staticmethod
-    def forward(ctx, x, slip):
-        ctx.slip = slip
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, g):
-        return ctx.slip(g.clone()), None
 
 
 def network(slip=None, *, bias=False, act=torch.nn.Tanh):

@@ -12,6 +12,7 @@ from torch import nn  # noqa: E402
 
 from gradlab.blaming import blame  # noqa: E402
 from gradlab.localisation.layers import LayerState  # noqa: E402
+from tests.specimens.functions import Spoiled  # noqa: E402
 
 pytestmark = pytest.mark.untraced
 
@@ -81,19 +82,6 @@ def test_right_layer_at_a_delicate_point_is_not_accused(name, point, dtype):
     assert [row.reason for row in audit.rows if row.state is LayerState.WRONG] == []
 
 
-class _Slip(torch.autograd.Function):
-    """The identity, whose backward is wrong where and how it is told."""
-
-    @staticmethod
-    def forward(ctx, x, slip):
-        ctx.slip = slip
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, g):
-        return ctx.slip(g.clone()), None
-
-
 def _one_entry(g):
     g.view(-1)[5] *= 1.1
     return g
@@ -108,7 +96,7 @@ def test_mistake_behind_a_kink_is_found(name, point, slip):
     """Kinks do not hide mistakes: the wrong piece beside them is still named."""
     torch.manual_seed(0)
     x = POINTS[point]().double().requires_grad_()
-    wrong = Own(lambda x: _Slip.apply(x, slip))
+    wrong = Own(lambda x: Spoiled.apply(x, slip))
     net = nn.Sequential(Own(FUNCTIONS[name]), wrong)
 
     assert blame(net, x).culprits == ("1",)
@@ -145,7 +133,7 @@ def test_one_wrong_entry_among_many_is_found(entries):
             self.weight = nn.Parameter(torch.randn(entries))
 
         def forward(self, x):
-            return x * _Slip.apply(self.weight, _one_entry)
+            return x * Spoiled.apply(self.weight, _one_entry)
 
     torch.manual_seed(0)
     x = torch.randn(2, entries, dtype=torch.float64)

@@ -23,6 +23,19 @@ def with_backward(forward, backward):
     return Function.apply
 
 
+class Spoiled(torch.autograd.Function):
+    """The identity, with any slip in its backward: ``slip(g)`` may write to `g`."""
+
+    @staticmethod
+    def forward(ctx, x, slip):
+        ctx.slip = slip
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return ctx.slip(g.clone()), None
+
+
 def stray(size):
     """Return a backward of ``2 * x`` with one entry more, where none should be."""
 
