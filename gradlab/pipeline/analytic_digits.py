@@ -57,7 +57,7 @@ def excuse_own_digits(subject: Subject, block: Block) -> bool:
     bool
         Whether anything was excused.
     """
-    if subject.analytic is None:
+    if subject.analytic is None or not block.accused:
         return False
     with np.errstate(all="ignore"):
         effects = np.fmax(np.abs(block.analytic), np.abs(block.value)) * block.scales

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import scales_in, sensitivity, unresolved
-from gradlab.comparison.tiling import bands
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import Meter, line_rows
@@ -17,30 +15,24 @@ from gradlab.pipeline.closer import CLOSE_LOOKS, first_looks, spread, take_close
 from gradlab.pipeline.hidden_steps import see_through_steps
 from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.last_digits import hear_last_digits
-from gradlab.pipeline.measuring import (
-    LAST_DIGITS,
-    look_closer,
-    noise_level,
-    numeric_side,
-)
+from gradlab.pipeline.measuring import look_closer, noise_level
+from gradlab.pipeline.noisy_steps import allow_for_noise
 from gradlab.pipeline.second_steps import few_enough, take_second_steps
-from gradlab.subject.subject import EPSILON
+from gradlab.pipeline.suspects import suspects_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["look_again", "settle_still", "suspicious"]
+__all__ = ["look_again", "settle_still"]
 
-_BENT = 1.5e-3  # difference of one-sided slopes, relative to the slope
 _SLIGHT = 1e-2  # relative: a smaller slip is measured twice
 _CLEAR = 40.0  # error bars: an accusation that rests on more needs no confirmation
-_NOISY = 3.0  # times the standard deviation of f: what its noise does to a difference
-_ROUGH = 30.0  # times the rounding unit: noise above this is more than rounding
 _ROUNDINGS = 64.0  # of the largest output: as much may have cancelled in any other
-_OF_NO_MATTER = 1e-8  # of the largest effect on an output: no longer steps for that
 _OTHER_STEPS = 0.29  # between powers of two, so that no step is taken twice
 
 
@@ -73,43 +65,6 @@ def settle_still(origin: Origin, blocks: list[Block], meter: Meter, seed: int) -
             quiet = still & (np.abs(values - base) <= ulps).all(axis=0)
         bar = ulps[:, None] / (max(reach) * block.scales)[None, :]
         block.error[quiet] = np.minimum(block.error[quiet], bar[quiet])
-
-
-def bent_entries(block: Block, own: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Entries whose slopes to the left and to the right are those of a kink.
-
-    A smooth function bends by a hundred-thousandth within one step. Agreement with the
-    mean of two different slopes is luck, and worth a note. `own` is the `sensitivity`
-    of each output, (rows, 1).
-    """
-    bent = np.zeros(block.value.shape, dtype=bool)
-    for band in bands(block.value.shape):
-        with np.errstate(all="ignore"):
-            bend, error = np.abs(block.bend[band]), block.error[band]
-            noise = error - bend * np.sqrt(EPSILON)  # the round-off part of the bar
-            seen = (bend > _BENT * np.abs(block.value[band])) & (bend > 10 * noise)
-            if seen.any():
-                seen &= bend * scales_in(block.scales, band) > 0.1 * _BENT * own[band]
-            bent[band] = seen
-    return bent
-
-
-def suspicious(block: Block) -> NDArray[np.bool_]:
-    """Entries that need a second look, shape (rows, n)."""
-    wrong = block.verdicts == Verdict.DISAGREES
-    own = sensitivity(block.side, block.scales)
-    blind = unresolved(block.side, block.analytic, block.scales, block.still, own)
-    undecided = block.verdicts == Verdict.UNDECIDED
-    return np.asarray(wrong | blind | undecided | bent_entries(block, own))
-
-
-def _suspects_of(block: Block) -> NDArray[np.intp]:
-    """Columns that need a second look, most suspicious first."""
-    mask = suspicious(block).any(axis=0)
-    columns = np.flatnonzero(mask & ~block.looked)
-    if not columns.size:
-        return columns
-    return columns[np.argsort(-block.excess(columns), kind="stable")]
 
 
 def look_again(
@@ -148,7 +103,7 @@ def _escalate(
     """
     auto = [isinstance(plan.method_of(v.name), Auto) for v in subject.inputs]
     blocks = [b for b in outcome.blocks if b.positions.size and auto[b.which]]
-    suspects = [_suspects_of(block) for block in blocks]
+    suspects = [suspects_of(block) for block in blocks]
     pairs = [pair for pair in zip(blocks, suspects, strict=True) if pair[1].size]
     if not pairs:
         return
@@ -159,90 +114,66 @@ def _escalate(
     ]
     if any(told):
         judge_all(subject, outcome, plan)
-        if not any(_suspects_of(block).size for block in blocks):
+        if not any(suspects_of(block).size for block in blocks):
             return
     noise = noise_level(reference.subject, reference.base, meter, plan.seed)
-    for block in blocks:
-        _allow_for_noise(reference, block, noise, meter)
-    judge_all(subject, outcome, plan)
-    if not any(_suspects_of(block).size for block in blocks):
-        return
-    settled = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
+    allowed = [allow_for_noise(reference, block, noise, meter) for block in blocks]
+    if any(allowed):
+        judge_all(subject, outcome, plan)
     looks = CLOSE_LOOKS if outcome.known is None else outcome.known.looks
-    accused = outcome.accused
+    _climb_ladders(
+        reference,
+        blocks,
+        noise,
+        looks,
+        meter,
+        lambda: judge_all(subject, outcome, plan),
+        accused=outcome.accused,
+    )
+    changed = False
+    for block in blocks:
+        if block.accused:
+            changed |= _hear_again(reference, block, noise, meter, looks)
+            if see_through_steps(reference.subject, block, meter):
+                outcome.rough += (subject.inputs[block.which].name,)
+                changed = True
+    if changed:
+        judge_all(subject, outcome, plan)
+
+
+def _climb_ladders(
+    reference: Origin,
+    blocks: list[Block],
+    noise: NDArray[np.float64],
+    looks: int,
+    meter: Meter,
+    judged: Callable[[], None],
+    *,
+    accused: bool,
+) -> None:
+    """Measure suspects with the adaptive ladder until what is left is clear.
+
+    `looks` columns of an input at first; `judged` gives new verdicts.
+    """
+    settled = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
     quota = [min(first_looks(block, accused=accused), looks) for block in blocks]
-    busy = True
-    while busy:  # a value that is put right in one input can expose another
-        busy = False
+    while True:  # a value that is put right in one input can expose another
+        rounds = []
         for k, block in enumerate(blocks):
-            found = _suspects_of(block)
+            found = suspects_of(block)
             found = found[~settled[k][found]]
             if not found.size:
                 continue
-            busy = True
             chosen = spread(found, quota[k])
-            before = block.value[:, chosen].copy()
+            rounds.append((k, found, chosen, block.value[:, chosen].copy()))
             take_closer(reference, block, chosen, noise, meter)
             quota[k] *= 2
-            judge_all(subject, outcome, plan)
-            if _upheld(block, chosen, before):
-                settled[k][found] = _clear(block, found)
-    for block in blocks:
-        _hear_again(reference, block, noise, meter, looks)
-        if see_through_steps(reference.subject, block, meter):
-            outcome.rough += (subject.inputs[block.which].name,)
-    judge_all(subject, outcome, plan)
-
-
-def _allow_for_noise(
-    reference: Origin,
-    block: Block,
-    noise: NDArray[np.float64],
-    meter: Meter,
-) -> None:
-    """Widen the bars by the noise of f, and take longer steps where that pays.
-
-    Single precision hidden in a float64 function, or a solver that stops early, is
-    noise far above the rounding that the first pass assumed.
-    """
-    at, base = reference.subject, reference.base
-    with np.errstate(all="ignore"):
-        floor = _NOISY * noise[:, None] / np.abs(block.step)
-        size = np.abs(base)
-        heard = (size > 0) & (noise != LAST_DIGITS)
-        relative = np.where(heard, noise / size, 0.0).max(initial=0.0)
-    still = noise == LAST_DIGITS
-    block.error[still] = np.fmax(block.error, floor)[still]
-    if not relative > _ROUGH * at.epsilon:
-        return
-    block.error = np.fmax(block.error, floor)
-    columns = _suspects_of(block)
-    columns = columns[~_explained(block, floor, columns)]
-    if not columns.size:
-        return
-    again = numeric_side(
-        at,
-        block.which,
-        block.positions[columns],
-        base,
-        Auto(),
-        meter,
-        epsilon=min(float(relative), 1e-3),
-    )
-    with np.errstate(all="ignore"):
-        error = np.fmax(again.error, _NOISY * noise[:, None] / np.abs(again.step))
-        # more than the noise of the shorter step: the longer one truncates
-        apart = np.abs(again.value - block.value[:, columns])
-        error = np.where(apart > SAFETY * floor[:, columns], apart, error)
-        better = error < block.error[:, columns]
-    block.overwrite(
-        columns,
-        better,
-        value=again.value,
-        error=error,
-        step=again.step,
-        bend=again.bend,
-    )
+        if not rounds:
+            return
+        judged()
+        for k, found, chosen, before in rounds:
+            if _upheld(blocks[k], chosen, before):
+                settled[k][found] = _clear(blocks[k], found)
 
 
 def _may_be_rounding(
@@ -261,20 +192,6 @@ def _may_be_rounding(
         moved = gap * np.abs(block.step[:, suspects])
         slight = moved <= _ROUNDINGS * reference.subject.epsilon * top
     return bool((slight | right).all() and not right.all(axis=0).any())
-
-
-def _explained(
-    block: Block, floor: NDArray[np.float64], columns: NDArray[np.intp]
-) -> NDArray[np.bool_]:
-    """Columns whose accusations noise explains that matters to nobody."""
-    right = block.verdicts[:, columns] == Verdict.AGREES
-    effect = sensitivity(block.side, block.scales)
-    with np.errstate(all="ignore"):
-        gap = np.abs(block.analytic[:, columns] - block.value[:, columns])
-        within = gap <= SAFETY * floor[:, columns]
-        bar = SAFETY * floor[:, columns] * block.latest_scales[columns]
-        slight = within & (bar <= _OF_NO_MATTER * effect)
-    return np.asarray((slight | right).all(axis=0) & ~right.all(axis=0))
 
 
 def _upheld(
@@ -314,7 +231,7 @@ def _hear_again(
     noise: NDArray[np.float64],
     meter: Meter,
     at_once: int,
-) -> None:
+) -> bool:
     """Repeat, on other steps, what is accused by a few error bars or of a small slip.
 
     `at_once` columns at most between two looks at the result.
@@ -322,6 +239,11 @@ def _hear_again(
     Error bars are estimates, and among thousands of entries some are too small; where
     the second derivative jumps, extrapolation is off by a millionth. Two ladders that
     share no step are both wrong in the same way only if the gradient is.
+
+    Returns
+    -------
+    bool
+        Whether any was repeated.
     """
     with np.errstate(all="ignore"):
         far = _distance(block)
@@ -352,3 +274,4 @@ def _hear_again(
         block.error[:, columns] = np.fmax(error, wider)
         if not (ours & (far[:, columns] <= SAFETY * wider)).any():
             break  # all upheld: so are the rest
+    return bool(waiting.size)

@@ -1,0 +1,60 @@
+"""What deserves a second look: wrong, undecided, bent, or with too wide a bar."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.judge import scales_in, sensitivity, unresolved
+from gradlab.comparison.tiling import bands
+from gradlab.comparison.verdict import Verdict
+from gradlab.subject.subject import EPSILON
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.pipeline.blocks import Block
+
+__all__ = ["suspects_of", "suspicious"]
+
+_BENT = 1.5e-3  # difference of one-sided slopes, relative to the slope
+
+
+def _bent_entries(block: Block, own: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Entries whose slopes to the left and to the right are those of a kink.
+
+    A smooth function bends by a hundred-thousandth within one step. Agreement with the
+    mean of two different slopes is luck, and worth a note. `own` is the `sensitivity`
+    of each output, (rows, 1).
+    """
+    bent = np.zeros(block.value.shape, dtype=bool)
+    for band in bands(block.value.shape):
+        with np.errstate(all="ignore"):
+            bend, error = np.abs(block.bend[band]), block.error[band]
+            noise = error - bend * np.sqrt(EPSILON)  # the round-off part of the bar
+            seen = (bend > _BENT * np.abs(block.value[band])) & (bend > 10 * noise)
+            if seen.any():
+                seen &= bend * scales_in(block.scales, band) > 0.1 * _BENT * own[band]
+            bent[band] = seen
+    return bent
+
+
+def suspicious(block: Block) -> NDArray[np.bool_]:
+    """Entries that need a second look, shape (rows, n)."""
+    wrong = block.verdicts == Verdict.DISAGREES
+    own = sensitivity(block.side, block.scales)
+    blind = unresolved(block.side, block.analytic, block.scales, block.still, own)
+    undecided = block.verdicts == Verdict.UNDECIDED
+    return np.asarray(wrong | blind | undecided | _bent_entries(block, own))
+
+
+def suspects_of(block: Block) -> NDArray[np.intp]:
+    """Columns that need a second look, most suspicious first."""
+    mask = np.asarray(suspicious(block).any(axis=0))
+    columns = np.flatnonzero(mask & ~block.looked)
+    if not columns.size:
+        return columns
+    every = len(columns) == len(mask)  # which needs no copies
+    excess = block.excess() if every else block.excess(columns)
+    return columns[np.argsort(-excess, kind="stable")]
