@@ -11,8 +11,11 @@ import warnings
 import pytest
 
 from gradlab.compat.torch import gradcheck, gradgradcheck
+from gradlab.compat.torch_troubles import trouble
+from gradlab.diagnosis.finding import BugKind
 from tests.compat.functions import (
     NoneHater,
+    Presuming,
     Restless,
     Tripled,
     Unconjugated,
@@ -57,6 +60,12 @@ CASES = {
     "undefined": (NoneHater.apply, random(3), {}),
     "undefined, not asked": (
         NoneHater.apply,
+        random(3),
+        {"check_undefined_grad": False},
+    ),
+    "undefined, presumed": (Presuming.apply, random(3), {}),
+    "undefined, presumed, not asked": (
+        Presuming.apply,
         random(3),
         {"check_undefined_grad": False},
     ),
@@ -168,3 +177,22 @@ def test_second_order_verdict_is_that_of_torch(name):
     expected = _verdict(original_second, func, inputs, **options)
 
     assert _verdict(gradgradcheck, func, inputs, **options) == expected
+
+
+def test_cases_tell_whether_undefined_gradients_are_tried():
+    """One that is right but for them passes where they are not asked for."""
+    name = "undefined, presumed"
+    found = [
+        _verdict(original, *CASES[n][:2], **CASES[n][2]) for n in CASES if name in n
+    ]
+
+    assert found == [False, True]
+
+
+def test_a_failure_without_a_name_is_unknown():
+    """What torch says in words that nobody has read yet is handed on as it is."""
+    found = trouble("Something else went wrong")
+
+    assert found.kind == BugKind.UNKNOWN
+    assert found.severity == "error"
+    assert found.confidence < 0.5
