@@ -224,7 +224,7 @@ class Report:
         ----------
         **options
             Options of `gradlab.sweep`: ``steps``, ``methods``, ``wrt``, ``coverage``,
-            ``budget``, ``progress``.
+            ``budget``, ``executor``, ``progress``.
 
         Returns
         -------

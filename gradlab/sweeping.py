@@ -15,6 +15,7 @@ import numpy as np
 from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.swept import Curves, Swept
 from gradlab.comparison.tolerance import Tolerance
+from gradlab.differentiation.crews import crew_of
 from gradlab.differentiation.evaluation import (
     BudgetExhausted,
     Meter,
@@ -37,6 +38,7 @@ from gradlab.sweeps import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor
 
     from numpy.typing import NDArray
 
@@ -80,6 +82,7 @@ def sweep(
     coverage: str = "auto",
     budget: float | str | None = None,
     seed: int = 0,
+    executor: Executor | None = None,
     progress: Any = None,
 ) -> Sweep:
     """Evaluate a ladder of steps, and read what the errors say.
@@ -102,6 +105,8 @@ def sweep(
         is read.
     params, grad, jac, backward, vjp, loss, wrt, names, rtol, atol, seed, progress
         As in `gradlab.check`.
+    executor
+        As in `gradlab.check`; complex steps are taken in this process.
     coverage
         "full", "sample", or "auto": everything while that takes a few seconds, else a
         sample of every input; from a report, the worst entries are always in it.
@@ -143,11 +148,13 @@ def sweep(
         tolerance = Tolerance(rtol, atol)
         job = _Job(fn, inputs, sides, tolerance, coverage, valid_seed(seed), None)
     bar, mine = progress_bar(progress)
-    meter = Meter(parse_budget(budget), bar)
     roots = job.sides.roots(job.fn, job.inputs)
     try:
-        with StateGuard(*roots, copy_parameters=None):
-            return _sweep(job, ladder, chosen, meter, roots)
+        with crew_of(executor) as crew, StateGuard(*roots, copy_parameters=None):
+            meter = Meter(parse_budget(budget), bar, crew=crew)
+            found = _sweep(job, ladder, chosen, meter, roots)
+        told = crew.remarks if crew is not None else ()
+        return dataclasses.replace(found, remarks=(*found.remarks, *told))
     except BudgetExhausted as cause:
         msg = (
             f"the budget ended before the first step of the sweep ({cause}); allow "
@@ -242,6 +249,8 @@ def _sweep(
         raise InputError(msg)
     base, notes = first_evaluation(subject, roots, meter)
     each = _seconds_each(subject, meter, began)
+    if meter.crew is not None:
+        meter.crew.enlist(subject, meter)
     steps, remark = default_steps(subject) if ladder is None else (ladder, "")
     columns, remarks = steps_columns(
         subject,
