@@ -48,6 +48,21 @@ def test_slip_of_either_side_is_named(slip):
     assert "by differences reverse is wrong" in wrong_reverse.reading
 
 
+def test_what_was_found_is_a_sentence():
+    """Agreement says along how many pairs; nan on both sides agrees with nothing."""
+    right = gl.compare_modes(_product, np.ones(3), jvp=_jvp, vjp=_vjp, probes=5)
+    lost = gl.compare_modes(
+        _product,
+        np.ones(3),
+        jvp=lambda x, v: _jvp(x, v) * np.nan,
+        vjp=lambda w, x: _vjp(w, x) * np.nan,
+    )
+
+    assert right.reading == "Forward and reverse agree along 5 random pairs."
+    assert lost.verdict == gl.Verdict.UNDECIDED
+    assert lost.reading == "Both modes give nan."
+
+
 def test_only_the_wrong_block_is_accused():
     """Of two inputs and two outputs, the block with the slip."""
     found = gl.compare_modes(
