@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.severed import cuts_met
 from gradlab.errors import InputError, InputTypeError
 from gradlab.labels import code_place
 from gradlab.localisation.layer_frames import owner_name
@@ -132,12 +136,16 @@ def blame(
             module, inputs, kwargs, loss, random_now(), seed, Owners(module)
         )
         raw = audit(program, progress or (lambda _done, _total: None))
+        cuts: dict[str, str] = {}
+        if any(_is_own_code(blamed) for blamed in raw.blamed):
+            with contextlib.suppress(Exception):  # a mode of torch may not be for it
+                cuts = cuts_met(lambda: module(*inputs, **kwargs))
     return LayerAudit(
         rows=raw.rows,
         culprits=raw.culprits,
         contaminated=raw.contaminated,
         findings=(
-            *map(_finding, raw.blamed),
+            *(_with_cuts(_finding(blamed), blamed, cuts) for blamed in raw.blamed),
             *map(_hook_finding, raw.hooked),
             *_late_hooks(module),
             *_warnings(raw),
@@ -265,6 +273,34 @@ def _finding(blamed: Blamed) -> Finding:
         confidence,
         f"{culprit} is wrong{own_code}{because}: its backward {words}; {tail}.",
         advice,
+    )
+
+
+def _is_own_code(blamed: Blamed) -> bool:
+    """Whether what is wrong is what a module's forward does itself, with no hook."""
+    return blamed.frame.kind == "module" and not blamed.outcome.hook
+
+
+def _with_cuts(finding: Finding, blamed: Blamed, cuts: Mapping[str, str]) -> Finding:
+    """Tell what cuts the graph on the lines of a forward that is wrong."""
+    if not _is_own_code(blamed):
+        return finding
+    try:
+        length = len(inspect.getsourcelines(type(blamed.frame.target).forward)[0])
+    except (OSError, TypeError):  # typed in, or compiled
+        return finding
+    lines = {
+        code_place(blamed.file, line)
+        for line in range(blamed.line, blamed.line + length)
+    }
+    met = [words for words, line in cuts.items() if line in lines]
+    if not met:
+        return finding
+    return dataclasses.replace(
+        finding,
+        evidence=f"{finding.evidence} Its forward uses {', '.join(met)}, where no "
+        f"gradient passes.",
+        advice=f"Take out what stands between input and output: {', '.join(met)}.",
     )
 
 

@@ -20,9 +20,11 @@ from gradlab.diagnosis.torch_modes import calling_line, under
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
-__all__ = ["hooked", "names_cut", "severed", "written"]
+__all__ = ["cuts_met", "hooked", "names_cut", "severed", "written"]
 
 _CUTS = {"detach", "detach_", "data", "no_grad"}
 _EXITS = {"item", "numpy", "tolist", "__array__", "__float__"}
@@ -65,6 +67,25 @@ class _Handle:
 def names_cut(finding: Finding) -> bool:
     """Whether a finding says what cuts the graph, and not only that it is cut."""
     return finding.kind == BugKind.DETACHED and finding.evidence.startswith(_NAMING)
+
+
+def cuts_met(run: Callable[[], Any]) -> dict[str, str]:
+    """Call something, and tell what cuts the graph in it.
+
+    Returns
+    -------
+    dict
+        From "name (count, line)" to the line, such as "model.py:41".
+    """
+    torch: Any = sys.modules["torch"]
+    undone = _Undone(None, collections.Counter(), {})
+    with _mode(torch, undone, _Undo(), copies=False)():
+        run()
+    return {_words(key, undone.met, line): line for key, line in undone.places.items()}
+
+
+def _words(key: str, met: collections.Counter[str], line: str) -> str:
+    return f"{key.partition('@')[0]} ({met[key]}x{f', {line}' if line else ''})"
 
 
 def severed(case: Case) -> list[Clue]:
@@ -114,10 +135,7 @@ def _guilty(case: Case, undone: _Undone) -> dict[str, str]:
 
 
 def _cut(case: Case, guilty: dict[str, str], met: collections.Counter[str]) -> Clue:
-    told = []
-    for key, line in guilty.items():
-        name = key.partition("@")[0]
-        told.append(f"{name} ({met[key]}x{f', {line}' if line else ''})")
+    told = [_words(key, met, line) for key, line in guilty.items()]
     words = f"The function uses {', '.join(told)}; with "
     words += "that doing nothing" if len(told) == 1 else "these doing nothing"
     if _is_straight(case):

@@ -363,6 +363,8 @@ def _strange(product: Product, frame: Frame) -> str:
         if output.shape != value.shape or not apart <= slack * max(size, epsilon):
             return (
                 "gives another result when it is run again with the same inputs, "
-                f"parameters, buffers and random state (apart by {apart:.3g})"
+                f"parameters, buffers and random state (apart by {apart:.3g}): it "
+                "keeps a state, or what goes in or out is overwritten behind autograd "
+                "(.data, no_grad, NumPy)"
             )
     return ""

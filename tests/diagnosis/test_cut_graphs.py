@@ -165,10 +165,25 @@ def test_module_that_cuts(how, named, seed):
     assert not net.level.any()
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("how", ["data", "buffer", "detach"])
+def test_audit_names_what_cuts(how, seed):
+    """An audit names what its forward cuts with, and the line, as the next step."""
+    torch.manual_seed(seed)
+    net, x = Net(how), torch.randn(5, 3, dtype=torch.float64)
+    name = "detach" if how == "detach" else "data"
+
+    audit = gl.blame(net, x, loss=lambda out: (out**2).mean(), seed=seed)
+
+    assert audit.culprits == ("Net",)
+    assert f"{name} (1x, test_cut_graphs.py:" in audit.findings[0].advice
+
+
 def test_module_that_cuts_nothing():
     """The same module without a cut has no finding."""
     net, x = Net(""), torch.randn(5, 3, dtype=torch.float64)
 
+    assert gl.blame(net, x, loss=lambda out: (out**2).mean()).findings == ()
     assert gl.check(net, x, loss=lambda out: (out**2).mean()).findings == ()
 
 
