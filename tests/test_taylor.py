@@ -222,6 +222,9 @@ def test_table_and_plot_show_every_remainder():
     assert list(test.table.columns) == ["order", "step", "residual", "rate", "floor"]
     assert len(test.table) == 18
     assert np.array_equal(drawn.lines_[1].get_ydata(), test.residuals[1])
+    assert np.array_equal(drawn.floor_.get_ydata(), test.floors)
+    first = int(test.heard[2].argmax())
+    assert drawn.theory_[2].get_ydata()[first] == test.residuals[2][first]
     slope = np.diff(np.log(drawn.theory_[1].get_ydata())) / np.diff(np.log(test.steps))
     assert np.allclose(slope, 2)
     assert drawn.ax_.get_yscale() == "log"

@@ -93,7 +93,7 @@ class TaylorDisplay:
             linewidth=2.4 if verdict == Verdict.DISAGREES else 1.4,
             label=f"order {order} ({_NAMES[order]}): {words}",
         )
-        heard = np.flatnonzero(drawn > 10 * self.test.floors)
+        heard = np.flatnonzero(self.test.heard[order])
         if heard.size:
             start = heard[0]
             line = drawn[start] * (steps / steps[start]) ** (order + 1)

@@ -130,11 +130,18 @@ class TaylorTest:
             }
 
     @property
+    def heard(self) -> dict[int, NDArray[np.bool_]]:
+        """Which remainders are no round-off, by order, shape (S,)."""
+        return {
+            order: left > _HEARD * self.floors for order, left in self.residuals.items()
+        }
+
+    @property
     def rate(self) -> dict[int, float]:
         """Least rate by order, of remainders that are not round-off; nan if all are."""
         found = {}
         for order, rates in self.rates.items():
-            heard = self.residuals[order] > _HEARD * self.floors
+            heard = self.heard[order]
             told = rates[heard[1:] & heard[:-1] & np.isfinite(rates)]
             found[order] = float(told.min()) if told.size else float("nan")
         return found

@@ -280,6 +280,9 @@ class TestLayersDisplay:
         assert labels[1].get_text().startswith("✗ b")
         assert labels[1].get_color() == ANY_PAPER[2]
         assert display.bars_.patches[1].get_width() == pytest.approx(0.3)
+        sizes = display.nodes_.get_sizes()
+        assert sizes[1] > sizes[0] == sizes[2]
+        assert to_hex(display.nodes_.get_facecolors()[1]) == ANY_PAPER[2]
 
     def test_runs_of_right_layers_are_one_row(self):
         """Forty right layers and one wrong: three rows."""
