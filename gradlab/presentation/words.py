@@ -36,7 +36,9 @@ _PLAIN = str.maketrans({"✗": "X", "✓": "+", "↑": "^", "○": "o", "…": "
 WIDTH = 79  # columns of a line of prose: the least that a terminal has
 NAME = 100  # letters of a name that stands alone; what it loses may be what tells it
 # What no line breaks in: an index, a number with its side, an error bar, an arrow.
-_UNBROKEN = re.compile(r"\[[^][]*\]|\b(?:analytic|numeric) [-+\d]|± \S|-> \S")
+_UNBROKEN = re.compile(
+    r"\[[^][]*\]|\b(?:analytic|numeric|seed) [-+\d]|± \S|-> \S|\w = [-+\d]"
+)
 _TIE = "\N{NO-BREAK SPACE}"
 
 

@@ -466,6 +466,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .nowrap{white-space:nowrap}.gl .keys .ok,.gl .keys .bad,.gl .keys .warn{color:var(--tone)}.gl.nested{padding-left:0;padding-right:0;border-top:1px solid var(--line);margin-top:10px;padding-top:10px}
 .gl .blank>*:not(.bar),.gl .blank .group{display:none}.gl .message{color:var(--bad);font-size:12px}.gl .busy{opacity:.55}
 @media (prefers-reduced-motion:no-preference){.gl .track i{transition:width .12s}}
+@media (forced-colors:active){.gl .seal,.gl .track,.gl .track *,.gl .legend i,.gl .scale input,.gl button[aria-pressed=true]{forced-color-adjust:none}}
 @media print{.gl .blocks .rows,.gl .layers{max-height:none;overflow:visible}.gl header,.gl .finding,.gl .panels,.gl .entry,.gl .brow,.gl .lrow{break-inside:avoid}.gl .hint{display:none}
 .gl .seal,.gl .track,.gl .track *,.gl .legend i,.gl .finding,.gl .lrow,.gl .ldetail,.gl button[aria-pressed=true]{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 `;
@@ -642,6 +643,7 @@ export function mountJacobian(element, host) {
   let list = blockList(blocks, (key) => choosePart(key));
   const status = h("div", { class: "status", role: "status", "aria-live": "polite" });
   const voice = h("div", { class: "hide", role: "status", "aria-live": "polite" });
+  const lost = h("p", { role: "status" }); // why a block could not be loaded
   const button = (text, label, act, more = {}) =>
     h("button", { type: "button", ...FOCUS, "aria-label": label, title: label, onclick: act, ...more }, text);
   const relative = button("relative", "Show relative error", () => setMetric("rel"));
@@ -694,7 +696,7 @@ export function mountJacobian(element, host) {
   const layers = h("div", {});
   root.append(layers);
   if (blocks.length > 1) root.append(list.element);
-  const picture = h("div", {}, tools, h("div", { class: "panels" }, panels.a.figure, panels.n.figure, E.figure), entry, extra, keys);
+  const picture = h("div", {}, lost, tools, h("div", { class: "panels" }, panels.a.figure, panels.n.figure, E.figure), entry, extra, keys);
   if (blocks.length) root.append(picture);
   if (report.headline) root.append(reportFoot(report));
   root.append(voice);
@@ -723,8 +725,11 @@ export function mountJacobian(element, host) {
     const chosen = blocks.find((b) => b.key === key) ?? blocks[0];
     if (!chosen) return;
     root.classList.add("busy");
-    host.load(chosen, (raw, fresh) => {
+    host.load(chosen, (raw, fresh, error) => {
       root.classList.remove("busy");
+      lost.textContent = error ?? "";
+      lost.className = error ? "message" : "";
+      if (!raw) return;
       base = wholeBlock(raw, fresh ?? chosen);
       tile = null;
       window_ = everything();
@@ -1455,7 +1460,7 @@ export function mountSweep(element, host) {
     slices = null;
     const found = (data.matrices ?? []).find((m) => m.method === method && m.input === picked);
     awaited = Boolean(found); // its place is kept while the numbers are on their way
-    if (found) host.load(found, (raw) => { slices = { ...found, logs: view(raw.s, Float32Array) }; draw(); });
+    if (found) host.load(found, (raw) => { if (!raw) return; slices = { ...found, logs: view(raw.s, Float32Array) }; draw(); });
   }
 
   function draw() {
@@ -1956,6 +1961,7 @@ export function mountStatic(element, state, blobs) {
 
 // anywidget: state in traits, numbers of the chosen block in the trait `block`,
 // questions and answers as messages that carry a number, so that late ones are dropped.
+const GONE = "the kernel of this view is gone: run the cell again";
 function liveHost(model) {
   const waiting = new Map();
   let last = 0;
@@ -1973,7 +1979,7 @@ function liveHost(model) {
     set: (key, value) => {
       if (JSON.stringify(model.get(key)) === JSON.stringify(value)) return;
       model.set(key, value);
-      model.save_changes();
+      try { model.save_changes(); } catch { /* without a kernel the page goes on alone */ }
     },
     on: (key, call) => {
       model.on(`change:${key}`, call);
@@ -1983,12 +1989,17 @@ function liveHost(model) {
       for (const [id, other] of waiting) if (other.type === message.type) waiting.delete(id);
       call.type = message.type;
       waiting.set(++last, call);
-      model.send({ ...message, id: last });
+      try {
+        model.send({ ...message, id: last });
+      } catch {
+        waiting.delete(last);
+        call({ error: GONE });
+      }
     },
     load: (block, call) => {
       const held = model.get("block");
       if (held?.key === block.key) { call(held.planes, held.meta); return; }
-      host.ask({ type: "block", key: block.key }, (answer, planes) => { if (planes) call(planes, answer.meta); });
+      host.ask({ type: "block", key: block.key }, (answer, planes) => call(planes, answer.meta, answer.error));
     },
   };
   return [host, () => model.off("msg:custom", onMessage)];
