@@ -181,6 +181,13 @@ class Direction:
                 values = values * self.weights.cut(start, stop)
             yield start, values, signs[block]
 
+    def _blocks(self, part: Part) -> Iterator[tuple[int, NDArray[np.float64], float]]:
+        """Generate the direction over a part, with what it is to be multiplied by."""
+        if self.pooled:
+            yield from self.pieces(part)
+        else:
+            yield from ((start, values, 1.0) for start, values in self.values(part))
+
     def _kept(self, which: int, block: int, count: int) -> NDArray[np.bool_]:
         """Choose one coordinate in 2**thinning; a deeper thinning is a subset."""
         bits = _bytes(self.choice, which, block, 4 * count, salt=1).view(np.uint32)
@@ -212,14 +219,15 @@ class Direction:
         total, squares, norm = 0.0, 0.0, 0.0
         with np.errstate(all="ignore"):
             for part in self.parts:
-                for start, values in self.values(part):
+                for start, values, factor in self._blocks(part):
                     terms = values * gradients[part.which][start : start + len(values)]
-                    total += float(terms.sum())  # pairwise: dot would not be
-                    square = float(np.dot(terms, terms))
+                    # pairwise: dot would not be; the factor is a power of two: exact
+                    total += factor * float(terms.sum())
+                    square = factor * factor * float(np.dot(terms, terms))
                     if _LEAST < square < np.inf or not terms.any():
                         squares += square
                     else:  # of 1e200 and of 1e-200 the square is not in range
-                        norm = float(np.hypot(norm, _norm(terms)))
+                        norm = float(np.hypot(norm, abs(factor) * _norm(terms)))
         return total, float(np.hypot(norm, np.sqrt(squares)))
 
 

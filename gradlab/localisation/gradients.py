@@ -18,6 +18,7 @@ import numpy as np
 from gradlab.differentiation.directions import Part
 from gradlab.differentiation.magnitudes import Magnitudes, magnitudes
 from gradlab.localisation.precise import MOST_NUMBERS
+from gradlab.subject.free_memory import parked_again
 from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
@@ -254,7 +255,9 @@ def fetched(
 
     def stream(chosen: Sequence[int], take: Take) -> None:
         source = analytic if precise is None else precise
-        problems = source.stream(cotangent, chosen, take)
+        twins = (subject,) if precise is None else (subject, precise.twin)
+        with parked_again(*twins):
+            problems = source.stream(cotangent, chosen, take)
         if problems is None:
             whole = pulled(cotangent[None, :])
             problems = whole.problems

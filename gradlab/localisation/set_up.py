@@ -14,6 +14,7 @@ from gradlab.localisation.bench import Bench
 from gradlab.localisation.cotangents import draw_cotangent
 from gradlab.localisation.gradients import Gradients
 from gradlab.localisation.precise import Precise
+from gradlab.subject.free_memory import hand_back
 from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def _complete(bench: Bench, *, precise: bool) -> None:
         return
     for cell in getattr(subject, "cells", ()):
         cell.park()  # until another gradient is asked for
+    hand_back()
     bench.numeric, bench.base = _reference(subject, bench.base, bench.meter)
     bench.exponent = start_exponent(bench.numeric.epsilon)
     if precise and bench.numeric is not subject:

@@ -7,6 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.torch_kept import Casts, KeptAnalytic, KeptProgram, kept_loss
+from gradlab.subject.torch_lent import Lending, Rooms, may_be_lent
 from gradlab.subject.torch_values import (
     Cell,
     dtype_name,
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from gradlab.subject.torch_subjects import TorchSubject
 
 __all__ = ["in_double", "narrowing_watched", "without_halves"]
+
+# Bytes of parameters from which on they are lent to a module, and how often each may
+# be made in one evaluation: a loop over time steps had better find them all there.
+_LARGE = 1 << 24
+_READ_AGAIN = 2
 
 
 def in_double(subject: TorchSubject) -> TorchSubject | None:
@@ -86,27 +92,59 @@ def without_halves(subject: TorchSubject) -> TorchSubject | None:
 
 def _widened_by(subject: TorchSubject, casts: Casts) -> TorchSubject | None:
     """Try one way after the other to run in float64, with some casts left out."""
+    if _lends(subject):
+        rooms = Rooms()
+        lent = [
+            _widened(cell, Lending(rooms) if may_be_lent(cell) else None)
+            for cell in subject.cells
+        ]
+        double = _attempted(subject, lent, casts, copied=False)
+        if double is not None and _reads_few(double):
+            return double
     cells = [_widened(cell) for cell in subject.cells]
-    for copied in (False, True):
-        program = subject.program.widened(cells, copied=copied)
-        if program is None:
-            continue
-        for default in (False, True):
-            tried = _DoubleDefault(program) if default else program
-            double = type(subject)(tried, cells, loss=subject.loss, root=subject.root)
-            double.reset, double.kept = subject.reset, subject.kept
-            double.elsewhere, double.whole = subject.elsewhere, subject.whole
-            double.needs_grad = subject.needs_grad
-            double.chunk_bytes = subject.chunk_bytes
-            transfer = getattr(subject.analytic, "on", None)
-            double.analytic = None if transfer is None else transfer(double)
+    return _attempted(subject, cells, casts, copied=False) or _attempted(
+        subject, cells, casts, copied=True
+    )
+
+
+def _attempted(
+    subject: TorchSubject, cells: Sequence[Cell], casts: Casts, *, copied: bool
+) -> TorchSubject | None:
+    """Evaluate on float64 cells; None where that cannot be, or says less."""
+    program = subject.program.widened(cells, copied=copied)
+    if program is None:
+        return None
+    for default in (False, True):
+        tried = _DoubleDefault(program) if default else program
+        double = type(subject)(tried, cells, loss=subject.loss, root=subject.root)
+        double.reset, double.kept = subject.reset, subject.kept
+        double.elsewhere, double.whole = subject.elsewhere, subject.whole
+        double.needs_grad = subject.needs_grad
+        double.chunk_bytes = subject.chunk_bytes
+        transfer = getattr(subject.analytic, "on", None)
+        double.analytic = None if transfer is None else transfer(double)
+        narrowed = _narrowed(double)
+        if narrowed and casts.wide:
+            double = _without(double, casts)
             narrowed = _narrowed(double)
-            if narrowed and casts.wide:
-                double = _without(double, casts)
-                narrowed = _narrowed(double)
-            if not (narrowed is None or narrowed):
-                return double
+        if not (narrowed is None or narrowed):
+            return double
     return None
+
+
+def _lends(subject: TorchSubject) -> bool:
+    """Whether its parameters need not be there in float64 all at once."""
+    swap = getattr(subject.program, "swap", None)
+    written = subject.mutated or subject.needs_grad is not False
+    size = sum(cell.source.nbytes for cell in subject.cells)
+    return swap is not None and swap.lends and not written and size > _LARGE
+
+
+def _reads_few(double: TorchSubject) -> bool:
+    """Whether the evaluation just made asked for most parameters but once."""
+    program: Any = double.program
+    swap = getattr(program, "swap", None)
+    return swap is None or swap.made <= _READ_AGAIN * len(double.cells)
 
 
 def _without(double: TorchSubject, casts: Casts) -> TorchSubject:
@@ -127,13 +165,19 @@ def _without(double: TorchSubject, casts: Casts) -> TorchSubject:
     return kept
 
 
-def _widened(cell: Cell) -> Cell:
+def _widened(cell: Cell, lending: Lending | None = None) -> Cell:
     import torch
 
     dtype = torch.complex128 if cell.values.dtype.is_complex else torch.float64
     if cell.pattern is None:
         # the point stays where it is, in fewer bytes: it holds the same numbers
         variable = dataclasses.replace(cell.variable, dtype=dtype_name(dtype))
+        if lending is not None:
+            values = cell.source.new_zeros((), dtype=dtype)
+            wide = Cell(variable, cell.source, values, parameter=True, lending=lending)
+            wide.park()
+            wide.hooks = cell.hooks
+            return wide
         values = private_copy(cell.source, dtype)
         wide = Cell(variable, cell.source, values, aliased=cell.aliased)
     else:
@@ -208,6 +252,7 @@ class _DoubleDefault:
     def __init__(self, program: Program) -> None:
         self._program = program
         self.kind = program.kind
+        self.swap: Any = getattr(program, "swap", None)
 
     @property
     def buffers(self) -> dict[str, Any]:

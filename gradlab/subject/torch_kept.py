@@ -129,6 +129,11 @@ class KeptProgram:
         return getattr(self._program, "module", None)
 
     @property
+    def swap(self) -> Any:
+        """Where its tensors stand in a module; None for a function."""
+        return getattr(self._program, "swap", None)
+
+    @property
     def buffers(self) -> dict[str, Any]:
         """Private buffers of a module; empty for a function."""
         return self._program.buffers

@@ -21,6 +21,7 @@ from gradlab.subject.torch_devices import batch_bytes
 from gradlab.subject.torch_double import in_double
 from gradlab.subject.torch_elsewhere import followed
 from gradlab.subject.torch_forward import ForwardMode
+from gradlab.subject.torch_lent import lent
 from gradlab.subject.torch_outputs import observe, scalar_loss, to_row, variables_of
 from gradlab.subject.torch_overlaps import sharing
 from gradlab.subject.torch_programs import prepare
@@ -317,7 +318,7 @@ class TorchSubject:
         if grad:
             return self.with_leaves(range(len(self.cells)))[0]
         if not self.mutated:
-            return [cell.tensor() for cell in self.cells]
+            return [lent(cell) or cell.tensor() for cell in self.cells]
         return [
             cell.apart() if cell.variable.name in self.mutated else cell.tensor()
             for cell in self.cells

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.holders import Holder, holders_of
 from gradlab.subject.torch_deliberate import padded_row
+from gradlab.subject.torch_lent import Loan, reading_lent
 from gradlab.subject.torch_words import is_batched
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Swap:
         members = dict(module.named_parameters()) | dict(module.named_buffers())
         self.own = {name: members[name] for name in wanted}
         self.roots: tuple[object, ...] | None = None
+        self.made = 0  # parameters, in the last call
         self._elsewhere: list[Holder] = []
         self._module = module
         self._places: list[tuple[dict[str, Any], str, str]] = []
@@ -93,8 +95,16 @@ class Swap:
         """Whether the search found places besides the module's own tables."""
         return bool(self._elsewhere)
 
+    @property
+    def lends(self) -> bool:
+        """Whether its parameters are found in its tables alone, and as they are."""
+        return not (self._padded or self._recurrent or self._elsewhere)
+
     def call(self, state: Mapping[str, Any], arguments: tuple[Any, ...]) -> object:
         """Return ``module(*arguments)`` with `state` in place of its own tensors."""
+        if any(type(value) is Loan for value in state.values()):
+            with self.standing(state):
+                return self._module(*arguments)
         saved = self._saved()
         try:
             self._exchange(state, saved[0])
@@ -104,13 +114,29 @@ class Swap:
 
     @contextlib.contextmanager
     def standing(self, state: Mapping[str, Any]) -> Iterator[None]:
-        """Let `state` stand there for what else reads the module, such as a loss."""
+        """Let `state` stand there for what else reads the module, such as a loss.
+
+        What is a `Loan` is made when the module reads it.
+        """
         saved = self._saved()
+        lent = self._lent(state)
         try:
             self._exchange(state, saved[0])
-            yield
+            with reading_lent(lent) as lender:
+                yield
+            self.made = lender.made
         finally:
             self._put_back(*saved)
+
+    def _lent(self, state: Mapping[str, Any]) -> dict[int, tuple[Any, dict[str, Loan]]]:
+        """By table: the module that it is of, and what is lent to it."""
+        owners = {id(p._parameters): p for p in self._module.modules()}  # noqa: SLF001 - as above
+        found: dict[int, tuple[Any, dict[str, Loan]]] = {}
+        for table, own_name, name in self._places:
+            if type(state[name]) is Loan:
+                part = owners[id(table)]
+                found.setdefault(id(table), (part, {}))[1][own_name] = state[name]
+        return found
 
     def _saved(self) -> tuple[list[Any], list[dict[str, Any]]]:
         """Tensors in the tables, and what recurrent modules have in their own lists."""
@@ -119,7 +145,8 @@ class Swap:
 
     def _exchange(self, state: Mapping[str, Any], saved: list[Any]) -> None:
         for table, own_name, name in self._places:
-            table[own_name] = state[name]
+            if type(state[name]) is not Loan:
+                table[own_name] = state[name]
         for place, row in self._padded.items():
             table, own_name, name = self._places[place]
             table[own_name] = _with_row(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.subject.subject import Coordinates
+    from gradlab.subject.torch_lent import Lending
 
 __all__ = [
     "Cell",
@@ -235,6 +236,8 @@ class Cell:
     parameter: bool = (
         False  # the user's is an nn.Parameter: so is what stands in for it
     )
+    # displaces it while parked; None where only a private copy can be displaced
+    lending: Lending | None = None
 
     def park(self) -> None:
         """Let go of the private copy until something asks for it again.
@@ -242,12 +245,21 @@ class Cell:
         Meanwhile `values` tells what kind of numbers they are, and is not written to.
         """
         if self.pattern is None:
-            self.values, self.parked, self.astray = self.source, True, False
+            kind = self.values.detach()
+            if kind.dtype is self.source.dtype:
+                kind = self.source
+            else:  # one number that looks like many
+                kind = kind.new_zeros(()).expand(self.source.shape)
+            self.values, self.parked, self.astray = kind, True, False
 
     def own(self) -> Any:
         """Private stored values: made again or put back, if that was left undone."""
         if self.parked:
-            self.values, self.parked = self.dressed(private_copy(self.source)), False
+            copy = private_copy(self.source, self.values.dtype)
+            if self.lending is not None:
+                self.lending.displaced(copy)
+                self.lending.moves.clear()
+            self.values, self.parked = self.dressed(copy), False
         elif self.astray:
             self.place(None, now=True)
         return self.values
@@ -315,7 +327,9 @@ class Cell:
         import torch
 
         with torch.no_grad():
-            if values is None:
+            if values is None and self.parked and self.lending is not None:
+                self.lending.moves.clear()
+            elif values is None:
                 large = self.pattern is None and self.values.numel() >= _LARGE
                 self.astray = large and not now and not self.parked
                 if not (self.astray or self.parked):

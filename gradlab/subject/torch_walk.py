@@ -39,6 +39,9 @@ def displace(
     """
     import torch
 
+    if cell.parked and cell.lending is not None:
+        cell.lending.moves[start] = moves, factor
+        return
     with torch.no_grad():
         real, origin = cell.real(), cell.source.detach()
         if origin.dtype.is_complex:
