@@ -18,21 +18,18 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import base_row, displaced_rows, line_rows
+from gradlab.differentiation.evaluation import base_row, displaced_rows
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.closer import CLOSE_LOOKS, spread
-from gradlab.subject.subject import DOUBLE, is_torch_subject
+from gradlab.pipeline.step_heights import height_of_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
 
-    Place = tuple[float, float]  # a step, and f there
 
 __all__ = ["see_through_steps"]
 
@@ -42,17 +39,8 @@ _POINTS = np.array([0.19, 0.34, 0.52, 0.67, 0.81, 1.0])
 _SHARP = 0.1  # relative bar above which a shorter reach is tried
 _LIKE = 0.25  # a gradient this close to the wide slope may be meant for it
 _ROUGH = (Smoothness.STAIRCASE, Smoothness.NOISY)
-_BETWEEN = np.array([-1.7e-5, -1e-5, -4e-6, 3e-6, 9e-6, 1.6e-5])  # of the scale
-_HALVINGS = 24
 _NEARER = 1 / 16  # of the reach
-_LASTS = 5e-7  # share of the contradiction that a jump keeps in a ten-millionth of it
-_SINGLE = 0.3  # one jump that makes more than this of the contradiction is no rounding
-_FINE = 1e-4  # share of the movement; nobody quantises to so many levels
-_COARSE = 0.03  # of the scale; wider steps are no floating-point format
-_MAGNIFIED = 8.0  # a power of two, so that floating-point spacings grow exactly so
-_EVEN = 0.01
 _COARSEST = 2.0**-8  # of a number: the rounding of bfloat16
-_SCANNED, _PER_SPACING = 33, 4.1  # points, and how many of them in one spacing
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +134,8 @@ def see_through_steps(
         return False
     row = int(np.argmax(np.where(mistaken[:, 0], gap[:, first], -1.0)))
     shares = (1.0, _NEARER) if nearer else (1.0,)
-    height = _height_of_steps(reference, block, (row, first), wide, meter, shares)
+    over = float(wide.value[row, 0]), float(wide.reach[0])
+    height = height_of_steps(reference, block, (row, first), over, meter, shares)
     if height is None:
         return False
     share = height / float(wide.reach[0]) / max(abs(float(wide.value[row, 0])), 1e-300)
@@ -227,173 +216,3 @@ def _mistaken(
         noisy = block.kinds[:, columns] == Smoothness.NOISY
         excused = noisy & (near <= SAFETY * wide.error)
     return np.asarray(((apart & like) | excused) & np.isfinite(wide.error))
-
-
-def _height_of_steps(
-    reference: Subject,
-    block: Block,
-    place: tuple[int, int],
-    wide: _Wide,
-    meter: Meter,
-    shares: tuple[float, ...],
-) -> float | None:
-    """Height of the jumps of f on both sides of the point, None if it is no rounding.
-
-    Steps too wide for any floating-point format, or that stay as wide when all inputs
-    are multiplied by eight or by an eighth, are those of a quantiser.
-    """
-    row, column = place
-    position, scale = int(block.positions[column]), float(block.scales[column])
-    slope = float(block.value[place])
-    if block.kinds[place] == Smoothness.NOISY:
-        slope = _least_slope(reference, block.which, position, row, scale, meter)
-    reach, meant = float(wide.reach[0]), float(wide.value[row, 0])
-    ends = []
-    for end in (reach, -reach):
-        found = (0.0, 0.0)
-        for share in shares:  # far out f may be too curved for a jump to show
-            if not found[0]:
-                at = (block.which, position, row, share * end)
-                found = _jump(reference, *at, slope, meter)
-        ends.append(found)
-    if not all(0 < height <= _SINGLE * total for height, total in ends):
-        return None
-    height, total = max(ends)
-    if height > _COARSE * scale * abs(meant - slope):
-        return None
-    if height <= _FINE * total:
-        return height  # 1 + erf(-6): the last digits of float64 itself, cancelled
-    casts = _casts(reference, meter)
-    if casts is not None:
-        return height if casts else None
-    # evenly: the same spacing, to a percent, at eight times and at an eighth of x
-    width = height / abs(meant - slope)
-    here, above, below = (
-        _spacing_at(reference, block, place, factor, width, meter)
-        for factor in (1.0, _MAGNIFIED, 1 / _MAGNIFIED)
-    )
-    others = np.array([above, below])
-    known = np.isfinite(others)  # nan: no jumps there, as of a saturated function
-    even = np.abs(others[known] - here) <= _EVEN * here
-    return None if even.size and even.all() else height
-
-
-def _casts(subject: Subject, meter: Meter) -> bool | None:
-    """Whether a torch function in float64 casts to less; None where nobody can watch.
-
-    Where a cast is seen there is nothing to infer, and where none is, steps are meant.
-    """
-    if not is_torch_subject(subject) or subject.epsilon > DOUBLE:
-        return None
-    from gradlab.subject.torch_double import narrowing_watched
-
-    with narrowing_watched() as narrowed:
-        base_row(subject, meter)
-    return bool(narrowed)
-
-
-def _least_slope(
-    subject: Subject, which: int, position: int, row: int, scale: float, meter: Meter
-) -> float:
-    """Slope between two jumps: the median of five, of which two may meet a jump."""
-    steps = scale * _BETWEEN
-    values, taken = displaced_rows(
-        subject, which, np.full(len(steps), position), steps, meter
-    )
-    slopes = np.diff(values[:, row]) / np.diff(taken)
-    return float(np.median(slopes))
-
-
-def _jump(
-    subject: Subject,
-    which: int,
-    position: int,
-    row: int,
-    end: float,
-    slope: float,
-    meter: Meter,
-) -> tuple[float, float]:
-    """Corner a jump of f beyond a given slope between the point and `end`.
-
-    Returns
-    -------
-    height, total
-        Of the jump, 0 if what was cornered shrinks as something continuous does; and
-        how far f is from its tangent at the end.
-    """
-
-    def stray(step: float) -> float:
-        values, taken = displaced_rows(
-            subject, which, np.array([position]), np.array([step]), meter
-        )
-        return float(values[0, row] - slope * taken[0])
-
-    ends = (0.0, stray(0.0)), (end, stray(end))
-    total = abs(ends[1][1] - ends[0][1])
-    (_, at_low), (high, at_high) = _cornered(stray, *ends, _HALVINGS)
-    height = abs(at_high - at_low)
-    noise = 100 * subject.epsilon * abs(at_high + slope * high)
-    lasting = height > max(_LASTS * total, noise)
-    return (height if lasting else 0.0), total
-
-
-def _cornered(
-    f: Callable[[float], float], low: Place, high: Place, halvings: int
-) -> tuple[Place, Place]:
-    """Halve the way between two places, towards where f moves by more."""
-    for _ in range(halvings):
-        middle = (low[0] + high[0]) / 2
-        there = middle, f(middle)
-        if abs(there[1] - low[1]) > abs(high[1] - there[1]):
-            high = there
-        else:
-            low = there
-    return low, high
-
-
-def _spacing_at(
-    subject: Subject,
-    block: Block,
-    place: tuple[int, int],
-    factor: float,
-    width: float,
-    meter: Meter,
-) -> float:
-    """Mean spacing of the jumps where all inputs are multiplied by a factor.
-
-    Eight spacings are scanned, and the first and the last jump among them cornered.
-
-    Parameters
-    ----------
-    width
-        What the spacing is expected to be.
-
-    Returns
-    -------
-    float
-        nan if fewer than three jumps are found.
-    """
-    row, column = place
-    position = int(block.positions[column])
-    points = [subject.point(k) for k in range(len(subject.inputs))]
-
-    def value_at(step: float) -> float:
-        there = [(factor - 1) * point for point in points]
-        there[block.which][position] += step
-        return float(line_rows(subject, there, (1.0,), meter)[0, row])
-
-    steps = (width * np.arange(_SCANNED + 1) / _PER_SPACING).tolist()
-    values = [value_at(step) for step in steps]
-    moves = np.diff(values)
-    if not np.isfinite(moves).all():
-        return float("nan")
-    usual = float(np.median(moves))
-    strays = np.abs(moves - usual)
-    jumps = np.flatnonzero(strays > 0.5 * strays.max())
-    if strays.max() == 0 or len(jumps) < 3:
-        return float("nan")
-    ends = []
-    for jump in (jumps[0], jumps[-1]):
-        low, high = ((steps[k], values[k]) for k in (jump, jump + 1))
-        ends.append(_cornered(value_at, low, high, _HALVINGS // 2)[0][0])
-    return (ends[1] - ends[0]) / (len(jumps) - 1)
