@@ -13,7 +13,7 @@ from gradlab.errors import InputError, InputTypeError
 from gradlab.labels import code_place
 from gradlab.localisation.layer_frames import owner_name
 from gradlab.localisation.layers import LayerAudit, LayerLive
-from gradlab.subject.callables import refuse_classes
+from gradlab.subject.callables import refuse_classes, refuse_criteria
 from gradlab.subject.state_guard import StateGuard
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def blame(
             f"loss must be callable (output -> scalar tensor), got "
             f"{type(loss).__name__}"
         )
+    refuse_criteria(loss)
     if progress is not None and not callable(progress):
         raise InputTypeError(
             f"progress must be a function of (done, total), got {progress!r}"

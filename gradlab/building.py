@@ -21,7 +21,11 @@ from gradlab.differentiation.hand_written import (
 from gradlab.differentiation.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject import torch_dependent, torch_live, torch_values
-from gradlab.subject.callables import refuse_classes, refuse_generators
+from gradlab.subject.callables import (
+    refuse_classes,
+    refuse_criteria,
+    refuse_generators,
+)
 from gradlab.subject.choosing import pick
 from gradlab.subject.numpy_subjects import ArraySubject
 from gradlab.subject.numpy_values import is_number
@@ -115,6 +119,7 @@ def _check_options(fn: object, sides: Sides) -> None:
         if value is not None and not callable(value):
             msg = f"{name}= must be a function, got {type(value).__name__}"
             raise InputTypeError(msg)
+    refuse_criteria(sides.loss)
 
 
 # ------------------------------------------------------------------ torch

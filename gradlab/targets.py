@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputError, SubjectError
+from gradlab.subject.callables import needed_arguments
 
 if TYPE_CHECKING:
     import types
@@ -170,7 +171,7 @@ def refuse_unwritable(path: pathlib.Path) -> None:
 
 def _called(function: Callable[..., Any]) -> Any:
     """Return what a function without arguments returns."""
-    needed = _needed(function)
+    needed = needed_arguments(function)
     name = getattr(function, "__name__", type(function).__name__)
     if needed:
         raise InputError(
@@ -182,26 +183,6 @@ def _called(function: Callable[..., Any]) -> Any:
     except (Exception, SystemExit) as error:
         file = getattr(getattr(function, "__code__", None), "co_filename", "")
         raise SubjectError(f"{name}() failed: {_described(error, file)}") from error
-
-
-def _needed(function: Callable[..., Any]) -> list[str]:
-    """Name the arguments that a function, a torch module or a Function must be given.
-
-    The last two say so in `forward`: their own signatures take anything.
-    """
-    inner = getattr(function, "forward", function)
-    try:
-        parameters = list(inspect.signature(inner).parameters.values())
-    except (TypeError, ValueError):  # a builtin without a signature: try it
-        return []
-    if isinstance(function, type) and inner is not function:
-        parameters = parameters[1:]  # ctx, or self
-    return [
-        parameter.name
-        for parameter in parameters
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
 
 
 def _arguments(
@@ -253,7 +234,7 @@ def _is_form(value: Any, module: str) -> bool:
     if isinstance(value, tuple | list):
         return bool(value) and callable(value[0])
     own = getattr(value, "__module__", module) == module  # not what it imported
-    return inspect.isfunction(value) and own and not _needed(value)
+    return inspect.isfunction(value) and own and not needed_arguments(value)
 
 
 def _described(error: BaseException, file: str) -> str:

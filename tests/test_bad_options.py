@@ -121,6 +121,10 @@ CASES = {
         lambda: cs231n.rel_error(np.ones(3), np.ones(2)),
         r"one shape, got \(3,\) and \(2,\)",
     ),
+    "a criterion that wants a target": (
+        lambda: gl.check(np.sin, X, loss=lambda out, y: ((out - y) ** 2).sum()),
+        r"output alone, and <lambda> needs out, y; pass loss=lambda out: criterion\(",
+    ),
     "fewer checks than none": (
         lambda: cs231n.grad_check_sparse(f, X.copy(), 2 * X, -1),
         "num_checks must be an integer >= 0, got -1",

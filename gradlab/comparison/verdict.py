@@ -14,11 +14,17 @@ class Verdict(enum.IntEnum):
     --------
     >>> max(Verdict.AGREES, Verdict.UNDECIDED)
     <Verdict.UNDECIDED: 1>
+    >>> print(Verdict.UNDECIDED)
+    UNDECIDED
     """
 
     AGREES = 0
     UNDECIDED = 1
     DISAGREES = 2
+
+    def __str__(self) -> str:
+        """Print the answer, not its number: 1 would pass for True."""
+        return self.name
 
     @property
     def glyph(self) -> str:

@@ -1,14 +1,77 @@
-"""What returns no value when it is called: generators, coroutines, classes."""
+"""What cannot be called as it is meant: generators, classes, criteria of two."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputTypeError
 
-__all__ = ["refuse_classes", "refuse_generators"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "needed_arguments",
+    "refuse_classes",
+    "refuse_criteria",
+    "refuse_generators",
+]
+
+
+def needed_arguments(function: Callable[..., Any]) -> list[str]:
+    """Name the arguments that a function, a torch module or a Function must be given.
+
+    The last two say so in `forward`: their own signatures take anything.
+
+    Examples
+    --------
+    >>> needed_arguments(lambda x, y=1: x), needed_arguments(print)
+    (['x'], [])
+    """
+    inner = getattr(function, "forward", function)
+    try:
+        parameters = list(inspect.signature(inner).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature: who knows
+        return []
+    if isinstance(function, type) and inner is not function:
+        parameters = parameters[1:]  # ctx, or self
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+
+
+def refuse_criteria(loss: Any) -> None:
+    """Refuse a loss that wants a target as well: it is given the output alone.
+
+    Raises
+    ------
+    InputTypeError
+        If `loss` cannot be called with one argument; the message says what to pass.
+
+    Examples
+    --------
+    >>> import torch
+    >>> refuse_criteria(torch.nn.MSELoss())
+    Traceback (most recent call last):
+        ...
+    gradlab.errors.InputTypeError: loss= is given the output alone, and MSELoss needs input, target; pass loss=lambda input: criterion(input, target)
+    """  # noqa: E501 - the message as it is printed
+    needed = [] if loss is None else needed_arguments(loss)
+    if len(needed) > 1:
+        name = getattr(loss, "__name__", type(loss).__name__)
+        called = (
+            name if inspect.isfunction(loss) and name.isidentifier() else "criterion"
+        )
+        told = ", ".join(needed)
+        msg = (
+            f"loss= is given the output alone, and {name} needs {told}; pass "
+            f"loss=lambda {needed[0]}: {called}({told})"
+        )
+        raise InputTypeError(msg)
 
 
 def refuse_generators(**functions: Any) -> None:

@@ -103,3 +103,10 @@ def test_a_tiny_budget_never_agrees(coverage, budget):
         assert "budget" in str(error)  # noqa: PT017 - either answer is honest
     else:
         assert report.verdict > gl.Verdict.AGREES
+
+
+def test_a_verdict_is_printed_as_a_word():
+    """`print(report.verdict)` says UNDECIDED: 1 would pass for True."""
+    assert str(gl.Verdict.UNDECIDED) == "UNDECIDED"
+    assert f"{gl.Verdict.DISAGREES}" == "DISAGREES"
+    assert gl.Verdict.DISAGREES > gl.Verdict.AGREES
