@@ -11,11 +11,13 @@ from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import Meter, parse_budget
 from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.localisation.entries import Located, locate_entries
+from gradlab.localisation.entries import locate_entries
 from gradlab.subject.state_guard import StateGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from gradlab.localisation.located import Located
 
 __all__ = ["locate"]
 

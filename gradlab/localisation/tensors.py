@@ -17,7 +17,7 @@ from gradlab.comparison.judge import NEGLIGIBLE
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter
-from gradlab.localisation.entries import Located, located_from
+from gradlab.localisation.entries import located_from
 from gradlab.localisation.search import NOTHING, Search
 from gradlab.localisation.set_up import set_up
 from gradlab.localisation.tensor_search import judge
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.bench import Bench
     from gradlab.localisation.columns import Column
     from gradlab.localisation.group_testing import Group
+    from gradlab.localisation.located import Located
     from gradlab.localisation.readings import Reading
     from gradlab.subject.subject import Subject
 

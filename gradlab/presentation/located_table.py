@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 if TYPE_CHECKING:
-    from gradlab.localisation.entries import Located
+    from gradlab.localisation.located import Located
 
 __all__ = ["located_table"]
 
