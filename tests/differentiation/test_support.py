@@ -97,6 +97,13 @@ def test_the_same_columns_of_which_fewer_count_are_another_support():
     assert full.laid_out_as(one) is None
 
 
+def test_as_many_entries_elsewhere_are_another_support():
+    """One in each row, on the diagonal and on the other one."""
+    across = entries_of(np.eye(2)[::-1]).support
+
+    assert entries_of(np.eye(2)).laid_out_as(across) is None
+
+
 def test_a_cotangent_is_combined_as_by_the_matrix(rng):
     """The product, and the sum of the sizes of its terms."""
     matrix = np.where(rng.random((6, 5)) < 0.4, rng.normal(size=(6, 5)), 0.0)
