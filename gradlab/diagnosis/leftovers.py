@@ -16,6 +16,7 @@ __all__ = ["terms"]
 _LITTLE = 1e-2  # of the length of a gradient: few terms of it are as small
 _LEAST = 1e-3  # and hardly any as small as that
 _SINGLE = 1e-6  # what single precision rounds off, a few times
+_TWICE = 2.0  # times as long as the gradient: with all of it counted twice
 _ALONG = 0.5  # cosine of error and gradient above which a term is counted twice
 
 
@@ -47,7 +48,8 @@ def terms(case: Case) -> list[Clue]:
         f"Look for a term that belongs to another path, or is counted twice, in the "
         f"gradient of {case.name}.",
     )
-    guesses = [missing, extra, *_other_formula(case, same=not fewer and not more)]
+    same = not fewer and not more
+    guesses = [missing, extra, *_other_formula(case, extra.confidence, same=same)]
     return guesses + _nearly_right(case)
 
 
@@ -126,8 +128,12 @@ def _along(case: Case) -> float:
     return float(np.sum(case.error * case.numeric)) / size if size > 0 else 0.0
 
 
-def _other_formula(case: Case, *, same: bool) -> list[Clue]:
-    """Say that the formula may be another's: zeros coincide, ratios do not."""
+def _other_formula(case: Case, extra: float, *, same: bool) -> list[Clue]:
+    """Say that the formula may be another's: zeros coincide, ratios do not.
+
+    More likely than a term too many, of confidence `extra`, where that would be longer
+    than the gradient itself: nothing that is counted twice is.
+    """
     a, n = case.analytic[case.wrong], case.numeric[case.wrong]
     ratios = a[n != 0] / n[n != 0]
     if not same or len(ratios) < 2:
@@ -135,7 +141,7 @@ def _other_formula(case: Case, *, same: bool) -> list[Clue]:
     return [
         Clue(
             BugKind.WRONG_DERIVATIVE,
-            0.42,
+            max(extra + 0.02, 0.42) if _length(case) > _TWICE else 0.42,
             f"Both sides of {case.name} are zero at the same places, and analytic / "
             f"numeric runs from {ratios.min():.3g} to {ratios.max():.3g}: a slope on "
             f"the way may be that of another function.",

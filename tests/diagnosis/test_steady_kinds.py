@@ -214,3 +214,23 @@ def test_layer_averages_over_batch_and_time(seed):
 
     assert (finding.kind, finding.where) == ("missing_reduction", "1")
     assert "10 is the product of all axes but the last" in finding.evidence
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lost_slope_is_no_term_too_many(seed):
+    """What is several times too long has lost a factor: no term is longer than all."""
+    rng = np.random.default_rng(seed)
+    data, mix = rng.normal(size=(8, 4)), rng.normal(size=(4, 3))
+
+    def grad(logits):
+        p = 1 / (1 + np.exp(-logits))
+        up = (p @ mix @ mix.T - data @ mix @ mix.T) * 2
+        return up  # the slope of the logistic function, p * (1 - p), is forgotten
+
+    def loss(logits):
+        p = 1 / (1 + np.exp(-logits))
+        return (((p - data) @ mix) ** 2).sum()
+
+    report = gl.check(loss, rng.normal(size=(8, 4)), grad=grad, seed=seed)
+
+    assert report.diagnosis == "wrong_derivative"
