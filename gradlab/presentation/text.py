@@ -229,7 +229,8 @@ def _findings(report: Report, width: int) -> list[str]:
     lines: list[str] = []
     for group in groups[:_FINDINGS]:
         finding, places = group[0], [f.where for f in group]
-        lines += ["", *finding_lines(finding, places, width)]
+        called = [_called(report, place) for place in places]
+        lines += ["", *finding_lines(finding, called, width)]
         rivals = [f for f in active if f.rival and f.where in places]
         if rivals and finding.severity == "error":
             others = dict.fromkeys(str(f.kind) for f in rivals)  # each once, in order

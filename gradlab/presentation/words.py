@@ -32,7 +32,8 @@ __all__ = [
     "wrapped",
 ]
 
-_PLAIN = str.maketrans({"✗": "X", "✓": "+", "↑": "^", "○": "o", "…": "~"})
+# What stands for a sign in an encoding that has none.
+_PLAIN = {"✗": "X", "✓": "+", "↑": "^", "○": "o", "…": "~", "±": "+-", "·": "*"}
 WIDTH = 79  # columns of a line of prose: the least that a terminal has
 NAME = 100  # letters of a name that stands alone; what it loses may be what tells it
 # What no line breaks in: an index, a number with its side, an error bar, an arrow.
@@ -273,8 +274,8 @@ def printable(text: str) -> str:
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        plain = text.translate(_PLAIN)
-        return plain.encode(encoding, "replace").decode(encoding)
+        lost = {c for c in set(text) if c.encode(encoding, "ignore") == b""}
+        return text.translate({ord(c): _PLAIN.get(c, "?") for c in lost})
     except LookupError:  # an encoding that Python does not know is not ours to mend
         pass
     return text

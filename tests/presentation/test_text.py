@@ -348,8 +348,10 @@ class TestAuditText:
                 *(compare(name, [[2.0]], [[1.0]]) for name in spoiled),
                 culprits=("5", *spoiled),
                 layers=builders.audit_of(rows, ["5"], spoiled),
+                findings=[Finding("sign", "error", "5", 1.0, "a = -n.", "Look.")],
             )
         )
 
         assert text.startswith("✗ disagrees: layer 5 is wrong")
+        assert "✗ layer 5: sign (error)" in text
         assert "... 5 more disagree" in text
