@@ -186,3 +186,16 @@ def test_zero_slope_of_a_wide_stair_or_beside_a_kink_stays_certain(method):
         found = gl.numeric_jacobian(f, np.array(x), method=method)
         assert found.value == 0
         assert found.error < 1e-7
+
+
+@pytest.mark.parametrize("size", [1e-8, 1.0, 1e8])
+def test_bar_of_the_complex_step_is_some_round_off_of_the_slope(size):
+    """Nothing is subtracted: of slopes of any size the same share is in doubt."""
+    found = gl.numeric_jacobian(
+        lambda x: size * np.exp(x), np.ones(2), method="complex-step"
+    )
+    share = np.diag(found.error) / (size * np.e)
+
+    assert (share > 2e-16).all()
+    assert (share < 1e-13).all()
+    assert (np.abs(np.diag(found.value) - size * np.e) <= np.diag(found.error)).all()
