@@ -151,3 +151,52 @@ def test_matrix_products_under_autocast(seed, factor):
     report = gl.check(layer, x)
 
     assert (report.verdict == Verdict.DISAGREES) is (factor != 1.0), report
+
+
+class InLess(torch.autograd.Function):
+    """A product of matrices in fewer digits; a mistake of choice in its gradients."""
+
+    @staticmethod
+    def forward(ctx, x, w, dtype, mistake):
+        less = x.to(dtype), w.to(dtype)
+        ctx.save_for_backward(*less)
+        ctx.mistake, ctx.own = mistake, x.dtype
+        return (less[0].float() @ less[1].float()).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        x, w = (saved.float() for saved in ctx.saved_tensors)
+        by_x, by_w = upstream.float() @ w.T, x.T @ upstream.float()
+        if ctx.mistake == "sign":
+            by_w = -by_w
+        elif ctx.mistake == "factor":
+            by_x = 1.3 * by_x
+        elif ctx.mistake == "row":
+            by_x = torch.cat([0 * by_x[:1], by_x[1:]])
+        return by_x.to(ctx.own), by_w.to(ctx.own), None, None
+
+
+@pytest.mark.parametrize("coverage", ["full", "probe"])
+@pytest.mark.parametrize("less", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("own", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("mistake", "wrong"),
+    [("", set()), ("sign", {"w"}), ("factor", {"x"}), ("row", {"x"})],
+)
+def test_digits_that_a_function_throws_away_accuse_nobody(
+    mistake, wrong, own, less, coverage
+):
+    """Whatever is cast to less inside: mistakes are found, and rounding is none."""
+    generator = torch.Generator().manual_seed(7)
+    x, w = (
+        torch.randn(shape, generator=generator).to(own).requires_grad_()
+        for shape in ((3, 2), (2, 2))
+    )
+
+    report = gl.check(
+        lambda x, w: InLess.apply(x, w, less, mistake), x, w, coverage=coverage
+    )
+
+    assert set(report.culprits) == wrong
+    assert report.ok == (not wrong)
+    assert not any(f.kind == gl.BugKind.ALIASING for f in report.findings)

@@ -21,7 +21,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import base_row, displaced_rows
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.closer import CLOSE_LOOKS, spread
-from gradlab.pipeline.step_heights import height_of_steps
+from gradlab.pipeline.step_heights import casts_seen, height_of_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -120,7 +120,7 @@ def see_through_steps(
     bool
         Whether it is.
     """
-    wrong = _between_steps(block)
+    wrong = _between_steps(reference, block, meter)
     columns = np.flatnonzero(wrong.any(axis=0))
     if not columns.size:
         return False
@@ -142,7 +142,8 @@ def see_through_steps(
     # what seems a kink there, or rests on longer steps, is as rough
     wrong[row] |= _wrong(block)[row]
     columns = np.flatnonzero(wrong.any(axis=0))
-    chosen = spread(columns, CLOSE_LOOKS)
+    untold = _untold(block)
+    chosen = spread(np.flatnonzero((wrong | untold).any(axis=0)), CLOSE_LOOKS)
     wide = _sharpest(reference, block, chosen, meter)
     # another output has a step of its own, by its size: less is no movement
     sizes = np.abs(base_row(reference, meter))
@@ -156,7 +157,8 @@ def see_through_steps(
     bar = np.maximum(2 * wide.error, share * np.abs(wide.value))
     bar = np.fmax(bar, step_of[:, None] / wide.reach)
     bar[row] = np.maximum(bar[row], height / wide.reach)
-    meant = rough & np.isfinite(wide.error) & wrong[:, chosen]
+    meant = wrong[:, chosen] | (untold[:, chosen] & (wide.value != 0))
+    meant &= rough & np.isfinite(wide.error)
     block.overwrite(chosen, meant, value=wide.value, error=bar)
     block.overwrite(chosen, meant, step=wide.reach, kinds=Smoothness.NOISY)
     rest = np.setdiff1d(columns, chosen)
@@ -170,9 +172,22 @@ def _wrong(block: Block) -> NDArray[np.bool_]:
     return np.asarray(wrong & np.isfinite(block.value) & np.isfinite(block.analytic))
 
 
-def _between_steps(block: Block) -> NDArray[np.bool_]:
-    """Wrong entries whose value rests on less than a step of bfloat16, or on noise."""
+def _untold(block: Block) -> NDArray[np.bool_]:
+    """Entries left open, or zero on both sides, as all is between two steps."""
+    still = (block.value == 0) & (block.analytic == 0)
+    still &= block.verdicts == Verdict.AGREES
+    open_ = (block.verdicts == Verdict.UNDECIDED) & np.isfinite(block.analytic)
+    return np.asarray(still | open_)
+
+
+def _between_steps(reference: Subject, block: Block, meter: Meter) -> NDArray[np.bool_]:
+    """Wrong entries whose value rests on less than a step of bfloat16, or on noise.
+
+    Or on any step, where f is seen to cast: a step of four spacings is off by percents.
+    """
     wrong = _wrong(block)
+    if wrong.any() and casts_seen(reference, meter):
+        return wrong
     with np.errstate(all="ignore"):
         short = ~(block.step > 0.01 * block.scales)
     usual = np.isin(block.kinds, (-1, Smoothness.SMOOTH))

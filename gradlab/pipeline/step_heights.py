@@ -12,7 +12,7 @@ import numpy as np
 
 from gradlab.differentiation.evaluation import base_row, displaced_rows, line_rows
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.subject.subject import DOUBLE, is_torch_subject
+from gradlab.subject.subject import SINGLE, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Place = tuple[float, float]  # a step, and f there
 
-__all__ = ["height_of_steps"]
+__all__ = ["casts_seen", "height_of_steps"]
 
 _BETWEEN = np.array([-1.7e-5, -1e-5, -4e-6, 3e-6, 9e-6, 1.6e-5])  # of the scale
 _HALVINGS = 24
@@ -65,7 +65,8 @@ def height_of_steps(
     row, column = place
     position, scale = int(block.positions[column]), float(block.scales[column])
     slope = float(block.value[place])
-    if block.kinds[place] == Smoothness.NOISY:
+    casts = casts_seen(reference, meter)
+    if casts or block.kinds[place] == Smoothness.NOISY:
         slope = _least_slope(reference, block.which, position, row, scale, meter)
     meant, reach = over
     ends = []
@@ -83,7 +84,6 @@ def height_of_steps(
         return None
     if height <= _FINE * total:
         return height  # 1 + erf(-6): the last digits of float64 itself, cancelled
-    casts = _casts(reference, meter)
     if casts is not None:
         return height if casts else None
     # evenly: the same spacing, to a percent, at eight times and at an eighth of x
@@ -98,16 +98,16 @@ def height_of_steps(
     return None if even.size and even.all() else height
 
 
-def _casts(subject: Subject, meter: Meter) -> bool | None:
-    """Whether a torch function in float64 casts to less; None where nobody can watch.
+def casts_seen(subject: Subject, meter: Meter) -> bool | None:
+    """Whether a torch function casts to less; None where nobody can watch.
 
     Where a cast is seen there is nothing to infer, and where none is, steps are meant.
     """
-    if not is_torch_subject(subject) or subject.epsilon > DOUBLE:
+    if not is_torch_subject(subject) or subject.epsilon > SINGLE:
         return None
     from gradlab.subject.torch_double import narrowing_watched
 
-    with narrowing_watched() as narrowed:
+    with narrowing_watched(subject.epsilon) as narrowed:
         base_row(subject, meter)
     return bool(narrowed)
 

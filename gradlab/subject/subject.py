@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DOUBLE",
     "EPSILON",
+    "SINGLE",
     "Analytic",
     "Coordinates",
     "Problem",
@@ -42,6 +43,7 @@ __all__ = [
 
 EPSILON = 2.3e-16  # unit round-off of float64
 DOUBLE = 1e-15  # what rounds off more than that is coarser than float64
+SINGLE = 1e-6  # the same of float32
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

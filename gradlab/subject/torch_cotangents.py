@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SLACK", "Trial", "cotangent_trials", "has_own_code", "moves_unseen"]
 
+_CAST = 0.02  # what the order of sums costs in bfloat16; misread memory is far off
 # Units of round-off that another order of summation may cost, as in a batch; beyond,
 # it is another computation.
 SLACK = 256
@@ -70,12 +71,17 @@ def cotangent_trials(subject: TorchSubject, seed: int) -> tuple[Trial, ...]:
     seed
         Of the cotangent.
     """
+    from gradlab.subject.torch_double import narrowing_watched
+
     if sum(cell.values.nbytes for cell in subject.cells) > _LARGE:
         return ()
     try:
         values, leaves = subject.with_leaves(range(len(subject.cells)))
-        outputs = [t for t in subject.evaluate(values, grad=True) if t.requires_grad]
-        return _Trials(subject, leaves, outputs, seed).run()
+        with narrowing_watched() as narrowed:
+            tensors = subject.evaluate(values, grad=True)
+            outputs = [t for t in tensors if t.requires_grad]
+            trials = _Trials(subject, leaves, outputs, seed)
+        return trials.run(narrowed)
     except Exception:  # noqa: BLE001 - whatever the user's code raises has been told
         return ()
 
@@ -89,6 +95,7 @@ class _Trials:
         generator = torch.Generator("cpu").manual_seed(own_seed(seed, "trials"))
         self._subject, self._leaves, self._outputs = subject, leaves, outputs
         self._sizes = [0.0] * len(leaves)  # of gradients of random cotangents
+        self._blur = 0.0  # relative difference that is no matter of memory
         self._weights = [
             torch.randn(
                 t.shape, generator=generator, dtype=torch.float64, device="cpu"
@@ -96,9 +103,14 @@ class _Trials:
             for t in outputs
         ]
 
-    def run(self) -> tuple[Trial, ...]:
+    def run(self, narrowed: list[str]) -> tuple[Trial, ...]:
+        """Try all ways; `narrowed` names the casts to less in the forward pass."""
+        from gradlab.subject.torch_double import narrowing_watched
+
         found: list[Trial] = []
-        plain = self._backward(self._weights)
+        with narrowing_watched() as also:
+            plain = self._backward(self._weights)
+        self._blur = _CAST if narrowed or also else 0.0
         if not self._same(plain, self._backward(self._weights)):
             return ()  # no two answers are alike: told elsewhere
         sizes = [_largest(gradient) for gradient in plain]
@@ -139,7 +151,7 @@ class _Trials:
         pairs = zip(cells, expected, came, self._sizes, strict=True)
         for cell, one, two, size in pairs:
             apart = _apart(one, two, size)
-            if apart > 0:
+            if apart > self._blur:
                 words = f"relative difference {apart:.2g}"
                 return Trial(way, output, cell.variable.name, words, False)
         return None

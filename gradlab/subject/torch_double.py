@@ -6,13 +6,13 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.subject import DOUBLE
 from gradlab.subject.torch_kept import Casts, KeptAnalytic, KeptProgram, kept_loss
 from gradlab.subject.torch_lent import Lending, Rooms, may_be_lent
 from gradlab.subject.torch_values import (
     Cell,
     dtype_name,
     is_differentiable,
-    is_double,
     make_cell,
     private_copy,
 )
@@ -204,8 +204,10 @@ def _narrowed(double: TorchSubject) -> bool | None:
 
 
 @contextlib.contextmanager
-def narrowing_watched() -> Iterator[list[str]]:
+def narrowing_watched(epsilon: float = DOUBLE) -> Iterator[list[str]]:
     """Collect the torch functions that turn float64 into something coarser.
+
+    With the `epsilon` of float32: what turns that into something coarser.
 
     At the level of Python's calls: that is where a user's casts stand. (A dispatch
     mode would see a little more, and load torch's compiler, which takes seconds.)
@@ -233,15 +235,24 @@ def narrowing_watched() -> Iterator[list[str]]:
             came = [*args, *(kwargs or {}).values()]
             # writing into a tensor, x[i] = y, returns nothing: look at the target
             left = args[:1] if result is None else [result]
-            if any(map(is_double, came)) and any(map(_is_narrow, left)):
+            if any(map(_is_wide, came)) and any(map(_is_narrow, left)):
                 narrowed.append(name)
             return result
 
+    def _is_wide(value: object) -> bool:
+        return is_differentiable(value) and _epsilon(value) <= epsilon
+
     def _is_narrow(value: object) -> bool:
-        return is_differentiable(value) and not is_double(value)
+        return is_differentiable(value) and _epsilon(value) > epsilon
 
     with Watch():
         yield narrowed
+
+
+def _epsilon(tensor: Any) -> float:
+    import torch
+
+    return float(torch.finfo(tensor.dtype).eps)
 
 
 class _DoubleDefault:
