@@ -200,3 +200,19 @@ def test_digits_that_a_function_throws_away_accuse_nobody(
     assert set(report.culprits) == wrong
     assert report.ok == (not wrong)
     assert not any(f.kind == gl.BugKind.ALIASING for f in report.findings)
+
+
+def test_steps_closer_than_points_are_no_quantiser():
+    """Steps that a scan cannot tell apart beat with it, and seem as wide as before."""
+    x = np.array(
+        [
+            1.0654275247695242,
+            1.122312164844651,
+            -2.3424935717409165,
+            -1.3461629620192832,
+        ]
+    )
+
+    report = gl.check(lambda x: (half(x) ** 2).sum(), x, grad=lambda x: 2 * x)
+
+    assert report.ok

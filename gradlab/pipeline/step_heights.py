@@ -202,7 +202,11 @@ def _spacing_at(
         there[block.which][position] += step
         return float(line_rows(subject, there, (1.0,), meter)[0, row])
 
-    steps = (width * np.arange(_SCANNED + 1) / _PER_SPACING).tolist()
+    # jumps closer than the points look like few that are further apart, as spokes of a
+    # wheel in a film: those of floating-point numbers are closer where these are small
+    finer = max(round(1 / factor), 1)
+    steps = width * np.arange(finer * _SCANNED + 1) / (finer * _PER_SPACING)
+    steps = steps.tolist()
     values = [value_at(step) for step in steps]
     moves = np.diff(values)
     if not np.isfinite(moves).all():
