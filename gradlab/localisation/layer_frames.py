@@ -119,6 +119,17 @@ def walk(frames: list[Frame]) -> Iterator[Frame]:
         yield from walk(frame.children)
 
 
+def dissolve(frame: Frame) -> None:
+    """Cut the run that a call belongs to into single calls, which go when they may.
+
+    Parents and children keep each other alive, and with them every tensor of the run.
+    """
+    while frame.parent is not None:
+        frame = frame.parent
+    for call in list(walk([frame])):
+        call.parent, call.children = None, []
+
+
 def owner_name(frame: Frame) -> str:
     """Name of the module that answers for a call: a Function's caller, else its own."""
     while frame.kind == "function" and frame.parent is not None:

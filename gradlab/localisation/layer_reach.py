@@ -12,6 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layer_directions import Direction, typical_size
+from gradlab.localisation.layer_frames import dissolve
 from gradlab.localisation.layer_owners import standing_in
 from gradlab.localisation.layer_probe import Precision, slopes
 from gradlab.localisation.layer_products import inner, length
@@ -60,6 +61,8 @@ def right_within_reach(program: Program, frame: Frame, measure: Measure) -> bool
                 for v in product.variables
                 if v.kind != "parameter"
             }
+            for run in moved[:2]:
+                dissolve(run)
             beside = abs(measure.analytic - measure.numeric)
             blur = beside * moved[2] ** 2 if math.isfinite(beside) else 0.0
             if not _agrees(piece, product, _scaled(product, reach), blur):

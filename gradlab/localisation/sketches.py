@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from gradlab.differentiation.weights import Weights
     from gradlab.localisation.bench import Bench
     from gradlab.localisation.group_testing import Group
-    from gradlab.localisation.readings import Kind
 
 __all__ = ["read", "scattered"]
 
@@ -188,10 +187,9 @@ def _at_no_cost(lines: _Lines, gradient: NDArray[np.float64]) -> Reading | None:
     factor = _factor(lines, gradient)
     if factor is not None:
         return Reading("factor", f"is {factor:.5g} times the true one", 1.0, factor)
-    guesses: list[tuple[Kind, str, NDArray[np.float64]]] = []
-    if not variable.is_complex and variable.support is None:
-        guesses = list(rearranged(gradient, variable.shape))
-    for kind, words, true in guesses:
+    plain = not variable.is_complex and variable.support is None
+    # one at a time: each is as large as the gradient
+    for kind, words, true in rearranged(gradient, variable.shape) if plain else ():
         error = gradient - true
         if error.any() and lines.holds(error, 20, scaled=False) is not None:
             return Reading(kind, f"is the true one {words}", 1.0)
@@ -201,7 +199,7 @@ def _at_no_cost(lines: _Lines, gradient: NDArray[np.float64]) -> Reading | None:
         if times is not None:
             words = f"is the true one plus {times:.4g} times {name}"
             return Reading("added", words, 1.0, times)
-    for where, place in parts_of(variable.shape) if guesses else ():
+    for where, place in parts_of(variable.shape) if plain else ():
         array = np.where(place.inside(variable.shape), gradient, 0.0)
         factor = _factor(lines, array, 14)
         if factor is not None:

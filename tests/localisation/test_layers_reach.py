@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 import gradlab as gl
 
 torch = pytest.importorskip("torch")
+
+from gradlab.localisation.layer_frames import dissolve  # noqa: E402
+from gradlab.localisation.layer_owners import Owners  # noqa: E402
+from gradlab.localisation.layer_record import record  # noqa: E402
+from gradlab.localisation.layer_recorder import Program  # noqa: E402
+from gradlab.localisation.layer_state import random_now  # noqa: E402
+
 nn = torch.nn
 
 
@@ -145,3 +155,20 @@ def test_weights_are_what_they_were_after_the_model_was_moved():
     assert torch.equal(model.weight, before)
     assert model.weight.grad is None
     assert model.weight is model._parameters["weight"]
+
+
+def test_a_run_that_is_cut_apart_goes_at_once():
+    """No collector is needed: the calls of a run know each other no more."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh())
+    program = Program(
+        model, (torch.ones(1, 3),), {}, None, random_now(), 0, Owners(model)
+    )
+    frame = record(program).frames[0]
+    value = weakref.ref(frame.outputs[0].value)
+    gc.disable()
+    try:
+        dissolve(frame)
+        del frame
+        assert value() is None
+    finally:
+        gc.enable()
