@@ -6,6 +6,7 @@ shape makes the entries of that input nan, and a `Problem` says what came.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +203,10 @@ class ReverseMode:
         if len(chosen) == len(subject.cells):
             subject.forward_value = to_row(tensors)
         cells = [subject.cells[which] for which in chosen]
-        return Backward(list(tensors), leaves, cells)
+        if not self.own_code:
+            return Backward(list(tensors), leaves, cells)
+        standing = functools.partial(subject.program.standing, values)
+        return Backward(list(tensors), leaves, cells, standing)
 
     def _pull(
         self, seeds: NDArray[np.float64], chosen: Sequence[int]

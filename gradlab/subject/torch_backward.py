@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +30,17 @@ class Backward:
     ----------
     dtypes
         Of the gradients that came, leaf by leaf.
+    standing
+        Lets the leaves stand in the user's module meanwhile: a backward that calls it
+        again, as an adjoint solver does, differentiates by what it finds there.
     """
 
     outputs: list[Any]
     leaves: list[Any]
     cells: list[Cell]
+    standing: Callable[[], contextlib.AbstractContextManager[None]] = (
+        contextlib.nullcontext
+    )
     dtypes: list[set[Any]] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,13 +56,14 @@ class Backward:
             )
             if tensor.requires_grad
         ]
-        gradients = run_backward(
-            [tensor for tensor, _ in pairs],
-            [cotangent for _, cotangent in pairs],
-            self.leaves,
-            keep=keep,
-            batched=batched,
-        )
+        with self.standing():
+            gradients = run_backward(
+                [tensor for tensor, _ in pairs],
+                [cotangent for _, cotangent in pairs],
+                self.leaves,
+                keep=keep,
+                batched=batched,
+            )
         for dtypes, gradient in zip(self.dtypes, gradients, strict=True):
             if gradient is not None:
                 dtypes.add(gradient.dtype)

@@ -245,3 +245,63 @@ def test_weights_that_a_forward_reads_by_itself_are_moved_there(factor, coverage
     assert report.culprits == (() if factor == 1.0 else ("weight",))
     assert all(map(torch.equal, layer.parameters(), before))
     assert layer.weight.grad is None
+
+
+class CallsAgain(torch.autograd.Function):
+    """Differentiates its layer in backward, by the weights that it was handed."""
+
+    @staticmethod
+    def forward(ctx, x, layer, factor, *weights):
+        ctx.save_for_backward(x, *weights)
+        ctx.layer, ctx.factor = layer, factor
+        return layer(x).sin()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        x, *weights = ctx.saved_tensors
+        with torch.enable_grad():
+            there = x.detach().requires_grad_()
+            found = torch.autograd.grad(
+                ctx.layer(there).sin(), (there, *weights), upstream, allow_unused=True
+            )
+        by_x, by_weight, by_bias = found
+        by_weight = None if by_weight is None else ctx.factor * by_weight
+        return by_x, None, None, by_weight, by_bias
+
+
+class Adjoint(nn.Module):
+    """Hands its layer and the weights of it to such a function."""
+
+    def __init__(self, factor):
+        super().__init__()
+        torch.manual_seed(5)
+        self.layer, self.factor = nn.Linear(3, 2).double(), factor
+
+    def forward(self, x):
+        return CallsAgain.apply(x, self.layer, self.factor, *self.layer.parameters())
+
+
+@pytest.mark.parametrize("as_function", [False, True])
+@pytest.mark.parametrize("coverage", ["full", "probe"])
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_a_backward_that_calls_the_layer_again_finds_its_own_weights(
+    factor, coverage, as_function
+):
+    """Adjoint solvers call the model in backward: the same weights stand there."""
+    model = Adjoint(factor)
+    x = torch.ones(4, 3, dtype=torch.float64).cumsum(0).sin().requires_grad_()
+    weights = list(model.parameters())
+    before = [weight.detach().clone() for weight in weights]
+
+    if as_function:
+        report = gl.check(lambda x, *_: model(x), x, *weights, coverage=coverage)
+    else:
+        report = gl.check(model, x, coverage=coverage, diagnose=False)
+
+    wrong = {
+        c.input.name for c in report.comparisons if c.verdict == gl.Verdict.DISAGREES
+    }
+    assert len(wrong) == (0 if factor == 1.0 else 1)
+    assert "x" not in wrong
+    assert all(map(torch.equal, model.parameters(), before))
+    assert all(one is two for one, two in zip(model.parameters(), weights, strict=True))
