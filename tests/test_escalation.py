@@ -112,3 +112,20 @@ def test_an_attention_that_has_made_up_its_mind_is_settled_together():
     assert report.evaluations < 5 * len(queries)
     wrong = gl.check(attention, queries, grad=lambda q: slopes(q) + 1e-6)
     assert wrong.verdict == gl.Verdict.DISAGREES
+
+
+def test_clear_mistakes_are_not_measured_again_for_noise():
+    """Outputs small by cancellation are noisy: a factor of two shows all the same."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((16, 12)), rng.standard_normal((12, 10))
+
+    def jac(x, w):
+        left = np.einsum("bc,de->bedc", np.eye(len(x)), w)  # d (x w)_be / d x_cd
+        right = np.einsum("bd,ef->bedf", x, np.eye(w.shape[1]))
+        return 2 * left.transpose(0, 1, 3, 2), 2 * right
+
+    report = gl.check(np.matmul, x, w, jac=jac, coverage="full", diagnose=False)
+
+    assert report.verdict == gl.Verdict.DISAGREES
+    # two for each of 312 coordinates, and as many again, would be the noise
+    assert report.evaluations < 2 * (x.size + w.size)

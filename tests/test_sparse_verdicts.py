@@ -88,3 +88,46 @@ def test_a_single_number_beside_a_sparse_input(slip):
     report = gl.check(forward, x, np.array(0.25), backward=backward)
 
     assert report.culprits == (() if slip == 1.0 else ("slope",))
+
+
+class TestFewInDoubt:
+    """Columns in doubt go the long way alone; the verdicts are those of the whole."""
+
+    @staticmethod
+    def programs():
+        """Elementwise functions of 400 numbers with a few that one step cannot tell."""
+        x = np.random.default_rng(3).standard_normal(400)
+        corners = x.copy()
+        corners[:12] = 0.0
+
+        def flipped(x):
+            slope = 3 * x**2
+            slope[17] *= -1
+            return np.diag(slope)
+
+        yield "small slopes", (lambda x: x**3), x, lambda x: np.diag(3 * x**2), 0
+        yield "one sign", (lambda x: x**3), x, flipped, 1
+        yield "corners", np.abs, corners, lambda x: np.diag(np.sign(x)), 0
+
+    def test_verdicts_are_those_of_the_whole(self, monkeypatch):
+        """With all columns on the long way, and with those in doubt alone."""
+        from gradlab.pipeline import doubtful
+
+        alone, put_back = [], doubtful.InDoubt.put_back
+
+        def counted(self, *args):
+            alone.append(sum(len(block.positions) for block in self.part.blocks))
+            return put_back(self, *args)
+
+        monkeypatch.setattr(doubtful.InDoubt, "put_back", counted)
+        for name, f, x, jac, wrong in self.programs():
+            found = {}
+            for share in (0.0, 0.25):
+                monkeypatch.setattr(doubtful, "_SHARE", share)
+                found[share] = gl.check(f, x, jac=jac, coverage="full").comparisons[0]
+            one, other = found[0.0], found[0.25]
+            assert np.array_equal(one.verdicts, other.verdicts), name
+            assert np.allclose(one.numeric, other.numeric, rtol=1e-6, atol=1e-9), name
+            assert (np.asarray(other.verdicts) == 2).sum() == wrong, name
+        assert alone
+        assert max(alone) <= 100

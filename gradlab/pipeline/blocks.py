@@ -252,6 +252,7 @@ class Known:
     matters: Matters
     tops: Mapping[int, Tops]  # by input
     looks: int = 48  # suspects that are certain to get a second look
+    others_agree: bool = False  # every entry of those that are not here
 
 
 @dataclasses.dataclass(slots=True, eq=False)

@@ -24,6 +24,7 @@ from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.pipeline.analytic_side import AnalyticSide, analytic_side
 from gradlab.pipeline.blocks import Block, Known, Origin, Outcome, Plan
+from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.escalation import look_again, settle_still
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.judging import judge_all
@@ -141,14 +142,14 @@ def compare_columns(
                 raise stop
         if settled_at_once(subject, reference, outcome, plan, meter):
             return outcome
-        for block in outcome.blocks:
-            block.unfold()
-        methods = [each.method for each in wanted]
-        auto = [b for b in outcome.blocks if isinstance(methods[b.which], Auto)]
-        settle_still(reference, auto, meter, plan.seed)
-        judge_all(subject, outcome, plan)
-        if set_unsteady_aside(reference, outcome, meter):
-            look_again(own, reference, outcome, plan, meter)
+        few = in_doubt(subject, outcome, plan)
+        if few is None:
+            _look_carefully(own, reference, outcome, plan, meter)
+        else:
+            try:
+                _look_carefully(own, reference, few.part, plan, meter)
+            finally:
+                few.put_back(subject, plan)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if not outcome.blocks:
             raise
@@ -162,6 +163,24 @@ def compare_columns(
         judge_all(subject, outcome, plan)
     second_opinion_on(own, outcome, plan, meter)
     return outcome
+
+
+def _look_carefully(
+    own: Origin, reference: Origin, outcome: Outcome, plan: Plan, meter: Meter
+) -> None:
+    """Give every entry a verdict, and look again at what deserves it."""
+    names = [variable.name for variable in own.subject.inputs]
+    for block in outcome.blocks:
+        block.unfold()
+    auto = [
+        block
+        for block in outcome.blocks
+        if isinstance(plan.method_of(names[block.which]), Auto)
+    ]
+    settle_still(reference, auto, meter, plan.seed)
+    judge_all(own.subject, outcome, plan)
+    if set_unsteady_aside(reference, outcome, meter):
+        look_again(own, reference, outcome, plan, meter)
 
 
 def _wanted(

@@ -89,18 +89,19 @@ def _rescale(
         block.own_scales[chosen[small]] = size[small]
 
 
-def first_looks(block: Block, *, accused: bool = False) -> int:
+def first_looks(block: Block, *, accused: bool = False, others: int = 0) -> int:
     """How many suspects of an input get a second look before the rest is believed.
 
     Where more than half of the columns disagree by many error bars the whole input is
     wrong, and eight of them (the worst, and a spread of the others) show it as surely
     as all: a layer that is wrong spoils everything before it. Where the input is
-    `accused` as a whole already, three will do.
+    `accused` as a whole already, three will do. `others` is the number of columns that
+    are not here because they agree.
     """
     with np.errstate(all="ignore"):
         far = np.abs(block.analytic - block.value) > 40 * block.error
     wrong = (far & (block.verdicts == Verdict.DISAGREES)).any(axis=0)
-    many = wrong.size and float(wrong.mean()) > _MOST
+    many = np.count_nonzero(wrong) > _MOST * (wrong.size + others)
     if accused:
         return _SHOWN
     return _FEW_LOOKS if many else CLOSE_LOOKS

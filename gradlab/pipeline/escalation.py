@@ -128,6 +128,7 @@ def _escalate(
         looks,
         meter,
         lambda: judge_all(subject, outcome, plan),
+        others=[_columns_elsewhere(subject, block, outcome) for block in blocks],
         accused=outcome.accused,
     )
     changed = False
@@ -141,6 +142,13 @@ def _escalate(
         judge_all(subject, outcome, plan)
 
 
+def _columns_elsewhere(subject: Subject, block: Block, outcome: Outcome) -> int:
+    """How many columns of an input are not in its block because they agree."""
+    if outcome.known is None or not outcome.known.others_agree:
+        return 0
+    return subject.inputs[block.which].coordinates - len(block.positions)
+
+
 def _climb_ladders(
     reference: Origin,
     blocks: list[Block],
@@ -149,14 +157,19 @@ def _climb_ladders(
     meter: Meter,
     judged: Callable[[], None],
     *,
+    others: list[int],
     accused: bool,
 ) -> None:
     """Measure suspects with the adaptive ladder until what is left is clear.
 
-    `looks` columns of an input at first; `judged` gives new verdicts.
+    `looks` columns of an input at first; `judged` gives new verdicts. `others`: of each
+    block, how many columns agree and are not here.
     """
     settled = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
-    quota = [min(first_looks(block, accused=accused), looks) for block in blocks]
+    quota = [
+        min(first_looks(block, accused=accused, others=more), looks)
+        for block, more in zip(blocks, others, strict=True)
+    ]
     while True:  # a value that is put right in one input can expose another
         rounds = []
         for k, block in enumerate(blocks):

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LAST_DIGITS",
     "OWN_SCALE",
+    "ROUGH",
     "look_closer",
     "noise_level",
     "numeric_side",
@@ -61,6 +62,13 @@ _SIGNAL = 30.0  # times its own noise: scatter of f above this is no noise
 _AMPLIFIED = 10.0  # noise of f in an extrapolation, in units of noise / longest step
 _SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
 _NOISE_POINTS = 6
+ROUGH = 30.0  # times the rounding unit: noise above this is more than rounding
+_GUESSED = 2.0  # times its bar: a few roundings are no fair sample of all
+_SEVERAL = 4  # outputs at least that tell what all have in common
+_COARSE = 1e-5  # relative: coarser than single precision is no such rounding
+_ALIKE = 16.0  # times more or less than most: roundings of numbers of one format
+_MOST = 0.75  # of the outputs
+_LUCKY = 1e-3  # of the noise of most outputs, relative: no arithmetic is as uneven
 _LARGE = 1 << 16  # coordinates of several inputs: up to these, lines go in one batch
 LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 
@@ -146,7 +154,12 @@ def noise_level(
         relative = np.where(noise > 0, noise / np.abs(base), np.nan)
     seen = np.isfinite(relative)
     if 2 * seen.sum() >= max(len(base), 2):
-        noise = np.where(seen, noise, np.median(relative[seen]) * np.abs(base))
+        typical = float(np.median(relative[seen]))
+        # as do those that rounding happened to leave alone on most lines
+        lucky = relative < _LUCKY * typical
+        if typical > ROUGH * subject.epsilon and 2 * lucky.sum() < len(base):
+            seen &= ~lucky
+        noise = np.where(seen, noise, typical * np.abs(base))
     # 1 + small has lost what is below its last digit, and then stands still
     noise = np.where(still, np.fmax(noise, LAST_DIGITS), np.nan_to_num(noise))
     return np.asarray(noise)
@@ -207,7 +220,12 @@ def look_closer(
     points = subject.point(which)[positions]
     scales = scales_of(subject, which)[positions]
     size = np.abs(points)
-    found = _climb(subject, sample, points, scales * stretch, base)
+    hidden = None if noise is None else _hidden_rounding(subject, noise, base)
+    found = _climb(subject, sample, points, scales * stretch, base, noise=hidden)
+    if hidden is not None:
+        moved = found.value != 0
+        error = np.where(moved, _GUESSED * found.error, found.error)
+        found = dataclasses.replace(found, error=error)
     # an entry far smaller than its tensor may live on its own scale: log(x) at 1e-8
     # beside entries of 1e8 knows nothing of steps of 1e3
     failed = ~np.isfinite(found.error).all(axis=0) & (size < _SMALL * scales)
@@ -238,6 +256,30 @@ def look_closer(
         )
         found = _joined(found, near, again, averaged[:, again])
     return _sobered(found, noise)
+
+
+def _hidden_rounding(
+    subject: Subject, noise: NDArray[np.float64], base: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Tell the rounding of every output, (rows,), where all are rounded alike.
+
+    Single precision inside is the same to every output, relative to its size. An output
+    that one coordinate alone moves has nothing to know it by but the others, and a
+    ladder that does not know it takes one long staircase for a slope. Noise that is not
+    alike has other reasons, such as a pole nearby: there a ladder knows better.
+    """
+    with np.errstate(all="ignore"):
+        relative = noise / np.abs(base)
+    relative = relative[np.isfinite(relative) & (relative > 0)]
+    if len(relative) < _SEVERAL:
+        return None
+    typical = float(np.median(relative))
+    if not ROUGH * subject.epsilon < typical < _COARSE:
+        return None
+    alike = (relative < _ALIKE * typical) & (relative > typical / _ALIKE)
+    if alike.mean() < _MOST:
+        return None
+    return np.asarray(np.nan_to_num(typical * np.abs(base)))
 
 
 def _climb(

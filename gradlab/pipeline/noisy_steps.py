@@ -10,7 +10,7 @@ from gradlab.comparison.judge import sensitivity
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.method import Auto
-from gradlab.pipeline.measuring import LAST_DIGITS, numeric_side
+from gradlab.pipeline.measuring import LAST_DIGITS, ROUGH, numeric_side
 from gradlab.pipeline.suspects import suspects_of, suspicious
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["allow_for_noise"]
 
 _NOISY = 3.0  # times the standard deviation of f: what its noise does to a difference
-_ROUGH = 30.0  # times the rounding unit: noise above this is more than rounding
 _LOUD = 1e6  # times what noise does to a slope: nothing is gained by less noise
 _OF_NO_MATTER = 1e-8  # of the largest effect on an output: no longer steps for that
 
@@ -52,7 +51,7 @@ def allow_for_noise(
     still = noise == LAST_DIGITS
     if still.any():
         block.error[still] = np.fmax(block.error[still], floor[still])
-    if not relative > _ROUGH * at.epsilon:
+    if not relative > ROUGH * at.epsilon:
         return bool(still.any())
     block.error = np.fmax(block.error, floor)
     columns = suspects_of(block)
@@ -74,6 +73,9 @@ def allow_for_noise(
         # more than the noise of the shorter step: the longer one truncates
         apart = np.abs(again.value - block.value[:, columns])
         error = np.where(apart > SAFETY * floor[:, columns], apart, error)
+        # nor is a step a good part of the scale without bending, whatever noise says
+        share = np.abs(again.step) / block.scales[columns]
+        error = np.fmax(error, share**2 * np.abs(again.value) / 2)
         better = error < block.error[:, columns]
     block.overwrite(
         columns,

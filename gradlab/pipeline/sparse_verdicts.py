@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "doubtful_columns",
+    "hand_tolerances_on",
     "packed_entries",
     "settled_at_once",
     "some_columns",
@@ -71,7 +72,7 @@ def settled_at_once(
             return False
     for small, block in zip(looked, blocks, strict=True):
         if small is not block:
-            _unpack(subject, small, block, plan)
+            hand_tolerances_on(subject, small, block, plan)
         block.settled = True
     return True
 
@@ -273,8 +274,10 @@ def some_columns(small: Block, block: Block, columns: NDArray[np.intp]) -> Block
     )
 
 
-def _unpack(subject: Subject, small: Block, block: Block, plan: Plan) -> None:
-    """Hand the tolerances on."""
+def hand_tolerances_on(
+    subject: Subject, small: Block, block: Block, plan: Plan
+) -> None:
+    """Give a block the tolerances of its entries, to be laid out when asked for."""
     if block.pattern is None:
         return
     tolerance = plan.tolerance.of(subject.inputs[block.which].name)

@@ -142,7 +142,7 @@ def _judge(table: Tableau, bend: np.ndarray, rungs: Rungs) -> Runs:
     argument += rungs.unit[where.top]
     return Runs(
         value=slope,
-        truncation=table.truncation(known),
+        truncation=table.truncation(known, rungs.blur),
         away=away,
         rounding=rounding,
         noise=noise,

@@ -39,6 +39,7 @@ class Rungs:
     still: np.ndarray  # f did not move at all
     quantum: np.ndarray  # (C, m): size of its first move above a narrow plateau
     floor: float
+    blur: np.ndarray | None  # of the odd part by h, where noise is known from elsewhere
 
     @classmethod
     def of(cls, ladder: Ladder, floor: float, noise: np.ndarray) -> Rungs:
@@ -65,6 +66,8 @@ class Rungs:
             still=still,
             quantum=_quantum(ladder, still, ahead, behind, unit),
             floor=floor,
+            # where nothing has moved nothing was rounded
+            blur=np.where(still, 0.0, noise / h) if noise.any() else None,
         )
 
 

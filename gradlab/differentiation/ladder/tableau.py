@@ -204,8 +204,13 @@ class Tableau:
         spread = self.spread[last]
         self.spread[now] = (spread[1:] + spread[:-1]) / span
 
-    def truncation(self, noise: np.ndarray) -> np.ndarray:
+    def truncation(
+        self, noise: np.ndarray, blur: np.ndarray | None = None
+    ) -> np.ndarray:
         """Tell the truncation of every judged run, for a given noise of f, (J, C, m).
+
+        `blur` is what a noise that is known from elsewhere does to the slope at each
+        rung, (L, C, m): two slopes that it made equal by accident prove nothing.
 
         The largest rung only counts when the coefficient it reveals agrees with the one
         found without it; beyond the range of convergence it has no weight in the
@@ -215,6 +220,8 @@ class Tableau:
         slopes, single = self.slopes[where.judged], where.before.size
         bars = np.empty_like(slopes)
         np.abs(slopes[:single] - self.slopes[where.before], out=bars[:single])
+        if blur is not None:
+            np.maximum(bars[:single], blur[where.before], out=bars[:single])
         bars[:single][where.before < 0] = np.inf
         if bars.shape[0] == single:
             return bars

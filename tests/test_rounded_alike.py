@@ -1,0 +1,64 @@
+"""Single precision inside, where each output is moved by one coordinate alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.comparison.verdict import Verdict
+
+# f of float64 that goes through float32, and its slope
+ROUNDED = {
+    "sin": (lambda x: np.sin(x.astype(np.float32)).astype(float), np.cos),
+    "tanh": (
+        lambda x: np.tanh(x.astype(np.float32)).astype(float),
+        lambda x: 1 - np.tanh(x) ** 2,
+    ),
+    "rounded at the end": (lambda x: np.sin(x).astype(np.float32) + 0.0, np.cos),
+}
+
+
+def check(name, x, change=None):
+    """Check a diagonal Jacobian, changed before it is handed over."""
+    f, slope = ROUNDED[name]
+
+    def jac(x):
+        matrix = np.diag(slope(x))
+        if change is not None:
+            change(matrix)
+        return matrix
+
+    return gl.check(
+        lambda x: f(x).astype(float), x, jac=jac, coverage="full", diagnose=False
+    )
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("seed", range(8))
+def test_right_gradient_is_not_accused(name, seed):
+    """A staircase of 1e-7 is no slope: one in six such checks accused a right entry."""
+    report = check(name, np.random.default_rng(seed).standard_normal(20))
+    assert report.verdict != Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_right_gradient_of_many_entries_is_told(name):
+    """Each entry that is not zero agrees, of hundreds: none is accused or left open."""
+    report = check(name, np.random.default_rng(5).standard_normal(300))
+    verdicts = np.asarray(report.comparisons[0].verdicts)
+    assert (np.diag(verdicts) == Verdict.AGREES).all()
+    assert not (verdicts == Verdict.DISAGREES).any()
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("factor", [1.01, 1.002, -1.0, 0.0])
+def test_wrong_entry_is_the_one_that_is_accused(name, factor):
+    """What is off by two thousandths shows through rounding of 1e-7, and alone."""
+    x = np.random.default_rng(9).uniform(0.3, 1.1, 20)
+
+    def change(matrix):
+        matrix[4, 4] *= factor
+
+    verdicts = np.asarray(check(name, x, change).comparisons[0].verdicts)
+    assert np.argwhere(verdicts == Verdict.DISAGREES).tolist() == [[4, 4]]
