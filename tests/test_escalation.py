@@ -116,7 +116,7 @@ def test_an_attention_that_has_made_up_its_mind_is_settled_together():
 
 def test_clear_mistakes_are_not_measured_again_for_noise():
     """Outputs small by cancellation are noisy: a factor of two shows all the same."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)
     x, w = rng.standard_normal((16, 12)), rng.standard_normal((12, 10))
 
     def jac(x, w):
