@@ -188,6 +188,25 @@ def test_right_gradient_agrees_when_streamed():
     assert np.isfinite(report["x"].power)
 
 
+def test_row_that_never_learns_is_excused_in_a_stream_as_well():
+    """The row of an embedding that is its padding has a gradient of zero on purpose."""
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(20, 8, generator=generator, dtype=torch.float64)
+    chosen = torch.tensor([0, 3, 5, 0, 7, 9, 11, 19])
+
+    report = gl.check(
+        lambda weight: torch.nn.functional.embedding(chosen, weight, padding_idx=0),
+        weight.requires_grad_(),
+        coverage="full",
+        memory="1MiB",
+    )
+
+    assert report.comparisons[0].tally is not None
+    assert report.ok
+    assert [str(finding.kind) for finding in report.findings] == ["surrogate"]
+
+
 def test_what_slabs_met_is_told_once():
     """Half precision inside, and a step too long: the finding, and one count of all."""
 

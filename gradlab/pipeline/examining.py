@@ -98,6 +98,7 @@ def examine(
         seen = dataclasses.replace(
             seen, comparisons=found.with_tallies(seen.comparisons)
         )
+        excuses = found.excuses
     else:
         outcome = run_full(own, plan, meter, coverage.columns)
         # What these three take back is never judged again, which would accuse it anew:

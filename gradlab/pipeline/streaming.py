@@ -32,6 +32,7 @@ from gradlab.pipeline.checking import (
 from gradlab.pipeline.closer import CLOSE_LOOKS
 from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.keeping import Keeper
+from gradlab.pipeline.noticing import excused
 from gradlab.pipeline.sparse_streams import compare_entries, laid_out
 from gradlab.pipeline.sparse_verdicts import some_columns
 from gradlab.subject.subject import block_slices, output_rows
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.comparison.tally import Tally
+    from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Origin, Plan
     from gradlab.subject.subject import Subject
@@ -75,10 +77,13 @@ class Streamed:
         The kept columns, as `run_full` would have left them.
     tallies
         All entries, by numbers of (output, input).
+    excuses
+        Of what is not the derivative on purpose.
     """
 
     outcome: Outcome
     tallies: dict[tuple[int, int], Tally]
+    excuses: list[Finding]
 
     def with_tallies(self, comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
         """Put the tally of its block beside each comparison, in the subject's order."""
@@ -149,6 +154,7 @@ class _Stream:
         self.keepers: dict[int, Keeper] = {}
         self.known: Known | None = None
         self.tallying: dict[tuple[int, int], Tallying] = {}
+        self.excuses: list[Finding] = []
         self.looked = 0
         self.upheld = 0  # slabs whose accusations were confirmed
         memory = plan.memory
@@ -212,6 +218,7 @@ class _Stream:
             known=self.known,
         )
         outcome.blocks = [b for b in outcome.blocks if b.positions.size]
+        self._excuse(outcome)
         self._learn(outcome)
         for (output, which), part in self._comparisons(outcome):
             if (output, which) not in self.tallying:
@@ -268,6 +275,11 @@ class _Stream:
         ]
         return list(zip(names, found, strict=True))
 
+    def _excuse(self, outcome: Outcome) -> None:
+        """Take back accusations of what is meant so, and remember each reason once."""
+        found = excused(self.subject, outcome.blocks)
+        self.excuses += [excuse for excuse in found if excuse not in self.excuses]
+
     def _learn(self, outcome: Outcome) -> None:
         """Remember how far each output moves, and its largest entries."""
         if not outcome.blocks:
@@ -319,7 +331,7 @@ class _Stream:
         self._judge_again(kept)
         tallies = {key: part.result() for key, part in self.tallying.items()}
         kept.remarks = list(self._remarks(kept, tallies))
-        return Streamed(kept, tallies)
+        return Streamed(kept, tallies, self.excuses)
 
     def _judge_again(self, kept: Outcome) -> None:
         """Not where the user chose the steps: there, second opinions were heard."""
@@ -331,6 +343,7 @@ class _Stream:
         ]
         again = dataclasses.replace(kept, blocks=own)
         judge_all(self.subject, again, self.plan)
+        self._excuse(again)
         after = self._comparisons(kept)
         for (key, old), (_, new) in zip(before, after, strict=True):
             self.tallying[key].corrected(old, new)
