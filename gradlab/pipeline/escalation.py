@@ -15,7 +15,7 @@ from gradlab.pipeline.closer import CLOSE_LOOKS, first_looks, spread, take_close
 from gradlab.pipeline.hidden_steps import see_through_steps
 from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.last_digits import hear_last_digits
-from gradlab.pipeline.measuring import look_closer, noise_level
+from gradlab.pipeline.measuring import hidden_rounding, look_closer, noise_level
 from gradlab.pipeline.noisy_steps import allow_for_noise
 from gradlab.pipeline.second_steps import few_enough, take_second_steps
 from gradlab.pipeline.suspects import suspects_of
@@ -117,6 +117,9 @@ def _escalate(
         if not any(suspects_of(block).size for block in blocks):
             return
     noise = noise_level(reference.subject, reference.base, meter, plan.seed)
+    grain = hidden_rounding(reference.subject, noise, reference.base)
+    for block in blocks:
+        block.grain = None if grain is None else grain[:, None]
     allowed = [allow_for_noise(reference, block, noise, meter) for block in blocks]
     if any(allowed):
         judge_all(subject, outcome, plan)

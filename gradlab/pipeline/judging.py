@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["judge_all", "judge_block", "matters_of"]
 
+_GRAINS = 4.0  # standard deviations of a rounding: its largest is 1.7 of them
+
 
 def matters_of(blocks: list[Block], known: Known | None = None) -> Matters:
     """Measure what matters to each output row, here and in what is known of others."""
@@ -83,6 +85,10 @@ def judge_block(
         # the same formula in float64: small slips show there, round-off does not
         formula = judged(block.precise, EPSILON, block.digits)
         block.verdicts = np.maximum(block.verdicts, formula.verdicts)
+    if block.grain is not None:
+        block.verdicts[_below_the_grain(block, side.error, block.grain)] = (
+            Verdict.AGREES
+        )
     if not (np.isfinite(block.value).all() and np.isfinite(outcome.base).all()):
         block.verdicts[_without_ground(block, outcome.base)] = Verdict.UNDECIDED
     kink = block.kinds == Smoothness.KINK
@@ -93,6 +99,21 @@ def judge_block(
         block.allowed, SAFETY * side.error
     )
     block.accepted = kink & apart & (block.verdicts != Verdict.DISAGREES)
+
+
+def _below_the_grain(
+    block: Block, error: NDArray[np.float64], grain: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Undecided entries that are zero on both sides, of an f that cannot say more.
+
+    Where f did not move at all, and its bar is less than it can move by, no
+    arithmetic of that kind could tell the entry from zero.
+    """
+    zero = (block.verdicts == Verdict.UNDECIDED) & (block.analytic == 0)
+    zero &= (block.value == 0) & block.looked
+    with np.errstate(all="ignore"):
+        moved = SAFETY * error * block.latest_scales
+        return np.asarray(zero & (moved <= _GRAINS * grain))
 
 
 def _without_ground(block: Block, base: NDArray[np.float64]) -> NDArray[np.bool_]:

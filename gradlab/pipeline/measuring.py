@@ -49,6 +49,7 @@ __all__ = [
     "LAST_DIGITS",
     "OWN_SCALE",
     "ROUGH",
+    "hidden_rounding",
     "look_closer",
     "noise_level",
     "numeric_side",
@@ -220,7 +221,7 @@ def look_closer(
     points = subject.point(which)[positions]
     scales = scales_of(subject, which)[positions]
     size = np.abs(points)
-    hidden = None if noise is None else _hidden_rounding(subject, noise, base)
+    hidden = None if noise is None else hidden_rounding(subject, noise, base)
     found = _climb(subject, sample, points, scales * stretch, base, noise=hidden)
     if hidden is not None:
         moved = found.value != 0
@@ -258,7 +259,7 @@ def look_closer(
     return _sobered(found, noise)
 
 
-def _hidden_rounding(
+def hidden_rounding(
     subject: Subject, noise: NDArray[np.float64], base: NDArray[np.float64]
 ) -> NDArray[np.float64] | None:
     """Tell the rounding of every output, (rows,), where all are rounded alike.
