@@ -27,6 +27,30 @@ __all__ = ["Hunt", "Outcome"]
 _POINTS, _PER_HINT, _PER_RETRY, _FLOOR = 100, 20, 5, 20
 
 
+def _read_levels(levels: Sequence[Level] | None) -> tuple[Level, ...]:
+    """Read which levels are played; all there are where none are given.
+
+    Raises
+    ------
+    InputError
+        Naming what is no level; a number of one is no level either.
+    """
+    known = playable()
+    if levels is None:
+        return known
+    if not isinstance(levels, (list, tuple)) or not levels:
+        msg = f"levels= takes a list of at least one Level, got {levels!r}"
+        raise InputError(msg)
+    for each in levels:
+        if not isinstance(each, type(known[0])):
+            msg = (
+                f"levels= takes Level objects, got {each!r}; to begin with a level of "
+                f"those there are, give its number as level="
+            )
+            raise InputError(msg)
+    return tuple(levels)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
     """The answer to one check.
@@ -103,7 +127,7 @@ class Hunt:
         seconds: float = 5.0,
         student: str = "",
     ) -> None:
-        self.levels = tuple(playable() if levels is None else levels)
+        self.levels = _read_levels(levels)
         self.seed, self.seconds, self.student = int(seed), float(seconds), str(student)
         self._namespace = {} if namespace is None else namespace
         self._progress: dict[int, _Progress] = {}

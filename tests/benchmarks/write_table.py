@@ -23,6 +23,7 @@ SCRIPTS = (
     "bench_peers",
     "bench_large",
     "bench_sparse",
+    "bench_planted",
 )
 
 

@@ -46,10 +46,13 @@ def test_what_is_kept_is_no_hindrance(coverage):
 
 
 def test_a_slip_beside_it_is_found():
-    """One and a half times the gradient, in a module that remembers."""
+    """One and a half times the gradient, as a part was cut off: the line is named."""
     torch.manual_seed(0)
 
     report = gl.check(Remembering(slip=1.5), randn(5, 16), coverage="full")
 
     assert not report.ok
-    assert report.findings[0].kind == gl.BugKind.SCALE
+    first = report.findings[0]
+    assert first.kind == gl.BugKind.DETACHED
+    assert "1.5 times the derivative" in first.evidence
+    assert "detach (1x, test_torch_keeping.py:" in first.evidence

@@ -390,3 +390,10 @@ def test_a_record_that_is_changed_outside_does_not_change_the_log():
     hunt.records()[0]["event"] = "nothing"
 
     assert hunt.records()[0]["event"] == "hint"
+
+
+@pytest.mark.parametrize("levels", [[2], ["relu"], [], 3])
+def test_levels_that_are_none_are_refused(levels):
+    """A number is no level; the sentence says how to begin with one."""
+    with pytest.raises(InputError, match="levels="):
+        Hunt(levels=levels)
