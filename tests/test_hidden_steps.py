@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -216,3 +218,19 @@ def test_steps_closer_than_points_are_no_quantiser():
     report = gl.check(lambda x: (half(x) ** 2).sum(), x, grad=lambda x: 2 * x)
 
     assert report.ok
+
+
+def test_half_precision_that_overflows_is_no_warning_of_ours():
+    """At eight times its inputs exp leaves float16: nothing is subtracted from inf."""
+    x = np.random.default_rng(38_886).standard_normal(5)
+    x = np.concatenate([x, [1.9, 2.5]])
+
+    def f(x):
+        with np.errstate(over="ignore"):  # the function's own overflow is its own
+            return np.exp(x.astype(np.float16)).astype(float)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = gl.check(f, x, jac=lambda x: np.diag(np.exp(x)), coverage="full")
+
+    assert report.verdict != gl.Verdict.DISAGREES

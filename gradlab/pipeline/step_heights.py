@@ -208,6 +208,8 @@ def _spacing_at(
     steps = width * np.arange(finer * _SCANNED + 1) / (finer * _PER_SPACING)
     steps = steps.tolist()
     values = [value_at(step) for step in steps]
+    if not np.isfinite(values).all():  # half precision overflows early
+        return float("nan")
     moves = np.diff(values)
     if not np.isfinite(moves).all():
         return float("nan")
