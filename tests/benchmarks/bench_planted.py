@@ -17,6 +17,8 @@ from cases import CASES
 
 import gradlab as gl
 
+KEPT = torch.contiguous_format
+
 
 def planted(fn, mistake):
     """Make a Function of `fn` whose backward has a mistake."""
@@ -33,7 +35,7 @@ def planted(fn, mistake):
             with torch.enable_grad():
                 out = fn(*inputs)
             gradients = torch.autograd.grad(out, inputs, cotangent)
-            return mistake([each.clone() for each in gradients])
+            return mistake([torch.clone(g, memory_format=KEPT) for g in gradients])
 
     return Planted.apply
 
