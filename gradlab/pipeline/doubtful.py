@@ -23,8 +23,6 @@ from gradlab.pipeline.sparse_verdicts import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from gradlab.pipeline.blocks import Block, Plan
     from gradlab.subject.subject import Subject
 
@@ -98,17 +96,11 @@ def in_doubt(subject: Subject, outcome: Outcome, plan: Plan) -> InDoubt | None:
 
 def _write(part: Block, block: Block) -> None:
     """Write the columns of a part into their block."""
-    columns, n = part.positions, len(block.positions)
-
-    def spread(here: NDArray[np.float64], elsewhere: float) -> NDArray[np.float64]:
-        whole = np.full((len(part.value), n), elsewhere)
-        whole[:, columns] = here
-        return whole
-
+    columns, shape = part.positions, (len(part.value), len(block.positions))
     block.unfold()
     block.own_slopes()
-    block.verdicts = np.full((len(part.value), n), Verdict.AGREES, dtype=np.int8)
-    block.accepted = np.zeros(block.verdicts.shape, dtype=bool)
+    block.verdicts = np.full(shape, Verdict.AGREES, dtype=np.int8)
+    block.accepted = np.zeros(shape, dtype=bool)
     for name in (
         "value",
         "error",
@@ -124,7 +116,9 @@ def _write(part: Block, block: Block) -> None:
         getattr(block, name)[:, columns] = getattr(part, name)
     block.looked[columns] = part.looked
     if isinstance(part.digits, np.ndarray):
-        block.digits = spread(part.digits, 0.0)
+        block.digits = np.zeros(shape)
+        block.digits[:, columns] = part.digits
+    block.grain = part.grain
     if part.own_scales is not None:
         block.own_scales = block.scales.copy()
         block.own_scales[columns] = part.own_scales

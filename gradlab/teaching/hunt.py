@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.errors import InputError
 from gradlab.teaching.isolation import grade
 from gradlab.teaching.judging import judge
+from gradlab.teaching.level import Level
 from gradlab.teaching.levels import playable
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from gradlab.teaching.grading import Grade
     from gradlab.teaching.judging import Row
-    from gradlab.teaching.level import Level
 
 __all__ = ["Hunt", "Outcome"]
 
@@ -35,14 +35,13 @@ def _read_levels(levels: Sequence[Level] | None) -> tuple[Level, ...]:
     InputError
         Naming what is no level; a number of one is no level either.
     """
-    known = playable()
     if levels is None:
-        return known
+        return playable()
     if not isinstance(levels, (list, tuple)) or not levels:
         msg = f"levels= takes a list of at least one Level, got {levels!r}"
         raise InputError(msg)
     for each in levels:
-        if not isinstance(each, type(known[0])):
+        if not isinstance(each, Level):
             msg = (
                 f"levels= takes Level objects, got {each!r}; to begin with a level of "
                 f"those there are, give its number as level="
