@@ -265,6 +265,18 @@ def settle(page, milliseconds=350):
     page.evaluate(SETTLED, milliseconds)
 
 
+def bring(page, selector):
+    """Scroll the first such element into view, and wait until the page is at rest.
+
+    In one step inside the page: between finding an element and scrolling to it, which
+    is how playwright goes about it, a page that is being drawn may have replaced it.
+    """
+    settle(page)
+    page.locator(selector).first.evaluate("e => e.scrollIntoView({block: 'center'})")
+    settle(page)
+    return page.locator(selector).first
+
+
 def read(page, selector):
     """Read an element once the page has drawn what it was told just before."""
     settle(page, 0)

@@ -147,17 +147,13 @@ def test_notebook_7_drags_clicks_and_asks(notebook7):
         "v = gl.LayerBlame(builders.audit(6)); v",
         "s = gl.EpsilonSweep(builders.sweep(rng)); s",
     )
-    slider = page.locator(SLIDER).first
-    slider.scroll_into_view_if_needed()
-    slider.focus()
-    driver.settle(page)
+    driver.bring(page, SLIDER).focus()
     for _ in range(4):
         page.keyboard.press("PageUp")
     driver.wait_for_kernel(page, "(w.tol or 0) > 2e-6", "True")
 
     page.locator(".gl .brow[data-key='norm.gamma']").click()
-    page.locator(ERROR).first.scroll_into_view_if_needed()
-    driver.settle(page)
+    driver.bring(page, ERROR)
     at = driver.cell_centre(page, f"{ERROR} >> nth=0", 7, 4, 24, 16)
     page.locator(ERROR).first.click(position=at)
     driver.wait_for_kernel(page, "w.param, w.selected", "('norm.gamma', [7, 4])")

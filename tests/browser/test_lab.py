@@ -30,8 +30,7 @@ report = gl.check(loss_and_grads, params)
 
 def click_cell(page, row, column, rows, columns):
     """Click the middle of a cell of the error panel."""
-    page.locator(ERROR).scroll_into_view_if_needed()
-    driver.settle(page)
+    driver.bring(page, ERROR)
     at = driver.cell_centre(page, ERROR, row, column, rows, columns)
     page.locator(ERROR).click(position=at)
 
@@ -82,9 +81,7 @@ def test_click_reaches_python(lab):
 def test_tolerance_reaches_python(lab):
     """Dragging the tolerance sets the trait `tol`."""
     page = lab(PREAMBLE + "w = builders.zoo(rng).explore(); w")
-    slider = page.locator(".gl .scale input[type=range]")
-    slider.scroll_into_view_if_needed()
-    driver.settle(page)
+    slider = driver.bring(page, ".gl .scale input[type=range]")
     box = slider.bounding_box()
     middle = box["y"] + 6
 
@@ -262,9 +259,7 @@ def test_dragging_the_step_reaches_python(lab):
     )
     page.locator(".gl .chip", has_text="fc2.weight").click()
     page.get_by_text("relative error of every entry").wait_for()
-    cursor = page.locator(".gl .cursor rect >> nth=1")
-    cursor.scroll_into_view_if_needed()
-    driver.settle(page)
+    cursor = driver.bring(page, ".gl .cursor rect >> nth=1")
     before = page.locator(".gl figure canvas[role=img]").screenshot()
     box = cursor.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2

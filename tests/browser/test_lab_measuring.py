@@ -125,10 +125,8 @@ def test_the_heat_map_is_read_under_the_pointer(lab):
     page.locator(".gl .chip", has_text="x").click()
     page.wait_for_selector(".gl.nested .status")
     driver.shows(page, ".gl.nested .status", "x")
-    driver.settle(page)
 
-    canvas = page.locator(".gl figure canvas[role=img]").first
-    canvas.scroll_into_view_if_needed()
+    canvas = driver.bring(page, ".gl figure canvas[role=img]")
     at = driver.cell_centre(page, ".gl figure canvas[role=img] >> nth=0", 1, 2, 3, 4)
     canvas.hover(position=at)
 

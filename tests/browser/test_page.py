@@ -218,7 +218,7 @@ def test_zoom_and_reset(show):
 def test_wheel_scrolls_past_and_zooms_after_a_click(show):
     """The pointer on its way down the page does not get caught in a heat map."""
     page = show("large", height=400)
-    page.locator(ERROR).scroll_into_view_if_needed()
+    driver.bring(page, ERROR)
     box = page.locator(ERROR).bounding_box()
     page.mouse.move(box["x"] + 100, box["y"] + 60)
 
