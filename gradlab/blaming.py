@@ -11,16 +11,16 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.severed import cuts_met
 from gradlab.errors import InputError, InputTypeError
 from gradlab.labels import code_place
-from gradlab.localisation.layer_frames import owner_name
-from gradlab.localisation.layers import LayerAudit, LayerLive
+from gradlab.localisation.layers.audited import LayerAudit, LayerLive
+from gradlab.localisation.layers.recording.frames import owner_name
 from gradlab.subject.callables import refuse_classes, refuse_criteria
 from gradlab.subject.state_guard import StateGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gradlab.localisation.layer_audit import Blamed, RawAudit
-    from gradlab.localisation.layer_hooks import HookedInput
+    from gradlab.localisation.layers.audit import Blamed, RawAudit
+    from gradlab.localisation.layers.recording.hooks import HookedInput
 
 __all__ = ["blame"]
 
@@ -127,10 +127,13 @@ def blame(
         )
     _refuse_empty(module, inputs, kwargs)
     _refuse_large(module, memory_bound)
-    from gradlab.localisation.layer_audit import audit
-    from gradlab.localisation.layer_owners import Owners
-    from gradlab.localisation.layer_recorder import Program
-    from gradlab.localisation.layer_state import random_now, without_fast_paths
+    from gradlab.localisation.layers.audit import audit
+    from gradlab.localisation.layers.recording.owners import Owners
+    from gradlab.localisation.layers.recording.recorder import Program
+    from gradlab.localisation.layers.recording.state import (
+        random_now,
+        without_fast_paths,
+    )
 
     with StateGuard(inputs, kwargs, loss, module), without_fast_paths():
         program = Program(
@@ -163,7 +166,7 @@ def blame(
 def _tensors(inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
     import torch
 
-    from gradlab.localisation.layer_trees import leaves
+    from gradlab.localisation.layers.recording.trees import leaves
 
     return leaves((inputs, dict(kwargs)), torch.Tensor)
 

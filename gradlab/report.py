@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.diagnosis.finding import Finding
-    from gradlab.localisation.layers import LayerAudit
+    from gradlab.localisation.layers.audited import LayerAudit
     from gradlab.presentation.plots import JacobianDisplay
     from gradlab.presentation.widgets.explorer import JacobianExplorer
     from gradlab.sweeps import Sweep

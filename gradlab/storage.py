@@ -20,7 +20,7 @@ from gradlab.subject.subject import Variable
 if TYPE_CHECKING:
     from os import PathLike
 
-    from gradlab.localisation.layers import LayerAudit
+    from gradlab.localisation.layers.audited import LayerAudit
 
 __all__ = ["load", "save"]
 
@@ -196,7 +196,7 @@ def _audit_to_json(audit: LayerAudit | None) -> dict[str, Any] | None:
 def _audit_from_json(record: dict[str, Any] | None) -> LayerAudit | None:
     if record is None:
         return None
-    from gradlab.localisation.layers import (
+    from gradlab.localisation.layers.audited import (
         LayerAudit,
         LayerRow,
         LayerState,

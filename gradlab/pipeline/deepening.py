@@ -12,7 +12,7 @@ from gradlab.diagnosis.finding import BugKind, Finding, rank
 from gradlab.diagnosis.severed import names_cut
 from gradlab.differentiation.metering import BudgetExhausted, why_stopped
 from gradlab.errors import GradlabError, InputError
-from gradlab.localisation.layers import INTERRUPTED, LayerState
+from gradlab.localisation.layers.audited import INTERRUPTED, LayerState
 from gradlab.pipeline.examining import compare
 from gradlab.pipeline.local_reports import explained, local_report
 from gradlab.pipeline.noticing import purposeful
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.localisation.layers import LayerAudit
+    from gradlab.localisation.layers.audited import LayerAudit
     from gradlab.pipeline.blocks import Plan
     from gradlab.report import Report
     from gradlab.subject.subject import Subject

@@ -18,10 +18,10 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.evaluation import Budget, Meter
 from gradlab.differentiation.method import Auto
 from gradlab.errors import InputError
-from gradlab.localisation.layer_alone import alone, weighted_by_cotangents
-from gradlab.localisation.layer_kind import SLOPES
-from gradlab.localisation.layer_sample import one_sample
-from gradlab.localisation.layers import LayerState
+from gradlab.localisation.layers.audited import LayerState
+from gradlab.localisation.layers.checking.kind import SLOPES
+from gradlab.localisation.layers.replaying.alone import alone, weighted_by_cotangents
+from gradlab.localisation.layers.replaying.sample import one_sample
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.examining import examine
 from gradlab.report import Live
@@ -31,8 +31,8 @@ from gradlab.subject.subject import input_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gradlab.localisation.layer_frames import Frame
-    from gradlab.localisation.layers import LayerAudit
+    from gradlab.localisation.layers.audited import LayerAudit
+    from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.report import Report
 
 __all__ = ["explained", "local_report"]
@@ -88,10 +88,10 @@ def local_report(
     """
     live = _live(audit)
     chosen = _call_of(audit, layer) if call is None else call
-    from gradlab.localisation.layer_owners import Owners
-    from gradlab.localisation.layer_record import record
-    from gradlab.localisation.layer_recorder import Program
-    from gradlab.localisation.layer_state import (
+    from gradlab.localisation.layers.recording.owners import Owners
+    from gradlab.localisation.layers.recording.record import record
+    from gradlab.localisation.layers.recording.recorder import Program
+    from gradlab.localisation.layers.recording.state import (
         kept_attributes,
         private_buffers,
         random_now,
@@ -157,8 +157,8 @@ def _frame(frames: list[Frame], layer: str, call: int) -> Frame:
 @contextlib.contextmanager
 def _entered(frame: Frame) -> Iterator[None]:
     """Put a layer, and all inside it, in the state in which it was called."""
-    from gradlab.localisation.layer_frames import walk
-    from gradlab.localisation.layer_state import enter
+    from gradlab.localisation.layers.recording.frames import walk
+    from gradlab.localisation.layers.recording.state import enter
 
     with contextlib.ExitStack() as stack:
         seen: set[int] = set()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.localisation.layer_modes import Modal
+    from gradlab.localisation.layers.modes import Modal
     from gradlab.pipeline.blocks import Block, Origin
     from gradlab.subject.torch_cotangents import Trial
     from gradlab.subject.torch_deliberate import Purpose
@@ -86,7 +86,7 @@ def noticed(
     findings: list[Finding] = []
     module = getattr(subject.program, "module", None)
     if module is not None:
-        from gradlab.localisation.layer_modes import modal_layers
+        from gradlab.localisation.layers.modes import modal_layers
         from gradlab.subject.torch_held import held_twice
 
         findings += _modes(module, modal_layers(module))

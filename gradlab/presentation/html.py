@@ -25,7 +25,7 @@ from gradlab.presentation.words import shows_words_only
 if TYPE_CHECKING:
     from os import PathLike
 
-    from gradlab.localisation.layers import LayerAudit
+    from gradlab.localisation.layers.audited import LayerAudit
     from gradlab.presentation.packing import Packed
     from gradlab.report import Report
     from gradlab.sweeps import Sweep

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gradlab.diagnosis.finding import Finding
-    from gradlab.localisation.layers import LayerAudit, LayerRow
+    from gradlab.localisation.layers.audited import LayerAudit, LayerRow
     from gradlab.sweeps import Sweep
 
 __all__ = [

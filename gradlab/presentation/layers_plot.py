@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.collections import PathCollection
     from matplotlib.figure import Figure
 
-    from gradlab.localisation.layers import LayerAudit, LayerRow
+    from gradlab.localisation.layers.audited import LayerAudit, LayerRow
 
 __all__ = ["LayersDisplay"]
 

@@ -21,7 +21,7 @@ from gradlab.presentation.words import kind_in_words, plural
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.finding import Finding
-    from gradlab.localisation.layers import LayerAudit
+    from gradlab.localisation.layers.audited import LayerAudit
     from gradlab.report import Report
     from gradlab.sweeps import Sweep
 

@@ -12,7 +12,7 @@ from gradlab.presentation.views import by_severity, worst_entry, worst_relative
 
 if TYPE_CHECKING:
     from gradlab.comparison.comparison import Comparison
-    from gradlab.localisation.layers import LayerAudit
+    from gradlab.localisation.layers.audited import LayerAudit
     from gradlab.report import Report
     from gradlab.sweeps import Sweep
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 from gradlab.blaming import blame  # noqa: E402
-from gradlab.localisation.layers import LayerState  # noqa: E402
+from gradlab.localisation.layers.audited import LayerState  # noqa: E402
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from gradlab.blaming import blame  # noqa: E402
-from gradlab.localisation.layers import LayerState  # noqa: E402
+from gradlab.localisation.layers.audited import LayerState  # noqa: E402
 from tests.specimens.functions import Spoiled  # noqa: E402
 
 pytestmark = pytest.mark.untraced

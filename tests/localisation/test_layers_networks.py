@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gradlab.blaming import blame  # noqa: E402
-from gradlab.localisation.layers import LayerState  # noqa: E402
+from gradlab.localisation.layers.audited import LayerState  # noqa: E402
 from tests.localisation import networks as nets  # noqa: E402
 
 pytestmark = pytest.mark.untraced

@@ -10,7 +10,7 @@ from torch import nn  # noqa: E402
 
 from gradlab.blaming import blame  # noqa: E402
 from gradlab.errors import InputError  # noqa: E402
-from gradlab.localisation.layers import LayerState  # noqa: E402
+from gradlab.localisation.layers.audited import LayerState  # noqa: E402
 from tests.specimens.torch_sides import randn  # noqa: E402
 
 

@@ -11,11 +11,11 @@ import gradlab as gl
 
 torch = pytest.importorskip("torch")
 
-from gradlab.localisation.layer_frames import dissolve  # noqa: E402
-from gradlab.localisation.layer_owners import Owners  # noqa: E402
-from gradlab.localisation.layer_record import record  # noqa: E402
-from gradlab.localisation.layer_recorder import Program  # noqa: E402
-from gradlab.localisation.layer_state import random_now  # noqa: E402
+from gradlab.localisation.layers.recording.frames import dissolve  # noqa: E402
+from gradlab.localisation.layers.recording.owners import Owners  # noqa: E402
+from gradlab.localisation.layers.recording.record import record  # noqa: E402
+from gradlab.localisation.layers.recording.recorder import Program  # noqa: E402
+from gradlab.localisation.layers.recording.state import random_now  # noqa: E402
 
 nn = torch.nn
 

@@ -20,8 +20,8 @@ from gradlab.errors import (  # noqa: E402
     InputTypeError,
     SubjectError,
 )
-from gradlab.localisation import layer_check  # noqa: E402
-from gradlab.localisation.layers import LayerState  # noqa: E402
+from gradlab.localisation.layers.audited import LayerState  # noqa: E402
+from gradlab.localisation.layers.checking import check as layer_check  # noqa: E402
 
 
 class Everything(nn.Module):

@@ -12,7 +12,7 @@ from gradlab.presentation.packing_results import layers_state, pack_inner
 from gradlab.presentation.widgets.host import LiveView, shows
 
 if TYPE_CHECKING:
-    from gradlab.localisation.layers import LayerAudit
+    from gradlab.localisation.layers.audited import LayerAudit
     from gradlab.presentation.widgets.host import Answer
     from gradlab.report import Report
 

@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.comparison.comparison import Comparison
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import Finding, rank
-from gradlab.localisation.layers import LayerAudit, LayerRow, LayerState
+from gradlab.localisation.layers.audited import LayerAudit, LayerRow, LayerState
 from gradlab.report import Report
 from gradlab.subject.subject import Variable
 

@@ -6,13 +6,13 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_probe import quick
-from gradlab.localisation.layer_variables import ReplayError
+from gradlab.localisation.layers.checking.probe import quick
+from gradlab.localisation.layers.variables import ReplayError
 from gradlab.subject.own_seeds import own_seed
 
 if TYPE_CHECKING:
-    from gradlab.localisation.layer_probe import Measure, Precision
-    from gradlab.localisation.layer_replay import Piece
+    from gradlab.localisation.layers.checking.probe import Measure, Precision
+    from gradlab.localisation.layers.replaying.replay import Piece
 
 __all__ = ["SLOPES", "Character", "characterise"]
 

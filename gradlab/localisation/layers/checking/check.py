@@ -6,23 +6,31 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_deliberate import deliberate, without_padding
-from gradlab.localisation.layer_directions import Scratch
-from gradlab.localisation.layer_hooks import changes_gradient, hooks_of, place_of_hook
-from gradlab.localisation.layer_judge import judge
-from gradlab.localisation.layer_kind import Character, characterise, random_cotangents
-from gradlab.localisation.layer_probe import Measure, Precision, quick
-from gradlab.localisation.layer_products import all_finite
-from gradlab.localisation.layer_replay import Piece
-from gradlab.localisation.layer_rounding import right_without_casts
-from gradlab.localisation.layer_tensor_hooks import tensor_hook
-from gradlab.localisation.layer_variables import BackwardError, ReplayError
-from gradlab.localisation.layers import LayerState
+from gradlab.localisation.layers.audited import LayerState
+from gradlab.localisation.layers.checking.deliberate import deliberate, without_padding
+from gradlab.localisation.layers.checking.judge import judge
+from gradlab.localisation.layers.checking.kind import (
+    Character,
+    characterise,
+    random_cotangents,
+)
+from gradlab.localisation.layers.checking.probe import Measure, Precision, quick
+from gradlab.localisation.layers.checking.rounding import right_without_casts
+from gradlab.localisation.layers.checking.tensor_hooks import tensor_hook
+from gradlab.localisation.layers.products import all_finite
+from gradlab.localisation.layers.recording.hooks import (
+    changes_gradient,
+    hooks_of,
+    place_of_hook,
+)
+from gradlab.localisation.layers.replaying.directions import Scratch
+from gradlab.localisation.layers.replaying.replay import Piece
+from gradlab.localisation.layers.variables import BackwardError, ReplayError
 
 if TYPE_CHECKING:
-    from gradlab.localisation.layer_frames import Frame
-    from gradlab.localisation.layer_owners import Owners
-    from gradlab.localisation.layer_variables import Product, Variable
+    from gradlab.localisation.layers.recording.frames import Frame
+    from gradlab.localisation.layers.recording.owners import Owners
+    from gradlab.localisation.layers.variables import Product, Variable
 
 __all__ = ["Checker", "Outcome"]
 

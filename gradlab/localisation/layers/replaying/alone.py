@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_trees import fill, leaves
+from gradlab.localisation.layers.recording.trees import fill, leaves
 from gradlab.subject.tree import argument_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gradlab.localisation.layer_frames import Frame
+    from gradlab.localisation.layers.recording.frames import Frame
 
 __all__ = ["alone", "weighted_by_cotangents"]
 

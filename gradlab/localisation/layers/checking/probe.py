@@ -11,15 +11,15 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gradlab.localisation.layer_directions import Direction
-from gradlab.localisation.layer_products import length
+from gradlab.localisation.layers.products import length
+from gradlab.localisation.layers.replaying.directions import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gradlab.localisation.layer_directions import Scratch
-    from gradlab.localisation.layer_replay import Piece
-    from gradlab.localisation.layer_variables import Product, Variable
+    from gradlab.localisation.layers.replaying.directions import Scratch
+    from gradlab.localisation.layers.replaying.replay import Piece
+    from gradlab.localisation.layers.variables import Product, Variable
 
 __all__ = [
     "Line",

@@ -94,7 +94,7 @@ def _trampoline() -> types.CodeType:
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
             __class__  # noqa: B018 - must be a free variable for the code to fit
             # This code runs with the globals of torch, so it has to look us up.
-            from gradlab.localisation.layer_intercept import function_entry
+            from gradlab.localisation.layers.recording.intercept import function_entry
 
             return function_entry(cls, args, kwargs)
 

@@ -8,23 +8,27 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import SubjectError
-from gradlab.localisation.layer_check import Checker, Outcome
-from gradlab.localisation.layer_flow import feeders, upstream
-from gradlab.localisation.layer_frames import owner_name, source_of, walk
-from gradlab.localisation.layer_hooks import hooked_inputs
-from gradlab.localisation.layer_intercept import installed
-from gradlab.localisation.layer_reach import right_within_reach
-from gradlab.localisation.layer_record import loss_depends_on, record, same_outputs
-from gradlab.localisation.layer_state import kept_attributes, private_buffers
-from gradlab.localisation.layers import INTERRUPTED, LayerRow, LayerState
+from gradlab.localisation.layers.audited import INTERRUPTED, LayerRow, LayerState
+from gradlab.localisation.layers.checking.check import Checker, Outcome
+from gradlab.localisation.layers.checking.reach import right_within_reach
+from gradlab.localisation.layers.flow import feeders, upstream
+from gradlab.localisation.layers.recording.frames import owner_name, source_of, walk
+from gradlab.localisation.layers.recording.hooks import hooked_inputs
+from gradlab.localisation.layers.recording.intercept import installed
+from gradlab.localisation.layers.recording.record import (
+    loss_depends_on,
+    record,
+    same_outputs,
+)
+from gradlab.localisation.layers.recording.state import kept_attributes, private_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gradlab.localisation.layer_frames import Frame
-    from gradlab.localisation.layer_hooks import HookedInput
-    from gradlab.localisation.layer_record import Recording
-    from gradlab.localisation.layer_recorder import Program
+    from gradlab.localisation.layers.recording.frames import Frame
+    from gradlab.localisation.layers.recording.hooks import HookedInput
+    from gradlab.localisation.layers.recording.record import Recording
+    from gradlab.localisation.layers.recording.recorder import Program
 
 __all__ = ["Blamed", "RawAudit", "audit"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_variables import ReplayError
+from gradlab.localisation.layers.variables import ReplayError
 from gradlab.subject.torch_deliberate import ctc_alone, spectral
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gradlab.localisation.layer_replay import Piece
-    from gradlab.localisation.layer_variables import Product, Variable
+    from gradlab.localisation.layers.replaying.replay import Piece
+    from gradlab.localisation.layers.variables import Product, Variable
 
 __all__ = ["deliberate", "without_padding"]
 

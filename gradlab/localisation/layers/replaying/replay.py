@@ -12,21 +12,21 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_directions import Scratch
-from gradlab.localisation.layer_frames import may_use_others
-from gradlab.localisation.layer_hooks import share_hooks
-from gradlab.localisation.layer_intercept import call_function, intercepting
-from gradlab.localisation.layer_owners import standing_in
-from gradlab.localisation.layer_products import (
+from gradlab.localisation.layers.products import (
     gradients,
     inner,
     leaves_behind,
     nodes_behind,
 )
-from gradlab.localisation.layer_stand_in import StandIn
-from gradlab.localisation.layer_state import enter
-from gradlab.localisation.layer_trees import fill, take_out
-from gradlab.localisation.layer_variables import (
+from gradlab.localisation.layers.recording.frames import may_use_others
+from gradlab.localisation.layers.recording.hooks import share_hooks
+from gradlab.localisation.layers.recording.intercept import call_function, intercepting
+from gradlab.localisation.layers.recording.owners import standing_in
+from gradlab.localisation.layers.recording.state import enter
+from gradlab.localisation.layers.recording.trees import fill, take_out
+from gradlab.localisation.layers.replaying.directions import Scratch
+from gradlab.localisation.layers.replaying.stand_in import StandIn
+from gradlab.localisation.layers.variables import (
     BackwardError,
     Product,
     ReplayError,
@@ -36,8 +36,8 @@ from gradlab.localisation.layer_variables import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from gradlab.localisation.layer_frames import Frame, Slot
-    from gradlab.localisation.layer_owners import Owners
+    from gradlab.localisation.layers.recording.frames import Frame, Slot
+    from gradlab.localisation.layers.recording.owners import Owners
 
 __all__ = ["Piece"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_intercept import call_function, call_module
-from gradlab.localisation.layer_trees import fill, take_out
-from gradlab.localisation.layer_variables import ReplayError
+from gradlab.localisation.layers.recording.intercept import call_function, call_module
+from gradlab.localisation.layers.recording.trees import fill, take_out
+from gradlab.localisation.layers.variables import ReplayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gradlab.localisation.layer_replay import Piece
+    from gradlab.localisation.layers.replaying.replay import Piece
 
 __all__ = ["StandIn"]
 

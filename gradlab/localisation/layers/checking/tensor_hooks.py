@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_hooks import place_of_hook
-from gradlab.localisation.layer_probe import quick
-from gradlab.localisation.layer_variables import ReplayError
+from gradlab.localisation.layers.checking.probe import quick
+from gradlab.localisation.layers.recording.hooks import place_of_hook
+from gradlab.localisation.layers.variables import ReplayError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.localisation.layer_probe import Precision
-    from gradlab.localisation.layer_replay import Piece
+    from gradlab.localisation.layers.checking.probe import Precision
+    from gradlab.localisation.layers.replaying.replay import Piece
 
 __all__ = ["tensor_hook"]
 

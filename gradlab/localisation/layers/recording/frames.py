@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.localisation.layer_state import Entry, RandomState
+    from gradlab.localisation.layers.recording.state import Entry, RandomState
 
 __all__ = ["Frame", "Slot", "may_use_others", "owner_name", "source_of", "walk"]
 

@@ -6,12 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.labels import code_place
-from gradlab.localisation.layer_products import gradients, inner
-from gradlab.localisation.layer_trees import take_out
+from gradlab.localisation.layers.products import gradients, inner
+from gradlab.localisation.layers.recording.trees import take_out
 from gradlab.subject.own_seeds import own_seed
 
 if TYPE_CHECKING:
-    from gradlab.localisation.layer_recorder import Program
+    from gradlab.localisation.layers.recording.recorder import Program
 
 __all__ = ["HookedInput", "hooked_inputs", "hooks_of", "place_of_hook", "share_hooks"]
 

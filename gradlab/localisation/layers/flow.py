@@ -9,8 +9,8 @@ from gradlab.subject.torch_graph import graph_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gradlab.localisation.layer_check import Outcome
-    from gradlab.localisation.layer_frames import Frame
+    from gradlab.localisation.layers.checking.check import Outcome
+    from gradlab.localisation.layers.recording.frames import Frame
 
 __all__ = ["feeders", "upstream"]
 

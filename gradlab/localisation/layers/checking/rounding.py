@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gradlab.localisation.layer_judge import judge
-from gradlab.localisation.layer_probe import Precision
-from gradlab.localisation.layer_replay import Piece
-from gradlab.localisation.layer_variables import BackwardError, ReplayError
+from gradlab.localisation.layers.checking.judge import judge
+from gradlab.localisation.layers.checking.probe import Precision
+from gradlab.localisation.layers.replaying.replay import Piece
+from gradlab.localisation.layers.variables import BackwardError, ReplayError
 from gradlab.subject.torch_double import narrowing_watched
 from gradlab.subject.torch_kept import Casts
 

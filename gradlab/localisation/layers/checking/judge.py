@@ -6,8 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_directions import Direction, typical_size
-from gradlab.localisation.layer_probe import (
+from gradlab.localisation.layers.checking.probe import (
     Measure,
     Slopes,
     direction_seed,
@@ -15,14 +14,15 @@ from gradlab.localisation.layer_probe import (
     rounding,
     slopes,
 )
-from gradlab.localisation.layer_variables import ReplayError
+from gradlab.localisation.layers.replaying.directions import Direction, typical_size
+from gradlab.localisation.layers.variables import ReplayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gradlab.localisation.layer_probe import Precision
-    from gradlab.localisation.layer_replay import Piece
-    from gradlab.localisation.layer_variables import Product, Variable
+    from gradlab.localisation.layers.checking.probe import Precision
+    from gradlab.localisation.layers.replaying.replay import Piece
+    from gradlab.localisation.layers.variables import Product, Variable
 
 __all__ = ["judge"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_alone import alone
-from gradlab.localisation.layer_trees import leaves
+from gradlab.localisation.layers.recording.trees import leaves
+from gradlab.localisation.layers.replaying.alone import alone
 
 if TYPE_CHECKING:
-    from gradlab.localisation.layer_frames import Frame, Slot
+    from gradlab.localisation.layers.recording.frames import Frame, Slot
 
 __all__ = ["one_sample"]
 

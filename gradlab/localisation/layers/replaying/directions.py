@@ -6,7 +6,7 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_products import inner, length
+from gradlab.localisation.layers.products import inner, length
 from gradlab.subject.own_seeds import own_seed
 
 if TYPE_CHECKING:

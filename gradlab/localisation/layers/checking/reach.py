@@ -11,25 +11,25 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_directions import Direction, typical_size
-from gradlab.localisation.layer_frames import dissolve
-from gradlab.localisation.layer_owners import standing_in
-from gradlab.localisation.layer_probe import Precision, slopes
-from gradlab.localisation.layer_products import inner, length
-from gradlab.localisation.layer_record import call_again
-from gradlab.localisation.layer_replay import Piece
-from gradlab.localisation.layer_trees import fill, take_out
-from gradlab.localisation.layer_variables import ReplayError
+from gradlab.localisation.layers.checking.probe import Precision, slopes
+from gradlab.localisation.layers.products import inner, length
+from gradlab.localisation.layers.recording.frames import dissolve
+from gradlab.localisation.layers.recording.owners import standing_in
+from gradlab.localisation.layers.recording.record import call_again
+from gradlab.localisation.layers.recording.trees import fill, take_out
+from gradlab.localisation.layers.replaying.directions import Direction, typical_size
+from gradlab.localisation.layers.replaying.replay import Piece
+from gradlab.localisation.layers.variables import ReplayError
 from gradlab.subject.own_seeds import own_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gradlab.localisation.layer_directions import Scratch
-    from gradlab.localisation.layer_frames import Frame
-    from gradlab.localisation.layer_probe import Measure
-    from gradlab.localisation.layer_recorder import Program
-    from gradlab.localisation.layer_variables import Product, Variable
+    from gradlab.localisation.layers.checking.probe import Measure
+    from gradlab.localisation.layers.recording.frames import Frame
+    from gradlab.localisation.layers.recording.recorder import Program
+    from gradlab.localisation.layers.replaying.directions import Scratch
+    from gradlab.localisation.layers.variables import Product, Variable
 
 __all__ = ["right_within_reach"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_frames import Frame, Slot, walk
-from gradlab.localisation.layer_intercept import call_function, call_module
-from gradlab.localisation.layer_state import entry_of, random_now
-from gradlab.localisation.layer_trees import Hole, leaves, take_out
+from gradlab.localisation.layers.recording.frames import Frame, Slot, walk
+from gradlab.localisation.layers.recording.intercept import call_function, call_module
+from gradlab.localisation.layers.recording.state import entry_of, random_now
+from gradlab.localisation.layers.recording.trees import Hole, leaves, take_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gradlab.localisation.layer_owners import Owners
-    from gradlab.localisation.layer_state import RandomState
+    from gradlab.localisation.layers.recording.owners import Owners
+    from gradlab.localisation.layers.recording.state import RandomState
 
 __all__ = ["Program", "Recorder", "Stale"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_variables import BackwardError, ReplayError
+from gradlab.localisation.layers.variables import BackwardError, ReplayError
 from gradlab.subject.torch_engine import run_backward
 from gradlab.subject.torch_graph import graph_nodes
 

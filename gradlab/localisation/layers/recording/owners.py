@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layer_frames import walk
+from gradlab.localisation.layers.recording.frames import walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gradlab.localisation.layer_frames import Frame
+    from gradlab.localisation.layers.recording.frames import Frame
 
 __all__ = ["Owners", "standing_in"]
 

@@ -7,11 +7,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputError, InputTypeError, SubjectError
-from gradlab.localisation.layer_frames import Frame, walk
-from gradlab.localisation.layer_intercept import intercepting
-from gradlab.localisation.layer_products import all_finite, weighted_sums
-from gradlab.localisation.layer_recorder import Program, Recorder, Stale
-from gradlab.localisation.layer_trees import (
+from gradlab.localisation.layers.products import all_finite, weighted_sums
+from gradlab.localisation.layers.recording.frames import Frame, walk
+from gradlab.localisation.layers.recording.intercept import intercepting
+from gradlab.localisation.layers.recording.recorder import Program, Recorder, Stale
+from gradlab.localisation.layers.recording.trees import (
     fill,
     leaves,
     map_leaves,
