@@ -170,7 +170,7 @@ def test_what_directions_leave_open_is_decided_entry_by_entry():
 
 def test_a_search_that_comes_back_to_the_same_entry_ends(monkeypatch):
     """1 / x from 1e-9 to 1e8: one corrected entry seems to explain all that is left."""
-    from gradlab.localisation import group_testing
+    from gradlab.localisation.searching import group_testing
 
     calls = iter(range(10_000))
     decode = group_testing.decode

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.quotients import Pattern
-    from gradlab.localisation.readings import Reading
+    from gradlab.localisation.searching.readings import Reading
     from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["Evidence", "Part"]

@@ -9,17 +9,17 @@ import numpy as np
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter
 from gradlab.localisation.located import Located, Suspect, WrongEntry
-from gradlab.localisation.output_rows import wrong_cells
-from gradlab.localisation.search import Search
-from gradlab.localisation.set_up import set_up
+from gradlab.localisation.searching.output_rows import wrong_cells
+from gradlab.localisation.searching.search import Search
+from gradlab.localisation.searching.set_up import set_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.localisation.bench import Bench
-    from gradlab.localisation.columns import Column
-    from gradlab.localisation.group_testing import Group
-    from gradlab.localisation.output_rows import Cell
+    from gradlab.localisation.searching.bench import Bench
+    from gradlab.localisation.searching.columns import Column
+    from gradlab.localisation.searching.group_testing import Group
+    from gradlab.localisation.searching.output_rows import Cell
     from gradlab.subject.subject import Subject
 
 __all__ = ["locate_entries", "located_from"]

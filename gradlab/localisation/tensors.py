@@ -18,9 +18,9 @@ from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter
 from gradlab.localisation.entries import located_from
-from gradlab.localisation.search import NOTHING, Search
-from gradlab.localisation.set_up import set_up
-from gradlab.localisation.tensor_search import judge
+from gradlab.localisation.searching.search import NOTHING, Search
+from gradlab.localisation.searching.set_up import set_up
+from gradlab.localisation.searching.tensor_search import judge
 from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.localisation.bench import Bench
-    from gradlab.localisation.columns import Column
-    from gradlab.localisation.group_testing import Group
     from gradlab.localisation.located import Located
-    from gradlab.localisation.readings import Reading
+    from gradlab.localisation.searching.bench import Bench
+    from gradlab.localisation.searching.columns import Column
+    from gradlab.localisation.searching.group_testing import Group
+    from gradlab.localisation.searching.readings import Reading
     from gradlab.subject.subject import Subject
 
 __all__ = ["DEAR", "TensorProbe", "TensorProbes", "probe_tensors"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.localisation.accused import VISIBLE
+from gradlab.localisation.searching.accused import VISIBLE
 from gradlab.pipeline.blocks import Block, Origin, Outcome
 from gradlab.pipeline.steadiness import scatter_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.localisation.columns import Column
+    from gradlab.localisation.searching.columns import Column
     from gradlab.localisation.tensors import TensorProbes
     from gradlab.subject.subject import Subject
 

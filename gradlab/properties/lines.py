@@ -17,7 +17,7 @@ from gradlab.subject.subject import DOUBLE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.localisation.bench import Bench
+    from gradlab.localisation.searching.bench import Bench
     from gradlab.subject.subject import Subject
 
 __all__ = ["Line", "direction_of", "norm_of"]

@@ -17,7 +17,7 @@ from gradlab.differentiation.evaluation import (
 from gradlab.differentiation.line_slope import Slope, line_slope, start_exponent
 from gradlab.errors import BudgetError, InputError
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.localisation.set_up import set_up
+from gradlab.localisation.searching.set_up import set_up
 from gradlab.properties.curvature import hessian_product, refuse_products
 from gradlab.properties.lines import Line, direction_of, norm_of
 from gradlab.properties.remainders import Derivative, TaylorTest

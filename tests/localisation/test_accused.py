@@ -8,7 +8,7 @@ import pytest
 import gradlab as gl
 from gradlab.differentiation.directions import Direction, Part
 from gradlab.differentiation.weights import AxisWeights, MaskWeights
-from gradlab.localisation.readings import axes_of, rearranged
+from gradlab.localisation.searching.readings import axes_of, rearranged
 from tests.specimens.functions import Spoiled
 
 torch = pytest.importorskip("torch")

@@ -125,7 +125,7 @@ def test_a_slip_of_a_thousandth_in_float32_is_found():
 
 def test_the_gradient_of_a_twin_is_streamed_where_round_off_is_in_doubt(monkeypatch):
     """As of many numbers; what is found is the same."""
-    monkeypatch.setattr("gradlab.localisation.gradients.MOST_NUMBERS", 0)
+    monkeypatch.setattr("gradlab.localisation.searching.gradients.MOST_NUMBERS", 0)
     net, x = model(wrong=8)
     report = gl.check(net, x, loss=squares, coverage="probe", diagnose=False)
 

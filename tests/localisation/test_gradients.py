@@ -9,7 +9,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.differentiation.directions import Direction, Part
-from gradlab.localisation.gradients import Gradients
+from gradlab.localisation.searching.gradients import Gradients
 
 torch = pytest.importorskip("torch")
 

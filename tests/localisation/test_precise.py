@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import gradlab as gl
-from gradlab.localisation.precise import Precise
+from gradlab.localisation.searching.precise import Precise
 from gradlab.subject.torch_subjects import torch_subject
 from tests.localisation.planted import Planted
 
@@ -155,7 +155,7 @@ def test_what_round_off_explains_is_replaced_and_nothing_else(monkeypatch, numbe
 
     With more numbers than scatter is measured of, one input after the other.
     """
-    monkeypatch.setattr("gradlab.localisation.precise.MOST_NUMBERS", numbers)
+    monkeypatch.setattr("gradlab.localisation.searching.precise.MOST_NUMBERS", numbers)
     x = torch.rand(20)
     subject = torch_subject(lambda x: (x**3).sum(), (x,))
     subject.row()

@@ -17,8 +17,8 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.weights import AxisWeights, MaskWeights
-from gradlab.localisation.group_testing import decode, measured
-from gradlab.localisation.readings import (
+from gradlab.localisation.searching.group_testing import decode, measured
+from gradlab.localisation.searching.readings import (
     Place,
     Reading,
     added,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.directions import Direction, Part
     from gradlab.differentiation.weights import Weights
-    from gradlab.localisation.bench import Bench
-    from gradlab.localisation.group_testing import Group
+    from gradlab.localisation.searching.bench import Bench
+    from gradlab.localisation.searching.group_testing import Group
 
 __all__ = ["read", "scattered"]
 

@@ -10,10 +10,10 @@ from gradlab.differentiation.directions import unit_from, whole
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.line_slope import start_exponent
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
-from gradlab.localisation.bench import Bench
-from gradlab.localisation.cotangents import draw_cotangent
-from gradlab.localisation.gradients import Gradients
-from gradlab.localisation.precise import Precise
+from gradlab.localisation.searching.bench import Bench
+from gradlab.localisation.searching.cotangents import draw_cotangent
+from gradlab.localisation.searching.gradients import Gradients
+from gradlab.localisation.searching.precise import Precise
 from gradlab.subject.free_memory import hand_back
 from gradlab.subject.subject import DOUBLE
 

@@ -9,17 +9,17 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.probe import Probe
-from gradlab.localisation.accused import describe, show
-from gradlab.localisation.dense import common_factor
-from gradlab.localisation.group_testing import Group, joined, measured, split
-from gradlab.localisation.readings import Reading
+from gradlab.localisation.searching.accused import describe, show
+from gradlab.localisation.searching.dense import common_factor
+from gradlab.localisation.searching.group_testing import Group, joined, measured, split
+from gradlab.localisation.searching.readings import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gradlab.differentiation.directions import Part
-    from gradlab.localisation.bench import Bench
-    from gradlab.localisation.search import Search
+    from gradlab.localisation.searching.bench import Bench
+    from gradlab.localisation.searching.search import Search
 
 __all__ = ["judge"]
 

@@ -9,17 +9,17 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.directions import Part
-from gradlab.localisation.columns import Column
-from gradlab.localisation.quick_lines import quick_slope
-from gradlab.localisation.readings import Reading
-from gradlab.localisation.sketches import read, scattered
+from gradlab.localisation.searching.columns import Column
+from gradlab.localisation.searching.quick_lines import quick_slope
+from gradlab.localisation.searching.readings import Reading
+from gradlab.localisation.searching.sketches import read, scattered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.localisation.bench import Bench
-    from gradlab.localisation.group_testing import Group
-    from gradlab.localisation.search import Search
+    from gradlab.localisation.searching.bench import Bench
+    from gradlab.localisation.searching.group_testing import Group
+    from gradlab.localisation.searching.search import Search
 
 __all__ = ["VISIBLE", "describe", "quick_column", "show"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.localisation.group_testing import Group, measured
+from gradlab.localisation.searching.group_testing import Group, measured
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.localisation.bench import Bench
+    from gradlab.localisation.searching.bench import Bench
 
 __all__ = ["common_factor", "sample", "thinned_tests"]
 

@@ -10,17 +10,17 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.directions import without
-from gradlab.localisation import group_testing
-from gradlab.localisation.dense import common_factor, sample, thinned_tests
-from gradlab.localisation.group_testing import Group, joined, measured, split
+from gradlab.localisation.searching import group_testing
+from gradlab.localisation.searching.dense import common_factor, sample, thinned_tests
+from gradlab.localisation.searching.group_testing import Group, joined, measured, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gradlab.differentiation.directions import Part
-    from gradlab.localisation.bench import Bench
-    from gradlab.localisation.columns import Column
-    from gradlab.localisation.readings import Reading
+    from gradlab.localisation.searching.bench import Bench
+    from gradlab.localisation.searching.columns import Column
+    from gradlab.localisation.searching.readings import Reading
 
 __all__ = ["NOTHING", "Search"]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from gradlab.differentiation.directions import Part
 from gradlab.differentiation.magnitudes import Magnitudes, magnitudes
-from gradlab.localisation.precise import MOST_NUMBERS
+from gradlab.localisation.searching.precise import MOST_NUMBERS
 from gradlab.subject.free_memory import parked_again
 from gradlab.subject.subject import input_columns
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.directions import Direction
-    from gradlab.localisation.precise import Precise
+    from gradlab.localisation.searching.precise import Precise
     from gradlab.subject.subject import Problem, Pullback, Subject
 
 __all__ = ["Gradients", "Stream", "Take", "fetched"]

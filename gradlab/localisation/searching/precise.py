@@ -22,7 +22,7 @@ from gradlab.differentiation.analytic_noise import (
     rounding_noise,
 )
 from gradlab.differentiation.magnitudes import is_short, magnitudes
-from gradlab.localisation.columns import scale_of
+from gradlab.localisation.searching.columns import scale_of
 from gradlab.subject.subject import Pullback
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.localisation.gradients import Take
+    from gradlab.localisation.searching.gradients import Take
     from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["MOST_NUMBERS", "Precise"]

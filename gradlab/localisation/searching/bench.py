@@ -21,10 +21,10 @@ from gradlab.differentiation.evaluation import displaced_rows
 from gradlab.differentiation.line_slope import start_exponent
 from gradlab.differentiation.probe import Probe, probe, ripple
 from gradlab.errors import InputError
-from gradlab.localisation.columns import Column
-from gradlab.localisation.cotangents import draw_cotangent
-from gradlab.localisation.gradients import fetched
-from gradlab.localisation.quick_lines import noise_of, quick_probe
+from gradlab.localisation.searching.columns import Column
+from gradlab.localisation.searching.cotangents import draw_cotangent
+from gradlab.localisation.searching.gradients import fetched
+from gradlab.localisation.searching.quick_lines import noise_of, quick_probe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.localisation.gradients import Gradients
-    from gradlab.localisation.precise import Precise
+    from gradlab.localisation.searching.gradients import Gradients
+    from gradlab.localisation.searching.precise import Precise
     from gradlab.subject.subject import Problem, Pullback, Subject
 
 __all__ = ["ROUNDOFFS", "Bench"]

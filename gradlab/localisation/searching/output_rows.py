@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.localisation.bench import ROUNDOFFS
-from gradlab.localisation.columns import apart, scale_of
+from gradlab.localisation.searching.bench import ROUNDOFFS
+from gradlab.localisation.searching.columns import apart, scale_of
 from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.localisation.bench import Bench
-    from gradlab.localisation.columns import Column
+    from gradlab.localisation.searching.bench import Bench
+    from gradlab.localisation.searching.columns import Column
 
 __all__ = ["Cell", "wrong_cells"]
 

@@ -22,7 +22,7 @@ import numpy as np
 from gradlab.comparison.judge import CARE
 from gradlab.comparison.tolerance import SAFETY, roundings
 from gradlab.differentiation.directions import Part
-from gradlab.localisation.quick_lines import noise_bar
+from gradlab.localisation.searching.quick_lines import noise_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.directions import Direction
     from gradlab.differentiation.probe import Probe
-    from gradlab.localisation.bench import Bench
+    from gradlab.localisation.searching.bench import Bench
 
 __all__ = [
     "Group",
