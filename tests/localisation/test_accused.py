@@ -197,21 +197,6 @@ def test_the_longest_axes_are_looked_at():
     assert axes_of((32, 64, 3, 3)) == [(0, 576), (1, 9)]
 
 
-@pytest.fixture
-def passes(monkeypatch):
-    """Backward passes of gradlab: how many inputs each was for."""
-    from gradlab.subject.torch_backward import Backward
-
-    seen, run = [], Backward._grad
-
-    def counted(self, *args, **kwargs):
-        seen.append(len(self.leaves))
-        return run(self, *args, **kwargs)
-
-    monkeypatch.setattr(Backward, "_grad", counted)
-    return seen
-
-
 def test_one_factor_for_all_is_told_without_all_gradients_in_memory(passes):
     """Of a wrong loss; each pass for its cause is for one tensor."""
     model, x = network(lambda g: g)

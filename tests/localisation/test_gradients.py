@@ -100,21 +100,6 @@ def size_of(model):
     return sum(p.numel() * p.element_size() for p in model.parameters())
 
 
-@pytest.fixture
-def passes(monkeypatch):
-    """Backward passes of gradlab: how many inputs each was for."""
-    from gradlab.subject.torch_backward import Backward
-
-    seen, run = [], Backward._grad
-
-    def counted(self, *args, **kwargs):
-        seen.append(len(self.leaves))
-        return run(self, *args, **kwargs)
-
-    monkeypatch.setattr(Backward, "_grad", counted)
-    return seen
-
-
 @pytest.mark.parametrize("act", [torch.nn.Tanh, torch.nn.ReLU])
 def test_a_right_model_costs_five_evaluations_and_one_backward(act, passes):
     """One at the point, two along each of two directions."""
