@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.errors import InputError, InputTypeError, SubjectError
 from gradlab.subject.torch_analytic import ReverseMode
 from gradlab.subject.torch_batches import Batches
-from gradlab.subject.torch_bits import same_bits
+from gradlab.subject.torch_bits import Before
 from gradlab.subject.torch_devices import batch_bytes
 from gradlab.subject.torch_double import in_double
 from gradlab.subject.torch_elsewhere import followed
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["TorchSubject", "torch_subject"]
 
 _LARGE = 1 << 28  # bytes of inputs above which the first evaluation is not done twice
-_WATCHED = 1 << 26  # bytes of inputs that are copied, to be compared after it
+_WATCHED = 1 << 26  # bytes of inputs that are compared after it with what they were
 
 
 def torch_subject(
@@ -364,12 +364,12 @@ class TorchSubject:
         Nothing counts such writes; from now on the function gets copies of its own.
         """
         small = sum(cell.values.nbytes for cell in self.cells) <= _WATCHED
-        there = [cell.values.detach().clone() for cell in self.cells if small]
+        there = [Before(cell) for cell in self.cells if small]
         tensors = self.evaluate(self.values_apart(grad), grad)
         for cell, before in zip(self.cells, there, strict=False):
             name = cell.variable.name
-            if name not in self.mutated and not same_bits(cell.values, before):
-                cell.values.detach().copy_(before)
+            if name not in self.mutated and before.written():
+                before.put_back()
                 self.mutated = (*self.mutated, name)
         return tensors
 

@@ -270,6 +270,39 @@ def test_uncounted_writes_to_an_input_are_seen(write):
 
 
 @WRITES
+def test_uncounted_writes_to_a_large_input_are_seen(write):
+    """Of 70,000 numbers no copy is kept; they are held against the user's own."""
+    x = randn(70_000)
+
+    def f(x):
+        write(x)
+        return torch.sin(x[::7000])
+
+    subject = torch_subject(f, (x,))
+
+    assert subject.row() == pytest.approx(np.sin(x[::7000].numpy() / 2))
+    assert subject.mutated == ("x",)
+    assert np.array_equal(subject.cells[0].real(), x)
+
+
+@WRITES
+def test_writes_to_the_users_own_are_none_to_what_stands_for_it(write):
+    """Behind the back of f its own x changes; what is displaced stays as it was."""
+    x = randn(70_000)
+    before = x.clone()
+
+    def f(copy):
+        write(x)
+        return torch.sin(copy[::7000])
+
+    subject = torch_subject(f, (x,))
+
+    assert subject.row() == pytest.approx(np.sin(before[::7000].numpy()))
+    assert subject.mutated == ()
+    assert np.array_equal(subject.cells[0].real(), before)
+
+
+@WRITES
 def test_uncounted_writes_to_constants_and_buffers_are_put_back(write):
     """A moving average kept by ``.data`` is at its start before every evaluation."""
 

@@ -23,6 +23,7 @@ __all__ = [
     "SavedStorage",
     "SavedTensor",
     "extent",
+    "fingerprint",
     "has_storage",
     "quiet_torch",
 ]
@@ -97,8 +98,11 @@ def _words(flat: Any) -> tuple[Any, Any]:
     return flat[:cut].view(_torch().int64), flat[cut:]
 
 
-def _fingerprint(flat: Any) -> Any:
-    """Sum the words, 64 KiB at a time, wrapping around: see `saved_arrays`."""
+def fingerprint(flat: Any) -> Any:
+    """Sum the words of some bytes, 64 KiB at a time, wrapping around.
+
+    See `saved_arrays`; of contiguous memory, whose first byte stands at a word.
+    """
     words, rest = _words(flat)
     cut = words.numel() // ROW * ROW
     rows = words[:cut].view(-1, ROW).sum(1)
@@ -140,14 +144,14 @@ class SavedStorage:
         self._part = slice(*extent(found.value))
         flat = _flat(self._storage)[self._part]
         self._copy = flat.clone() if copy else None
-        self._print = None if copy else _fingerprint(flat)
+        self._print = None if copy else fingerprint(flat)
 
     def _intact(self) -> bool:
         if self._storage.nbytes() != self._bytes:
             return False
         flat = _flat(self._storage)[self._part]
         if self._copy is None:
-            return bool(_torch().equal(_fingerprint(flat), self._print))
+            return bool(_torch().equal(fingerprint(flat), self._print))
         return _equal(flat, self._copy)
 
     def changes(self) -> Iterator[Change]:
