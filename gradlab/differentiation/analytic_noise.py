@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.metering import Meter
     from gradlab.subject.subject import Subject
 
 __all__ = ["MOST_ROWS", "SCATTER", "analytic_noise", "rounding_noise", "value_noise"]
@@ -168,12 +169,14 @@ def _stored(values: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
     return np.asarray(np.ldexp(np.round(mantissa / epsilon) * epsilon, exponent))
 
 
-def value_noise(subject: Subject, *, seed: int) -> NDArray[np.float64]:
+def value_noise(subject: Subject, meter: Meter, *, seed: int) -> NDArray[np.float64]:
     """Measure in the same way how far f itself is off by round-off, shape (rows,).
 
     Also where f is zero by cancellation, and its size says nothing of it. An entry that
-    stands still is not more exact than its neighbours of the same output.
+    stands still is not more exact than its neighbours of the same output. The meter is
+    charged, but cannot refuse: who asks has somebody accused.
     """
+    meter.owe(1 + _REPETITIONS)
     points = [subject.point(which) for which in range(len(subject.inputs))]
     center = subject.row()
     largest = np.zeros(len(center))

@@ -236,6 +236,19 @@ class Meter:
         if show:
             self.shown(count)
 
+    def owe(self, count: int) -> None:
+        """Account for evaluations that no end of a budget may prevent, and show them.
+
+        Examples
+        --------
+        >>> meter = Meter(Budget(evaluations=2))
+        >>> meter.owe(5)
+        >>> meter.evaluations, meter.left()
+        (5, 0)
+        """
+        self.evaluations += count
+        self.shown(count)
+
     def shown(self, count: int) -> None:
         """Move the bar; one that turns out to be too short grows."""
         bar: Any = self.progress

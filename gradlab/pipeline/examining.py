@@ -230,7 +230,7 @@ def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
     own = Origin(subject, base_row(subject, meter))
     coverage = choose_columns(subject, "full", meter.budget, 0.0, plan.seed)
     outcome = run_full(own, plan, meter, coverage.columns)
-    spare_debris(subject, outcome.blocks, plan.seed)
+    spare_debris(subject, outcome.blocks, meter, plan.seed)
     comparisons = comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
     )

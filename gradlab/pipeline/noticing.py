@@ -130,14 +130,14 @@ def excused(subject: Any, blocks: list[Block]) -> list[Finding]:
     ]
 
 
-def spare_debris(subject: Any, blocks: list[Block], seed: int) -> None:
+def spare_debris(subject: Any, blocks: list[Block], meter: Meter, seed: int) -> None:
     """Take back accusations of what is round-off of either side, measured.
 
     The gradient of a bias in front of a batch normalisation is zero by cancellation,
     and so are its derivatives: what comes out is the debris of larger numbers.
 
-    Five evaluations and as many gradients, charged to nobody: a budget that is spent
-    must not leave an accusation unheard.
+    Five evaluations and as many gradients, also where no budget is left for them: its
+    end must not leave an accusation unheard.
 
     Parameters
     ----------
@@ -145,6 +145,8 @@ def spare_debris(subject: Any, blocks: list[Block], seed: int) -> None:
         What was compared.
     blocks
         With their verdicts, which are changed.
+    meter
+        Charged for the evaluations.
     seed
         Of the roundings that are tried.
     """
@@ -152,7 +154,7 @@ def spare_debris(subject: Any, blocks: list[Block], seed: int) -> None:
     if not wrong or not is_torch_subject(subject) or len(wrong[0].analytic) > MOST_ROWS:
         return
     noise = analytic_noise(subject, np.eye(len(wrong[0].analytic)), seed=seed)
-    still = SCATTER * value_noise(subject, seed=seed)[:, None]
+    still = SCATTER * value_noise(subject, meter, seed=seed)[:, None]
     for block in wrong:
         with np.errstate(invalid="ignore"):
             off = np.abs(block.analytic - block.value)

@@ -12,6 +12,7 @@ from gradlab.differentiation.analytic_noise import (
     rounding_noise,
     value_noise,
 )
+from gradlab.differentiation.metering import Budget, Meter
 from gradlab.subject.torch_subjects import torch_subject
 
 torch = pytest.importorskip("torch")
@@ -60,11 +61,25 @@ def test_noise_of_values_is_their_scatter_under_roundings_of_x():
     """None of a constant; of sin(1e8 x), which turns x's last digit into 2e-8, some."""
     x = torch.linspace(1.0, 2.0, 5, dtype=torch.float64)
     subject = torch_subject(lambda x: (5 + 0 * x, torch.sin(1e8 * x)), (x,))
-    still, moved = np.split(value_noise(subject, seed=0), 2)
+    still, moved = np.split(value_noise(subject, Meter(), seed=0), 2)
 
     assert (still == 0).all()
     assert (moved == moved[0]).all()
     assert 1e-9 < moved[0] < 1e8 * 2.3e-16 * 2
+
+
+def test_noise_of_values_is_charged_for_even_where_no_budget_is_left():
+    """Five evaluations are five on the meter; a spent budget does not prevent them."""
+    x = torch.linspace(1.0, 2.0, 5, dtype=torch.float64)
+    calls = []
+    subject = torch_subject(lambda x: (calls.append(1), torch.sin(x))[1], (x,))
+    subject.row()  # what a subject does once, it has done
+    calls.clear()
+    meter = Meter(Budget(evaluations=1), evaluations=1)
+
+    value_noise(subject, meter, seed=0)
+
+    assert meter.evaluations - 1 == len(calls) == 5
 
 
 def test_point_is_put_back_after_an_exception():
