@@ -40,6 +40,11 @@ IDLE = """() => {
 }"""
 ALL_RAN = """() => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')]
   .every(prompt => /\\[\\d+\\]/.test(prompt.textContent))"""
+# Of the cells themselves, not of the page: JupyterLab draws only those in sight.
+TROUBLE = """() => window.jupyterapp.shell.currentWidget.content.widgets
+  .filter(cell => cell.model.type === 'code')
+  .flatMap(cell => cell.model.outputs.toJSON())
+  .filter(out => out.output_type === 'error' || out.name === 'stderr')"""
 OPEN = """name => {
   window.jupyterapp.commands.execute('docmanager:open', {path: name});
 }"""
@@ -57,6 +62,10 @@ SETTLED = """wait => new Promise(done => {
   setTimeout(done, wait + 20000);  // a page that is not shown has no frames
   setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), wait);
 })"""
+IN_VIEW = """element => {
+  const box = element.getBoundingClientRect();
+  return element.isConnected && box.bottom > 0 && box.top < innerHeight;
+}"""
 EVALUATE = """async code => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
   const future = kernel.requestExecute(
@@ -233,18 +242,17 @@ def open_notebook(page, server, name):
 
 
 def run_all(page):
-    """Run every cell and return what went wrong in them."""
+    """Run every cell and return what went wrong in them.
+
+    That is read from the notebook itself: its page may not have been drawn yet.
+    """
     # not awaited: a command that opens a dialogue would never come back
     page.evaluate(
         "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
     )
     page.wait_for_function(ALL_RAN)
     page.wait_for_function(IDLE)
-    return page.eval_on_selector_all(
-        "[data-mime-type='application/vnd.jupyter.stderr'], "
-        "[data-mime-type='application/vnd.jupyter.error']",
-        "nodes => nodes.map(node => node.textContent.slice(0, 1500))",
-    )
+    return page.evaluate(TROUBLE)
 
 
 def save(page):
@@ -268,13 +276,19 @@ def settle(page, milliseconds=350):
 def bring(page, selector):
     """Scroll the first such element into view, and wait until the page is at rest.
 
-    In one step inside the page: between finding an element and scrolling to it, which
-    is how playwright goes about it, a page that is being drawn may have replaced it.
+    Again where a page that was being drawn has replaced it meanwhile: what is gone is
+    not scrolled to. (Playwright's own way raises an error then.)
     """
-    settle(page)
-    page.locator(selector).first.evaluate("e => e.scrollIntoView({block: 'center'})")
-    settle(page)
-    return page.locator(selector).first
+    element = page.locator(selector).first
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        settle(page)
+        element.evaluate("e => e.scrollIntoView({block: 'center'})")
+        settle(page)
+        if element.evaluate(IN_VIEW):
+            return element
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{selector} cannot be brought into view")
 
 
 def read(page, selector):

@@ -127,6 +127,18 @@ def test_tolerance_recounts_and_recolours(show):
     assert page.locator(ERROR).screenshot() == before
 
 
+def test_back_to_the_tolerance_of_the_check_by_keyboard(show):
+    """The button goes away when it is pressed; the focus goes to the slider."""
+    page = show("tutorial")
+    page.locator(SLIDER).focus()
+    page.keyboard.press("End")
+    page.get_by_text("as checked", exact=True).focus()
+    page.keyboard.press("Enter")
+    driver.shows(page, ".gl .tol", "as checked")
+
+    assert page.evaluate("document.activeElement.type") == "range"
+
+
 def test_tolerance_below_the_error_bar_is_undecided_not_wrong(show):
     """At 1e-16 no finite difference can tell: right entries become undecided."""
     page = show("tutorial")
@@ -222,7 +234,9 @@ def test_wheel_scrolls_past_and_zooms_after_a_click(show):
     box = page.locator(ERROR).bounding_box()
     page.mouse.move(box["x"] + 100, box["y"] + 60)
 
+    top = page.evaluate("scrollY")
     page.mouse.wheel(0, -120)
+    page.wait_for_function("top => scrollY < top", arg=top)
     driver.settle(page)
     assert "rows" not in driver.read(page, ".gl .cap >> nth=0")
 

@@ -294,3 +294,25 @@ def test_lanes_of_a_branch(show):
     )
     assert names[4] == "blocks.1.act"
     assert spoiled == [False, *4 * [True], *(len(spoiled) - 5) * [False]]
+
+
+def test_a_method_keeps_the_focus(show, sweep):
+    """Enter on a method draws its curves and leaves the focus where it is."""
+    page = show(pack_sweep(sweep))
+    page.get_by_role("button", name="central").focus()
+    page.keyboard.press("Enter")
+
+    assert page.evaluate("document.activeElement.innerText") == "central"
+
+
+def test_unfolding_layers_keeps_the_focus(show):
+    """Enter on a folded run: the first of its layers has the focus, arrows go on."""
+    page = show(pack_layers(builders.audit(100)), height=700)
+    page.locator(".gl .fold").first.focus()
+    page.keyboard.press("Enter")
+
+    held = "document.activeElement.getAttribute('aria-label')"
+    first = page.evaluate(held)
+    page.keyboard.press("ArrowDown")
+    assert "right" in first or "inherits" in first
+    assert page.evaluate(held) not in (first, None)

@@ -434,7 +434,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .track{position:relative;height:8px;border-radius:4px;background:color-mix(in srgb,var(--line) 45%,transparent);overflow:visible!important}.gl .track i{position:absolute;left:0;top:0;bottom:0;border-radius:4px;min-width:4px}.gl .track u{position:absolute;top:-4px;bottom:-4px;width:1.5px;background:var(--fg);opacity:.55}
 .gl .bar{display:flex;flex-wrap:wrap;gap:6px 14px;align-items:center;margin:0 0 8px}.gl .bar .grow{flex:1 1 200px}.gl .tools{justify-content:flex-end}.gl.small .tools{justify-content:flex-start}.gl .group,.gl .set{display:inline-flex}.gl .set{gap:8px;align-items:center}
 .gl button,.gl select,.gl input[type=text]{font:inherit;font-size:12px;color:var(--fg);background:var(--paper);border:1px solid var(--line);border-radius:6px;padding:0 9px;height:26px;margin:0;cursor:pointer;box-shadow:none}.gl button:hover{background:var(--soft)}
-.gl .group button{border-radius:0;margin-left:-1px}.gl .group button:first-child{border-radius:6px 0 0 6px;margin-left:0}.gl .group button:last-child{border-radius:0 6px 6px 0}.gl .group button:only-child{border-radius:6px}.gl button[aria-pressed=true]{background:var(--fg);color:var(--paper);border-color:var(--fg)}.gl button.more{color:var(--mute);border-style:dashed}.gl button:disabled{opacity:.45;cursor:default}
+.gl .group button{border-radius:0;margin-left:-1px}.gl .group button:first-child{border-radius:6px 0 0 6px;margin-left:0}.gl .group button:last-child{border-radius:0 6px 6px 0}.gl .group button:only-child{border-radius:6px}.gl button[aria-pressed=true]{background:var(--fg);color:var(--paper);border-color:var(--fg)}.gl button.more{color:var(--mute);border-style:dashed}.gl button:disabled,.gl button[aria-disabled=true]{opacity:.45;cursor:default}
 .gl .status{flex:1 1 260px;line-height:1.5;padding:3px 0}.gl .status>*{margin-right:9px}.gl .status>.mark{margin-right:7px}.gl .status .name{font-family:var(--mono);font-size:13px;font-weight:700;overflow-wrap:anywhere}
 .gl .panels{display:flex;flex-wrap:wrap;gap:12px 20px;align-items:flex-start}.gl .cap{display:flex;justify-content:space-between;gap:8px;margin:0 0 4px;white-space:nowrap}.gl .cap b{font-weight:600}.gl .cap span{color:var(--mute);font-size:11px;overflow:hidden;text-overflow:ellipsis}
 .gl .stack{position:relative;width:max-content}.gl canvas{display:block;touch-action:none;max-width:none;margin:0;border-radius:0}.gl .stack .over{position:absolute;left:0;top:0;pointer-events:none}.gl .map{box-shadow:0 0 0 1px var(--line);border-radius:2px}.gl .stack .map{cursor:crosshair}
@@ -464,7 +464,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl.narrow .lrow{grid-template-columns:var(--rail,30px) minmax(90px,1.6fr) minmax(30px,.5fr) 54px 158px}.gl.narrow .lrow .shape,.gl.narrow .long{display:none}
 .gl.small .lrow{grid-template-columns:var(--rail,30px) minmax(0,1fr) 44px 58px}.gl.small .lrow .tally,.gl.small .lhead>:last-child{display:none}
 .gl .nowrap{white-space:nowrap}.gl .keys .ok,.gl .keys .bad,.gl .keys .warn{color:var(--tone)}.gl.nested{padding-left:0;padding-right:0;border-top:1px solid var(--line);margin-top:10px;padding-top:10px}
-.gl .blank>*:not(.bar),.gl .blank .group{display:none}.gl .message{color:var(--bad);font-size:12px}.gl .busy{opacity:.55}
+.gl .blank>*:not(.bar),.gl .blank .group{display:none}.gl .message{color:var(--bad);font-size:12px}.gl.busy .panels,.gl .waits{opacity:.55;transition:opacity .2s .25s}
 @media (prefers-reduced-motion:no-preference){.gl .track i{transition:width .12s}}
 @media (forced-colors:active){.gl .seal,.gl .track,.gl .track *,.gl .legend i,.gl .scale input,.gl button[aria-pressed=true]{forced-color-adjust:none}}
 @media print{.gl .blocks .rows,.gl .layers{max-height:none;overflow:visible}.gl header,.gl .finding,.gl .panels,.gl .entry,.gl .brow,.gl .lrow{break-inside:avoid}.gl .hint{display:none}
@@ -494,6 +494,23 @@ function onWidth(root, draw) {
   look();
   return () => observer.disconnect();
 }
+// Whoever holds a control by the keyboard goes on holding what takes its place.
+const holder = (place) => {
+  const held = place.getRootNode().activeElement;
+  return held !== place && place.contains(held) ? held.dataset.key ?? null : null;
+};
+function hold(place, key) {
+  if (key !== null) [...place.querySelectorAll("[data-key]")].find((node) => node.dataset.key === key)?.focus({ preventScroll: true });
+}
+function refill(place, children) {
+  const key = holder(place);
+  place.replaceChildren(...children);
+  hold(place, key);
+}
+// Buttons that have to wait stay where they are in the order of the keyboard: one that
+// is disabled lets go of the focus.
+const pause = (buttons, on) => { for (const button of buttons) button.setAttribute("aria-disabled", String(on)); };
+const paused = (button) => button.getAttribute("aria-disabled") === "true";
 function debounce(call, wait) {
   let timer = 0;
   return (...values) => { clearTimeout(timer); timer = setTimeout(() => call(...values), wait); };
@@ -680,7 +697,7 @@ export function mountJacobian(element, host) {
   const slider = h("input", { type: "range", min: "-16", max: "2", step: "0.05", ...FOCUS, "aria-label": "Tolerance, on a log scale" });
   E.scale.after(slider);
   const tolText = h("span", {});
-  const tolReset = button("as checked", "Back to the verdicts of the check", () => setTolerance(null));
+  const tolReset = button("as checked", "Back to the verdicts of the check", () => { slider.focus({ preventScroll: true }); setTolerance(null); });
   const legend = h("div", { class: "legend" });
   E.figure.append(h("div", { class: "tol" }, tolText, tolReset), legend);
   const entry = h("div", { class: "entry" });
@@ -727,7 +744,7 @@ export function mountJacobian(element, host) {
     root.classList.add("busy");
     host.load(chosen, (raw, fresh, error) => {
       root.classList.remove("busy");
-      lost.textContent = error ?? "";
+      lost.textContent = error && base ? `${error} (this is still ${base.meta.name})` : error ?? "";
       lost.className = error ? "message" : "";
       if (!raw) return;
       base = wholeBlock(raw, fresh ?? chosen);
@@ -807,7 +824,7 @@ export function mountJacobian(element, host) {
     voice.textContent = "no wrong entry at this tolerance";
   }
   function pick(place, pin) {
-    if (!place) return;
+    if (!place || root.classList.contains("busy")) return; // an entry of the block before
     selected = place;
     pinned = pin;
     hovered = null;
@@ -1283,9 +1300,11 @@ export function mountJacobian(element, host) {
     host.on("page", () => {
       blocks = get("page").blocks;
       const fresh = blockList(blocks, (key) => choosePart(key));
+      const key = holder(list.element);
       list.element.replaceWith(fresh.element);
       list = fresh;
       load();
+      hold(list.element, key);
     }),
     host.on("tol", () => { tolerance = get("tol") ?? null; soon(true); }),
     host.on("metric", () => { metric = get("metric"); soon(true); }),
@@ -1310,13 +1329,14 @@ function recomputeBar(place, host, meta) {
   const set = (words, control) => h("span", { class: "set" }, h("span", { class: "mute" }, words), control);
   place.append(h("div", { class: "bar" }, set("numeric side", method), set("step", step), set("precision", precision), go, message));
   const ask = () => {
+    if (paused(go)) return;
     const h_ = step.value.trim() === "" ? null : Number(step.value);
     if (h_ !== null && !(h_ > 0)) { message.textContent = "the step must be a number above 0"; message.className = "message"; return; }
-    go.disabled = true;
+    pause([go], true);
     message.className = "mute";
     message.textContent = "computing …";
     host.ask({ type: "recompute", key: meta().key, method: method.value, step: h_, dtype: precision.value }, (answer) => {
-      go.disabled = false;
+      pause([go], false);
       message.className = answer.error ? "message" : "mute";
       message.textContent = answer.error ?? answer.words;
     });
@@ -1390,10 +1410,10 @@ const LINES = [{ width: 1.3, dash: null }, { width: 1.8, dash: "6 3" }, { width:
 export function mountSweep(element, host) {
   const root = shell(element, "Step-size sweep");
   const stops = [];
-  let data, method, at, hot = null, picked = null, width = 900, ink = inks(false), slices = null, awaited = false, prefix = "";
+  let data, method, at, hot = null, picked = null, width = 900, ink = inks(false), slices = null, awaited = false, prefix = "", ruler = null, over = null;
   const bar = h("div", { class: "bar" });
   const words = h("ul", { role: "status", "aria-live": "polite" });
-  const plot = h("div", { style: "flex:1 1 420px;min-width:0" });
+  const plot = h("div", { style: "flex:1 1 420px;min-width:0;touch-action:pan-y" });
   const map = h("canvas", { class: "map", role: "img" });
   const mapScale = h("canvas", { "aria-hidden": "true", style: "margin-top:7px" });
   const mapTitle = h("figcaption", { class: "cap" });
@@ -1425,16 +1445,17 @@ export function mountSweep(element, host) {
     for (const name of data.methods) data.curves[name] = data.curves[name].map((line) => line.map(number));
     method = data.methods.includes(host.get("method")) ? host.get("method") : data.methods[0];
     const worst = data.inputs.reduce((b, x, i) => (x.verdict > data.inputs[b].verdict ? i : b), 0);
-    picked = picked ?? worst;
+    const wish = data.inputs.findIndex((input) => input.name === host.get("picked"));
+    picked ??= wish >= 0 ? wish : worst;
     at = host.get("h") || number(data.best[method]?.[picked] ?? NaN) || data.steps[data.steps.length >> 1];
     at = nearest(at);
     head.replaceChildren(reportHead(data));
     foot.replaceChildren(reportFoot(data));
     prefix = commonPrefix(data.inputs.map((input) => input.name), 18);
-    const choice = (label, words_, pressed, act, more) => h("button", { type: "button", ...FOCUS, "aria-pressed": String(pressed), title: label, onclick: act, class: more ? "more" : null }, words_);
+    const choice = (label, words_, pressed, act, more) => h("button", { type: "button", ...FOCUS, "data-key": words_, "aria-pressed": String(pressed), title: label, onclick: (event) => paused(event.target) || act(event), class: more ? "more" : null }, words_);
     const methods_ = MENU.filter((name) => data.methods.includes(name) || (host.live && (data.more ?? []).includes(name)));
     methods_.push(...data.methods.filter((name) => !MENU.includes(name)));
-    bar.replaceChildren(...[
+    refill(bar, [
       h("span", { class: "set" }, h("span", { class: "mute" }, "method"), h("span", { class: "group", role: "group", "aria-label": "Numeric method" },
         methods_.map((name) => (data.methods.includes(name)
           ? choice(`errors of ${name.replace("-", " ")}`, name.replace("-", " "), name === method, () => { host.set("method", name); method = name; load(); })
@@ -1447,11 +1468,11 @@ export function mountSweep(element, host) {
   }
   // Measures in the kernel; the page comes back as a trait.
   function compute(question, button) {
-    for (const other of bar.querySelectorAll("button")) other.disabled = true;
+    pause(bar.querySelectorAll("button"), true);
     message.className = "mute";
     message.textContent = `measuring ${button.textContent} …`;
     host.ask(question, (answer) => {
-      for (const other of bar.querySelectorAll("button")) other.disabled = false;
+      pause(bar.querySelectorAll("button"), false);
       message.className = "message";
       message.textContent = answer.error ?? "";
     });
@@ -1460,7 +1481,9 @@ export function mountSweep(element, host) {
     slices = null;
     const found = (data.matrices ?? []).find((m) => m.method === method && m.input === picked);
     awaited = Boolean(found); // its place is kept while the numbers are on their way
-    if (found) host.load(found, (raw) => { if (!raw) return; slices = { ...found, logs: view(raw.s, Float32Array) }; draw(); });
+    heat.classList.toggle("waits", awaited);
+    heat.setAttribute("aria-busy", String(awaited));
+    if (found) host.load(found, (raw) => { if (!raw) return; slices = { ...found, logs: view(raw.s, Float32Array) }; heat.classList.remove("waits"); heat.setAttribute("aria-busy", "false"); draw(); });
   }
 
   function draw() {
@@ -1482,10 +1505,8 @@ export function mountSweep(element, host) {
     if (ladder()) best(svg, X, m, H, y, W - m.r);
     labels(svg, ends, W - m.r, m.t, H - m.b, m.r);
     if (ladder()) cursor(svg, X, x0, x1, m, W, H, y);
-    // whoever holds the cursor by the keyboard goes on holding it
-    const held = plot.contains(root.getRootNode().activeElement);
-    plot.replaceChildren(svg);
-    if (held) plot.querySelector(".cursor")?.focus({ preventScroll: true });
+    ruler = ladder() ? { W, left: m.l, span: W - m.l - m.r, x0, x1 } : null;
+    refill(plot, [svg]);
     sentence();
     chipRow();
     heatmap();
@@ -1591,7 +1612,7 @@ export function mountSweep(element, host) {
   }
   function cursor(svg, X, x0, x1, m, W, H) {
     const x = X(at), base = H - m.b;
-    const handle = s("g", { ...FOCUS, class: "cursor", role: "slider", "aria-label": "step size h", "aria-valuemin": x0, "aria-valuemax": x1, "aria-valuenow": Math.log10(at), "aria-valuetext": format(at, 2), style: "cursor:ew-resize" },
+    const handle = s("g", { ...FOCUS, class: "cursor", "data-key": "h", role: "slider", "aria-label": "step size h", "aria-valuemin": x0, "aria-valuemax": x1, "aria-valuenow": Math.log10(at), "aria-valuetext": format(at, 2), style: "cursor:ew-resize" },
       s("rect", { x: x - 9, y: m.t, width: 18, height: base - m.t + 10, fill: "transparent" }),
       s("line", { x1: x, x2: x, y1: m.t, y2: base, stroke: "var(--accent)", "stroke-width": 1.6 }),
       s("rect", { x: x - 6, y: base - 8, width: 12, height: 16, rx: 4, fill: "var(--accent)", stroke: "var(--paper)" }),
@@ -1601,26 +1622,25 @@ export function mountSweep(element, host) {
       const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -4, PageUp: 4, Home: -last, End: last }[event.key];
       if (by === undefined) return;
       move(data.steps[clamp(near() + by, 0, last)]);
-      root.querySelector(".cursor").focus();
       event.preventDefault();
       event.stopPropagation();
     });
     svg.append(handle);
-    const read = (event) => {
-      const box = plot.querySelector("svg").getBoundingClientRect();
-      const share = ((event.clientX - box.left) * (W / box.width) - m.l) / (W - m.l - m.r);
-      move(10 ** (x0 + clamp(share, 0, 1) * (x1 - x0)));
-    };
-    svg.addEventListener("pointerdown", (event) => {
-      const box = svg.getBoundingClientRect();
-      if ((event.clientX - box.left) * (W / box.width) > W - m.r + 10) return;
-      read(event);
-      const end = () => { removeEventListener("pointermove", read); removeEventListener("pointerup", end); };
-      addEventListener("pointermove", read);
-      addEventListener("pointerup", end);
-      event.preventDefault();
-    });
   }
+  // The plot itself takes the pointer, since all that is in it is drawn anew at each step.
+  const share = (event) => {
+    const box = plot.firstChild.getBoundingClientRect();
+    return ((event.clientX - box.left) * (ruler.W / box.width) - ruler.left) / ruler.span;
+  };
+  const read = (event) => move(10 ** (ruler.x0 + clamp(share(event), 0, 1) * (ruler.x1 - ruler.x0)));
+  plot.addEventListener("pointerdown", (event) => {
+    if (!ruler || event.button > 0 || share(event) > 1 + 10 / ruler.span) return;
+    plot.setPointerCapture(event.pointerId);
+    read(event);
+    hold(plot, "h");
+    event.preventDefault();
+  });
+  plot.addEventListener("pointermove", (event) => { if (ruler && plot.hasPointerCapture(event.pointerId)) read(event); });
   function sentence() {
     const chosen = data.inputs[hot ?? picked];
     if (!chosen) { words.replaceChildren(); return; }
@@ -1631,10 +1651,10 @@ export function mountSweep(element, host) {
   function chipRow() {
     const k = near(), many = data.inputs.length > 14;
     const shown = data.inputs.map((input, i) => ({ input, i })).filter(({ input, i }) => !many || input.verdict > 0 || i === picked);
-    chips.replaceChildren(...shown.map(({ input, i }) => h("button", { type: "button", class: `chip ${CLASSES[input.verdict]}`, ...FOCUS, "aria-pressed": String(i === picked), title: input.name,
-      onclick: () => { picked = i; host.set("picked", input.name); fetchSlices(); draw(); open(input); chips.querySelector("[aria-pressed=true]")?.focus(); } },
+    refill(chips, [...shown.map(({ input, i }) => h("button", { type: "button", class: `chip ${CLASSES[input.verdict]}`, ...FOCUS, "data-key": String(i), "aria-pressed": String(i === picked), title: input.name,
+      onclick: () => { picked = i; host.set("picked", input.name); fetchSlices(); draw(); open(input); hold(chips, String(i)); } },
       h("i", { "aria-label": WORDS[input.verdict] }, GLYPHS[input.verdict]), named(input.name, { prefix }), h("span", { class: "num" }, format(curve(i)[k], 2)))),
-      ...(many ? [h("span", { class: "mute" }, `${data.inputs.length - shown.length} more agree`)] : []));
+      ...(many ? [h("span", { class: "mute" }, `${data.inputs.length - shown.length} more agree`)] : [])]);
   }
   // The heat map follows the cursor: from truncation over clean to noise.
   function heatmap() {
@@ -1664,10 +1684,12 @@ export function mountSweep(element, host) {
     mapTitle.replaceChildren(h("b", { title: name }, squeezed(name.slice(prefix.length), 22, prefix ? "…" : "")), h("span", {}, step));
     const worst_ = codes_.reduce((a, b) => Math.max(a, b), -Infinity);
     map.setAttribute("aria-label", `Error of ${name} ${step}; ${classOf(worst_) ? "some entries are beyond the tolerance" : "all within the tolerance"}`);
-    tell_(null);
+    tell_();
   }
-  // What stands under the pointer.
-  function tell_(event) {
+  // What stands under the pointer, also when the cursor has been moved under it.
+  function tell_(event = over) {
+    over = event;
+    if (!slices) return;
     const { rows, columns, logs } = slices, { name, shape } = data.inputs[picked];
     if (!event) { mapNote.textContent = "relative error of every entry · point to read"; return; }
     const box = map.getBoundingClientRect();
@@ -1677,8 +1699,8 @@ export function mountSweep(element, host) {
     const place = whole ? squeezed(entryName({ name, shape }, r * columns + c).slice(prefix.length), 28, prefix ? "…" : "") : `J[${r}, ${c}]`;
     mapNote.textContent = `${place}: ${log === -Infinity ? "equal" : format(10 ** log, 2)}`;
   }
-  map.addEventListener("pointermove", tell_);
-  map.addEventListener("pointerleave", () => slices && tell_(null));
+  map.addEventListener("pointermove", (event) => tell_(event));
+  map.addEventListener("pointerleave", () => tell_(null));
   // With a kernel, a name opens the Jacobian at the cursor's step.
   function open(input) {
     if (!host.live || !host.get("can_recompute")) return;
@@ -1873,7 +1895,7 @@ function drawLayers(place, audit, open, title) {
       const node = { ...nodes[k], row: k, states, spoiled, touched: through[k], inner: fed[first].inner };
       if (first === last) return row(rows[first], first, node);
       const n = last - first + 1;
-      return h("button", { type: "button", class: `fold ${STATES[state].class}`, ...FOCUS, "aria-expanded": "false", title: "show them", onclick: () => { unfolded.add(first); draw(); } },
+      return h("button", { type: "button", class: `fold ${STATES[state].class}`, ...FOCUS, "aria-expanded": "false", title: "show them", onclick: () => { unfolded.add(first); draw(); list.querySelector(`[data-index="${first}"]`).focus(); } },
         rail(node, wide), h("span", {}, `${count(n)} layers ${STATES[state].many}: `, h("span", { class: "name" }, `${rows[first].name} … ${rows[last].name}`)));
     });
     list.replaceChildren(head, ...parts);

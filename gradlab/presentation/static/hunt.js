@@ -93,7 +93,7 @@ export function mountHunt(element, host) {
     }, `${done ? "✓ " : ""}${number}`));
   }
   function load() {
-    const page = host.get("page");
+    const page = host.get("page"), held = root.getRootNode().activeElement;
     const [tone, glyph] = page.solved ? ["ok", "✓"] : page.rows.some((row) => !row.right) ? ["bad", "✗"] : ["warn", "?"];
     head.className = tone;
     head.replaceChildren(
@@ -115,6 +115,7 @@ export function mountHunt(element, host) {
     next.disabled = !page.solved || page.number === page.titles.length;
     next.classList.toggle("main", !next.disabled);
     check.classList.toggle("main", next.disabled);
+    if ((held === hint || held === next) && held.disabled) check.focus(); // it would be nowhere
     said.textContent = page.words;
     said.className = `said grow ${page.rows.length ? tone : ""}`;
     rows.hidden = !page.rows.length;

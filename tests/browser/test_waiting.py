@@ -1,0 +1,208 @@
+"""Live views between a question and its answer: it comes when a test says so."""
+
+from __future__ import annotations
+
+import builders
+import driver
+import numpy as np
+import pytest
+import waiting
+from playwright.sync_api import expect
+
+import gradlab as gl
+
+pytestmark = pytest.mark.browser
+
+HEAT = ".gl figure canvas[role=img]"
+BUSY = ".gl figure[aria-busy=true]"
+
+
+@pytest.fixture
+def page(chromium):
+    """Open an empty page; nothing may be thrown in it."""
+    with driver.tab(chromium, offline=True) as page:
+        page.set_content("<!doctype html>")
+        yield page
+        assert page.problems == []
+
+
+@pytest.fixture
+def sweep():
+    """A sweep of five inputs, `fc2.weight` the last of them."""
+    return gl.EpsilonSweep(builders.sweep(np.random.default_rng(7)))
+
+
+@pytest.fixture
+def measured():
+    """A sweep of a real function, which other methods may be asked of."""
+    x, y = np.linspace(0.5, 2, 12).reshape(3, 4), np.array([1.0, 2.0])
+    report = gl.check(
+        lambda x, y: (x**3).sum() + (y**2).sum(),
+        *(x, y),
+        grad=lambda x, y: (3 * x**2, y),
+    )
+    return report.sweep().explore()
+
+
+def planes_of(widget, page):
+    """Return the numbers that a sweep has just asked for."""
+    return widget._planes[waiting.asked(page, "block")["key"]]
+
+
+def test_the_first_input_is_the_one_that_python_picked(page):
+    """`EpsilonSweep(sweep, picked=...)` opens at that input, not at the worst one."""
+    swept = builders.sweep(np.random.default_rng(7))
+    waiting.mount(page, gl.EpsilonSweep(swept, picked="fc2.weight"))
+
+    expect(page.locator(".gl .chip[aria-pressed=true]")).to_contain_text("fc2.weight")
+
+
+def test_pointing_at_a_matrix_that_is_on_its_way_is_no_error(page, sweep):
+    """The heat map is read where the pointer stands once its numbers are there."""
+    waiting.mount(page, sweep)
+    waiting.answer(page, "block", planes=planes_of(sweep, page))
+    page.locator(".gl .chip", has_text="fc2.weight").click()
+    expect(page.locator(BUSY)).to_have_count(1)
+
+    driver.bring(page, HEAT)
+    page.locator(HEAT).hover(position={"x": 5, "y": 5})
+    waiting.answer(page, "block", planes=planes_of(sweep, page))
+
+    expect(page.locator(BUSY)).to_have_count(0)
+    driver.shows(page, ".gl figure .keys", "J[0, 0]: ")
+
+
+def test_what_is_read_follows_the_step(page, sweep):
+    """The number under the pointer is that of the new step when the cursor moves."""
+    sweep.picked = "fc2.weight"
+    waiting.mount(page, sweep)
+    waiting.answer(page, "block", planes=planes_of(sweep, page))
+    driver.bring(page, HEAT)
+    page.locator(HEAT).hover(position={"x": 5, "y": 5})
+    driver.shows(page, ".gl figure .keys", "J[0, 0]: ")
+    before = page.inner_text(".gl figure .keys")
+
+    page.locator(".gl .cursor").focus()
+    page.keyboard.press("End")
+
+    driver.shows(page, ".gl figure .keys", "J[0, 0]: ")
+    assert page.inner_text(".gl figure .keys") != before
+
+
+def test_a_name_keeps_the_focus_when_its_numbers_arrive(page, sweep):
+    """Enter on a name singles it out; the next Tab goes on from there."""
+    waiting.mount(page, sweep)
+    page.locator(".gl .chip", has_text="fc2.weight").focus()
+    page.keyboard.press("Enter")
+    waiting.answer(page, "block", planes=planes_of(sweep, page))
+
+    assert "fc2.weight" in waiting.focused(page)
+
+
+def test_a_method_keeps_the_focus_while_it_is_measured_and_after(page, measured):
+    """Enter on a method: the button waits, is not pressed twice, and stays in hand."""
+    waiting.mount(page, measured)
+    button = page.get_by_role("button", name="forward", exact=True)
+    button.focus()
+    page.keyboard.press("Enter")
+    waiting.asked(page, "method")
+    page.keyboard.press("Enter")
+
+    assert waiting.focused(page) == "forward"
+    assert page.evaluate("model.asked.filter(m => m.type === 'method').length") == 1
+    measured._answer_method({"method": "forward"})
+    waiting.change(page, {"method": "forward", "page": measured.page})
+    waiting.answer(page, "method")
+    assert waiting.focused(page) == "forward"
+    expect(button).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".gl button[aria-disabled=true]")).to_have_count(0)
+
+
+def test_a_drag_outlives_what_is_drawn_meanwhile(page, sweep):
+    """Numbers arrive and the page gets narrower while the line is held: it follows."""
+    waiting.mount(page, sweep)
+    driver.bring(page, ".gl .cursor")
+    box = page.locator(".gl .cursor rect").last.bounding_box()
+    page.mouse.move(box["x"] + 6, box["y"] + 8)
+    page.mouse.down()
+    waiting.answer(page, "block", planes=planes_of(sweep, page))
+    page.set_viewport_size({"width": 900, "height": 1000})
+    driver.settle(page)
+
+    plot = page.locator(".gl svg[role=group]").bounding_box()
+    page.mouse.move(plot["x"] + 60, plot["y"] + 600, steps=4)  # far below the plot
+    driver.settle(page)
+    first = float(page.get_attribute(".gl .cursor", "aria-valuenow"))
+    page.mouse.up()
+    page.mouse.move(plot["x"] + 400, plot["y"] + 100, steps=4)
+    driver.settle(page)
+
+    assert first < -12
+    assert float(page.get_attribute(".gl .cursor", "aria-valuenow")) == first
+    # and the arrow keys go on from there
+    page.keyboard.press("ArrowRight")
+    assert float(page.get_attribute(".gl .cursor", "aria-valuenow")) > first
+
+
+def test_a_finger_that_scrolls_lets_go_of_the_cursor(chromium, sweep):
+    """A finger that moves down scrolls the page, and the line does not stick to it."""
+    with driver.tab(chromium, offline=True, has_touch=True, height=300) as page:
+        page.set_content("<!doctype html>")
+        waiting.mount(page, sweep)
+        driver.bring(page, ".gl .cursor")
+        box = page.locator(".gl svg[role=group]").bounding_box()
+        x, y = box["x"] + 300, 250
+        hand = page.context.new_cdp_session(page)
+        for kind, points in (
+            ("touchStart", [(x, y)]),
+            *(("touchMove", [(x, y - 15 * k)]) for k in range(1, 8)),
+            ("touchEnd", []),
+        ):
+            touches = [{"x": a, "y": b} for a, b in points]
+            hand.send(
+                "Input.dispatchTouchEvent", {"type": kind, "touchPoints": touches}
+            )
+        driver.settle(page)
+        before = page.get_attribute(".gl .cursor", "aria-valuetext")
+
+        page.mouse.move(box["x"] + 120, 150, steps=3)
+        driver.settle(page)
+
+        assert page.get_attribute(".gl .cursor", "aria-valuetext") == before
+
+
+def test_an_entry_of_the_block_before_is_not_chosen_in_the_next(page):
+    """A click on the picture while another block is on its way pins nothing."""
+    explorer = builders.zoo(np.random.default_rng(7)).explore()
+    waiting.mount(page, explorer)
+    ask = lambda: waiting.asked(page, "block")["key"]
+    meta, planes = explorer._packed[ask()]
+    waiting.answer(page, "block", {"meta": meta}, planes)
+    driver.shows(page, ".gl .status", "fc2.bias")
+    page.locator(".gl .brow[data-key='norm.gamma']").click()
+
+    page.locator(".gl canvas[role=application]").click(position={"x": 9, "y": 9})
+    meta, planes = explorer._packed[ask()]
+    waiting.answer(page, "block", {"meta": meta}, planes)
+
+    driver.shows(page, ".gl .status", "norm.gamma")
+    driver.shows(page, ".gl .entry", "the worst entry")
+    assert page.evaluate("model.get('selected')") == []
+
+
+def test_recompute_here_keeps_the_focus(page):
+    """Enter asks once; the button waits, and the next Enter asks again."""
+    report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+    explorer = report.explore()
+    waiting.mount(page, explorer)
+    meta, planes = explorer._packed["x"]
+    waiting.answer(page, "block", {"meta": meta}, planes)
+    count = "model.asked.filter(m => m.type === 'recompute').length"
+    page.get_by_role("button", name="recompute here").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+
+    assert page.evaluate(count) == 1
+    waiting.answer(page, "recompute", {"words": "done"})
+    page.keyboard.press("Enter")
+    assert page.evaluate(count) == 2
