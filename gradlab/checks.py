@@ -122,8 +122,9 @@ def check(
         Whether to look for the cause of a disagreement.
     memory
         Bound on the memory that the matrices of the check take beside your own:
-        "512MiB", or bytes. A Jacobian that does not fit is streamed: every entry is
-        judged, and counts, the worst columns and a picture in tiles are kept.
+        "512MiB", or bytes; default 1 GiB, which most machines have to spare. A Jacobian
+        that does not fit is streamed: every entry is judged, and counts, the worst
+        columns and a picture in tiles are kept.
 
     Returns
     -------

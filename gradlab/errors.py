@@ -25,7 +25,20 @@ __all__ = [
 
 
 class GradlabError(Exception):
-    """Base of all exceptions that gradlab raises deliberately."""
+    """Base of all exceptions that gradlab raises deliberately.
+
+    Each is a built-in exception as well: `InputError` a `ValueError`, `InputTypeError`
+    a `TypeError`, `SubjectError` a `RuntimeError`, `GradientMismatchError` an
+    `AssertionError`.
+
+    Examples
+    --------
+    >>> try:
+    ...     gl.numeric_jacobian(np.sin, np.ones(2), budget=0)
+    ... except gl.GradlabError as error:
+    ...     print(isinstance(error, ValueError))
+    True
+    """
 
 
 class InputError(GradlabError, ValueError):

@@ -76,6 +76,11 @@ def numeric_jacobian(
     BudgetError
         If `budget` ends first: half a Jacobian has no shape.
 
+    References
+    ----------
+    Ridders, Adv. Eng. Software 4 (1982): extrapolation that tells its own error. Moré
+    and Wild, SIAM J. Sci. Comput. 33 (2011): how noisy f is, from its differences.
+
     Examples
     --------
     >>> jacobian = gl.numeric_jacobian(np.sin, np.array([0.0, 1.0]))

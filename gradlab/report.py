@@ -134,6 +134,12 @@ class Report:
 
         In the units of the derivative, by input name (or "output / input" where
         there are several outputs); inf where an entry is undecided.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: 2 * x)
+        >>> 0 < report.power["x"] < 1e-4
+        True
         """
         return {self.block_name(c): c.power for c in self.comparisons}
 
@@ -173,7 +179,13 @@ class Report:
 
         Columns ``output, input, shape, verdict, max_abs_error, max_rel_error,
         worst_index, analytic, numeric, numeric_error, step, method, coverage``; the
-        values are those at the worst entry.
+        values are those at the worst entry, errors in the units of the derivative.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> report.table[["input", "verdict", "analytic"]].values.tolist()
+        [['x', 'DISAGREES', 1.0]]
         """
         from gradlab.presentation.tables import blocks_table
 
@@ -188,6 +200,13 @@ class Report:
         GradientMismatchError
             With the worst entry, both values, the error bar, what was allowed and the
             likely cause, in at most ten lines; the report is its ``.report``.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: -2 * x)
+        >>> report.raise_if_failed()
+        Traceback (most recent call last):
+        gradlab.errors.GradientMismatchError: ✗ disagrees: x is wrong...
         """
         __tracebackhide__ = True  # pytest: point at the user's line
         if self.verdict < Verdict.DISAGREES:
@@ -212,6 +231,17 @@ class Report:
         -------
         JacobianDisplay
             Holds ``figure_`` and ``ax_``; shows itself once at the end of a cell.
+
+        Raises
+        ------
+        InputError
+            If no block has that name, or the name stands for several.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> len(report.plot("x").figure_.axes) >= 3
+        True
         """
         from gradlab.presentation.plots import plot_report
 
@@ -298,6 +328,17 @@ class Report:
         ----------
         path
             Name of the file; default none is written.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> report.to_html().startswith("<!doctype html>")
+        True
         """
         from gradlab.presentation.html import page
 

@@ -173,14 +173,17 @@ class Sweep:
 
     @property
     def best_step(self) -> dict[str, float]:
-        """Step at which truncation and rounding balance, for the first method."""
+        """Step, absolute, at which truncation and rounding balance: by input.
+
+        For the first method.
+        """
         return {
             name: self.curve(self.methods[0], name).best_step for name in self.inputs
         }
 
     @property
     def floor(self) -> dict[str, float]:
-        """Smallest error of the numeric side, lucky crossings left out."""
+        """Smallest relative error of the numeric side, lucky crossings left out."""
         return {name: self.curve(self.methods[0], name).floor for name in self.inputs}
 
     @property
@@ -237,7 +240,8 @@ class Sweep:
     def table(self) -> pd.DataFrame:
         """One row per input, method and step.
 
-        Columns ``input, method, step, error, error_bar``; errors are relative.
+        Columns ``input, method, step, error, error_bar``; steps are absolute, errors
+        and bars relative.
         """
         from gradlab.presentation.tables import sweep_table
 
@@ -307,7 +311,7 @@ class Sweep:
 
     # ------------------------------------------------------------- display
     def plot(self, ax: Axes | None = None) -> SweepDisplay:
-        """Draw error against step on logarithmic axes.
+        """Draw error against step on logarithmic axes; holds ``figure_`` and ``ax_``.
 
         Parameters
         ----------
@@ -319,7 +323,7 @@ class Sweep:
         return SweepDisplay(self).plot(ax)
 
     def explore(self) -> EpsilonSweep:
-        """Open the live widget on this sweep."""
+        """Open the live widget on this sweep; it needs a kernel."""
         from gradlab.presentation.widgets.epsilon import EpsilonSweep
 
         return EpsilonSweep(self, self.report)

@@ -120,22 +120,31 @@ class Comparison:
 
     @property
     def error(self) -> NDArray[np.float64]:
-        """Absolute error ``|a - n|``; nan where either side is not a number."""
+        """Absolute error ``|a - n|``, (m, n), in the units of the derivative.
+
+        nan where either side is not a number.
+        """
         with np.errstate(all="ignore"):
             return np.asarray(np.abs(self.analytic - self.numeric), dtype=np.float64)
 
     @property
     def scale(self) -> float:
-        """Largest finite numeric entry of the block."""
+        """Largest finite numeric entry of the block, by size; 0 if there is none."""
         size = np.abs(self.numeric)
         return float(np.max(size[np.isfinite(size)], initial=0.0))
 
     @property
     def relative_error(self) -> NDArray[np.float64]:
-        """Symmetric relative error ``|a - n| / (|a| + |n|)``.
+        """Symmetric relative error ``|a - n| / (|a| + |n|)``, (m, n), from 0 to 1.
 
         The denominator is never below 1e-8 times `scale`, so that structural zeros
         do not shout.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(2), grad=lambda x: x)
+        >>> report["x"].relative_error.round(3)
+        array([[0.333, 0.333]])
         """
         return relative_error(self.analytic, self.numeric, RELATIVE_FLOOR * self.scale)
 

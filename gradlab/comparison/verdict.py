@@ -10,6 +10,10 @@ __all__ = ["Verdict"]
 class Verdict(enum.IntEnum):
     """Answer to "is this gradient right?", ordered by how bad it is.
 
+    ``AGREES``: both sides are equal within the tolerance, and an error worth caring
+    about would have shown. ``UNDECIDED``: it could hide in the error bar.
+    ``DISAGREES``: they are farther apart than the tolerance and five error bars.
+
     Examples
     --------
     >>> max(Verdict.AGREES, Verdict.UNDECIDED)

@@ -15,6 +15,27 @@ _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 class BugKind(enum.StrEnum):
     """Closed list of what can be the matter (a `str`, so compare with plain text).
 
+    Notes
+    -----
+    Mistakes in the analytic side: ``scale`` (a constant factor), ``sign``,
+    ``transpose``, ``missing_reduction`` (1/N missing, or there twice),
+    ``accumulated_grad`` (never zeroed), ``ignores_upstream`` (the incoming gradient is
+    not multiplied by), ``wrong_mask`` (relu, dropout, max), ``missing_term``,
+    ``extra_term``, ``broadcast_reduction`` (not summed over a broadcast axis),
+    ``stale_cache`` (a saved value was overwritten, or the wrong one saved),
+    ``wrong_index`` (permuted, off by one), ``wrong_axis``, ``detached`` (none, or zero:
+    detach, ``.data``, a cast), ``lost_accumulation`` (overwritten where it should be
+    added), ``conjugate``, ``regularization`` (a penalty in loss or gradient only),
+    ``wrong_derivative`` (of another function), ``surrogate`` (deliberately none:
+    straight-through, reversal, clipping), ``second_order``, ``dtype``,
+    ``wrong_shape``.
+
+    Conditions that are no wrong formula: ``nondeterministic``, ``nondifferentiable``,
+    ``low_precision``, ``step_size``, ``aliasing`` (memory that is shared),
+    ``nonfinite``, ``mutates_input``, ``dependent_inputs``, ``stateful``.
+
+    And ``unknown``, which is an honest answer; ``none``.
+
     Examples
     --------
     >>> BugKind.MISSING_REDUCTION == "missing_reduction"

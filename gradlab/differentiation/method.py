@@ -58,6 +58,10 @@ class Central(_Stepped):
         Absolute step, in the units of the input. None (default): ``eps**(1/3)``
         times the size of each coordinate, which balances truncation and round-off.
 
+    References
+    ----------
+    Nocedal and Wright, *Numerical Optimization*, 2nd ed. (2006), section 8.1.
+
     Examples
     --------
     >>> gl.Central(step=1e-6)
@@ -137,6 +141,10 @@ class Adaptive:
 
     Finds step, noise and error bar by itself; up to about 20 evaluations for each
     coordinate. See `gradlab.differentiation.adaptive`.
+
+    References
+    ----------
+    Ridders, Adv. Eng. Software 4 (1982); Moré and Wild, SIAM J. Sci. Comput. 33 (2011).
 
     Examples
     --------

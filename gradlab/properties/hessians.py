@@ -146,6 +146,10 @@ def check_hessian(
     InputError, SubjectError
         As `gradlab.taylor_test`.
 
+    References
+    ----------
+    Boumal, Mishra, Absil and Sepulchre, *Manopt*, J. Mach. Learn. Res. 15 (2014).
+
     Examples
     --------
     >>> import torch

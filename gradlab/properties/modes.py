@@ -66,7 +66,7 @@ def compare_modes(
     rtol
         Relative difference forgiven. Default 5000 units of round-off: 1e-12 in float64.
     probes
-        Random pairs for each block.
+        Random pairs for each block; default 3, as a slip may hide from one.
     seed
         Of the pairs; the user's random state is never touched.
 
@@ -79,6 +79,10 @@ def compare_modes(
     ------
     InputError, SubjectError
         As `gradlab.check`; also where a torch function has no forward mode.
+
+    References
+    ----------
+    Claerbout, *Earth Soundings Analysis* (1992), where the dot-product test is from.
 
     Examples
     --------
