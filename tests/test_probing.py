@@ -207,3 +207,52 @@ def test_standing_still_behind_a_cast_accuses_nobody():
 
     assert report.verdict == gl.Verdict.UNDECIDED
     assert not report.culprits
+
+
+def _rendered(factor=1.0):
+    """Light through a fog of six cells, whose forward adds 1e-10 that backward lacks.
+
+    As renderers do it against a logarithm of zero. `factor` multiplies the slope in
+    the density of one cell.
+    """
+    rng = np.random.default_rng(3)
+    thickness, light = 3 * rng.random(6), rng.random((6, 3))
+
+    def weights(s, extra):
+        passed = 1 - (1 - np.exp(-0.2 * s)) + extra
+        through = np.cumprod(np.concatenate([[1.0], passed]))
+        return (1 - np.exp(-0.2 * s)) * through[:-1], through
+
+    def fn(s, c):
+        return weights(s, 1e-10)[0] @ c
+
+    def jac(s, c):
+        share, through = weights(s, 0.0)
+        moved = np.zeros((3, 6))
+        for i in range(6):
+            moved[:, i] = 0.2 * (through[i + 1] * c[i] - share[i + 1 :] @ c[i + 1 :])
+        moved[:, 2] *= factor
+        return moved, np.einsum("i,jk->jik", share, np.eye(3)).reshape(3, 18)
+
+    return fn, jac, thickness, light
+
+
+def test_what_is_forgiven_along_directions_agrees():
+    """A small constant in forward alone, far below the tolerance, is told as agreeing.
+
+    Directions see 1e-10 beyond their bars, and nothing that an entry would be accused
+    of: it was forgiven, and then the verdict was thrown away with its measurement.
+    """
+    fn, jac, *point = _rendered()
+    report = gl.check(fn, *point, jac=jac, coverage="probe")
+    assert report.verdict == gl.Verdict.AGREES
+    assert all(0 < power < 1e-4 for power in report.power.values())
+    assert all(c.error.size and c.error.max() < 1e-8 for c in report.comparisons)
+
+
+def test_what_was_forgiven_hides_no_thousandth():
+    """Beside such a constant one column that is wrong by a thousandth is accused."""
+    fn, jac, *point = _rendered(1.001)
+    report = gl.check(fn, *point, jac=jac, coverage="probe")
+    assert report.culprits == ("s",)
+    assert report["c"].verdict == gl.Verdict.AGREES

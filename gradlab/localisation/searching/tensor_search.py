@@ -82,6 +82,8 @@ def judge(bench: Bench, search: Search, alone: dict[int, Group]) -> None:
                 if forgiven >= _FORGIVEN or _all_forgiven(search, part, rng):
                     forgiven += 1
                     search.forgive(part.which)
+                    search.cleared[part.which] = group  # what it was forgiven upon
+                    search.power[part.which] = _unforgiven(bench, group)
                     continue
             _conclude(bench, search, alone, group, rng, explored=explored)
 
@@ -283,11 +285,22 @@ def _certain(bench: Bench, group: Group) -> bool:
 
 def _quiet(bench: Bench, group: Group) -> bool:
     """Whether errors within the tolerance, all over an input, explain its defects."""
+    bounds = _bounds(bench, group)
+    found = zip(group.probes, bounds, strict=True)
+    return all(abs(probe.defect) <= bound for probe, bound in found)
+
+
+def _unforgiven(bench: Bench, group: Group) -> float:
+    """Error of one more entry that takes a quiet input beyond what explains it."""
+    found = zip(group.probes, _bounds(bench, group), strict=True)
+    least = min(bound + abs(probe.defect) for probe, bound in found)
+    return least / bench.units[group.parts[0].which]
+
+
+def _bounds(bench: Bench, group: Group) -> list[float]:
+    """Largest defect, by direction, that errors within the tolerance account for."""
     relative, absolute = _tolerable(bench, group)
-    return all(
-        abs(probe.defect) <= 2 * (relative * probe.norm + absolute)
-        for probe in group.probes
-    )
+    return [2 * (relative * probe.norm + absolute) for probe in group.probes]
 
 
 def _tolerable(bench: Bench, group: Group) -> tuple[float, float]:
