@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gradlab.labels import code_place
+from gradlab.subject.torch_uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,12 +67,12 @@ class _Under:
 
     def call(self, *arguments: Any) -> Any:
         """Call the program."""
-        with self._mode():
+        with uncompiled(), self._mode():
             return self._inner.call(*arguments)
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the loss."""
-        with self._mode():
+        with uncompiled(), self._mode():
             return self._inner(*arguments)
 
     def __getattr__(self, name: str) -> Any:

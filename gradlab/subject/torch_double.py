@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.subject.subject import DOUBLE
 from gradlab.subject.torch_kept import Casts, KeptAnalytic, KeptProgram, kept_loss
 from gradlab.subject.torch_lent import Lending, Rooms, may_be_lent
+from gradlab.subject.torch_uncompiled import uncompiled
 from gradlab.subject.torch_values import (
     Cell,
     dtype_name,
@@ -245,7 +246,7 @@ def narrowing_watched(epsilon: float = DOUBLE) -> Iterator[list[str]]:
     def _is_narrow(value: object) -> bool:
         return is_differentiable(value) and _epsilon(value) > epsilon
 
-    with Watch():
+    with uncompiled(), Watch():
         yield narrowed
 
 

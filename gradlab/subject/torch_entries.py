@@ -26,6 +26,7 @@ from gradlab.subject.torch_differing import (
     without_memory,
 )
 from gradlab.subject.torch_narrow import called
+from gradlab.subject.torch_uncompiled import uncompiled
 from gradlab.subject.torch_words import is_batched, tensors_in, words
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def one_entry(
     (tensor([[2.0000, 2.5000, 2.0000]]),)
     """
     watch = _Watch(values, row, column, step, [] if sizes is None else sizes)
-    with _mode()(watch.answer):
+    with uncompiled(), _mode()(watch.answer):
         found = call(_stand_in()(values, False))
     return tuple(whole(tensor) for tensor in found)
 

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.torch_uncompiled import uncompiled
 from gradlab.subject.torch_values import is_double
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Casts:
                 # the user's cast returned memory of its own
                 return result.clone() if func in casting else result
 
-        with LeaveOut():
+        with uncompiled(), LeaveOut():
             yield
 
     def widened(self, value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.localisation.layers.checking.probe import quick
 from gradlab.localisation.layers.recording.hooks import place_of_hook
 from gradlab.localisation.layers.variables import ReplayError
+from gradlab.subject.torch_uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +65,7 @@ def _hooks_off() -> Iterator[list[Any]]:
             met.extend([*args[1:], *(kwargs or {}).values()])
             return _Handle()
 
-    with Off():
+    with uncompiled(), Off():
         yield met
 
 

@@ -1,0 +1,51 @@
+"""Functions that torch.compile has compiled, under gradlab's modes of torch."""
+
+from __future__ import annotations
+
+import pytest
+
+import gradlab as gl
+
+torch = pytest.importorskip("torch")
+
+
+def _compiled(cut):
+    """Compile the sum of tanh of a square, of which a cut takes one factor."""
+    return torch.compile(
+        lambda x: torch.tanh((x.detach() if cut else x) * x).sum(), backend="eager"
+    )
+
+
+@pytest.fixture(autouse=True)
+def _compiler_reset():
+    yield
+    torch._dynamo.reset()
+
+
+def test_a_compiled_function_that_cuts_is_told_so():
+    """The compiler traced a mode along with f and lost its sum: the check ended there.
+
+    Half of the slope of tanh(x * x) is missing, in a detach that is named.
+    """
+    x = torch.tensor([0.3, -0.8, 1.1, 0.5], dtype=torch.float64)
+    report = gl.check(_compiled(cut=True), x)
+    assert report.diagnosis == gl.BugKind.DETACHED
+    assert report.culprits == ("x",)
+
+
+def test_a_compiled_function_agrees():
+    """The same function without the cut is right."""
+    x = torch.tensor([0.3, -0.8, 1.1, 0.5], dtype=torch.float64)
+    assert gl.check(_compiled(cut=False), x).verdict == gl.Verdict.AGREES
+
+
+def test_a_mode_sees_what_is_written_not_what_was_compiled():
+    """A cast in compiled code is seen, however often one looks, and f stays itself."""
+    from gradlab.subject.torch_double import narrowing_watched
+
+    f = torch.compile(lambda x: x.float().double().sum(), backend="eager")
+    x = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    for _ in range(10):
+        with narrowing_watched() as narrowed:
+            assert float(f(x)) == 7.0
+        assert narrowed == ["float"]
