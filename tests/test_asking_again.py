@@ -88,3 +88,53 @@ def test_gradient_that_raises_the_second_time_ends_no_check():
         return 2 * x
 
     assert gl.check(norm, np.ones(3), grad=grad).verdict == Verdict.AGREES
+
+
+@pytest.mark.parametrize("keyword", ["grad", "jac"])
+def test_gradient_that_can_be_asked_for_once_is_told_of(keyword):
+    """What the second call raises is said; it was swallowed, and all seemed well."""
+    factors = iter([2.0])
+
+    def slope(x):
+        return next(factors) * (x if keyword == "grad" else x[None])
+
+    f = norm if keyword == "grad" else lambda x: norm(x)[None]
+    report = gl.check(f, np.array([0.5, -1.5, 2.0]), **{keyword: slope})
+
+    assert report.verdict == Verdict.AGREES
+    (finding,) = report.findings
+    assert (finding.kind, finding.severity) == (BugKind.STATEFUL, "warning")
+    assert "StopIteration" in finding.evidence
+
+
+def test_gradient_that_becomes_nan_is_told_of():
+    """A cache that is emptied: what is not finite any more was passed over."""
+    cache = [np.array([2.0, 2.0, 2.0])]
+
+    def grad(x):
+        factors = cache[0].copy()
+        cache[0][1] = np.nan
+        return factors * x
+
+    report = gl.check(norm, np.array([0.5, -1.5, 2.0]), grad=grad)
+
+    assert report.ok
+    (finding,) = report.findings
+    assert finding.kind == BugKind.NONDETERMINISTIC
+    assert "not finite in 1 of the entries" in finding.evidence
+
+
+def test_gradient_that_forgets_an_input_is_told_of():
+    """The second answer has no entry for one of them: said, and no crash."""
+    answers = iter([("x", "y"), ("x",)])
+
+    def grad(x, y):
+        slopes = {"x": y, "y": x}
+        return {name: slopes[name] for name in next(answers)}
+
+    report = gl.check(lambda x, y: x @ y, np.ones(2), np.arange(2.0), grad=grad)
+
+    assert report.ok
+    (finding,) = report.findings
+    assert finding.kind == BugKind.STATEFUL
+    assert "no entry for 'y'" in finding.evidence

@@ -13,6 +13,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.errors import GradlabError
 from gradlab.subject.subject import output_rows
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def asked_again(subject: Any, comparisons: tuple[Comparison, ...]) -> list[Findi
     Returns
     -------
     list of Finding
-        A warning for each input whose gradient changed.
+        A warning for each input whose gradient changed, or was none any more.
     """
     side = subject.analytic
     kept = _ASKED.get(getattr(side, "description", ""))
@@ -50,14 +51,30 @@ def asked_again(subject: Any, comparisons: tuple[Comparison, ...]) -> list[Findi
     if getattr(side, kept) is None:  # it was never asked
         return []
     weights = np.cos(1.0 + 1.7 * np.arange(output_rows(subject.outputs)))[None]
-    first = side.pull(weights).values
+    first = side.pull(weights)
     try:
-        second = dataclasses.replace(side, **{kept: None}).pull(weights).values
-    except Exception:  # noqa: BLE001 - the user's code, of which one answer is known
-        return []
-    pairs = zip(subject.inputs, first, second, strict=True)
+        second = dataclasses.replace(side, **{kept: None}).pull(weights)
+    except GradlabError as error:  # an answer for other inputs than the first one
+        return [_broken(subject.inputs[0].name, f"{error}.")]
+    new = [problem for problem in second.problems if problem not in first.problems]
+    if new:  # what it returned then is no number
+        return [_broken(problem.where, problem.detail) for problem in new]
+    pairs = zip(subject.inputs, first.values, second.values, strict=True)
     told = [_told(variable.name, one[0], two[0]) for variable, one, two in pairs]
     return [finding for finding in told if finding is not None]
+
+
+def _broken(name: str, why: str) -> Finding:
+    return Finding(
+        BugKind.STATEFUL,
+        "warning",
+        name,
+        0.99,
+        f"Asked for a second time at the same point: {why} The first answer was "
+        f"compared.",
+        "Use nothing up that the next call needs, such as an iterator, a cache that is "
+        "emptied, or a file that is read to its end.",
+    )
 
 
 def _told(
@@ -66,7 +83,8 @@ def _told(
     with np.errstate(all="ignore"):
         grown = second - first
         size, apart = float(np.linalg.norm(first)), float(np.linalg.norm(grown))
-        if not np.isfinite(apart) or apart <= _SAME * size:
+        lost = np.isfinite(first) & ~np.isfinite(second)
+        if not lost.any() and (not np.isfinite(apart) or apart <= _SAME * size):
             return None
         steps = float(grown @ first) / size**2 if size else 0.0
         parallel = np.linalg.norm(grown - steps * first) <= _PARALLEL * apart
@@ -82,14 +100,16 @@ def _told(
             f"Set the gradient of {name} to zero at the start of every call, or before "
             f"every step.",
         )
+    change = f"differs by {apart / max(size, 1e-300):.2g} times its size"
+    if lost.any():
+        change = f"is not finite in {lost.sum()} of the entries that were"
     return Finding(
         BugKind.NONDETERMINISTIC,
         "warning",
         name,
         0.99,
-        f"Asked a second time at the same point, the gradient of {name} differs by "
-        f"{apart / max(size, 1e-300):.2g} times its size. The first answer was "
-        f"compared.",
+        f"Asked a second time at the same point, the gradient of {name} {change}. The "
+        f"first answer was compared.",
         "Keep nothing from call to call that the gradient depends on, and seed what it "
         "draws at random.",
     )
