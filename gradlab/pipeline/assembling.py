@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block, Outcome, Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["Seen", "as_parts", "comparisons_of", "met_on_the_way"]
+__all__ = ["Seen", "as_parts", "comparisons_of", "left_out", "met_on_the_way"]
+
+_NAMED = 4  # inputs that a remark lists by name
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -148,6 +150,24 @@ def _shared(block: Block, name: str) -> Any:
     if is_made(block, name):
         return getattr(block, name)
     return lambda: getattr(block, name)
+
+
+def left_out(subject: Subject) -> tuple[str, ...]:
+    """Say what was not compared because others require grad and it does not.
+
+    Returns
+    -------
+    tuple of str
+        One remark, or none.
+    """
+    arguments = getattr(getattr(subject, "program", None), "arguments", None)
+    names = getattr(arguments, "left_out", ())
+    if not names:
+        return ()
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    verb = "do" if len(names) > 1 else "does"
+    told = f"{', '.join(names[:_NAMED])}{more}, which {verb} not require grad"
+    return (f"not compared: {told} (wrt= asks for it)",)
 
 
 def met_on_the_way(

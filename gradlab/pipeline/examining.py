@@ -16,7 +16,13 @@ from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.metering import why_stopped
 from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_the_way
+from gradlab.pipeline.assembling import (
+    Seen,
+    as_parts,
+    comparisons_of,
+    left_out,
+    met_on_the_way,
+)
 from gradlab.pipeline.beside import look_beside
 from gradlab.pipeline.blocks import Origin
 from gradlab.pipeline.checking import run_full
@@ -125,6 +131,7 @@ def examine(
         seconds=meter.seconds,
         seed=plan.seed,
         remarks=(
+            *left_out(subject),
             *coverage.remarks,
             *_told_before(meter, expected),
             *seen.remarks,

@@ -66,6 +66,9 @@ class Arguments:
     places: tuple[int, ...]  # where among the leaves each input belongs
     constants: Constants  # tensors that are no inputs, by leaf
     plain: bool = False  # every argument is an input by itself: nothing to rebuild
+    # names of what could be an input and is none, since others require grad and it
+    # does not: arguments of a function, parameters of a module
+    left_out: tuple[str, ...] = ()
 
     def filled(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Arguments of a call."""
@@ -293,7 +296,11 @@ def prepare(
         }
     )
     plain = places == tuple(range(len(arguments))) and all(map(is_torch, arguments))
-    filled = Arguments(tree, places, constants, plain)
+    out = [name for where, name, _ in candidates if where not in (*keys, *places)]
+    if parameters:  # what a module is called on is data unless it requires grad
+        out = [name for name in out if name in parameters]
+    left_out = tuple(out) if wrt is None else ()
+    filled = Arguments(tree, places, constants, plain, left_out)
     cells = [make_cell(name, value) for _, name, value in chosen]
     if looks_like_module(fn):
         held = Constants(dict(fn.named_buffers()))  # type: ignore[attr-defined] # a module

@@ -265,3 +265,34 @@ def test_frozen_parameters_that_calls_change_are_put_back(dtype):
     assert report.verdict is gl.Verdict.AGREES
     assert "stateful" in [finding.kind for finding in report.findings]
     assert module.calls.item() == 1.0
+
+
+def test_frozen_parameters_are_said_to_be_left_out():
+    """Their gradient is not compared, and a report that says nothing hides it."""
+    net = torch.nn.Sequential(
+        torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1)
+    ).double()
+    net[0].requires_grad_(False)
+    x = torch.tensor([[0.3, -1.0]], dtype=torch.float64)
+    report = gl.check(net, x, loss=lambda out: out.sum())
+    assert [c.input.name for c in report.comparisons] == ["2.weight", "2.bias"]
+    said = "0.weight, 0.bias, which do not require grad"
+    assert any(said in remark for remark in report.remarks)
+    assert said in " ".join(str(report).split())
+
+
+def test_tensors_that_do_not_require_grad_are_said_to_be_left_out():
+    """Of a function as well, unless the choice was the user's own: wrt=."""
+    x = torch.tensor([0.3, -1.0], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([2.0, 1.0], dtype=torch.float64)
+    assert gl.check(lambda x, y: x * y, x, y).remarks == (
+        "not compared: y, which does not require grad (wrt= asks for it)",
+    )
+    assert not gl.check(lambda x, y: x * y, x, y, wrt="x").remarks
+    assert not gl.check(lambda x, y: x * y, x.detach(), y).remarks
+
+
+def test_data_that_a_module_is_called_on_is_no_omission():
+    """All parameters are compared: what the batch is made of needs no gradient."""
+    x = torch.tensor([[0.3, -1.0]], dtype=torch.float64)
+    assert not gl.check(torch.nn.Linear(2, 1).double(), x).remarks
