@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,6 +52,7 @@ _WORDS = {
 }
 _RUN = 3  # shorter runs of unremarkable layers are written out
 _FINDINGS = 6
+_REASONS = 2  # why layers were not checked: in a headline no more than these
 _SEVERITIES = {"error": "✗", "warning": "!", "note": "i"}
 
 
@@ -102,12 +104,23 @@ def finding_lines(
     return lines
 
 
-def _unchecked(audit: LayerAudit) -> int:
-    return sum(str(row.state) == "unchecked" for row in audit.rows)
+def _unchecked(audit: LayerAudit) -> list[LayerRow]:
+    return [row for row in audit.rows if str(row.state) == "unchecked"]
+
+
+def _why_not(rows: Sequence[LayerRow]) -> str:
+    """Say of rows that were not checked for which reasons, the most frequent first."""
+    short = (row.reason.partition(":")[0].partition(";")[0] for row in rows)
+    counted = Counter(one_line(reason, 48) or "no reason known" for reason in short)
+    told = [f"{reason} ({count})" for reason, count in counted.most_common(_REASONS)]
+    rest = counted.total() - sum(count for _, count in counted.most_common(_REASONS))
+    return "; ".join([*told, *([f"other reasons ({rest})"] if rest else [])])
 
 
 def audit_verdict(audit: LayerAudit) -> Verdict:
-    """Verdict of an audit; undecided where no layer could be checked.
+    """Verdict of an audit; undecided where a layer, or each, could not be checked.
+
+    A layer that has nothing to differentiate, or was not called, leaves nothing open.
 
     Examples
     --------
@@ -117,12 +130,14 @@ def audit_verdict(audit: LayerAudit) -> Verdict:
     """
     if not audit.ok:
         return Verdict.DISAGREES
-    blind = _unchecked(audit) == len(audit.rows)
-    return Verdict.UNDECIDED if blind else Verdict.AGREES
+    unchecked = _unchecked(audit)
+    blind = len(unchecked) == len(audit.rows)
+    left_open = blind or not all(row.idle for row in unchecked)
+    return Verdict.UNDECIDED if left_open else Verdict.AGREES
 
 
 def headline_of(audit: LayerAudit) -> str:
-    """Say which layer is wrong itself, or that none is.
+    """Say which layer is wrong itself, or that none is, and how many nobody saw.
 
     Examples
     --------
@@ -133,10 +148,13 @@ def headline_of(audit: LayerAudit) -> str:
     if not audit.culprits:
         unchecked = _unchecked(audit)
         words = "every layer that was checked is right by itself"
-        if unchecked == len(audit.rows):
+        if len(unchecked) == len(audit.rows):
             words = "no layer could be checked by itself"
         elif unchecked:
-            words += f" ({unchecked} could not be checked)"
+            verb = "were" if len(unchecked) > 1 else "was"
+            words += f"; {len(unchecked)} of {len(audit.rows)} {verb} not"
+        if unchecked:
+            words += f": {_why_not(unchecked)}"
         # a hook on an input, say: wrong, and in no layer
         wrong = [f.where for f in audit.findings if f.severity == "error"]
         if wrong:

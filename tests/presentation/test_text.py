@@ -258,12 +258,14 @@ class TestAuditText:
         """Nothing wrong is said in words."""
         rows = [
             builders.layer("fc", "Linear", "right"),
-            builders.layer("drop", "Dropout", "unchecked", np.nan),
+            dataclasses.replace(
+                builders.layer("drop", "Dropout", "unchecked", np.nan), idle=True
+            ),
         ]
         text = audit_text(builders.audit_of(rows))
 
         assert text.startswith("✓ every layer that was checked is right by itself")
-        assert "(1 could not be checked)" in text
+        assert "; 1 of 2 was not: returns a Python number (1)" in text
 
     def test_nothing_checked_is_undecided_everywhere(self):
         """Text, figure and page agree that an audit of nothing proves nothing."""
@@ -271,9 +273,37 @@ class TestAuditText:
         audit = builders.audit_of(rows)
         page = layers_state(audit)
 
-        assert headline_of(audit) == "! no layer could be checked by itself"
+        told = "no layer could be checked by itself: returns a Python number (1)"
+        assert headline_of(audit) == f"! {told}"
         assert page["verdict"] == Verdict.UNDECIDED
-        assert page["headline"] == "no layer could be checked by itself"
+        assert page["headline"] == told
+
+    @pytest.mark.parametrize("idle", [True, False])
+    def test_a_tick_only_where_nothing_is_left_open(self, idle):
+        """A layer that could be wrong is no tick; one without anything to check is."""
+        rows = [
+            builders.layer("fc", "Linear", "right"),
+            dataclasses.replace(
+                builders.layer("odd", "Odd", "unchecked", np.nan), idle=idle
+            ),
+        ]
+        audit = builders.audit_of(rows)
+        verdict = Verdict.AGREES if idle else Verdict.UNDECIDED
+
+        assert headline_of(audit)[0] == verdict.glyph
+        assert layers_state(audit)["verdict"] == verdict
+
+    def test_why_layers_were_not_checked_is_counted(self):
+        """The two most frequent reasons, up to their colon, and how many others."""
+        reasons = ["noise: high", "noise: low", "a kink", "was not called", "noise"]
+        row = builders.layer("odd", "Odd", "unchecked", np.nan)
+        rows = [dataclasses.replace(row, reason=reason) for reason in reasons]
+        rows.append(builders.layer("fc", "Linear", "right"))
+
+        assert headline_of(builders.audit_of(rows)) == (
+            "! every layer that was checked is right by itself; 5 of 6 were not: "
+            "noise (3); a kink (1); other reasons (1)"
+        )
 
     def test_an_error_outside_of_all_layers_is_not_ticked(self):
         """A hook on an input: every layer is right, and the gradient is wrong."""

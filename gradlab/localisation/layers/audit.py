@@ -320,6 +320,7 @@ class _Audit:
             depth=frame.depth,
             children=tuple(dict.fromkeys(child.name for child in frame.children)),
             parents=parents,
+            idle=outcome.empty,
         )
 
     def _answered_for(self, frame: Frame, outcome: Outcome) -> Outcome:
@@ -348,6 +349,7 @@ class _Audit:
             line=0,
             parameters=tuple(self._owners.name(parameter) for parameter in own),
             depth=name.count(".") + 1,
+            idle=True,
         )
 
 

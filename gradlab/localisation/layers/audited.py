@@ -67,6 +67,9 @@ class LayerRow:
         Names of the rows directly inside.
     parents
         Names of the rows whose outputs feed this one.
+    idle
+        Of one that was not checked: there was nothing to check. It was not called, or
+        has nothing to differentiate; what cannot be checked could still be wrong.
     """
 
     name: str
@@ -83,6 +86,7 @@ class LayerRow:
     depth: int
     children: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()
+    idle: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
