@@ -14,7 +14,8 @@ def linear_backward(dout, x, W, b):
     return dout @ W.T, x.T @ dout, dout
 """
 FIXED = BROKEN.replace(", dout\n", ", dout.sum(axis=0)\n")
-GAME = f"{START}\nw = BugHunt(level=2, student='<img src=x onerror=boom()>')\nw"
+NAME = "<img src=x onerror=boom()>"
+GAME = f"{START}\nw = BugHunt(level=2, seconds=600, student={NAME!r})\nw"
 
 
 def press(page, words):
@@ -66,7 +67,7 @@ def test_code_that_raises_or_never_ends_is_an_answer(lab):
     """An exception and an endless loop become sentences; the game goes on."""
     page = lab(
         "def linear_backward(*_):\n    return 1 / 0",
-        GAME.replace("2,", "2, seconds=3,"),
+        GAME.replace("seconds=600", "seconds=2"),
     )
     press(page, "check")
     driver.shows(page, ".gl.hunt .hrow", "ZeroDivisionError")

@@ -123,8 +123,8 @@ def test_the_heat_map_is_read_under_the_pointer(lab):
     """Place and error of an entry of the swept matrix, by its name."""
     page = lab(SWEPT)
     page.locator(".gl .chip", has_text="x").click()
-    page.wait_for_selector(".gl.nested .status")
     driver.shows(page, ".gl.nested .status", "x")
+    page.wait_for_selector(".gl figure[aria-busy=false]")
 
     canvas = driver.bring(page, ".gl figure canvas[role=img]")
     at = driver.cell_centre(page, ".gl figure canvas[role=img] >> nth=0", 1, 2, 3, 4)

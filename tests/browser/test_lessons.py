@@ -11,10 +11,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 ALL_RAN = """() => window.jupyterapp.shell.currentWidget.content.widgets
   .filter(cell => cell.model.type === 'code')
   .every(cell => cell.model.executionCount)"""
-TROUBLE = """() => window.jupyterapp.shell.currentWidget.content.widgets
-  .filter(cell => cell.model.type === 'code')
-  .flatMap(cell => cell.model.outputs.toJSON())
-  .filter(out => out.output_type === 'error' || out.name === 'stderr')"""
 
 
 @pytest.fixture
@@ -29,7 +25,7 @@ def lesson(opened):
         )
         page.wait_for_function(ALL_RAN)
         page.wait_for_function(driver.IDLE)
-        assert page.evaluate(TROUBLE) == []
+        assert page.evaluate(driver.TROUBLE) == []
         return page
 
     return _lesson
