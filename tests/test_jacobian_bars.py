@@ -98,6 +98,52 @@ def test_bar_is_infinite_where_there_is_no_value():
     assert np.isinf(np.diag(found.error)).all()
 
 
+# name: f of float64 that goes through float32, and its Jacobian
+ROUNDED = {
+    "rounded at the end": (
+        lambda x: np.sin(x).astype(np.float32).astype(float),
+        lambda x: np.diag(np.cos(x)),
+    ),
+    "rounded at the beginning": (
+        lambda x: np.tanh(x.astype(np.float32)).astype(float),
+        lambda x: np.diag(1 - np.tanh(x) ** 2),
+    ),
+    "larger far away": (
+        lambda x: (x.astype(np.float32) ** 2).astype(float),
+        lambda x: np.diag(2 * x),
+    ),
+    "one number": (
+        lambda x: float(np.tanh(x.astype(np.float32)).sum()),
+        lambda x: 1 - np.tanh(x) ** 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", ROUNDED)
+def test_bars_of_what_is_rounded_inside_cover_the_error(name, seed):
+    """Half of the bars were too small by more than twenty: steps of a staircase."""
+    f, exact = ROUNDED[name]
+    x = np.random.default_rng(seed).standard_normal(20)
+
+    found = gl.numeric_jacobian(f, x)
+
+    error = np.abs(found.value - exact(x))
+    assert (error <= 5 * found.error).all()
+    assert (error <= 0.02 * np.abs(exact(x)).max()).all()
+
+
+def test_outputs_that_stand_still_in_single_precision_have_a_bar():
+    """A tanh of 7.6 in float32 moves by less than its last digit, and that is told."""
+    f = lambda x: np.tanh((x + np.array([7.6, 0, 1, -1, 0.5])).astype(np.float32)) + 0.0
+    x = np.random.default_rng(0).uniform(-1, 1, 5) / 10
+
+    found = gl.numeric_jacobian(lambda x: f(x).astype(float), x)
+
+    exact = 1 / np.cosh(x[0] + 7.6) ** 2
+    assert abs(found.value[0, 0] - exact) <= 5 * found.error[0, 0]
+
+
 # ------------------------------------------------------------------ the complex step
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.own_scales import OWN_SCALE
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.measuring import LAST_DIGITS, OWN_SCALE, look_closer
+from gradlab.pipeline.measuring import LAST_DIGITS, look_closer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -34,8 +34,10 @@ from gradlab.differentiation.method import (
     Method,
 )
 from gradlab.differentiation.noise import difference_noise
+from gradlab.differentiation.own_scales import joined, merged, on_their_own
 from gradlab.differentiation.quotients import Quotients
 from gradlab.differentiation.sharing import shared_noise
+from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.believing import believed
 
 if TYPE_CHECKING:
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAST_DIGITS",
-    "OWN_SCALE",
     "ROUGH",
     "hidden_rounding",
     "look_closer",
@@ -55,8 +56,6 @@ __all__ = [
     "numeric_side",
 ]
 
-_SMALL = 0.1  # an entry below this fraction of its tensor's size is a small one
-OWN_SCALE = 1e-3  # below this fraction its own scale is always tried as well
 _BEYOND = 8.0  # steps longer than this many scales average over what f does
 _NEAR = 0.0  # power of two of the scale: the longest step that averages nothing
 _SIGNAL = 30.0  # times its own noise: scatter of f above this is no noise
@@ -65,11 +64,16 @@ _SPACING = 3e-7  # of the points noise is read from, relative; single precision 
 _NOISE_POINTS = 6
 ROUGH = 30.0  # times the rounding unit: noise above this is more than rounding
 _GUESSED = 2.0  # times its bar: a few roundings are no fair sample of all
+_FAR_ROUNDINGS = 4.0  # of relative size, that a slope over a long step may be off by
 _SEVERAL = 4  # outputs at least that tell what all have in common
 _COARSE = 1e-5  # relative: coarser than single precision is no such rounding
 _ALIKE = 16.0  # times more or less than most: roundings of numbers of one format
 _MOST = 0.75  # of the outputs
 _LUCKY = 1e-3  # of the noise of most outputs, relative: no arithmetic is as uneven
+_ROUGH_KINDS = (Smoothness.NOISY, Smoothness.STAIRCASE)
+_VAGUE = 1e-8  # relative bar of a slope that a smooth f would have told better
+_HALF = 0.5  # of the coordinates that move an output
+_SEED = 0  # of the lines along which noise is measured for a Jacobian by itself
 _LARGE = 1 << 16  # coordinates of several inputs: up to these, lines go in one batch
 LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 
@@ -101,7 +105,7 @@ def numeric_side(
     scales = scales_of(subject, which)[positions]
     match method:
         case Adaptive():
-            return _as_quotients(look_closer(subject, which, positions, base, meter))
+            return _as_quotients(_climbed(subject, which, positions, base, meter))
         case ComplexStep():
             found = complex_step(subject, which, positions, scales, method.step, meter)
             return believed(subject, which, positions, scales, base, found, meter)
@@ -220,29 +224,23 @@ def look_closer(
 
     points = subject.point(which)[positions]
     scales = scales_of(subject, which)[positions]
-    size = np.abs(points)
     hidden = None if noise is None else hidden_rounding(subject, noise, base)
     found = _climb(subject, sample, points, scales * stretch, base, noise=hidden)
     if hidden is not None:
-        moved = found.value != 0
-        error = np.where(moved, _GUESSED * found.error, found.error)
-        found = dataclasses.replace(found, error=error)
-    # an entry far smaller than its tensor may live on its own scale: log(x) at 1e-8
-    # beside entries of 1e8 knows nothing of steps of 1e3
-    failed = ~np.isfinite(found.error).all(axis=0) & (size < _SMALL * scales)
-    own_scale = np.flatnonzero((points != 0) & (failed | (size < OWN_SCALE * scales)))
+        found = dataclasses.replace(found, error=_guessed(found, hidden, base))
+    own_scale = on_their_own(found, points, scales)
     if own_scale.size:
         heard = shared_noise(found.value.T, found.error.T, found.noise.T)
         own = _climb(
             subject,
             sample,
             points,
-            size * stretch,
+            np.abs(points) * stretch,
             base,
             some=own_scale,
             noise=np.nan_to_num(heard),
         )
-        found = _merged(found, own, own_scale)
+        found = merged(found, own, own_scale)
     if noise is None:
         return found
     # beyond the scale of the input, "noise" may be the very signal: 1e13 + sin(x)
@@ -255,8 +253,47 @@ def look_closer(
         near = _climb(
             subject, sample, points, scales * stretch, base, some=again, farthest=_NEAR
         )
-        found = _joined(found, near, again, averaged[:, again])
+        found = joined(found, near, again, averaged[:, again])
     return _sobered(found, noise)
+
+
+def _guessed(
+    found: Derivatives, hidden: NDArray[np.float64], base: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Bars of slopes of an f that is rounded inside, which few roundings tell.
+
+    Far from the point f may be much larger than there, and so are its roundings: no
+    slope is known better than the values that it is made of.
+    """
+    with np.errstate(all="ignore"):
+        relative = np.nan_to_num(hidden / np.abs(base))
+    least = _FAR_ROUNDINGS * relative.max(initial=0.0) * np.abs(found.value)
+    wider = np.fmax(_GUESSED * found.error, least)
+    return np.asarray(np.where(found.value != 0, wider, found.error))
+
+
+def _climbed(
+    subject: Subject,
+    which: int,
+    positions: NDArray[np.intp],
+    base: NDArray[np.float64],
+    meter: Meter,
+) -> Derivatives:
+    """Climb the ladder, and once more where f turns out to be rough.
+
+    One ladder alone may take a staircase of single precision for a slope. What most
+    coordinates show of an output tells; only then is noise measured, in 36 evaluations.
+    """
+    found = look_closer(subject, which, positions, base, meter)
+    with np.errstate(all="ignore"):
+        moved = np.isfinite(found.error) & ((found.value != 0) | (found.noise > 0))
+        rough = np.isin(found.kind, _ROUGH_KINDS)
+        rough |= found.error > _VAGUE * np.abs(found.value)
+    share = (rough & moved).sum(axis=1) / np.maximum(moved.sum(axis=1), 1)
+    if not (share >= _HALF).any():
+        return found
+    noise = noise_level(subject, base, meter, _SEED)
+    return look_closer(subject, which, positions, base, meter, noise=noise)
 
 
 def hidden_rounding(
@@ -324,39 +361,6 @@ def _sobered(found: Derivatives, noise: NDArray[np.float64]) -> Derivatives:
         least = _AMPLIFIED * noise[:, None] / np.abs(found.step)
         error = np.where(least > found.error, least, found.error)
     return dataclasses.replace(found, error=error)
-
-
-def _merged(
-    found: Derivatives, own: Derivatives, columns: NDArray[np.intp]
-) -> Derivatives:
-    """Join two measurements of some columns, of which `own` took the smaller steps.
-
-    Where they contradict each other the smaller steps are believed, if they can tell;
-    else the smaller bar is.
-    """
-    with np.errstate(all="ignore"):
-        apart = np.abs(own.value - found.value[:, columns])
-        bars = own.error + found.error[:, columns]
-        contradict = apart > 2 * bars
-        better = np.where(contradict, True, own.error < found.error[:, columns])
-        better &= np.isfinite(own.error)
-    return _joined(found, own, columns, better)
-
-
-def _joined(
-    found: Derivatives,
-    other: Derivatives,
-    columns: NDArray[np.intp],
-    better: NDArray[np.bool_],
-) -> Derivatives:
-    """Take from another measurement of some columns the entries that are better."""
-    merged = {}
-    for name in ("value", "error", "step", "left", "right", "kind", "noise"):
-        matrix = getattr(found, name).copy()
-        matrix[:, columns] = np.where(better, getattr(other, name), matrix[:, columns])
-        merged[name] = matrix
-    total = found.evaluations + other.evaluations
-    return dataclasses.replace(found, evaluations=total, **merged)
 
 
 def _as_quotients(found: Derivatives) -> Quotients:

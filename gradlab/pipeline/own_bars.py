@@ -18,7 +18,7 @@ import numpy as np
 from gradlab.differentiation.evaluation import displaced_rows
 from gradlab.differentiation.finite_difference import scales_of, seen_truncation
 from gradlab.differentiation.method import Adaptive, Auto, Backward, ComplexStep
-from gradlab.pipeline.measuring import look_closer, numeric_side
+from gradlab.pipeline.measuring import ROUGH, look_closer, noise_level, numeric_side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +40,7 @@ _ROUNDING = 20.0  # times the round-off of f that a stray must have to mean anyt
 _TWO_SIDED, _ONE_SIDED = 1.0, 2.0  # bars in units of what the further point shows
 _FAR = 0.01  # of the scale: here something moves, if anything but a constant does
 _NEAR = 1e-5  # of the scale: here a staircase stands still
+_VAGUE = 1e-8  # relative bar of a slope that a smooth f would have told better
 _ENOUGH = 8  # coordinates, before what most of them show is the noise of an output
 
 
@@ -88,7 +89,7 @@ def own_bars(
         still = np.flatnonzero((found.value == 0).all(axis=0))
         slope, _ = _stairs(subject, which, still, base, meter)
         error[:, still] = np.fmax(error[:, still], slope)
-        return error
+        return _standing(subject, found, error, base, meter)
     if not isinstance(method, Auto) and method.step is not None:
         # a step that was asked for may be too long to show anything, or too short
         usual, every = type(method)(), np.arange(found.value.shape[1])
@@ -120,6 +121,35 @@ def own_bars(
     error[:, still] = np.fmax(error[:, still], slope)
     known = np.isfinite(found.value) & ~np.isnan(error)
     return np.where(known, error, np.inf)
+
+
+def _standing(
+    subject: Subject,
+    found: Quotients,
+    error: NDArray[np.float64],
+    base: NDArray[np.float64],
+    meter: Meter,
+) -> NDArray[np.float64]:
+    """Widen the bars of outputs that stand still where f is rounded inside.
+
+    A tanh in single precision that has saturated moves by less than its last digit: its
+    slope is as small as that, and nobody knows how small.
+    """
+    with np.errstate(all="ignore"):
+        rough = (error > _VAGUE * np.abs(found.value)) & (found.value != 0)
+        few = 2 * rough.sum(axis=1) < (found.value != 0).sum(axis=1)
+    zero = found.value == 0
+    if few.all() or not zero.any():
+        return error
+    noise = noise_level(subject, base, meter, 0)
+    with np.errstate(all="ignore"):
+        relative = noise / np.abs(base)
+        told = ~few & np.isfinite(relative) & (relative > ROUGH * subject.epsilon)
+        if not told.any():
+            return error
+        grain = float(np.median(relative[told])) * np.abs(base)
+        least = np.nan_to_num(grain[:, None] / np.abs(found.step))
+    return np.where(zero, np.fmax(error, least), error)
 
 
 def _further(

@@ -1,0 +1,72 @@
+"""Coordinates far smaller than their tensor, which may live on a scale of their own.
+
+log(x) at 1e-8 beside entries of 1e8 knows nothing of steps of 1e3. Such a coordinate is
+measured twice, and the two measurements are joined.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.adaptive import Derivatives
+
+__all__ = ["OWN_SCALE", "joined", "merged", "on_their_own"]
+
+_SMALL = 0.1  # an entry below this fraction of its tensor's size is a small one
+OWN_SCALE = 1e-3  # below this fraction its own scale is always tried as well
+
+
+def on_their_own(
+    found: Derivatives, points: NDArray[np.float64], scales: NDArray[np.float64]
+) -> NDArray[np.intp]:
+    """Return the columns that are to be measured on their own scale as well.
+
+    Parameters
+    ----------
+    found
+        Measured by `scales`.
+    points, scales
+        The coordinates, and the sizes that their steps were chosen by, (n,).
+    """
+    size = np.abs(points)
+    failed = ~np.isfinite(found.error).all(axis=0) & (size < _SMALL * scales)
+    return np.flatnonzero((points != 0) & (failed | (size < OWN_SCALE * scales)))
+
+
+def merged(
+    found: Derivatives, own: Derivatives, columns: NDArray[np.intp]
+) -> Derivatives:
+    """Join two measurements of some columns, of which `own` took the smaller steps.
+
+    Where they contradict each other the smaller steps are believed, if they can tell;
+    else the smaller bar is.
+    """
+    with np.errstate(all="ignore"):
+        apart = np.abs(own.value - found.value[:, columns])
+        bars = own.error + found.error[:, columns]
+        contradict = apart > 2 * bars
+        better = np.where(contradict, True, own.error < found.error[:, columns])
+        better &= np.isfinite(own.error)
+    return joined(found, own, columns, better)
+
+
+def joined(
+    found: Derivatives,
+    other: Derivatives,
+    columns: NDArray[np.intp],
+    better: NDArray[np.bool_],
+) -> Derivatives:
+    """Take from another measurement of some columns the entries that are better."""
+    merged = {}
+    for name in ("value", "error", "step", "left", "right", "kind", "noise"):
+        matrix = getattr(found, name).copy()
+        matrix[:, columns] = np.where(better, getattr(other, name), matrix[:, columns])
+        merged[name] = matrix
+    total = found.evaluations + other.evaluations
+    return dataclasses.replace(found, evaluations=total, **merged)
