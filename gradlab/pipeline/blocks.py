@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.judge import Side
+from gradlab.comparison.kinks import Sides, nearest_slope
 from gradlab.comparison.tolerance import SAFETY, Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.method import Adaptive, Auto
@@ -162,15 +163,9 @@ class Block:
         kink = self.kinds == Smoothness.KINK
         if not kink.any():
             return Side(self.value, self.error)
-        with np.errstate(all="ignore"):
-            low, high = np.fmin(self.left, self.right), np.fmax(self.left, self.right)
-            between = np.clip(self.analytic, low, high)
-            # outside the interval, a hundredth of the gap settles it
-            bar = np.minimum(self.error, 0.002 * (high - low))
-            bar = np.where(between == self.analytic, 0.0, bar)
-        inside = kink & np.isfinite(between)
-        return Side(
-            np.where(inside, between, self.value), np.where(inside, bar, self.error)
+        measured = Side(self.value, self.error)
+        return nearest_slope(
+            self.analytic, measured, Sides(self.left, self.right), kink
         )
 
     def excess(

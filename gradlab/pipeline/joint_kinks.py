@@ -148,7 +148,9 @@ def _missed(
             miss = np.fmax(foretold - high, low - foretold)
             noise = _LOUD * subject.epsilon * np.abs(base) / step
             bound = _OVER * np.fmax(size, high - low) + noise
-            over = np.fmin(over, np.where(miss > bound, miss / size, 0.0))
+            # a gradient of zero foretells nothing: by what f does then
+            by = np.fmax(size, np.fmax(np.abs(low), np.abs(high)))
+            over = np.fmin(over, np.where(miss > bound, miss / by, 0.0))
     row = int(np.argmax(np.where(np.isfinite(over), over, 0.0)))
     if not 0 < over[row] < np.inf:
         return None

@@ -9,7 +9,6 @@ import numpy as np
 
 from gradlab.comparison.judge import stillness
 from gradlab.comparison.tolerance import SAFETY, Tolerance, roundings
-from gradlab.differentiation.adaptive import adaptive
 from gradlab.differentiation.directions import (
     Direction,
     Part,
@@ -17,13 +16,13 @@ from gradlab.differentiation.directions import (
     whole,
     without,
 )
-from gradlab.differentiation.evaluation import displaced_rows
 from gradlab.differentiation.line_slope import start_exponent
 from gradlab.differentiation.probe import Probe, probe, ripple
 from gradlab.errors import InputError
 from gradlab.localisation.searching.columns import Column
 from gradlab.localisation.searching.cotangents import draw_cotangent
 from gradlab.localisation.searching.gradients import fetched
+from gradlab.localisation.searching.ladders import ladders_of
 from gradlab.localisation.searching.quick_lines import noise_of, quick_probe
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.evaluation import Meter
     from gradlab.localisation.searching.gradients import Gradients
+    from gradlab.localisation.searching.ladders import Ladder
     from gradlab.localisation.searching.precise import Precise
     from gradlab.subject.subject import Problem, Pullback, Subject
 
@@ -103,9 +103,7 @@ class Bench:
     precise: Precise | None = None
     spare: Precise | None = None
     _rough: bool = False
-    _ladders: dict[tuple[int, int], tuple[NDArray[np.float64], ...]] = (
-        dataclasses.field(default_factory=dict)
-    )
+    _ladders: dict[tuple[int, int], Ladder] = dataclasses.field(default_factory=dict)
     _reach: float | None = None
     _served: tuple[float, int] | None = None  # length of a direction, exponent
     heard: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
@@ -128,7 +126,7 @@ class Bench:
         for which, still in self.immovable.items():
             self.gradients.correct(which, still.tolist(), 0.0)
         for (which, position), column in self.known.items():
-            value = float(np.dot(self.cotangent, np.nan_to_num(column.numeric)))
+            value = float(np.dot(self.cotangent, np.nan_to_num(column.seen)))
             self.gradients.correct(which, [position], value)
 
     def resized(self) -> None:
@@ -158,7 +156,10 @@ class Bench:
     def correct(self, which: int, position: int, column: Column) -> None:
         """Replace an entry that was found wrong by what it should have been."""
         self.known[which, position] = column
-        self.gradients.correct(which, [position], column.expected)
+        value = column.expected
+        if column.means is not None:  # as a central difference sees it
+            value = float(np.dot(self.cotangent, np.nan_to_num(column.means)))
+        self.gradients.correct(which, [position], value)
         self._sizes.pop(which, None)
         self._matters = None
 
@@ -344,9 +345,16 @@ class Bench:
         if place in self.known:
             return self.known[place]
         self.climb(which, [position])
-        numeric, error, step = self._ladders[place]
+        ladder = self._ladders[place]
         live = self.cotangent != 0
         weights = self.cotangent[live]
+        torn = np.flatnonzero(ladder.kink & live)
+
+        def told(cotangents: NDArray[np.float64]) -> NDArray[np.float64]:
+            return self.pulled(cotangents).values[which][:, position]
+
+        side = ladder.held_against(told, torn)
+        numeric, error = side.value, side.error
         with np.errstate(all="ignore"):
             expected = float(np.dot(weights, numeric[live]))
             bar = float(np.dot(np.abs(weights), error[live]))
@@ -354,7 +362,7 @@ class Bench:
         allowed = self.allowed(which, analytic, expected, scale)
         gap = abs(analytic - expected)
         hidden = not max(allowed, 1e-3 * abs(expected)) >= SAFETY * bar
-        if hidden or allowed < gap <= SAFETY * bar:
+        if not torn.size and (hidden or allowed < gap <= SAFETY * bar):
             direction = self.direction((Part(which, position, position + 1),), 1)
             along = direction.at(which, position)
             wanted = max(allowed, gap) if np.isfinite(gap) else allowed
@@ -364,28 +372,20 @@ class Bench:
                 allowed = self.allowed(which, analytic, expected, scale)
             if len(numeric) == 1 and bar < error[0]:
                 numeric, error = np.array([expected / weights[0]]), np.array([bar])
-        return Column(numeric, error, step, analytic, expected, bar, allowed)
+        column = Column(numeric, error, ladder.step, analytic, expected, bar, allowed)
+        return dataclasses.replace(column, means=ladder.value) if torn.size else column
 
     def climb(self, which: int, positions: Sequence[int]) -> None:
         """Climb the ladders of several coordinates together, to be asked for later."""
         done = self.known.keys() | self._ladders.keys()
         where = np.array([p for p in positions if (which, p) not in done], dtype=int)
-        points = self.numeric.point(which)[where].astype(np.float64)
-        if not where.size:
-            return
-
-        def sample(
-            columns: NDArray[np.intp], displacements: NDArray[np.float64]
-        ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            moves = where[columns], displacements
-            return displaced_rows(self.numeric, which, *moves, self.meter)
-
-        scales = np.maximum(np.abs(points), self._unit(which))
-        given = {"points": points, "scales": scales, "base": self.base}
-        found = adaptive(sample, **given, floor=self.numeric.epsilon)
-        for k, position in enumerate(where.tolist()):
-            column = found.value[:, k], found.error[:, k], found.step[:, k]
-            self._ladders[which, position] = column
+        if where.size:
+            unit = self._unit(which)
+            found = ladders_of(self.numeric, which, where, self.base, unit, self.meter)
+            self._ladders.update(
+                ((which, int(p)), ladder)
+                for p, ladder in zip(where, found, strict=True)
+            )
 
     def _unit(self, which: int) -> float:
         return unit_of(self.numeric, which) if self.dear else self.units[which]

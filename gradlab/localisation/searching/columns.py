@@ -30,6 +30,9 @@ class Column:
         Numeric counterpart of `analytic` and its error bar.
     allowed
         What the tolerance forgives.
+    means
+        Where f has a kink, and `numeric` is the slope on the side nearest to the
+        analytic one: the mean of both, (rows,), which central differences see.
     """
 
     numeric: NDArray[np.float64]
@@ -39,6 +42,17 @@ class Column:
     expected: float
     bar: float
     allowed: float
+    means: NDArray[np.float64] | None = None
+
+    @property
+    def seen(self) -> NDArray[np.float64]:
+        """Slopes as central differences see them, shape (rows,)."""
+        return self.numeric if self.means is None else self.means
+
+    @property
+    def corrected(self) -> bool:
+        """Whether directions are to see it otherwise: wrong, or right at a kink."""
+        return self.differs or self.means is not None
 
     @property
     def differs(self) -> bool:

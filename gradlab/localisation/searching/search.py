@@ -240,16 +240,16 @@ class Search:
         bench = self.bench
         if group.size == 1:
             which, position = group.parts[0].which, group.parts[0].start
-            self._vain[which] += not self.examine(which, position).differs
+            self._vain[which] += not self.examine(which, position).corrected
             return []
         candidates = group_testing.decode(bench, group) if group.legible else []
         if len(candidates) > 2:
             group, candidates = self._narrowed(group, candidates)
         for which, position in candidates if len(candidates) <= 2 else ():
             before = float(bench.gradients[which][position])
-            column = self.examine(which, position)
-            defect = before - column.expected
-            if column.differs and defect != 0:  # else corrected before: it is not that
+            self.examine(which, position)
+            defect = before - float(bench.gradients[which][position])
+            if defect:  # else right, or corrected before: it is not that
                 return [group_testing.less(group, bench, which, position, defect)]
             self._vain[which] += 1
         if not candidates and group.size > 8:
@@ -348,9 +348,9 @@ class Search:
         column = self.bench.column(which, position)
         if column.wrong:
             self.wrong[which, position] = column
-            self.bench.correct(which, position, column)
         elif column.differs:
             self._tolerated[which] += 1
+        if column.corrected:
             self.bench.correct(which, position, column)
         return column
 
