@@ -78,6 +78,16 @@ def test_what_lies_within_a_wide_bar_is_not_called_too_small(show):
     assert "too small to matter" not in told
 
 
+def test_a_gradient_of_another_shape_is_told_where_its_numbers_would_stand(show):
+    """Of a gradient that could not be read the inspector says the two shapes."""
+    x = np.linspace(1, 2, 12).reshape(3, 4)
+    report = gl.check(lambda x: (x**2).sum(), x, grad=lambda x: np.ones((2, 5)))
+    page = show(report)
+
+    driver.shows(page, ".gl .entry", "has shape (2, 5), expected (3, 4)")
+    assert "only one side is a finite number" not in driver.read(page, ".gl .entry")
+
+
 def test_of_a_sample_it_is_said_what_it_is_a_sample_of(show):
     """Four entries of a matrix of 262,144 are not all its entries."""
     numeric = np.ones((1, 4))

@@ -8,6 +8,7 @@ import builders
 import driver
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation import html
@@ -89,6 +90,47 @@ def test_names_of_the_branches_stay_off_the_cursor(show, sweep, level):
     assert len(names) == 2
     for name in names:
         assert not name["left"] - 1 < line["x"] < name["right"] + 1
+
+
+@pytest.mark.parametrize("width", [500, 1100])
+def test_names_of_short_branches_stay_off_the_line_of_the_best_step(show, sweep, width):
+    """Of a valley at the foot of the plot the branches are named above it."""
+    valley, level = -5.0, -13.0
+    sweep.theory["central"] = [
+        ("truncation ~ h²", 2, level - 2 * valley),
+        ("rounding ~ u/h", -1, level + valley),
+    ]
+    sweep.methods = ("central",)
+    sweep.curve = lambda *_: types.SimpleNamespace(best_step=1e-5, floor=10**level)
+    page = show(pack_sweep(sweep), width=width)
+
+    best, names = page.evaluate(
+        """() => {
+          const box = node => node.getBoundingClientRect().toJSON();
+          const texts = [...document.querySelectorAll('.gl svg text.mute')];
+          const best = texts.find(text => text.textContent.startsWith('best h'));
+          return [box(best.previousSibling), texts
+            .filter(text => text.textContent.includes('~')).map(box)];
+        }"""
+    )
+    assert len(names) == 2
+    for name in names:
+        assert not name["left"] - 1 < best["x"] < name["right"] + 1
+
+
+def test_a_floor_below_the_plot_is_not_drawn_as_a_level(show, sweep):
+    """A plateau ends the plot at 1e-6: a floor of 1e-13 is told, with an arrow."""
+    level = np.full_like(sweep.errors["central", "fc1.weight"], 1e-2)
+    sweep.errors = dict.fromkeys(sweep.errors, level)
+    sweep.methods = ("central",)
+    sweep.curve = lambda *_: types.SimpleNamespace(best_step=1e-5, floor=1e-13)
+    page = show(pack_sweep(sweep))
+
+    expect(page.locator(".gl svg text", has_text="floor")).to_have_text(
+        "↓ floor ≈ 1e−13"
+    )
+    lines = page.locator(".gl svg line[stroke='var(--ok)']")
+    expect(lines).to_have_count(1)  # that of the best step
 
 
 def test_every_curve_is_drawn_and_the_worst_is_read(show, sweep):

@@ -1129,7 +1129,7 @@ export function mountJacobian(element, host) {
     const shown = (re, im) => (m.complex ? `${format(re, 5)} ${im < 0 ? MINUS : "+"} ${format(Math.abs(im), 5)}i` : format(re, 7));
     const ratio = m.complex ? Math.hypot(a, ai) / Math.hypot(n, ni) : a / n;
     const digits = rel === 0 ? "all" : Number.isFinite(rel) ? Math.max(0, -Math.log10(rel)).toFixed(1) : "–";
-    const reason = why(kind, error, bar, rel);
+    const reason = unread(src, m) ?? why(kind, error, bar, rel);
     const pairs = (...rows) => h("dl", { class: "pair" }, rows.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
     entry.replaceChildren(
       h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null }, breakable(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), " ", h("span", { class: "mute" }, hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
@@ -1137,6 +1137,13 @@ export function mountJacobian(element, host) {
       h("div", {}, pairs(["analytic", shown(a, ai)], ["numeric", `${shown(n, ni)} ± ${format(bar, 2)}`]), numberLine(src, index), h("p", { class: "mute" }, reason)),
       h("div", {}, pairs(["absolute error", format(error, 3)], ["relative error", format(rel, 3)], ["error bar", `± ${format(bar, 3)}`], [m.complex ? "|analytic| / |numeric|" : "analytic / numeric", Number.isFinite(ratio) ? format(ratio, 6) : "–"], ["digits that agree", digits])));
     entry.dataset.words = `${wrt}: ${WORDS[kind]}. analytic ${shown(a, ai)}, numeric ${shown(n, ni)} plus or minus ${format(bar, 2)}.`;
+  }
+  // An analytic side that is no number anywhere was not there to be read: why not.
+  function unread(src, m) {
+    src.unread ??= src.a.length > 0 && src.a.every(Number.isNaN);
+    if (!src.unread) return null;
+    const told = (report.findings ?? []).find((f) => f.severity === "error" && f.where === m.input.name);
+    return told ? withCode(told.evidence) : null;
   }
   function why(kind, error, bar, rel) {
     if (!Number.isFinite(error)) return kind === 2 ? "only one side is a finite number" : "neither side is a finite number";
@@ -1519,6 +1526,7 @@ export function mountSweep(element, host) {
     const branches = data.theory[method] ?? [];
     const [[, p, c], [, q, d]] = branches.length === 2 ? branches : [[], []];
     const valley = (number(d) - number(c)) / (p - q); // log of the step where they meet
+    const foot = X(number(data.best[method]?.[picked] ?? NaN)); // a line stands there
     for (const [words_, exponent, coefficient] of branches) {
       const log = (v) => number(coefficient) + exponent * v;
       const a = [X(10 ** x0), y.raw(log(x0))], b = [X(10 ** x1), y.raw(log(x1))];
@@ -1536,14 +1544,18 @@ export function mountSweep(element, host) {
       const onLine = (py) => a[0] + ((py - a[1]) / (b[1] - a[1])) * (b[0] - a[0]);
       let py = bottom, px = onLine(py);
       if (px < left || px > right) { px = clamp(px, left, right); py = a[1] + ((px - a[0]) / (b[0] - a[0])) * (b[1] - a[1]); }
-      if (py < top || py > bottom + 1) continue;
+      // where the tail is too short for it, it goes up the line instead, into the valley
+      if (Math.abs(px - foot) < inset.x + 9) { px = foot + Math.sign(exponent) * (inset.x + 12); py = a[1] + ((px - a[0]) / (b[0] - a[0])) * (b[1] - a[1]); }
+      if (py < top || py > bottom + 1 || px < left || px > right) continue;
       group.append(s("text", { class: "mute", transform: `translate(${px} ${py}) rotate(${(angle * 180) / Math.PI}) translate(0 -6)`, "text-anchor": "middle" }, label));
     }
     svg.append(group);
   }
   function best(svg, X, m, H, y, right) {
     const floor = number(data.floor[method]?.[picked] ?? NaN);
-    if (floor > 0) {
+    if (floor > 0 && Math.log10(floor) < y.low) { // a line at the edge would be a wrong level
+      svg.append(s("text", { x: m.l + 5, y: H - m.b - 5, class: "mute" }, `↓ floor ≈ ${format(floor, 2)}`));
+    } else if (floor > 0) {
       svg.append(s("line", { x1: m.l, x2: right, y1: y.at(floor), y2: y.at(floor), stroke: "var(--ok)", "stroke-width": 1, "stroke-dasharray": "1 3" }),
         s("text", { x: m.l + 5, y: y.at(floor) - 4, class: "mute" }, `floor ≈ ${format(floor, 2)}`));
     }
