@@ -234,3 +234,33 @@ def test_half_precision_that_overflows_is_no_warning_of_ours():
         report = gl.check(f, x, jac=lambda x: np.diag(np.exp(x)), coverage="full")
 
     assert report.verdict != gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize(
+    ("f", "slope", "at"),
+    [(torch.exp, torch.exp, 300.0), (torch.special.erfcx, None, 1e6)],
+    ids=["overflows", "no number"],
+)
+def test_no_warning_where_f_is_no_number_far_out(f, slope, at):
+    """Values that are infinite far from the point, or nan, make no noise.
+
+    The slope of erfcx is 2 x erfcx(x) - 2 / sqrt(pi) (NIST, section 7.10).
+    """
+
+    class Flipped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return f(x)
+
+        @staticmethod
+        def backward(ctx, up):
+            (x,) = ctx.saved_tensors
+            if slope is not None:
+                return -up * slope(x)
+            return -up * (2 * x * f(x) - 2 / np.sqrt(np.pi))
+
+    x = torch.tensor([at, -3.0, 0.5], dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gl.check(Flipped.apply, x).culprits

@@ -91,12 +91,13 @@ def _wide_slopes(
         cubic = np.stack([t[:, j], t[:, j] ** 3], axis=1)
         quintic = np.column_stack([cubic, t[:, j] ** 5])
         lever = np.linalg.pinv(cubic)
-        fitted = lever @ odd[:, j]
-        stray = np.sqrt(((cubic @ fitted - odd[:, j]) ** 2).sum(axis=0) / 4)
-        finer = np.linalg.pinv(quintic) @ odd[:, j]
-        slope[:, j] = fitted[0] / reach[j]
-        bar = stray * np.linalg.norm(lever[0]) + 0.5 * np.abs(finer[0] - fitted[0])
-        error[:, j] = np.where(np.isfinite(bar), bar / reach[j], np.inf)
+        with np.errstate(all="ignore"):  # far out f may be infinite, or no number
+            fitted = lever @ odd[:, j]
+            stray = np.sqrt(((cubic @ fitted - odd[:, j]) ** 2).sum(axis=0) / 4)
+            finer = np.linalg.pinv(quintic) @ odd[:, j]
+            slope[:, j] = fitted[0] / reach[j]
+            bar = stray * np.linalg.norm(lever[0]) + 0.5 * np.abs(finer[0] - fitted[0])
+            error[:, j] = np.where(np.isfinite(bar), bar / reach[j], np.inf)
     return _Wide(slope, error, reach)
 
 
