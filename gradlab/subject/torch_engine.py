@@ -13,6 +13,8 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.torch_levels import map_backward
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -56,10 +58,9 @@ def run_backward(
     tensor([[3., 0.],
             [0., 3.]])
     """
-    doors = _doors()
-    if doors is None:
+    engine = _engine()
+    if engine is None:
         return _publicly(outputs, cotangents, leaves, keep=keep, batched=batched)
-    engine, vmap = doors
     ends = tuple(outputs)
     found: tuple[Any, ...]
 
@@ -79,26 +80,23 @@ def run_backward(
         return found
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # slow batching rules announce themselves
-        found = vmap(pull, 0, 0, allow_none_pass_through=True)(tuple(cotangents))
-    return found
+        return map_backward(pull, cotangents)
 
 
 @functools.cache
-def _doors() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-    """Find the engine and the vmap that ``torch.autograd.grad`` uses; once."""
+def _engine() -> Callable[..., Any] | None:
+    """Find the engine that ``torch.autograd.grad`` enters, and try it; once."""
     try:
-        from torch._vmap_internals import _vmap
         from torch.autograd.graph import _engine_run_backward
     except ImportError:
         return None
     import torch
 
     x = torch.ones(2, requires_grad=True, device="cpu")
-    try:  # their arguments are nobody's promise either
+    try:  # its arguments are nobody's promise either
         with torch.enable_grad():
             y = 2 * x
-        seeds = (torch.ones(3, 2, device="cpu"),)
-        (found,) = _vmap(
+        (found,) = map_backward(
             lambda rows: _engine_run_backward(
                 (y,),
                 rows,
@@ -108,14 +106,12 @@ def _doors() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
                 allow_unreachable=True,
                 accumulate_grad=False,
             ),
-            0,
-            0,
-            allow_none_pass_through=True,
-        )(seeds)
+            [torch.ones(3, 2, device="cpu")],
+        )
         fits = found.shape == (3, 2) and bool((found == 2).all())
     except Exception:  # noqa: BLE001 - another version of torch: anything may come
         return None
-    return (_engine_run_backward, _vmap) if fits else None
+    return _engine_run_backward if fits else None
 
 
 def _publicly(

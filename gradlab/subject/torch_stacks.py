@@ -8,10 +8,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.torch_devices import copies
+from gradlab.subject.torch_levels import map_forward
 from gradlab.subject.torch_outputs import stack_of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -91,15 +92,14 @@ def mapped(
         for name, buffer in subject.program.buffers.items():
             buffers[name] = buffer.expand(count, *buffer.shape).clone()
 
-    def single(*given: Any) -> Any:
+    def single(*given: Any) -> tuple[Any, ...]:
         values: list[Any] = list(others)
         for which, value in zip(inputs, given, strict=False):
             values[which] = value
-        return subject.observed(values, given[-1] if buffers else None).tensors
+        own = dict(zip(buffers, given[len(inputs) :], strict=True)) or None
+        return subject.observed(values, own).tensors
 
-    # an empty dict costs vmap as much time as a small function takes
-    batches = tuple(stacks.values())
-    return vmapped(subject, single, (*batches, buffers) if buffers else batches)
+    return vmapped(subject, single, (*stacks.values(), *buffers.values()))
 
 
 def vmapped(
@@ -118,8 +118,7 @@ def vmapped(
         warnings.simplefilter("ignore")  # slow batching rules announce themselves
         # with the random state put back, one draw for all is what a loop does
         randomness = "error" if subject.reset is None else "same"
-        batched = torch.func.vmap(single, randomness=randomness)
-        outputs: Sequence[Any] = batched(*batches)
+        outputs = map_forward(single, batches, randomness=randomness)
     if versions != [part.values._version for part in subject.cells]:  # noqa: SLF001 - as above
         subject.undo_writes(versions)
         msg = "a batched evaluation wrote to another input"

@@ -21,7 +21,7 @@ F = torch.nn.functional
 def _ways(request, monkeypatch):
     """Every way of going backwards: in batches by either door, and one at a time."""
     if request.param == "public":
-        monkeypatch.setattr(torch_engine, "_doors", lambda: None)
+        monkeypatch.setattr(torch_engine, "_engine", lambda: None)
     if request.param == "loops":
         monkeypatch.setattr(Backward, "batched", lambda *_: None)
 

@@ -1,0 +1,139 @@
+"""Torch's two kinds of vmap, entered where nothing is asked that is known here.
+
+``torch.func.vmap`` and the older one of ``torch.autograd.grad(is_grads_batched=True)``
+flatten trees of arguments, compare them with trees of dimensions, and put both together
+again: longer than a small function takes. Here all are plain sequences of tensors whose
+first axis is the batch. Where a version of torch has no such doors, the public ones are
+taken.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Single = Callable[..., Sequence[Any]]
+
+__all__ = ["map_backward", "map_forward"]
+
+
+def map_forward(
+    single: Single, batches: Sequence[Any], *, randomness: str
+) -> tuple[Any, ...]:
+    """Map a function over the first axis of tensors, as ``torch.func.vmap`` does.
+
+    Parameters
+    ----------
+    single
+        Takes as many tensors as there are batches and returns a sequence of tensors.
+    batches
+        Tensors of the same length.
+    randomness
+        What a random operation does: "error", "same" or "different".
+
+    Raises
+    ------
+    Exception
+        Whatever `single` raises, or vmap does not allow.
+
+    Examples
+    --------
+    >>> import torch
+    >>> map_forward(lambda x: [x.sum()], [torch.eye(2)], randomness="error")
+    (tensor([1., 1.]),)
+    """
+    doors = _forward_doors()
+    if doors is None:
+        return _publicly(single, batches, randomness)
+    enter, leave, add, remove = doors
+    count = len(batches[0])
+    level = enter(count, randomness)
+    try:
+        found = single(*[add(batch, 0, level) for batch in batches])
+        return tuple(remove(part, level, count, 0) for part in found)
+    finally:
+        leave()
+
+
+def map_backward(pull: Single, cotangents: Sequence[Any]) -> tuple[Any, ...]:
+    """Map a call of the backward engine over the first axis of cotangents.
+
+    Parameters
+    ----------
+    pull
+        Takes a tuple of cotangents and returns gradients; None is passed on.
+    cotangents
+        Tensors of the same length.
+
+    Raises
+    ------
+    Exception
+        Whatever a backward raises, or vmap does not allow; AttributeError where this
+        version of torch has no such doors.
+
+    Examples
+    --------
+    >>> import torch
+    >>> map_backward(lambda seeds: [3 * seeds[0], None], [torch.ones(2)])
+    (tensor([3., 3.]), None)
+    """
+    import torch
+
+    enter = torch._C._vmapmode_increment_nesting  # noqa: SLF001 - no public door
+    leave = torch._C._vmapmode_decrement_nesting  # noqa: SLF001 - as above
+    add, remove = torch._add_batch_dim, torch._remove_batch_dim  # noqa: SLF001 - as above
+    count = len(cotangents[0])
+    level = enter()
+    try:
+        found = pull(tuple(add(seed, 0, level) for seed in cotangents))
+        return tuple(
+            None if part is None else remove(part, level, count, 0) for part in found
+        )
+    finally:
+        leave()
+
+
+@functools.cache
+def _forward_doors() -> tuple[Callable[..., Any], ...] | None:
+    """Find what ``torch.func.vmap`` is made of, and see that it does what it did."""
+    import torch
+
+    try:  # their names and arguments are nobody's promise
+        from torch._functorch import predispatch as parts
+
+        doors = (
+            parts._vmap_increment_nesting,  # noqa: SLF001 - no public door
+            parts._vmap_decrement_nesting,  # noqa: SLF001 - as above
+            parts._add_batch_dim,  # noqa: SLF001 - as above
+            parts._remove_batch_dim,  # noqa: SLF001 - as above
+        )
+        parts.lazy_load_decompositions()
+        enter, leave, add, remove = doors
+        level = enter(2, "error")
+        try:
+            moved = add(torch.eye(2, device="cpu"), 0, level)
+            found = [
+                remove(part, level, 2, 0)
+                for part in (moved.sum(), torch.ones((), device="cpu"))
+            ]
+        finally:
+            leave()
+        fits = all(torch.equal(part, torch.ones(2, device="cpu")) for part in found)
+    except Exception:  # noqa: BLE001 - another version of torch: anything may come
+        return None
+    return doors if fits else None
+
+
+def _publicly(
+    single: Single, batches: Sequence[Any], randomness: str
+) -> tuple[Any, ...]:
+    import torch
+
+    mapped = torch.func.vmap(
+        lambda *given: tuple(single(*given)), randomness=randomness
+    )
+    found: tuple[Any, ...] = mapped(*batches)
+    return found
