@@ -117,10 +117,32 @@ def displaced_rows(
         if done is not None:
             values[part], taken[part] = done
             continue
-        batched = subject.batches(which, len(moves[0]))
         out = values[part], taken[part]
+        if _learnt(subject, which, moves, out, meter):
+            continue
+        batched = subject.batches(which, len(moves[0]))
         evaluate_rows(subject, which, moves, out, meter, batched=batched)
     return values, taken
+
+
+def _learnt(
+    subject: Subject,
+    which: int,
+    moves: tuple[NDArray[np.intp], NDArray[np.float64]],
+    out: tuple[NDArray[np.float64], NDArray[np.float64]],
+    meter: Meter,
+) -> bool:
+    """Whether these rows were the trial of batches, and are evaluated with it."""
+    learn = getattr(subject, "first_rows", None)
+    if learn is None or meter.left() < len(moves[0]):
+        return False
+    with np.errstate(all="ignore"):
+        done = learn(which, *moves)
+    if done is None:
+        return False
+    meter.spend(len(moves[0]))
+    out[0][:], out[1][:] = done
+    return True
 
 
 def evaluate_rows(

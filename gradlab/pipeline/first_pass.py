@@ -125,7 +125,9 @@ def _first_slice(wanted: Wanted, meter: Meter, cost: int) -> int:
     """Choose how many coordinates to begin with: no more than one is patient for."""
     breadth = 1 if meter.crew is None else meter.crew.breadth
     most = min(4 * _FIRST_SLICE, len(wanted.positions))
-    if wanted.origin.subject.batches(wanted.which, cost * most):
+    subject = wanted.origin.subject
+    may_batch = getattr(subject, "may_batch", subject.batches)
+    if may_batch(wanted.which, cost * most):
         most = min(_SLICE, len(wanted.positions))  # the larger, the cheaper each
     else:
         most = min(_FIRST_SLICE, most)

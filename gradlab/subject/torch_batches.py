@@ -91,6 +91,42 @@ class Batches:
         """Leave the kept copies behind: what was decided travels, they do not."""
         return {**self.__dict__, "_kept": None}
 
+    def may_be(self, which: int, count: int) -> bool:
+        """Whether so many rows may go in batches: where it is not known, say yes."""
+        known = which in self._plans or count < _WORTH_A_TRIAL
+        return self.worthwhile(which, count) if known else True
+
+    def first_rows(
+        self,
+        which: int,
+        positions: NDArray[np.intp],
+        displacements: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Evaluate the first rows that are wanted of an input: they are its trial.
+
+        Returns
+        -------
+        tuple or None
+            As `rows`; None where a plan is known, these are too few for a trial, or it
+            spoke for a loop.
+        """
+        if which in self._plans or len(positions) < _WORTH_A_TRIAL:
+            return None
+        begun: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+        self._plans[which] = plan = self._trial(
+            which,
+            self._candidates(which),
+            wanted=(np.asarray(positions, dtype=np.intp), np.asarray(displacements)),
+            begun=begun,
+        )
+        if not plan.batched:
+            return None
+        done = len(begun[0][0])
+        if done < len(positions):
+            begun.append(self.rows(which, positions[done:], displacements[done:]))
+        values, taken = (np.concatenate(pair) for pair in zip(*begun, strict=True))
+        return values, taken
+
     def rows(
         self,
         which: int,
@@ -224,18 +260,31 @@ class Batches:
             self._plans[which] = self._trial(which, self._candidates(which))
         return self._plans[which]
 
-    def _trial(self, which: int, plans: Sequence[Plan], rows: int = TRIAL) -> Plan:
-        """Compare some rows with single evaluations, in value and in time."""
+    def _trial(
+        self,
+        which: int,
+        plans: Sequence[Plan],
+        rows: int = TRIAL,
+        *,
+        wanted: tuple[NDArray[np.intp], NDArray[np.float64]] | None = None,
+        begun: list[tuple[NDArray[np.float64], NDArray[np.float64]]] | None = None,
+    ) -> Plan:
+        """Compare some rows with single evaluations, in value and in time.
+
+        Of those that are `wanted`, where there are any; what a batch gave of the first
+        of them is put into `begun`.
+        """
         subject = self._subject
         cell = subject.cells[which]
         loop = Plan(batched=False)
-        total = cell.variable.coordinates
-        if total < FEWEST or not plans:
+        total = cell.variable.coordinates if wanted is None else len(wanted[0])
+        if cell.variable.coordinates < FEWEST or not plans:
             return loop
         few = count = min(rows, total, chunk(self._subject, which))
         if plans[0].entries:  # thousands in a batch: what one costs shows in hundreds
-            count = max(count, min(_LONG_TRIAL, total // _LONGER))
-        positions, steps = trial_points(subject, which, count)
+            most = total // _LONGER if wanted is None else total
+            count = max(count, min(_LONG_TRIAL, most))
+        positions, steps = wanted or trial_points(subject, which, count)
         checked = np.unique([0, few // 2, few - 1, count - 1])
         found, times = [], []
         for row in checked:
@@ -253,11 +302,13 @@ class Batches:
             try:
                 for _ in range(3):  # a machine may be busy just then
                     start = time.perf_counter()
-                    values, _ = self._batch(which, *points, plan)
+                    part = self._batch(which, *points, plan)
                     seconds = time.perf_counter() - start
-                    if not same_values(subject, expected[seen], values[checked[seen]]):
+                    if not same_values(subject, expected[seen], part[0][checked[seen]]):
                         break
                     if seconds < CLEARLY * size * single:
+                        if begun is not None:
+                            begun.append(part)
                         return dataclasses.replace(plan, single=single)
                 else:
                     return Plan(batched=False, slower=rows)

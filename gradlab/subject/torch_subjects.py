@@ -167,6 +167,8 @@ class TorchSubject:
         self._outputs: tuple[Variable, ...] | None = None
         self._epsilon: float | None = None
         self._batches = Batches(self)
+        self.may_batch = self._batches.may_be  # without a trial: see there
+        self.first_rows = self._batches.first_rows
         self.at_point: NDArray[np.float64] | None = None  # the row there, if known
 
     @property

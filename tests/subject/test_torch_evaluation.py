@@ -10,6 +10,12 @@ import pytest
 from hypothesis import strategies as st
 
 import gradlab as gl
+from gradlab.differentiation.evaluation import (
+    Budget,
+    BudgetExhausted,
+    Meter,
+    displaced_rows,
+)
 from gradlab.subject.torch_stacks import Plan
 from gradlab.subject.torch_subjects import torch_subject
 from tests.specimens.torch_sides import (
@@ -394,3 +400,41 @@ def test_subjects_can_be_pickled():
 
     assert twin.row()[0] == 0.5
     assert np.array_equal(subject.row(), row)
+
+
+def test_the_first_rows_that_are_wanted_are_the_trial_of_batches(monkeypatch):
+    """No displacement goes through two batches, and all come to what single ones do."""
+    from gradlab.subject import torch_batches
+
+    monkeypatch.setattr(torch_batches, "CLEARLY", np.inf)  # however long they take
+    sizes, mapped = [], torch_batches.mapped
+
+    def counted(subject, stacks, plan):
+        sizes.extend(len(stack) for stack in stacks.values())
+        return mapped(subject, stacks, plan)
+
+    monkeypatch.setattr(torch_batches, "mapped", counted)
+    monkeypatch.setattr(torch_batches, "suitable", lambda _: False)  # copies only
+    x = randn(30, 10)
+    subject, meter = torch_subject(torch.sigmoid, (x,)), Meter()
+    subject.row()
+    steps = np.full(300, 1e-3)
+
+    values, taken = displaced_rows(subject, 0, np.arange(300), steps, meter)
+
+    assert sum(sizes) == meter.evaluations == 300
+    moved = x.numpy().ravel() + np.diag(taken)
+    assert values == pytest.approx(1 / (1 + np.exp(-moved)), abs=1e-14)
+
+
+def test_rows_that_a_budget_does_not_pay_for_are_no_trial():
+    """Of a budget that is too small no row is evaluated before that is told."""
+    subject, asked = torch_subject(torch.sigmoid, (randn(30, 10),)), []
+    subject.row()
+    subject.first_rows = lambda *moves: asked.append(moves)
+    meter, steps = Meter(Budget(evaluations=10)), np.full(300, 1e-3)
+
+    with pytest.raises(BudgetExhausted):
+        displaced_rows(subject, 0, np.arange(300), steps, meter)
+
+    assert not asked
