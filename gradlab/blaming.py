@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.severed import cuts_met
 from gradlab.errors import InputError, InputTypeError
+from gradlab.keywords import handed_on
 from gradlab.labels import code_place
 from gradlab.localisation.layers.audited import LayerAudit, LayerLive
 from gradlab.localisation.layers.recording.frames import owner_name
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["blame"]
 
+_OPTIONS = ("loss", "seed", "memory_bound", "progress")
 _ADVICE = {
     "scale": "Look for the factor that its backward forgets, or has too much.",
     "sign": "Look for the minus that its backward forgets, or has too much.",
@@ -139,7 +141,8 @@ def blame(
         program = Program(
             module, inputs, kwargs, loss, random_now(), seed, Owners(module)
         )
-        raw = audit(program, progress or (lambda _done, _total: None))
+        with handed_on("blame", kwargs, _OPTIONS):
+            raw = audit(program, progress or (lambda _done, _total: None))
         cuts: dict[str, str] = {}
         if any(_is_own_code(blamed) for blamed in raw.blamed):
             with contextlib.suppress(Exception):  # a mode of torch may not be for it

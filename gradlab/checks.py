@@ -14,6 +14,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_bud
 from gradlab.differentiation.metering import parse_memory
 from gradlab.differentiation.method import resolve_methods
 from gradlab.errors import BudgetError, InputError
+from gradlab.keywords import spelt
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.deepening import deepened
 from gradlab.pipeline.examining import examine
@@ -35,6 +36,7 @@ __all__ = ["check"]
 _COVERAGES = ("auto", "full", "sample", "probe")
 
 
+@spelt
 def check(
     fn: Callable[..., Any],
     *inputs: Any,

@@ -12,6 +12,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_bud
 from gradlab.differentiation.jacobian import Jacobian
 from gradlab.differentiation.method import resolve_method
 from gradlab.errors import BudgetError, InputError, SubjectError
+from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.analytic_side import analytic_side
 from gradlab.pipeline.measuring import numeric_side
@@ -33,6 +34,7 @@ __all__ = ["analytic_jacobian", "numeric_jacobian"]
 Result = Jacobian | dict[Any, Jacobian]
 
 
+@spelt
 def numeric_jacobian(
     f: Callable[..., Any],
     *inputs: Any,
@@ -118,6 +120,7 @@ def numeric_jacobian(
     return _unwrapped(result)
 
 
+@spelt
 def analytic_jacobian(
     f: Callable[..., Any],
     *inputs: Any,

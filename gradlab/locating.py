@@ -10,6 +10,7 @@ from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import Meter, parse_budget
 from gradlab.errors import InputError
+from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import locate_entries
 from gradlab.subject.state_guard import StateGuard
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["locate"]
 
 
+@spelt
 def locate(
     fn: Callable[..., Any],
     *inputs: Any,

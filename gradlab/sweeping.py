@@ -26,6 +26,7 @@ from gradlab.differentiation.ladder_reading import ORDERS
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.errors import BudgetError, InputError, InputTypeError
+from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.blocks import Origin, Plan
 from gradlab.pipeline.checking import run_full
@@ -64,6 +65,7 @@ class _Job:
     report: Report | None
 
 
+@spelt
 def sweep(
     fn: Callable[..., Any] | Report,
     *inputs: Any,

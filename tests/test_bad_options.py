@@ -28,6 +28,30 @@ def product(x, v):
 
 
 CASES = {
+    "an option that is misspelt": (
+        lambda: gl.check(f, X, grd=grad),
+        r"check\(\) has no option 'grd'; did you mean grad=\?",
+    ),
+    "an option of gradcheck": (
+        lambda: gl.check(f, X, grad=grad, eps=1e-3),
+        r"'eps'; did you mean method=gl.Central\(step=...\)\?",
+    ),
+    "an option of allclose": (
+        lambda: gl.locate(f, X, grad=grad, tol=1e-3),
+        r"locate\(\) has no option 'tol'; did you mean rtol= or atol=\?",
+    ),
+    "one step of a sweep": (
+        lambda: gl.sweep(f, X, grad=grad, step=[1e-3]),
+        r"sweep\(\) has no option 'step'; did you mean steps=\[...\]\?",
+    ),
+    "an option that is like no other": (
+        lambda: gl.numeric_jacobian(f, X, colour="red"),
+        r"'colour'; it has method=, wrt=, .*executor=",
+    ),
+    "an option of an analytic Jacobian": (
+        lambda: gl.analytic_jacobian(f, X, Mode="forward"),
+        "did you mean mode=",
+    ),
     "a budget that is a list": (
         lambda: gl.check(f, X, grad=grad, budget=[]),
         r"budget must be a positive number .* got \[\]",
@@ -139,6 +163,17 @@ def test_refused_with_the_value_and_what_was_expected(name):
 
     with pytest.raises(GradlabError, match=words):
         call()
+
+
+def test_an_option_of_an_audit_that_the_model_does_not_know_either():
+    """What `blame` hands on, and the model refuses, may have been meant for `blame`."""
+    torch = pytest.importorskip("torch")
+    layer, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+
+    with pytest.raises(TypeError, match=r"no option 'los'; did you mean loss=\?"):
+        gl.blame(layer, x, los=torch.sum)
+    with pytest.raises(GradlabError, match="unexpected keyword argument 'mask'"):
+        gl.blame(layer, x, mask=None)
 
 
 def test_a_file_of_another_kind_is_no_report(tmp_path):

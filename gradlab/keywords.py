@@ -1,0 +1,138 @@
+"""Options that a front door does not have: misspelt, or called otherwise elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import inspect
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from gradlab.errors import InputTypeError, SubjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+__all__ = ["handed_on", "no_such_option", "spelt"]
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+_STEP = (("steps", "steps=[...]"), ("method", "method=gl.Central(step=...)"))
+_TOLERANCE = (("rtol", "rtol= or atol="),)
+_WORKERS = (("executor", "executor=, a pool of concurrent.futures"),)
+# What other libraries call it, and what to write here; the first that there is.
+_ELSEWHERE = {
+    **dict.fromkeys(("eps", "epsilon", "h", "delta", "step", "step_size"), _STEP),
+    **dict.fromkeys(("tol", "tolerance"), _TOLERANCE),
+    **dict.fromkeys(("n_jobs", "num_workers", "workers"), _WORKERS),
+    **dict.fromkeys(("random_state", "rng"), (("seed", "seed="),)),
+    "criterion": (("loss", "loss="),),
+    "fast_mode": (("coverage", 'coverage="probe"'),),
+    "fprime": (("grad", "grad="),),
+    "jacobian": (("jac", "jac="),),
+    "methods": (("method", "method="),),
+    "raise_exception": (("diagnose", "report.raise_if_failed()"),),
+    "verbose": (("progress", "progress="),),
+}
+
+
+def no_such_option(door: str, name: str, options: Collection[str]) -> InputTypeError:
+    """Make the exception for an option that there is not: what is meant, or all names.
+
+    Parameters
+    ----------
+    door
+        Name of the function that was called.
+    name
+        What it was called with.
+    options
+        What it could have been called with.
+
+    Examples
+    --------
+    >>> print(no_such_option("check", "grd", ["grad", "jac"]))
+    check() has no option 'grd'; did you mean grad=?
+    >>> print(no_such_option("check", "colour", ["grad", "jac"]))
+    check() has no option 'colour'; it has grad=, jac=
+    """
+    known = [words for option, words in _ELSEWHERE.get(name, ()) if option in options]
+    near = difflib.get_close_matches(name.lower(), options, 1)
+    meant = known[:1] or [f"{each}=" for each in near]
+    told = f"did you mean {meant[0]}?" if meant else f"it has {_listed(options)}"
+    return InputTypeError(f"{door}() has no option {name!r}; {told}")
+
+
+def _listed(options: Collection[str]) -> str:
+    return ", ".join(f"{each}=" for each in options)
+
+
+def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """Let a front door say what was meant by an option that it does not have.
+
+    Python says only that the argument is unexpected.
+
+    Parameters
+    ----------
+    door
+        A function whose options are keyword-only, without ``**options``.
+
+    Examples
+    --------
+    >>> gl.check(np.sum, np.ones(2), grad=np.ones_like, tol=1e-3)
+    Traceback (most recent call last):
+        ...
+    gradlab.errors.InputTypeError: check() has no option 'tol'; did you mean rtol= or atol=?
+    """  # noqa: E501 - the message as it is printed
+    only = inspect.Parameter.KEYWORD_ONLY
+    given = inspect.signature(door).parameters
+    options = tuple(name for name, each in given.items() if each.kind is only)
+    known = frozenset(given)
+
+    @functools.wraps(door)
+    def call(*inputs: _Given.args, **named: _Given.kwargs) -> _Result:
+        if not known.issuperset(named):
+            name = next(each for each in named if each not in known)
+            raise no_such_option(door.__name__, name, options)
+        return door(*inputs, **named)
+
+    return call
+
+
+@contextlib.contextmanager
+def handed_on(
+    door: str, named: Collection[str], options: Collection[str]
+) -> Iterator[None]:
+    """Look at an error of a function that is given what the door does not know.
+
+    Parameters
+    ----------
+    door
+        Name of the function that was called.
+    named
+        Keywords that it hands on.
+    options
+        Its own.
+
+    Raises
+    ------
+    InputTypeError
+        If the function does not know one of them either, and an option is called alike.
+
+    Examples
+    --------
+    >>> with handed_on("blame", ["los"], ["loss", "seed"]):
+    ...     raise SubjectError("forward() got an unexpected keyword argument 'los'")
+    Traceback (most recent call last):
+        ...
+    gradlab.errors.InputTypeError: blame() has no option 'los'; did you mean loss=?
+    """
+    try:
+        yield
+    except SubjectError as error:
+        for name in named:
+            if f"unexpected keyword argument '{name}'" in str(error):
+                told = no_such_option(door, name, options)
+                if "did you mean" in str(told):
+                    raise told from error
+        raise
