@@ -196,6 +196,18 @@ def test_complex_step_knows_a_solver():
     assert 1e-8 < abs(found.value - exact) <= found.error
 
 
+@pytest.mark.parametrize(
+    ("dtype", "slope"), [(np.float64, 6e-307), (np.float32, 1e-16)]
+)
+def test_complex_step_knows_what_underflows(dtype, slope):
+    """A slope that its tiny step loses is within the bar, and no f with kinks."""
+    found = gl.numeric_jacobian(
+        lambda x: dtype(slope) * x, np.ones(1, dtype), method="complex-step"
+    )
+    assert abs(found.value - slope) <= found.error
+    assert found.error < (1e-277 if dtype is np.float64 else 1e-7)
+
+
 def test_complex_step_is_refused_beside_a_kink():
     """``abs`` drops the imaginary part, which a kink within 1e-5 hid before."""
     f = lambda x: x + np.abs(x - 1) / 100

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.subject.subject import Subject
 
-__all__ = ["complex_step"]
+__all__ = ["complex_step", "underflow"]
 
 _TINY = 1e-30  # relative step: nothing cancels, so it only has to be tiny
 _ULPS = 16  # round-off of a derivative whose terms do not cancel
@@ -80,9 +80,22 @@ def complex_step(
         error = _ULPS * subject.epsilon * np.abs(value)
         shaken = _shaken(twin, (which, positions, steps), value, subject.epsilon, meter)
         seen = np.where(value != 0, shaken[:, None] / steps, 0.0)
+        seen = np.fmax(seen, underflow(subject.epsilon) / steps)
         error = np.where(np.isnan(value), np.inf, np.fmax(error, seen))
     shape = np.broadcast_to(steps, value.shape).copy()
     return Quotients(value=value, error=error, step=shape, bend=np.zeros_like(value))
+
+
+def underflow(epsilon: float) -> float:
+    """Smallest imaginary part that is not lost, in arithmetic of that rounding unit.
+
+    Examples
+    --------
+    >>> underflow(2.0**-52), underflow(2.0**-23)
+    (2.2250738585072014e-308, 1.1754943508222875e-38)
+    """
+    double = epsilon <= np.finfo(np.float64).eps
+    return float(np.finfo(np.float64 if double else np.float32).tiny)
 
 
 def _complex_twin(subject: Subject, which: int) -> ArraySubject:

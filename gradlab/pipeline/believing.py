@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.adaptive import adaptive
+from gradlab.differentiation.complex_step import underflow
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.errors import ComplexStepError
 
@@ -82,7 +83,9 @@ def believed(
         expected = found.value @ direction[positions]
         size = np.abs(found.value) @ np.abs(direction[positions])
         apart = np.abs(expected - slope)
-        wrong = apart > _BARS * bar + _AGREE * size
+        least = underflow(subject.epsilon) / found.step
+        lost = least @ np.abs(direction[positions])
+        wrong = apart > _BARS * bar + _AGREE * size + lost
         if wrong.any():
             msg = (
                 f"the function is not analytic in {subject.inputs[which].name}: the "
