@@ -256,3 +256,21 @@ def test_what_was_forgiven_hides_no_thousandth():
     report = gl.check(fn, *point, jac=jac, coverage="probe")
     assert report.culprits == ("s",)
     assert report["c"].verdict == gl.Verdict.AGREES
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_few_entries_are_looked_at_one_by_one_as_well(factor):
+    """A slope of 1.4 beside one of 1e6 is invisible to directions: it passed at 1 %."""
+
+    def slope(x):
+        exact = np.diag(1 / x)
+        exact[-1, -1] *= factor
+        return exact
+
+    x = np.array([1e-6, -2e-6, 0.7])
+    report = gl.check(lambda x: np.log(np.abs(x)), x, jac=slope, coverage="probe")
+    assert report.verdict == (
+        gl.Verdict.AGREES if factor == 1 else gl.Verdict.DISAGREES
+    )
+    if factor != 1:
+        assert report["x"].worst(1).input_index[0] == (2,)

@@ -44,6 +44,7 @@ _BLIND = 1e-2
 DEAR = 2_000_000
 _BLIND_DEAR = 1e-3
 _NAMED = 16  # wrong entries at most
+_SHORT = 48  # entries of an input whose smallest ones are asked about
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +66,9 @@ class TensorProbe:
     power
         Smallest error of a single entry that would have shown, in the units of the
         derivative; inf if it was not screened.
+    hides
+        Whether an entry that is not zero could be off by one percent unseen, beside
+        far larger ones. Only of inputs that have few entries.
     """
 
     input: str
@@ -73,6 +77,7 @@ class TensorProbe:
     numeric: NDArray[np.float64]
     error: NDArray[np.float64]
     power: float
+    hides: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -264,7 +269,16 @@ def _tensor(
         np.array([probe.numeric for probe in probes]),
         np.array([probe.error for probe in probes]),
         float(power),
+        _hides(bench, which, power),
     )
+
+
+def _hides(bench: Bench, which: int, power: float) -> bool:
+    if not 0 < bench.subject.inputs[which].coordinates <= _SHORT:
+        return False
+    sizes = np.abs(bench.gradients[which])
+    least = float(np.min(sizes, where=sizes > 0, initial=np.inf))
+    return power > _BLIND * least
 
 
 def _hidden(bench: Bench, which: int, power: float) -> bool:
