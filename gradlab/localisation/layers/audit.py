@@ -374,12 +374,8 @@ def _is_mere_list(module: Any) -> bool:
     """Whether a module only holds others (``ModuleList``): it is never called."""
     import torch
 
-    lists = (
-        torch.nn.ModuleList,
-        torch.nn.ModuleDict,
-        torch.nn.ParameterList,
-        torch.nn.ParameterDict,
-    )
+    nn = torch.nn
+    lists = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
     return isinstance(module, lists)
 
 
