@@ -1,4 +1,4 @@
-"""Evaluating torch subjects: rows, batches, grad mode, and what is left untouched."""
+"""Evaluating torch subjects: rows, grad mode, and what is left untouched."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ import pytest
 from hypothesis import strategies as st
 
 import gradlab as gl
-from gradlab.differentiation.evaluation import (
-    Budget,
-    BudgetExhausted,
-    Meter,
-    displaced_rows,
-)
-from gradlab.subject.torch_stacks import Plan
 from gradlab.subject.torch_subjects import torch_subject
 from tests.specimens.torch_sides import (
     DOUBLE,
@@ -70,112 +63,6 @@ def test_epsilon_is_that_of_the_coarsest_dtype(dtype):
     subject.row()
 
     assert subject.epsilon == torch.finfo(dtype).eps
-
-
-def always_batched(subject):
-    """Skip the trial: which side wins it is a matter of the machine's mood."""
-    for which in range(len(subject.inputs)):
-        subject._batches._plans[which] = Plan(batched=True)
-        assert subject.batches(which, 2)
-
-
-def test_batches_and_single_evaluations_agree():
-    """`rows` gives what moving one coordinate at a time gives."""
-    subject = torch_subject(
-        lambda x, w: torch.tanh(x @ w), (randn(4, 30), randn(30, 3))
-    )
-    always_batched(subject)
-    positions = np.arange(0, 120, 7)
-    steps = np.linspace(1e-3, 2e-3, len(positions))
-    values, taken = subject.rows(0, positions, steps)
-
-    coordinates = subject.coordinates(0)
-    for row, position in enumerate(positions):
-        old = coordinates[position]
-        coordinates[position] = old + steps[row]
-        assert taken[row] == coordinates[position] - old
-        assert values[row] == pytest.approx(subject.row(), abs=1e-14)
-        coordinates[position] = old
-
-
-def test_batches_are_cut_into_chunks():
-    """A chunk of a few copies gives the same as one large batch."""
-    subject = torch_subject(torch.sigmoid, (randn(20, 10),))
-    always_batched(subject)
-    positions, steps = np.arange(200), np.full(200, 1e-3)
-    whole, _ = subject.rows(0, positions, steps)
-    subject.chunk_bytes = 7 * 200 * 8
-
-    chunked, _ = subject.rows(0, positions, steps)
-    assert chunked == pytest.approx(whole, abs=1e-15)
-
-
-class NumpyExp(torch.autograd.Function):
-    """Cannot be batched: its forward goes through NumPy."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """What is computed."""
-        y = torch.from_numpy(np.exp(x.detach().numpy()))
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx, upstream):
-        """What autograd is told."""
-        return upstream * ctx.saved_tensors[0]
-
-
-def branching(x):
-    """Looks at values to decide, which batches cannot."""
-    return x * 2 if x.sum() > 0 else x * 3
-
-
-def in_place(x):
-    """Writes into a tensor that is not in the batch."""
-    y = torch.zeros(6, dtype=DOUBLE)
-    y[:] = x.reshape(-1)
-    return y
-
-
-@pytest.mark.parametrize("fn", [NumpyExp.apply, branching, in_place])
-def test_functions_that_cannot_be_batched_are_looped(fn):
-    """The fall-back is silent and right."""
-    subject = torch_subject(fn, (randn(2, 3),))
-
-    assert not subject.batches(0, 6)
-    assert_analytic_equals_differences(subject)
-
-
-def test_small_smooth_functions_pass_the_trial():
-    """Two hundred sigmoids at once take less time than two hundred times one."""
-    subjects = [torch_subject(torch.sigmoid, (randn(20, 10),)) for _ in range(9)]
-
-    assert any(subject.batches(0, 400) for subject in subjects)
-
-
-def test_rows_outside_the_domain_are_nan():
-    """One matrix that cannot be factorised does not spoil its batch."""
-    x = torch.eye(3, dtype=DOUBLE)
-    subject = torch_subject(torch.linalg.cholesky, (x,))
-    always_batched(subject)
-    values, _ = subject.rows(0, np.array([0, 4]), np.array([-2.0, 1.0]))
-
-    assert np.isnan(values[0]).all()
-    assert values[1, 4] == pytest.approx(np.sqrt(2))
-    assert np.array_equal(subject.row(), np.eye(3).reshape(-1))
-
-
-def test_functions_that_compute_otherwise_in_batches_are_looped():
-    """A batched value that is off by more than round-off disqualifies batches."""
-
-    def f(x):
-        inside = torch._C._functorch.is_batchedtensor(x)
-        return torch.sin(x) * (1 + 1e-14 if inside else 1)
-
-    subject = torch_subject(f, (randn(40, 10),))
-
-    assert not subject.batches(0, 800)
 
 
 def test_functions_that_differentiate_inside_run_in_grad_mode():
@@ -400,41 +287,3 @@ def test_subjects_can_be_pickled():
 
     assert twin.row()[0] == 0.5
     assert np.array_equal(subject.row(), row)
-
-
-def test_the_first_rows_that_are_wanted_are_the_trial_of_batches(monkeypatch):
-    """No displacement goes through two batches, and all come to what single ones do."""
-    from gradlab.subject import torch_batches
-
-    monkeypatch.setattr(torch_batches, "CLEARLY", np.inf)  # however long they take
-    sizes, mapped = [], torch_batches.mapped
-
-    def counted(subject, stacks, plan):
-        sizes.extend(len(stack) for stack in stacks.values())
-        return mapped(subject, stacks, plan)
-
-    monkeypatch.setattr(torch_batches, "mapped", counted)
-    monkeypatch.setattr(torch_batches, "suitable", lambda _: False)  # copies only
-    x = randn(30, 10)
-    subject, meter = torch_subject(torch.sigmoid, (x,)), Meter()
-    subject.row()
-    steps = np.full(300, 1e-3)
-
-    values, taken = displaced_rows(subject, 0, np.arange(300), steps, meter)
-
-    assert sum(sizes) == meter.evaluations == 300
-    moved = x.numpy().ravel() + np.diag(taken)
-    assert values == pytest.approx(1 / (1 + np.exp(-moved)), abs=1e-14)
-
-
-def test_rows_that_a_budget_does_not_pay_for_are_no_trial():
-    """Of a budget that is too small no row is evaluated before that is told."""
-    subject, asked = torch_subject(torch.sigmoid, (randn(30, 10),)), []
-    subject.row()
-    subject.first_rows = lambda *moves: asked.append(moves)
-    meter, steps = Meter(Budget(evaluations=10)), np.full(300, 1e-3)
-
-    with pytest.raises(BudgetExhausted):
-        displaced_rows(subject, 0, np.arange(300), steps, meter)
-
-    assert not asked
