@@ -168,3 +168,33 @@ class TestCopies:
         assert cell.values.dtype == torch.float64
         assert twin.inputs[0].dtype == "float64"
         assert np.array_equal(twin.point(0), weight.double().numpy().ravel())
+
+
+def _arc(x):
+    with np.errstate(invalid="ignore"):
+        return float(np.arccos(x).sum())
+
+
+def _arc_slope(x):
+    return -1 / np.sqrt((1 - x) * (1 + x))
+
+
+@pytest.mark.parametrize("factor", [1.0, -1.0, 1.01])
+def test_the_edge_of_a_domain_is_looked_at_from_nearer(rng, factor):
+    """A step of a billionth leaves the domain of arccos at 1 - 1e-8: shorter ones do.
+
+    Right was undecided, and so was a sign.
+    """
+    x = 1 - 1e-8 * (1 + rng.random(COUNT))
+    report = checked(_arc, lambda x: factor * _arc_slope(x), x)
+
+    right = factor == 1
+    assert report.verdict == (gl.Verdict.AGREES if right else gl.Verdict.DISAGREES)
+
+
+def test_stairs_at_the_edge_of_a_domain_accuse_nobody(rng):
+    """Where longer steps are not finite and shorter ones flat, nothing is known."""
+    x = 1 - 1e-8 * (1 + rng.random(COUNT))
+    report = checked(lambda x: float(np.round(_arc(x), 1)), _arc_slope, x)
+
+    assert report.verdict != gl.Verdict.DISAGREES

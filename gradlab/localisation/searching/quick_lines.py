@@ -41,6 +41,9 @@ _LADDER = (18, 20, 26, 28, 23, 14)
 _FINE = 4  # position in the ladder, two steps put before, from where on f is straight
 _COARSE = 5  # exponent; only where finer steps see nothing at all
 _FINEST = 28  # exponent in float64; finer steps vanish in the round-off of x
+# Finer still, where f is not finite a step away: at the edge of its domain. There the
+# round-off of x counts.
+_EDGE = (32, 35, 38)
 _ALONE = (8, 16)  # exponents for one coordinate alone
 _NOISE = 0.5  # of four standard deviations of f: three of a quotient over one step
 _DOUBT = 4.0  # a few samples of the noise may all be small
@@ -178,6 +181,11 @@ def quick_probe(
                 bar = abs(expected - best)  # other steps tell the other story
             elif bar <= resolution and not (shown and len(line.slopes) < 3):
                 break
+        if line.left_domain and not bar <= resolution:
+            best, bar, exponent = line.at_the_edge(scale, norm)
+            shown = abs(expected - best) - slack > SAFETY * bar
+            if shown and line.supports(expected, best, bar):
+                bar = abs(expected - best)
     finally:
         line.back()
     found = Probe(
@@ -308,6 +316,27 @@ class _Line:
     def flat(self) -> bool:
         """Whether no step has changed anything so far."""
         return not any(self.slopes.values())
+
+    @property
+    def left_domain(self) -> bool:
+        """Whether some step led to where f is not finite."""
+        return not np.isfinite(list(self.slopes.values())).all()
+
+    def at_the_edge(self, scale: float, norm: float) -> tuple[float, float, int]:
+        """Take steps that stay in the domain of f; as `best`, with round-off of x.
+
+        Parameters
+        ----------
+        scale
+            Exponents of the subject's precision over those of float64.
+        norm
+            Of the terms of the analytic derivative.
+        """
+        for p in _EDGE:
+            self.step(round(p * scale))
+        best, bar, exponent = self.best()
+        lost = self._subject.epsilon * 2.0**exponent * max(norm, abs(best))
+        return best, max(bar, lost), exponent
 
     def supports(self, slope: float, best: float, bar: float) -> bool:
         """Whether some step agrees with a slope, and could see that it is wrong.
