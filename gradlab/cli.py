@@ -26,7 +26,7 @@ from gradlab.errors import GradlabError, InputError
 from gradlab.presentation.text import report_text
 from gradlab.presentation.widgets.progress import terminal_bar
 from gradlab.presentation.words import printable, terminal
-from gradlab.targets import load_target, refuse_unwritable, report_of
+from gradlab.targets import load_target, refuse_unwritable, report_of, targets_like
 
 if TYPE_CHECKING:
     from gradlab.report import Report
@@ -35,9 +35,10 @@ __all__ = ["main"]
 
 _EXIT_CODES = {Verdict.AGREES: 0, Verdict.DISAGREES: 1, Verdict.UNDECIDED: 2}
 _EXIT_ERROR = 2
+_METHODS = ("auto", "central", "forward", "backward", "complex-step", "adaptive")
+_COVERAGES = ("auto", "full", "sample", "probe")
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -97,6 +98,7 @@ def _check(
             metavar="FILE.py:NAME",
             help="A gradlab.Report, a dict {'fn': f, 'inputs': (x,), **options}, a "
             "tuple (fn, *inputs), or a function without arguments returning one.",
+            autocompletion=targets_like,
         ),
     ],
     html: Annotated[
@@ -107,10 +109,18 @@ def _check(
         typer.Option("--json", help="Write the numbers here; - is standard output."),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="central, forward, adaptive, complex-step ...")
+        str | None,
+        typer.Option(
+            help="central, forward, adaptive, complex-step ...",
+            autocompletion=lambda: list(_METHODS),
+        ),
     ] = None,
     coverage: Annotated[
-        str | None, typer.Option(help="full, sample, probe or auto.")
+        str | None,
+        typer.Option(
+            help="full, sample, probe or auto.",
+            autocompletion=lambda: list(_COVERAGES),
+        ),
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="Evaluations (1000) or seconds (30s).")

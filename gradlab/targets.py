@@ -12,6 +12,8 @@ line:
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import difflib
 import importlib.util
 import inspect
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from gradlab.report import Report
 
-__all__ = ["load_target", "refuse_unwritable", "report_of"]
+__all__ = ["load_target", "refuse_unwritable", "report_of", "targets_like"]
 
 _FORMS = (
     "a gradlab.Report, a dict like {'fn': f, 'inputs': (x,)}, a tuple (fn, *inputs), "
@@ -250,3 +252,55 @@ def _described(error: BaseException, file: str) -> str:
     where = "" if line is None else f" (line {line})"
     kind = type(error).__name__
     return f"{kind}: {text}{where}" if text else f"{kind}{where}"
+
+
+def targets_like(incomplete: str) -> list[str]:
+    """List what may follow on a command line: files, and the names that one defines.
+
+    A shell asks at every press of Tab, so files are read and not run.
+
+    Parameters
+    ----------
+    incomplete
+        What has been typed of ``FILE.py:NAME``.
+
+    Examples
+    --------
+    >>> _ = (tmp_path / "model.py").write_text("case = (abs, 1)")
+    >>> [found] = targets_like(f"{tmp_path}/mod")
+    >>> found.endswith("model.py:")
+    True
+    >>> [found] = targets_like(f"{tmp_path}/model.py:")
+    >>> found.endswith("model.py:case")
+    True
+    """
+    file, colon, name = incomplete.rpartition(":")
+    if colon and file.endswith(".py"):
+        return [f"{file}:{each}" for each in _defined(file) if each.startswith(name)]
+    folder, slash, start = incomplete.rpartition("/")
+    near: list[pathlib.Path] = []
+    with contextlib.suppress(OSError):
+        inside = sorted(pathlib.Path(folder + slash or ".").iterdir())
+        near = [p for p in inside if p.name.startswith(start) and p.name[0] not in "._"]
+    ends = {path: "/" if path.is_dir() else ":" for path in near}
+    return [
+        f"{folder}{slash}{path.name}{end}"
+        for path, end in ends.items()
+        if end == "/" or path.suffix == ".py"
+    ]
+
+
+def _defined(file: str) -> list[str]:
+    """Names that a program gives at its outermost level, those of its own left out."""
+    try:
+        body = ast.parse(pathlib.Path(file).read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return []
+    names: list[str] = []
+    for line in body:
+        if isinstance(line, ast.FunctionDef):
+            names.append(line.name)
+        elif isinstance(line, ast.Assign | ast.AnnAssign):
+            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+            names += [each.id for each in targets if isinstance(each, ast.Name)]
+    return [name for name in dict.fromkeys(names) if not name.startswith("_")]
