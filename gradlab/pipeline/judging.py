@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["judge_all", "judge_block", "matters_of"]
 
-_GRAINS = 4.0  # standard deviations of a rounding: its largest is 1.7 of them
+# Standard deviations of a rounding, the largest of which is 1.7 of them. Measured on
+# 160 right checks of eight functions that round to float32, of 5 and 20 coordinates: 1
+# leaves 15 of them undecided, 4 leaves 7, and so does 16; of 80 mistakes of half a
+# percent all but one are told by each of them.
+_GRAINS = 4.0
 
 
 def matters_of(blocks: list[Block], known: Known | None = None) -> Matters:

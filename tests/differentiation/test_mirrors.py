@@ -24,6 +24,7 @@ FUNCTIONS = {
     "edge": (np.sqrt, 0.0),
     "vertical": (np.cbrt, 0.0),
     "few digits": (lambda x: np.round(np.sin(x), 9), 0.7),
+    "far out": (np.sin, 1e9),
     "constant": (lambda x: 0 * x + 3.0, 0.7),
 }
 
