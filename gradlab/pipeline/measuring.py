@@ -63,17 +63,13 @@ _AMPLIFIED = 10.0  # noise of f in an extrapolation, in units of noise / longest
 _SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
 _NOISE_POINTS = 6
 ROUGH = 30.0  # times the rounding unit: noise above this is more than rounding
-# Times its bar: a few roundings are no fair sample of all. Measured on the checks that
-# `judging` names: 1 and 2 judge alike, with 3 one more mistake passes.
-_GUESSED = 2.0
+_GUESSED = 2.0  # times its bar: a few roundings are no fair sample of all
 _FAR_ROUNDINGS = 4.0  # of relative size, that a slope over a long step may be off by
 _SEVERAL = 4  # outputs at least that tell what all have in common
 _COARSE = 1e-5  # relative: coarser than single precision is no such rounding
 _ALIKE = 16.0  # times more or less than most: roundings of numbers of one format
 _MOST = 0.75  # of the outputs
-# Of the noise of most outputs, relative: no arithmetic is as uneven. On the same checks
-# anything from 0 to 0.1 judges alike.
-_LUCKY = 1e-3
+_LUCKY = 1e-3  # of the noise of most outputs, relative: no arithmetic is as uneven
 _ROUGH_KINDS = (Smoothness.NOISY, Smoothness.STAIRCASE)
 _VAGUE = 1e-8  # relative bar of a slope that a smooth f would have told better
 _HALF = 0.5  # of the coordinates that move an output
