@@ -66,6 +66,29 @@ def test_single_wrong_entry_is_found_within_bounded_memory():
     assert any("streamed within 64 MiB: 1,000" in remark for remark in report.remarks)
 
 
+@pytest.mark.untraced
+def test_short_numbers_stay_within_the_bound_as_well():
+    """Beside the user's gradients there are those in float64: of 64 MiB, 48 will do."""
+    torch = pytest.importorskip("torch")
+    from tests.allocations import Allocations
+
+    n = 1000
+
+    def f(x):
+        kernel = torch.cos(torch.arange(x.numel(), dtype=x.dtype) ** 2) / n**0.5
+        return torch.fft.irfft(torch.fft.rfft(torch.tanh(x)) * torch.fft.rfft(kernel))
+
+    with Allocations():  # for what is imported on the way
+        gl.check(f, torch.full((8,), 0.5, requires_grad=True))
+    x = torch.linspace(0.2, 1.5, n).requires_grad_()
+    with Allocations() as counted:
+        report = gl.check(f, x, coverage="full", memory="64MiB")
+
+    assert report.verdict.name == "AGREES"
+    assert any("streamed within 64 MiB" in remark for remark in report.remarks)
+    assert counted.peak < 48 * 2**20
+
+
 def test_batches_of_cotangents_are_a_small_part_of_the_bound(monkeypatch):
     """Of 8 MiB half of one; they took 16, whatever the bound was."""
     from gradlab.pipeline.analytic_side import analytic_side

@@ -90,6 +90,8 @@ def analytic_side(
         grouped = grouped_rows(subject, most, meter=meter)
         if grouped is not None:
             return AnalyticSide(*grouped)
+    if columns is not None:  # memory is scarce
+        most //= 4
     chunk = max(1, most // (8 * max(width, rows, 1)))
     problems: dict[Problem, None] = {}
     whole: tuple[NDArray[np.float64], ...] = ()

@@ -112,6 +112,8 @@ def run_streamed(
             for slab, cut in stream.slabs(part, analytic):
                 if stream.take(slab, cut):
                     return stream.result()
+                del cut
+            del analytic  # before the next is read
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if stream.kept is None:
             raise
