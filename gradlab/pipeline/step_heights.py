@@ -31,7 +31,8 @@ _LASTS = 5e-7  # share of the contradiction that a jump keeps in a ten-millionth
 _SINGLE = 0.3  # one jump that makes more than this of the contradiction is no rounding
 _FINE = 1e-4  # share of the movement; nobody quantises to so many levels
 _COARSE = 0.03  # of the scale; wider steps are no floating-point format
-_MAGNIFIED = 8.0  # a power of two, so that floating-point spacings grow exactly so
+# powers of two, so that floating-point spacings grow exactly so
+_LARGER, _SMALLER = (8.0, 4.0, 2.0), (0.125, 0.5, 0.25)
 _EVEN = 0.01
 _SCANNED, _PER_SPACING = 33, 4.1  # points, and how many of them in one spacing
 
@@ -69,14 +70,25 @@ def height_of_steps(
     if casts or block.kinds[place] == Smoothness.NOISY:
         slope = _least_slope(reference, block.which, position, row, scale, meter)
     meant, reach = over
-    ends = []
-    for end in (reach, -reach):
-        found = (0.0, 0.0)
-        for share in shares:  # far out f may be too curved for a jump to show
-            if not found[0]:
-                at = (block.which, position, row, share * end)
-                found = _jump(reference, *at, slope, meter)
-        ends.append(found)
+
+    def ends_by(slope: float) -> list[tuple[float, float]]:
+        ends = []
+        for end in (reach, -reach):
+            found = (0.0, 0.0)
+            for share in shares:  # far out f may be too curved for a jump to show
+                if not found[0]:
+                    at = (block.which, position, row, share * end)
+                    found = _jump(reference, *at, slope, meter)
+            ends.append(found)
+        return ends
+
+    ends = ends_by(slope)
+    if not any(height for height, _ in ends):
+        # a difference over one jump is no slope of f anywhere
+        least = _least_slope(reference, block.which, position, row, scale, meter)
+        if least != slope:
+            slope = least
+            ends = ends_by(slope)
     if not all(0 < height <= _SINGLE * total for height, total in ends):
         return None
     height, total = max(ends)
@@ -86,16 +98,36 @@ def height_of_steps(
         return height  # 1 + erf(-6): the last digits of float64 itself, cancelled
     if casts is not None:
         return height if casts else None
-    # evenly: the same spacing, to a percent, at eight times and at an eighth of x
     width = height / abs(meant - slope)
-    here, above, below = (
-        _spacing_at(reference, block, place, factor, width, meter)
-        for factor in (1.0, _MAGNIFIED, 1 / _MAGNIFIED)
-    )
-    others = np.array([above, below])
-    known = np.isfinite(others)  # nan: no jumps there, as of a saturated function
-    even = np.abs(others[known] - here) <= _EVEN * here
-    return None if even.size and even.all() else height
+    even = _evenly_spaced(reference, block, place, width, meter)
+    return None if even else height
+
+
+def _evenly_spaced(
+    reference: Subject,
+    block: Block,
+    place: tuple[int, int],
+    width: float,
+    meter: Meter,
+) -> bool:
+    """Whether the spacing is the same, to a percent, at many times and at parts of x.
+
+    Two such places are wanted, one of each if possible: one alone may be a coincidence,
+    as of outputs that are rounded and do not care much for x.
+    """
+    here = _spacing_at(reference, block, place, 1.0, width, meter)
+    if not np.isfinite(here):
+        return False
+    known: list[float] = []
+    for factors in (_LARGER, _SMALLER):
+        for factor in factors:
+            found = _spacing_at(reference, block, place, factor, width, meter)
+            if np.isfinite(found):  # nan: no jumps there, as of a saturated function
+                known.append(found)
+            if len(known) == 2 or (known and factors is _LARGER):
+                break
+    apart = np.abs(np.array(known) - here)
+    return bool(known and (apart <= _EVEN * here).all())
 
 
 def casts_seen(subject: Subject, meter: Meter) -> bool | None:
