@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Slope", "line_slope", "start_exponent"]
+__all__ = ["Slope", "line_slope", "moved_exponent", "start_exponent"]
 
 # Weights of the smallest step in the twice extrapolated quotient add up to 64/45.
 _WEIGHT = 1.5
@@ -73,6 +73,25 @@ def start_exponent(epsilon: float) -> int:
     (10, 4)
     """
     return max(3, round(-10 * math.log2(epsilon) / 52))
+
+
+def moved_exponent(exponent: int, shift: float, epsilon: float) -> int:
+    """Ladder position for a direction, from the one that served another.
+
+    What a step bends or crosses grows with the length of the direction, the root of its
+    number of coordinates.
+
+    Parameters
+    ----------
+    exponent
+        That served.
+    shift
+        How much longer this direction is, as a power of two.
+    epsilon
+        Of the arithmetic.
+    """
+    first = start_exponent(epsilon)
+    return min(max(round(exponent + shift), first - 6), first + 14)
 
 
 def line_slope(

@@ -8,9 +8,10 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.hidden_noise import LAST_DIGITS
+from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.own_scales import OWN_SCALE
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.measuring import LAST_DIGITS, look_closer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

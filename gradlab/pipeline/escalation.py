@@ -9,13 +9,14 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import Meter, line_rows
+from gradlab.differentiation.hidden_noise import hidden_rounding, noise_level
+from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.hidden_steps import see_through_steps
 from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.last_digits import hear_last_digits
-from gradlab.pipeline.measuring import hidden_rounding, look_closer, noise_level
 from gradlab.pipeline.noisy_steps import allow_for_noise
 from gradlab.pipeline.second_steps import few_enough, take_second_steps
 from gradlab.pipeline.suspects import suspects_of

@@ -9,8 +9,9 @@ import numpy as np
 from gradlab.comparison.judge import sensitivity
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.hidden_noise import LAST_DIGITS, ROUGH
 from gradlab.differentiation.method import Auto
-from gradlab.pipeline.measuring import LAST_DIGITS, ROUGH, numeric_side
+from gradlab.pipeline.measuring import numeric_side
 from gradlab.pipeline.suspects import suspects_of, suspicious
 
 if TYPE_CHECKING:

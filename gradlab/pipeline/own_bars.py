@@ -17,8 +17,11 @@ import numpy as np
 
 from gradlab.differentiation.evaluation import displaced_rows
 from gradlab.differentiation.finite_difference import scales_of, seen_truncation
+from gradlab.differentiation.hidden_noise import ROUGH, noise_level
+from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import Adaptive, Auto, Backward, ComplexStep
-from gradlab.pipeline.measuring import ROUGH, look_closer, noise_level, numeric_side
+from gradlab.differentiation.stairs import stairs
+from gradlab.pipeline.measuring import numeric_side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,8 +41,6 @@ _GENTLE = 1e2  # times what a function of its size does on its own scale
 _LIVELY = 1e6  # the same, of a function whose slope may still be believed
 _ROUNDING = 20.0  # times the round-off of f that a stray must have to mean anything
 _TWO_SIDED, _ONE_SIDED = 1.0, 2.0  # bars in units of what the further point shows
-_FAR = 0.01  # of the scale: here something moves, if anything but a constant does
-_NEAR = 1e-5  # of the scale: here a staircase stands still
 _VAGUE = 1e-8  # relative bar of a slope that a smooth f would have told better
 _ENOUGH = 8  # coordinates, before what most of them show is the noise of an output
 
@@ -87,7 +88,7 @@ def own_bars(
     if isinstance(method, Adaptive):
         error = found.error.copy()
         still = np.flatnonzero((found.value == 0).all(axis=0))
-        slope, _ = _stairs(subject, which, still, base, meter)
+        slope, _ = stairs(subject, which, still, base, meter)
         error[:, still] = np.fmax(error[:, still], slope)
         return _standing(subject, found, error, base, meter)
     if not isinstance(method, Auto) and method.step is not None:
@@ -109,7 +110,7 @@ def own_bars(
         error = np.fmax(error, width * _floored(look.stray) / look.step)
         doubtful = _doubtful(found, look, base, subject.epsilon, two_sided=two_sided)
         still = np.flatnonzero(((found.value == 0) & (look.stray == 0)).all(axis=0))
-        slope, moved = _stairs(subject, which, still, base, meter)
+        slope, moved = stairs(subject, which, still, base, meter)
         doubtful[:, still] |= moved
     columns = np.flatnonzero(doubtful.any(axis=0))
     if columns.size:
@@ -224,36 +225,3 @@ def _doubtful(
     gentle = look.stray <= np.fmax(_LIVELY * usual, rounding)
     gentle &= look.stray <= np.fmax(_GENTLE * usual, _ASTRAY * look.move)
     return np.asarray(~gentle & np.isfinite(found.value))
-
-
-def _stairs(
-    subject: Subject,
-    which: int,
-    columns: NDArray[np.intp],
-    base: NDArray[np.float64],
-    meter: Meter,
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Look farther along coordinates that moved nothing.
-
-    Rounding to a few digits inside f stands still over short steps, and so does a
-    constant. What moves on both sides, and not close by, is a staircase: its slope may
-    be meant, or zero.
-
-    Returns
-    -------
-    slope, moved
-        Of the staircase, 0 where there is none; and what moved at all, (rows, K).
-    """
-    shape = (len(base), len(columns))
-    if columns.size == 0:
-        return np.zeros(shape), np.zeros(shape, bool)
-    scales = scales_of(subject, which)[columns]
-    moves = []
-    for reach in (_FAR, -_FAR, _NEAR, -_NEAR):
-        values, _ = displaced_rows(subject, which, columns, reach * scales, meter)
-        moves.append((values - base).T)
-    ahead, behind, *near = moves
-    still = (near[0] == 0) & (near[1] == 0)
-    both = still & (ahead * behind < 0)
-    slope = np.where(both, np.abs(ahead - behind) / (2 * _FAR * scales), 0.0)
-    return slope, (ahead != 0) | (behind != 0)

@@ -16,10 +16,11 @@ from gradlab.differentiation.evaluation import (
     Meter,
     parse_budget,
 )
+from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import Auto
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.measuring import look_closer, numeric_side
+from gradlab.pipeline.measuring import numeric_side
 from gradlab.properties.curvature import refuse_complex
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import block_slices

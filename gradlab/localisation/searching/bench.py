@@ -16,13 +16,13 @@ from gradlab.differentiation.directions import (
     whole,
     without,
 )
-from gradlab.differentiation.line_slope import start_exponent
+from gradlab.differentiation.line_slope import moved_exponent
 from gradlab.differentiation.probe import Probe, probe, ripple
 from gradlab.errors import InputError
 from gradlab.localisation.searching.columns import Column
 from gradlab.localisation.searching.cotangents import draw_cotangent
 from gradlab.localisation.searching.gradients import fetched
-from gradlab.localisation.searching.ladders import ladders_of
+from gradlab.localisation.searching.ladders import beyond_rounding, ladders_of
 from gradlab.localisation.searching.quick_lines import noise_of, quick_probe
 
 if TYPE_CHECKING:
@@ -70,8 +70,9 @@ class Bench:
     wary
         Whether a defect must show at finer steps too: until one has, and always where
         the function has shown kinks.
-    ripples, heard
-        Noise of f, each of shape (rows,): from `ripple`, or heard along directions.
+    ripples, heard, hidden
+        Noise of f, each of shape (rows,): from `ripple`, heard along directions, or
+        what only longer steps show.
     dear
         Whether evaluations are so dear that directions get two of them, and a tensor
         is judged as a whole instead of entry by entry.
@@ -107,6 +108,7 @@ class Bench:
     _reach: float | None = None
     _served: tuple[float, int] | None = None  # length of a direction, exponent
     heard: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
+    hidden: NDArray[np.float64] | None = None
     _drawn: int = 0
     _sizes: dict[int, tuple[float, float]] = dataclasses.field(default_factory=dict)
     _matters: float | None = None
@@ -234,10 +236,17 @@ class Bench:
         direction = self.direction(whole(self.numeric), self.new_seed())
         self.ripples = ripple(self.numeric, direction, base=self.base, meter=self.meter)
 
+    def listen_closer(self) -> bool:
+        """Measure noise that longer steps show; return whether more was heard now."""
+        if self.dear or self.hidden is not None:
+            return False
+        self.hidden = beyond_rounding(self.numeric, self.base, self.meter, self.seed)
+        return bool(self.hidden.any())
+
     @property
     def noise(self) -> float:
         """Measured noise of one value of ``v . f``, with a factor for few samples."""
-        return noise_of([*self.ripples, *self.heard], self.cotangent)
+        return noise_of([*self.ripples, *self.heard], self.cotangent, self.hidden)
 
     # ------------------------------------------------------------- probing
     def new_seed(self) -> int:
@@ -259,7 +268,10 @@ class Bench:
         """Compare both sides along a direction, and remember the step that served."""
         if self.dear and len(direction.parts) * 2 <= direction.size:
             return self._quick(direction, resolution, proven=proven)
-        start = self._start(direction)
+        start = self.exponent
+        if self._reach is not None:
+            shift = direction.reach - self._reach
+            start = moved_exponent(start, shift, self.numeric.epsilon)
         found = probe(
             self.numeric,
             direction,
@@ -305,18 +317,6 @@ class Bench:
         if found.serves and np.isfinite(found.probe.error):
             self._served = (direction.reach, found.probe.exponent)
         return found.probe
-
-    def _start(self, direction: Direction) -> int:
-        """Ladder position for a direction, from the one that served another.
-
-        What a step bends or crosses grows with the length of the direction, the root
-        of its number of coordinates.
-        """
-        first = start_exponent(self.numeric.epsilon)
-        if self._reach is None:
-            return self.exponent
-        shift = direction.reach - self._reach
-        return min(max(round(self.exponent + shift), first - 6), first + 14)
 
     def threshold(self, found: Probe, parts: Sequence[Part]) -> float:
         """Smallest defect along a direction that means something."""
@@ -367,7 +367,8 @@ class Bench:
             along = direction.at(which, position)
             wanted = max(allowed, gap) if np.isfinite(gap) else allowed
             found = self.measure(direction, abs(along) * wanted / (4 * SAFETY))
-            if not found.error / abs(along) >= bar:
+            # what stands still there may be a staircase, which the ladder has seen
+            if found.numeric != 0 and not found.error / abs(along) >= bar:
                 expected, bar = found.numeric / along, found.error / abs(along)
                 allowed = self.allowed(which, analytic, expected, scale)
             if len(numeric) == 1 and bar < error[0]:
@@ -380,15 +381,15 @@ class Bench:
         done = self.known.keys() | self._ladders.keys()
         where = np.array([p for p in positions if (which, p) not in done], dtype=int)
         if where.size:
-            unit = self._unit(which)
-            found = ladders_of(self.numeric, which, where, self.base, unit, self.meter)
+            self.listen_closer()
+            own = unit_of(self.numeric, which) if self.dear else self.units[which]
+            found = ladders_of(
+                self.numeric, which, where, self.base, own, self.meter, self.hidden
+            )
             self._ladders.update(
                 ((which, int(p)), ladder)
                 for p, ladder in zip(where, found, strict=True)
             )
-
-    def _unit(self, which: int) -> float:
-        return unit_of(self.numeric, which) if self.dear else self.units[which]
 
     def parts(self) -> list[Part]:
         """All inputs, less the ranges that have been settled."""

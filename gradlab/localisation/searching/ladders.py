@@ -9,21 +9,26 @@ import numpy as np
 
 from gradlab.comparison.judge import Side
 from gradlab.comparison.kinks import Sides, nearest_slope
-from gradlab.differentiation.adaptive import adaptive
-from gradlab.differentiation.evaluation import displaced_rows
-from gradlab.differentiation.own_scales import merged, on_their_own
+from gradlab.differentiation.hidden_noise import (
+    HALF_SPACING,
+    LAST_DIGITS,
+    ROUGH,
+    may_be_rough,
+    noise_level,
+)
+from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.smoothness import Smoothness
+from gradlab.differentiation.stairs import stairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.adaptive import Derivatives
     from gradlab.differentiation.evaluation import Meter
     from gradlab.subject.subject import Subject
 
-__all__ = ["Ladder", "ladders_of"]
+__all__ = ["Ladder", "beyond_rounding", "ladders_of"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +76,26 @@ class Ladder:
         return nearest_slope(analytic, measured, Sides(self.left, self.right), at)
 
 
+def beyond_rounding(
+    subject: Subject, base: NDArray[np.float64], meter: Meter, seed: int
+) -> NDArray[np.float64]:
+    """Noise of every output that is more than its rounding, (rows,); else 0.
+
+    Single precision inside stands still over the steps at which rounding is measured,
+    and half precision over those at which single precision shows.
+    """
+    if not may_be_rough(subject, meter, seed):
+        return np.zeros(len(base))
+    noise = noise_level(subject, base, meter, seed)
+    still = noise <= LAST_DIGITS
+    if still.any():
+        wide = noise_level(subject, base, meter, seed, spacing=HALF_SPACING)
+        noise = np.where(still, wide, noise)
+    with np.errstate(all="ignore"):
+        more = (noise > ROUGH * subject.epsilon * np.abs(base)) & (noise > LAST_DIGITS)
+    return np.where(more, noise, 0.0)
+
+
 def ladders_of(
     subject: Subject,
     which: int,
@@ -78,6 +103,7 @@ def ladders_of(
     base: NDArray[np.float64],
     unit: float,
     meter: Meter,
+    noise: NDArray[np.float64] | None,
 ) -> list[Ladder]:
     """Climb the ladders of some coordinates of one input together.
 
@@ -86,25 +112,22 @@ def ladders_of(
     unit
         Size of the input: no coordinate is taken to be smaller, unless it shows
         another slope on its own scale.
+    noise
+        Of every output beyond its rounding, (rows,), where there is any.
     """
-    points = subject.point(which)[positions].astype(np.float64)
-    scales = np.maximum(np.abs(points), unit)
-
-    def climbed(some: NDArray[np.intp], sizes: NDArray[np.float64]) -> Derivatives:
-        def sample(
-            columns: NDArray[np.intp], displacements: NDArray[np.float64]
-        ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            moved = positions[some[columns]]
-            return displaced_rows(subject, which, moved, displacements, meter)
-
-        return adaptive(
-            sample, points=points[some], scales=sizes, base=base, floor=subject.epsilon
-        )
-
-    found = climbed(np.arange(len(points)), scales)
-    own = on_their_own(found, points, scales)
-    if own.size:
-        found = merged(found, climbed(own, np.abs(points[own])), own)
+    if noise is not None and not noise.any():
+        noise = None
+    scales = np.maximum(np.abs(subject.point(which)[positions]), unit)
+    found = look_closer(
+        subject, which, positions, base, meter, noise=noise, scales=scales
+    )
+    error = found.error
+    # half precision inside stands still over all but the longest steps
+    still = np.flatnonzero((found.value == 0).any(axis=0))
+    slope, _ = stairs(subject, which, positions[still], base, meter)
+    error[:, still] = np.where(
+        found.value[:, still] == 0, np.fmax(error[:, still], slope), error[:, still]
+    )
     kink = (found.kind == Smoothness.KINK) & np.isfinite(found.left + found.right)
-    parts = (found.value, found.error, found.step, found.left, found.right, kink)
-    return [Ladder(*(part[:, k] for part in parts)) for k in range(len(points))]
+    parts = (found.value, error, found.step, found.left, found.right, kink)
+    return [Ladder(*(part[:, k] for part in parts)) for k in range(len(positions))]

@@ -70,16 +70,23 @@ class Quick:
 
 
 def noise_of(
-    heard: Sequence[NDArray[np.float64]], cotangent: NDArray[np.float64]
+    heard: Sequence[NDArray[np.float64]],
+    cotangent: NDArray[np.float64],
+    hidden: NDArray[np.float64] | None = None,
 ) -> float:
-    """Noise of one value of ``v . f`` by some samples; 0 where there are none."""
+    """Noise of one value of ``v . f`` by some samples; 0 where there are none.
+
+    `hidden` is the standard deviation of further noise of every output.
+    """
+    more = 0.0 if hidden is None else float(np.linalg.norm(cotangent * hidden))
     if not len(heard):
-        return 0.0
+        return _DOUBT * more
     live = cotangent != 0
     with np.errstate(all="ignore"):
         size = np.asarray(heard)[:, live] @ cotangent[live]
     size = size[np.isfinite(size)]
-    return _DOUBT * float(np.sqrt(np.mean(size**2))) if size.size else 0.0
+    known = float(np.sqrt(np.mean(size**2))) if size.size else 0.0
+    return _DOUBT * float(np.hypot(known, more))
 
 
 def noise_bar(noise: float, step: float) -> float:

@@ -34,15 +34,13 @@ _SHARE = 2e-4
 NOTHING = 1e-10
 _MORE = 6  # further directions, if a defect is too faint to be read from three
 _ROUNDS = 12
-# A single entry of typical size that is wrong by this fraction must show.
-_CARE = 1e-2
+_CARE = 1e-2  # a single entry of typical size that is wrong by this must show
 # A group this many times smaller than one with few wrong entries may be full of them.
 _SHRUNK = 16
 # Entries of a group that looks full of errors, looked at one by one.
 _SAMPLE = 6
 _PURSUIT = 60  # evaluations of a dear subject, spent on entries of one input
-# Ranges of one input that are full of errors, before all of it is taken to be.
-_RANGES = 4
+_RANGES = 4  # of one input that are full of errors, before all of it is taken to be
 # Entries of an input of which no direction tells anything, looked at one by one.
 _ALONE = 16
 _PATIENCE = 4  # entries that were looked at in vain before an input is given up
@@ -144,6 +142,8 @@ class Search:
             seeds = [bench.new_seed() for _ in range(_FIRST)]
             fine = self.resolution(remaining)
             group = measured(bench, remaining, seeds, resolution=fine)
+            if group.suspicious and bench.listen_closer():
+                continue  # with the noise that is known now
             if group.suspicious and not bench.dear:
                 seeds = [bench.new_seed() for _ in range(_LINES - _FIRST)]
                 other = measured(bench, remaining, seeds, resolution=np.inf)
@@ -304,7 +304,7 @@ class Search:
             return split(bench, group, ())
         part = group.parts[0]
         names = sorted(set(rng.integers(part.start, part.stop, _SAMPLE).tolist()))
-        bench.climb(part.which, [p for p in names if (part.which, p) not in self.wrong])
+        bench.climb(part.which, names)
         hits = [self.examine(part.which, p).wrong for p in names]
         if self._tolerated[part.which] >= _PATIENCE and not any(hits):
             bench.settle(part.which)

@@ -1,0 +1,158 @@
+"""Noise of f that is more than its rounding: measured, and told from other reasons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.evaluation import displaced_sets, line_rows
+from gradlab.differentiation.finite_difference import scales_of
+from gradlab.differentiation.noise import difference_noise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.subject.subject import Subject
+
+__all__ = [
+    "HALF_SPACING",
+    "LAST_DIGITS",
+    "ROUGH",
+    "SPACING",
+    "hidden_rounding",
+    "may_be_rough",
+    "noise_level",
+]
+
+ROUGH = 30.0  # times the rounding unit: noise above this is more than rounding
+_SEVERAL = 4  # outputs at least that tell what all have in common
+_COARSE = 1e-5  # relative: coarser than single precision is no such rounding
+_ALIKE = 16.0  # times more or less than most: roundings of numbers of one format
+_MOST = 0.75  # of the outputs
+_LUCKY = 1e-3  # of the noise of most outputs, relative: no arithmetic is as uneven
+_LARGE = 1 << 16  # coordinates of several inputs: up to these, lines go in one batch
+LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
+SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
+HALF_SPACING = 3e-3
+_NOISE_POINTS = 6
+
+
+def noise_level(
+    subject: Subject,
+    base: NDArray[np.float64],
+    meter: Meter,
+    seed: int,
+    *,
+    spacing: float = SPACING,
+) -> NDArray[np.float64]:
+    """Measure the noise of every output, whatever it comes from.
+
+    Along three random directions through all inputs together, forth and back, at
+    distances just above the spacing of single precision, which often hides inside. The
+    point itself is left out, and of the six lines the third quietest tells: a kink
+    close by is noise on one side of it, and roundings that happen to be equal are
+    silence on two.
+
+    Parameters
+    ----------
+    spacing
+        Of the points, relative; `HALF_SPACING` is just above that of half precision.
+
+    Returns
+    -------
+    ndarray
+        Standard deviation of f around a smooth function, shape (rows,); 0 where there
+        is none, or it cannot be told.
+    """
+    rng = np.random.default_rng([seed, 11])
+    values = np.stack(_along_lines(subject, rng, meter, spacing), axis=1)
+    with np.errstate(all="ignore"):
+        size = np.abs(values).max(axis=0)  # first: squares of 1e200 overflow
+        levels = difference_noise(values / size) * size
+    still = (levels == 0).all(axis=0)
+    heard = np.where(np.isfinite(levels) & (levels > 0), levels, np.inf)
+    middle = np.maximum((np.isfinite(heard).sum(axis=0) - 1) // 2, 0)
+    noise = np.take_along_axis(np.sort(heard, axis=0), middle[None], axis=0)[0]
+    noise = np.where(np.isfinite(noise), noise, 0.0)
+    # outputs that did not move share the arithmetic of those that did
+    with np.errstate(all="ignore"):
+        relative = np.where(noise > 0, noise / np.abs(base), np.nan)
+    seen = np.isfinite(relative)
+    if 2 * seen.sum() >= max(len(base), 2):
+        typical = float(np.median(relative[seen]))
+        # as do those that rounding happened to leave alone on most lines
+        lucky = relative < _LUCKY * typical
+        if typical > ROUGH * subject.epsilon and 2 * lucky.sum() < len(base):
+            seen &= ~lucky
+        noise = np.where(seen, noise, typical * np.abs(base))
+    # 1 + small has lost what is below its last digit, and then stands still
+    noise = np.where(still, np.fmax(noise, LAST_DIGITS), np.nan_to_num(noise))
+    return np.asarray(noise)
+
+
+def _along_lines(
+    subject: Subject, rng: np.random.Generator, meter: Meter, width: float
+) -> list[NDArray[np.float64]]:
+    """Values along three random lines, forth and back: six arrays (points, rows)."""
+    sizes = [_own_sizes(subject, k) for k in range(len(subject.inputs))]
+    spacing = width * np.arange(1, _NOISE_POINTS + 1)
+    lines = [[size * rng.uniform(-1, 1, len(size)) for size in sizes] for _ in range(3)]
+    halves = [(line, side) for line in lines for side in (spacing, -spacing)]
+    whole = sum(map(len, sizes))
+    if len(sizes) > 1 and whole > _LARGE:  # all at once would take too much memory
+        return [line_rows(subject, line, side.tolist(), meter) for line, side in halves]
+    moves = [np.multiply.outer(side, np.concatenate(line)) for line, side in halves]
+    inputs = tuple(range(len(sizes)))
+    values = displaced_sets(subject, inputs, np.concatenate(moves), meter)
+    return np.split(values, len(halves))
+
+
+def _own_sizes(subject: Subject, which: int) -> NDArray[np.float64]:
+    """Size of each coordinate by itself; its tensor's where all are zero."""
+    size = np.abs(subject.point(which))
+    size = np.where(np.isfinite(size), size, 0.0)
+    return size if size.any() else scales_of(subject, which)
+
+
+def may_be_rough(subject: Subject, meter: Meter, seed: int) -> bool:
+    """Ask in six evaluations whether it is worth measuring noise in 36.
+
+    Along one line, at the distances of `noise_level`: whether any output stands still
+    there, or shows more than its rounding.
+    """
+    rng = np.random.default_rng([seed, 13])
+    sizes = [_own_sizes(subject, k) for k in range(len(subject.inputs))]
+    line = [size * rng.uniform(-1, 1, len(size)) for size in sizes]
+    steps = SPACING * np.arange(1, _NOISE_POINTS + 1)
+    values = line_rows(subject, line, steps.tolist(), meter)
+    with np.errstate(all="ignore"):
+        size = np.abs(values).max(axis=0)
+        levels = difference_noise(values / size)
+        still = (values == values[0]).all(axis=0) & (size > 0)
+        return bool((still | (levels > ROUGH * subject.epsilon)).any())
+
+
+def hidden_rounding(
+    subject: Subject, noise: NDArray[np.float64], base: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Tell the rounding of every output, (rows,), where all are rounded alike.
+
+    Single precision inside is the same to every output, relative to its size. An output
+    that one coordinate alone moves has nothing to know it by but the others, and a
+    ladder that does not know it takes one long staircase for a slope. Noise that is not
+    alike has other reasons, such as a pole nearby: there a ladder knows better.
+    """
+    with np.errstate(all="ignore"):
+        relative = noise / np.abs(base)
+    relative = relative[np.isfinite(relative) & (relative > 0)]
+    if len(relative) < _SEVERAL:
+        return None
+    typical = float(np.median(relative))
+    if not ROUGH * subject.epsilon < typical < _COARSE:
+        return None
+    alike = (relative < _ALIKE * typical) & (relative > typical / _ALIKE)
+    if alike.mean() < _MOST:
+        return None
+    return np.asarray(np.nan_to_num(typical * np.abs(base)))

@@ -1,0 +1,175 @@
+"""A close look at some coordinates: the adaptive ladder, with what is known of f."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.adaptive import AdaptiveSettings, adaptive
+from gradlab.differentiation.evaluation import displaced_rows
+from gradlab.differentiation.finite_difference import scales_of
+from gradlab.differentiation.hidden_noise import ROUGH, SPACING, hidden_rounding
+from gradlab.differentiation.method import Adaptive
+from gradlab.differentiation.own_scales import joined, merged, on_their_own
+from gradlab.differentiation.sharing import shared_noise
+from gradlab.differentiation.smoothness import Smoothness
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.adaptive import Derivatives, Sampler
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.subject.subject import Subject
+
+__all__ = ["look_closer"]
+
+_BEYOND = 8.0  # steps longer than this many scales average over what f does
+_NEAR = 0.0  # power of two of the scale: the longest step that averages nothing
+_SIGNAL = 30.0  # times its own noise: scatter of f above this is no noise
+_RESOLVED = 1e-5  # relative bar; steps of a lower precision are never that even
+_AMPLIFIED = 10.0  # noise of f in an extrapolation, in units of noise / longest step
+_GUESSED = 2.0  # times its bar: a few roundings are no fair sample of all
+_FAR_ROUNDINGS = 4.0  # of relative size, that a slope over a long step may be off by
+
+
+def look_closer(
+    subject: Subject,
+    which: int,
+    positions: NDArray[np.intp],
+    base: NDArray[np.float64],
+    meter: Meter,
+    *,
+    noise: NDArray[np.float64] | None = None,
+    stretch: float = 1.0,
+    scales: NDArray[np.float64] | None = None,
+) -> Derivatives:
+    """Climb the adaptive ladder at some coordinates of one input.
+
+    Parameters
+    ----------
+    noise
+        Known noise of each output, shape (rows,): no bar is smaller than what it does
+        to the step that was taken.
+    stretch
+        Factor on all steps.
+    scales
+        Of these coordinates, shape (n,); default from `scales_of`.
+    """
+    if noise is not None:  # a second look, which nobody could foresee
+        meter.expect(Adaptive.cost * len(positions))
+
+    def sample(
+        columns: NDArray[np.intp], displacements: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return displaced_rows(subject, which, positions[columns], displacements, meter)
+
+    points = subject.point(which)[positions]
+    if scales is None:
+        scales = scales_of(subject, which)[positions]
+    hidden = None if noise is None else hidden_rounding(subject, noise, base)
+    found = _climb(subject, sample, points, scales * stretch, base, noise=hidden)
+    if hidden is not None:
+        found = dataclasses.replace(found, error=_guessed(found, hidden, base))
+    own_scale = on_their_own(found, points, scales)
+    if own_scale.size:
+        heard = shared_noise(found.value.T, found.error.T, found.noise.T)
+        own = _climb(
+            subject,
+            sample,
+            points,
+            np.abs(points) * stretch,
+            base,
+            some=own_scale,
+            noise=np.nan_to_num(heard),
+        )
+        found = merged(found, own, own_scale)
+    if noise is None:
+        return found
+    # beyond the scale of the input, "noise" may be the very signal: 1e13 + sin(x)
+    rounding = subject.epsilon * np.abs(base)
+    with np.errstate(all="ignore"):
+        signal = found.noise > _SIGNAL * np.fmax(noise, rounding)[:, None]
+        averaged = signal & (found.step > _BEYOND * scales)
+    again = np.flatnonzero(averaged.any(axis=0))
+    if again.size:
+        near = _climb(
+            subject, sample, points, scales * stretch, base, some=again, farthest=_NEAR
+        )
+        found = joined(found, near, again, averaged[:, again])
+    return _sobered(found, noise, points, base, subject.epsilon)
+
+
+def _guessed(
+    found: Derivatives, hidden: NDArray[np.float64], base: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Bars of slopes of an f that is rounded inside, which few roundings tell.
+
+    Far from the point f may be much larger than there, and so are its roundings: no
+    slope is known better than the values that it is made of.
+    """
+    with np.errstate(all="ignore"):
+        relative = np.nan_to_num(hidden / np.abs(base))
+    least = _FAR_ROUNDINGS * relative.max(initial=0.0) * np.abs(found.value)
+    wider = np.fmax(_GUESSED * found.error, least)
+    return np.asarray(np.where(found.value != 0, wider, found.error))
+
+
+def _climb(
+    subject: Subject,
+    sample: Sampler,
+    points: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    base: NDArray[np.float64],
+    *,
+    some: NDArray[np.intp] | None = None,
+    farthest: float | None = None,
+    noise: NDArray[np.float64] | None = None,
+) -> Derivatives:
+    """Climb the ladder of all columns, or of some."""
+    settings = AdaptiveSettings()
+    if farthest is not None:
+        settings = dataclasses.replace(settings, farthest=farthest)
+    if some is None:
+        some = np.arange(len(points))
+
+    def resample(
+        columns: NDArray[np.intp], displacements: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return sample(some[columns], displacements)
+
+    return adaptive(
+        resample,
+        points=points[some],
+        scales=scales[some],
+        base=base,
+        floor=subject.epsilon,
+        settings=settings,
+        noise=noise,
+    )
+
+
+def _sobered(
+    found: Derivatives,
+    noise: NDArray[np.float64],
+    points: NDArray[np.float64],
+    base: NDArray[np.float64],
+    epsilon: float,
+) -> Derivatives:
+    """Widen bars that no noise of f allows.
+
+    Not those of slopes that are resolved over less than the distances at which noise is
+    measured: next to a pole that is no noise, but the pole.
+    """
+    with np.errstate(all="ignore"):
+        # an extrapolation rests on smaller steps, too
+        least = _AMPLIFIED * noise[:, None] / np.abs(found.step)
+        error = np.where(least > found.error, least, found.error)
+        below = (found.step < SPACING * np.abs(points)) & (found.value != 0)
+        below &= found.error < _RESOLVED * np.abs(found.value)
+        below &= found.kind == Smoothness.SMOOTH
+        # x itself is rounded, which a steep f magnifies
+        own = epsilon * (np.abs(base)[:, None] + np.abs(found.value * points))
+        below &= found.noise <= ROUGH * own
+    return dataclasses.replace(found, error=np.where(below, found.error, error))
