@@ -11,7 +11,7 @@ from scipy import special
 import gradlab as gl
 from gradlab import Verdict
 
-pytestmark = pytest.mark.untraced
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 A = np.random.default_rng(5).normal(size=(9, 6))
 # name: function, gradient, point
