@@ -31,7 +31,9 @@ _SEVERAL = 4  # outputs at least that tell what all have in common
 _COARSE = 1e-5  # relative: coarser than single precision is no such rounding
 _ALIKE = 16.0  # times more or less than most: roundings of numbers of one format
 _MOST = 0.75  # of the outputs
-_LUCKY = 1e-3  # of the noise of most outputs, relative: no arithmetic is as uneven
+# Of the noise of most outputs, relative: no arithmetic is as uneven. On the checks that
+# `looking` tells of, anything from 0 to 0.1 gives the same verdicts.
+_LUCKY = 1e-3
 _LARGE = 1 << 16  # coordinates of several inputs: up to these, lines go in one batch
 LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
