@@ -31,8 +31,8 @@ _SIGNAL = 30.0  # times its own noise: scatter of f above this is no noise
 _RESOLVED = 1e-5  # relative bar; steps of a lower precision are never that even
 _AMPLIFIED = 10.0  # noise of f in an extrapolation, in units of noise / longest step
 # Times its bar: a few roundings are no fair sample of all. Measured on 160 right checks
-# of eight functions that round to float32, and 80 with a mistake of half a percent: with
-# 1 and 2 the same verdicts, with 3 one mistake more passes.
+# of eight functions that round to float32, and 80 with a mistake of half a percent: the
+# verdicts of 1 and of 2 are the same, with 3 one mistake more passes.
 _GUESSED = 2.0
 _FAR_ROUNDINGS = 4.0  # of relative size, that a slope over a long step may be off by
 
