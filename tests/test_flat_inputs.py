@@ -70,8 +70,11 @@ def test_looking_leaves_the_point_as_it_was(point):
     assert all(map(torch.equal, before, point))
 
 
-def test_a_look_costs_one_evaluation_and_is_charged(point):
-    """f is evaluated once for each flat input, on the meter, and not at the point."""
+def test_what_a_look_costs_is_charged(point):
+    """f is evaluated once for each flat input, and nearer where it moves: four times.
+
+    On the meter, and not at the point.
+    """
     rows = []
 
     def f(x, y):
@@ -87,8 +90,8 @@ def test_a_look_costs_one_evaluation_and_is_charged(point):
     (told,) = noticed(own, comparisons, meter, plan.seed)
 
     assert told.where == "x"
-    assert rows == [False]
-    assert meter.evaluations == before + 1
+    assert rows == [False] * 5
+    assert meter.evaluations == before + 5
 
 
 def test_nothing_is_looked_at_once_the_budget_is_spent(point):

@@ -41,6 +41,9 @@ __all__ = ["excused", "noticed", "once_told", "purposeful", "spare_debris"]
 _NAMED = 3  # layers named in one sentence, or inputs that are moved for a look
 _A_TENTH, _ROUNDED = 0.1, 1e-9  # of the size of an input; of f: more is no rounding
 
+# Where f is stationary it fades with the square of the way; stairs and dead units jump.
+_HALVED, _FADES = (0.5, 0.25, 0.125, 0.0625), 0.3
+
 _SENT = {
     "strided": "the same numbers in a tensor that is not contiguous",
     "expanded": "a gradient of ones expanded from one number, as .sum() sends it",
@@ -277,7 +280,10 @@ def _flat(
     seed: int,
     moving: Collection[int],
 ) -> Iterator[Finding]:
-    """Tell inputs that f moves with, although every slope at the point is zero."""
+    """Tell inputs that f moves with, although every slope at the point is zero.
+
+    Not those of which the point is stationary, as zero is of a sum of squares.
+    """
     subject, base = own.subject, own.base
     rows: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
@@ -301,14 +307,24 @@ def _flat(
         directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
         directions[which] = _A_TENTH * size * rng.uniform(-1, 1, point.size)
         try:
-            moved = line_rows(subject, directions, (1.0,), meter)[0]
+            moved = line_rows(subject, directions, (1.0,), meter)
+            told = _apart(moved, base)[0] > _ROUNDED * np.abs(base)
+            if not told.any():
+                continue
+            nearer = line_rows(subject, directions, _HALVED, meter)
         except GradlabError:  # no budget is left, or f is another function there
             continue
-        with np.errstate(all="ignore"):
-            change = np.abs(moved - base) / np.fmax(np.abs(base), 1e-300)
-        change = change[np.isfinite(change)]
-        if change.max(initial=0.0) > _ROUNDED:
+        apart = _apart(np.concatenate([moved, nearer]), base)
+        faded = (apart[1:] <= _FADES * apart[:-1]) & (apart[1:] > 0)
+        if (told & ~faded.all(axis=0)).any():
             yield _flat_here(subject.inputs[which].name)
+
+
+def _apart(rows: NDArray[np.float64], base: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How far f is from its value at the point; 0 where that is not known."""
+    with np.errstate(all="ignore"):
+        apart = np.abs(rows - base)
+    return np.where(np.isfinite(apart), apart, 0.0)
 
 
 def _flat_here(name: str) -> Finding:

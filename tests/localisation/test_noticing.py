@@ -159,3 +159,38 @@ def test_constant_output_is_not_told(x):
     report = gl.check(lambda x: (x.sin(), torch.ones(2, dtype=torch.float64)), x)
 
     assert report.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("f", "at"),
+    [
+        (lambda x: (x**2).sum(), [0.0, 0.0]),
+        (lambda x: (x**4).sum(), [0.0, 0.0]),
+        (lambda x: torch.cos(x).sum(), [0.0, 0.0]),
+        (lambda x: x.prod(), [0.0, 0.0, 3.0]),
+    ],
+    ids=["squares", "fourth powers", "cosine", "product"],
+)
+def test_a_stationary_point_is_no_flat_one(f, at):
+    """All slopes are zero, and f is smooth: nothing is said of kinks or casts."""
+    report = gl.check(f, torch.tensor(at, dtype=torch.float64))
+    assert report.verdict == gl.Verdict.AGREES
+    assert not report.findings
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.relu(x - 0.003).sum(),
+        lambda x: (100 * x).round().pow(2).sum(),
+        lambda x: (
+            (x - x.detach() + (x.detach() * 256).trunc() / 256).sum().detach()
+            + 0 * x.sum()
+        ),
+    ],
+    ids=["dead units", "rounding", "a cast and a cut"],
+)
+def test_a_flat_point_is_still_told_of(f):
+    """Units that are dead, or stairs, whatever power they follow from further off."""
+    report = gl.check(f, torch.tensor([0.0, 0.0], dtype=torch.float64))
+    assert [f.kind for f in report.findings] == [gl.BugKind.NONDIFFERENTIABLE]
