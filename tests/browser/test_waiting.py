@@ -206,3 +206,31 @@ def test_recompute_here_keeps_the_focus(page):
     waiting.answer(page, "recompute", {"words": "done"})
     page.keyboard.press("Enter")
     assert page.evaluate(count) == 2
+
+
+def test_without_a_kernel_the_block_before_is_named(page):
+    """Another block cannot come: the page says why, and what it still shows."""
+    explorer = builders.zoo(np.random.default_rng(7)).explore()
+    waiting.mount(page, explorer)
+    meta, planes = explorer._packed[waiting.asked(page, "block")["key"]]
+    waiting.answer(page, "block", {"meta": meta}, planes)
+    driver.shows(page, ".gl .status", "fc2.bias")
+    page.evaluate("() => { model.send = () => { throw new Error('no comm'); }; }")
+
+    page.locator(".gl .brow[data-key='norm.gamma']").click()
+
+    driver.shows(page, ".gl p.message", "run the cell again", "still fc2.bias")
+    expect(page.locator(".gl .brow[aria-selected=true]")).to_contain_text("fc2.bias")
+
+
+def test_the_last_hint_hands_the_focus_to_the_button_beside_it(page):
+    """A button that is used up lets go of the focus: `check` takes it."""
+    game = gl.BugHunt(level=2)
+    waiting.mount(page, game)
+    page.locator(".gl .bar button", has_text="hint").focus()
+    while game.page["left"]:
+        page.keyboard.press("Enter")
+        game.hint()
+        waiting.change(page, {"page": game.page})
+
+    assert waiting.focused(page) == "check"
