@@ -108,3 +108,39 @@ def test_cluster_that_lost_all_its_workers_ends_the_wait():
     silence.lasts(executor, killed=False, longest=100.0)  # none is there yet
     with pytest.raises(SubjectError, match="every worker of executor= has died"):
         silence.lasts(executor, killed=True, longest=100.0)
+
+
+def test_worker_that_hangs_does_not_outlive_a_budget(monkeypatch, clock):
+    """Half of a Jacobian comes back, then nothing: the report comes all the same."""
+
+    class Mute(Slow):
+        answers = 0
+
+        def submit(self, fn, /, *arguments, **options):
+            future = super().submit(fn, *arguments, **options)
+            self.answers += 1
+            if self.answers < 8:
+                self.look()
+            return future
+
+    def wait(flying, timeout, _when):
+        done = {future for future in flying if future.done()}
+        if flying and not done:
+            clock.sleep(timeout)
+        return done, set(flying) - done
+
+    monkeypatch.setattr(executing, "wait", wait)
+    x = np.ones(1000)
+    began = clock.read()
+    report = gl.check(
+        squares,
+        x,
+        grad=lambda x: 2 * x,
+        coverage="full",
+        budget="8s",
+        executor=Mute(looks=0),
+    )
+
+    assert 8 < clock.read() - began <= 1.2 * 8
+    assert report.partial
+    assert any("perhaps one hangs" in remark for remark in report.remarks)

@@ -66,6 +66,7 @@ _WORTHWHILE = 5e-3  # seconds of work; less is over before a worker has heard of
 _AHEAD = 2  # pieces on their way for each worker, so that none waits for the next
 _FAILURES = 3  # of an executor that are no deaths, before it is given up
 _HERE = "evaluated in this process instead"
+_SILENT = "workers were still silent when the seconds were over; perhaps one hangs"
 _ROUNDED = (
     "the workers may differ in the last digits (other processors, or fewer threads)"
 )
@@ -246,8 +247,12 @@ class Workers:
                         meter.shown(job.piece.count)
                     else:
                         flying[future] = job
-                landed, _ = wait(flying, crew_silence.LOOK, FIRST_COMPLETED)
-                if flying and not landed:
+                patience = min(crew_silence.LOOK, meter.grace())
+                landed, _ = wait(flying, patience, FIRST_COMPLETED)
+                if flying and not landed and patience < crew_silence.LOOK:
+                    self._note(_SILENT)
+                    meter.spend(0)  # raises: the seconds are over
+                elif flying and not landed:
                     most = max(job.piece.count for job in flying.values())
                     self._silence.lasts(
                         self._own or self._executor,

@@ -26,6 +26,7 @@ __all__ = [
 
 
 _UNBOUNDED = 1 << 60  # evaluations
+_GRACE = 1.1  # of a budget in seconds: for this long others are waited for
 _PART = 16  # of a bound on memory that one batch may take
 _BYTES = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
@@ -278,6 +279,20 @@ class Meter:
             time_left = max(0.0, self.budget.seconds - self.seconds)
             most = min(most, int(0.1 * time_left / max(each, 1e-9)) + 1)
         return max(0, most)
+
+    def grace(self) -> float:
+        """Return the seconds that one may wait for what others do; inf if unbounded.
+
+        A tenth beyond the budget: what is nearly done by then is not thrown away.
+
+        Examples
+        --------
+        >>> Meter().grace()
+        inf
+        """
+        if self.budget.seconds is None:
+            return float("inf")
+        return max(0.0, _GRACE * self.budget.seconds - self.seconds)
 
     @property
     def unbounded(self) -> bool:
