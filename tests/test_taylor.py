@@ -354,3 +354,17 @@ def test_sizes_at_the_end_of_the_range_excuse_nothing(size, unit):
 
     assert tested(1.0).verdict is gl.Verdict.AGREES
     assert tested(1.001).verdict is gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01, -1.0])
+def test_inputs_that_span_many_scales_move_by_their_own(factor):
+    """A coordinate of 1e-12 moved by 1e12, and a right gradient was accused."""
+    s = 10.0 ** np.arange(-12, 13, 4)
+    x = s * np.random.default_rng(0).uniform(0.5, 1.0, 7)
+
+    report = gl.taylor_test(
+        lambda x: np.sin(x / s).sum(), x, grad=lambda x: factor * np.cos(x / s) / s
+    )
+
+    expected = "AGREES" if factor == 1 else "DISAGREES"
+    assert report.verdict == gl.Verdict[expected]

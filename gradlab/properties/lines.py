@@ -10,6 +10,7 @@ import numpy as np
 
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.differentiation.noise import ULPS, difference_noise
+from gradlab.differentiation.own_scales import OWN_SCALE
 from gradlab.errors import InputError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.subject import DOUBLE
@@ -24,6 +25,7 @@ __all__ = ["Line", "direction_of", "norm_of"]
 
 _QUIET = 3e-7  # relative spacing that shows single precision, and hardly curvature
 _POINTS = 7
+_SPANNING = 0.25  # of the coordinates, as small as that, are no chance
 _RIPPLE = 3.0  # times the standard deviation of the noise: what one value may be off
 
 
@@ -33,10 +35,10 @@ def direction_of(bench: Bench, given: Any, seed: int) -> list[NDArray[np.float64
     if given is None:
         rng = np.random.default_rng([seed, 13])
         drawn = [
-            unit
+            _sizes(bench.numeric.point(which), unit)
             * rng.choice([-1.0, 1.0], v.coordinates)
             * rng.uniform(1, 2, v.coordinates)
-            for v, unit in zip(inputs, bench.units, strict=True)
+            for which, (v, unit) in enumerate(zip(inputs, bench.units, strict=True))
         ]
         for which, still in bench.immovable.items():
             drawn[which][still] = 0.0
@@ -60,6 +62,19 @@ def direction_of(bench: Bench, given: Any, seed: int) -> list[NDArray[np.float64
     if not any(part.any() for part in found):
         raise InputError(f"direction is zero everywhere, got {given!r}; leave it out")
     return found
+
+
+def _sizes(point: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
+    """By how much each coordinate of one input moves: by the size of the input.
+
+    Where the input spans many scales, what is small moves by its own size: 1e-12 beside
+    1e12 is another quantity. Among numbers of one scale a small one is so by chance.
+    """
+    size = np.abs(point)
+    small = (size > 0) & (size < OWN_SCALE * unit)
+    if np.count_nonzero(small) < _SPANNING * np.count_nonzero(size):
+        small[:] = False
+    return np.where(small, size, unit)
 
 
 def _coordinates(part: Any, variable: Any) -> NDArray[np.float64]:
