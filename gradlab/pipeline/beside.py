@@ -77,11 +77,12 @@ def look_beside(
     found: list[Finding] = []
     beside = _Beside(at, outcome.blocks, outcome.base, meter, rng)
     try:
-        worst = max(wrong, key=_worst_gap)
+        worst = max(wrong, key=lambda block: float(beside.gap(block).max(initial=0.0)))
         if not beside.resolves(worst):
             return []  # so short a step sees the rounding inside f, and no slope
         if beside.no_derivative(worst):
             found += _told(subject, wrong, beside.limits(), known=True)
+            beside.kept.clear()  # other verdicts, other gaps
         left = any(_accused(block).any() for block in wrong)
         own = getattr(subject.analytic, "own_code", True)
         if left and is_torch_subject(subject) and not own:
@@ -92,20 +93,26 @@ def look_beside(
 
 
 def _accused(block: Block) -> NDArray[np.bool_]:
-    wrong = block.verdicts == Verdict.DISAGREES
-    if not wrong.any():  # nor is a matrix made that nobody has asked for
-        return np.asarray(wrong)
-    return np.asarray(wrong & np.isfinite(block.analytic) & np.isfinite(block.value))
+    wrong = np.asarray(block.verdicts == Verdict.DISAGREES)
+    places = np.flatnonzero(wrong)
+    if not places.size:  # nor is a matrix made that nobody has asked for
+        return wrong
+    sides = (block.analytic.reshape(-1)[places], block.value.reshape(-1)[places])
+    wrong.reshape(-1)[places] = np.isfinite(sides[0]) & np.isfinite(sides[1])
+    return wrong
 
 
 def _gap(block: Block) -> NDArray[np.float64]:
     """Distance of the two sides where they disagree, in units of f; else 0."""
-    with np.errstate(all="ignore"):
-        return np.where(_accused(block), block.gap * block.scales, 0.0)
-
-
-def _worst_gap(block: Block) -> float:
-    return float(np.nan_to_num(_gap(block)).max(initial=0.0))
+    accused = _accused(block)
+    gap = np.zeros(accused.shape)
+    places = np.flatnonzero(accused)
+    if places.size:
+        with np.errstate(all="ignore"):
+            sides = (side.reshape(-1)[places] for side in (block.formula, block.value))
+            apart = np.abs(next(sides) - next(sides))
+            gap.reshape(-1)[places] = apart * block.scales[places % len(block.scales)]
+    return gap
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -117,11 +124,23 @@ class _Beside:
     base: NDArray[np.float64]
     meter: Meter
     rng: np.random.Generator
+    kept: dict[int, NDArray[np.float64]] = dataclasses.field(default_factory=dict)
+
+    def gap(self, block: Block) -> NDArray[np.float64]:
+        """Return `_gap` of a block, which is found once for the verdicts it has."""
+        if block.which not in self.kept:
+            self.kept[block.which] = _gap(block)
+        return self.kept[block.which]
+
+    def worst_row(self, block: Block) -> int:
+        """Return the row with the largest gap."""
+        gap = self.gap(block)
+        return int(np.argmax(gap.max(axis=1, initial=0.0)))
 
     def resolves(self, block: Block) -> bool:
         """Whether steps as short as these see the slope at the point that is known."""
-        gap = _gap(block)
-        row, column = np.unravel_index(int(np.argmax(gap)), gap.shape)
+        gap = self.gap(block)
+        row, column = divmod(int(np.argmax(gap)), gap.shape[1])
         still = [np.zeros(len(b.positions)) for b in self.blocks]
         along = [shift.copy() for shift in still]
         along[self.blocks.index(block)][column] = 1.0
@@ -135,8 +154,7 @@ class _Beside:
         On a way so short that no kink nearby is met, and nothing curved is seen: then
         f is not differentiable there, whatever holds beside it.
         """
-        gap = _gap(block)
-        row = int(np.argmax(gap.max(axis=1, initial=0.0)))
+        gap, row = self.gap(block), self.worst_row(block)
         rounding = _LOUD * self.subject.epsilon * abs(self.base[row]) / _TINY
         for number in range(_LOOKS):
             along = [shift / _ASIDE for shift in self._aside(number)]
@@ -196,7 +214,7 @@ class _Beside:
         """Rows whose accused entries are others in a Jacobian than at the point."""
         another = np.zeros(len(self.base), dtype=bool)
         for block, matrix in zip(self.blocks, columns, strict=True):
-            gap = _gap(block)
+            gap = self.gap(block)
             apart = np.abs(matrix - block.formula * block.scales) > 0.5 * gap
             another |= (apart & (gap > 0)).any(axis=1)
         return another
@@ -206,7 +224,7 @@ class _Beside:
     ) -> NDArray[np.bool_]:
         """Rows of a Jacobian that foretell the slopes there, along random ones."""
         like = np.ones(len(self.base), dtype=bool)
-        gaps = [_gap(block).max(axis=1, initial=0.0) for block in self.blocks]
+        gaps = [self.gap(block).max(axis=1, initial=0.0) for block in self.blocks]
         gap = np.max(gaps, axis=0)
         for _ in range(_DIRECTIONS):
             along = [
@@ -275,7 +293,7 @@ class _Beside:
                 continue
             free = np.ones(count, dtype=bool)
             if number % 2 and count:
-                row = int(np.argmax(_gap(block).max(axis=1, initial=0.0)))
+                row = self.worst_row(block)
                 free[int(np.argmax(np.abs(block.formula[row])))] = False
             shift = np.zeros(count)
             half = np.where(np.arange(int(free.sum())) % 2, 1.0, -1.0)

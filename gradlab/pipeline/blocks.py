@@ -267,6 +267,8 @@ class Outcome:
     unheard: Counter[str] = dataclasses.field(default_factory=Counter)
     # how much every output differs between evaluations at the point, if any does
     unsteady: NDArray[np.float64] | None = None
+    # inputs whose accusations one ladder upheld, along a direction through all of them
+    upheld: tuple[str, ...] = ()
     rough: tuple[str, ...] = ()  # inputs whose slopes were taken over many small steps
     known: Known | None = None  # None: the blocks are all there is
     accused: bool = False  # inputs that are wrong as a whole: known, not yet shown

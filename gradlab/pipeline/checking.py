@@ -254,6 +254,11 @@ def _remarks(
             f"{outcome.looked:,} of {total:,} coordinates looked at again with the "
             f"adaptive ladder"
         )
+    if outcome.upheld:
+        yield (
+            f"all clear errors of {', '.join(dict.fromkeys(outcome.upheld))} upheld at "
+            f"once by the adaptive ladder, along one random direction"
+        )
     if outcome.stopped:
         done = sum(len(block.positions) for block in outcome.blocks)
         left = [v.name for v in subject.inputs[len(outcome.blocks) :]]

@@ -60,7 +60,7 @@ class InDoubt:
                 block.settled = True
             else:
                 _write(part, block)
-        for name in ("unsteady", "rough", "overruled", "unheard"):
+        for name in ("unsteady", "upheld", "rough", "overruled", "unheard"):
             setattr(self.whole, name, getattr(self.part, name))
 
 

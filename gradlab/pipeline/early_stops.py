@@ -115,19 +115,25 @@ def accused_of_much(blocks: list[Block]) -> NDArray[np.bool_]:
 def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Distance between the sides, and where it is an accusation of little, (rows, n).
 
-    Not in columns that are accused of much, and nowhere where those are far more.
+    Not in columns that are accused of much, and nowhere where those are far more. The
+    distance is told of what is accused of little, and 0 elsewhere.
     """
     wrong = block.verdicts == Verdict.DISAGREES
-    if not wrong.any():
-        return np.zeros(wrong.shape), wrong
-    gap = block.gap
+    gap, slight = np.zeros(wrong.shape), np.zeros(wrong.shape, dtype=bool)
+    rows, columns = np.nonzero(wrong)
+    if not rows.size:
+        return gap, slight
     with np.errstate(all="ignore"):
-        top = tops_of(block.value, block.scales).effect
-        slight = wrong & (gap * block.scales <= _SLIGHT * top)
-        slight &= gap > SAFETY * block.error
-    slight &= ~np.isin(block.kinds, (Smoothness.KINK, Smoothness.EDGE))
-    much = (wrong & ~slight).any(axis=0)
-    slight &= ~much
-    if np.count_nonzero(much) > _MANY * np.count_nonzero(slight.any(axis=0)):
-        slight &= False
-    return gap, np.asarray(slight)
+        apart = np.abs(block.formula[rows, columns] - block.value[rows, columns])
+        top = tops_of(block.value, block.scales).effect[rows, 0]
+        little = apart * block.scales[columns] <= _SLIGHT * top
+        little &= apart > SAFETY * block.error[rows, columns]
+    little &= ~np.isin(block.kinds[rows, columns], (Smoothness.KINK, Smoothness.EDGE))
+    much = np.zeros(wrong.shape[1], dtype=bool)
+    much[columns[~little]] = True
+    little &= ~much[columns]
+    if np.count_nonzero(much) > _MANY * len(np.unique(columns[little])):
+        return gap, slight
+    slight[rows, columns] = little
+    gap[rows, columns] = np.where(little, apart, 0.0)
+    return gap, slight

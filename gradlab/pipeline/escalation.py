@@ -19,7 +19,8 @@ from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.last_digits import hear_last_digits
 from gradlab.pipeline.noisy_steps import allow_for_noise
 from gradlab.pipeline.second_steps import few_enough, take_second_steps
-from gradlab.pipeline.suspects import suspects_of
+from gradlab.pipeline.suspects import suspect_columns, suspects_of
+from gradlab.pipeline.upholding import upheld_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +105,7 @@ def _escalate(
     """
     auto = [isinstance(plan.method_of(v.name), Auto) for v in subject.inputs]
     blocks = [b for b in outcome.blocks if b.positions.size and auto[b.which]]
-    suspects = [suspects_of(block) for block in blocks]
+    suspects = [suspect_columns(block) for block in blocks]
     pairs = [pair for pair in zip(blocks, suspects, strict=True) if pair[1].size]
     if not pairs:
         return
@@ -115,7 +116,7 @@ def _escalate(
     ]
     if any(told):
         judge_all(subject, outcome, plan)
-        if not any(suspects_of(block).size for block in blocks):
+        if not any(suspect_columns(block).size for block in blocks):
             return
     noise = noise_level(reference.subject, reference.base, meter, plan.seed)
     grain = hidden_rounding(reference.subject, noise, reference.base)
@@ -125,6 +126,7 @@ def _escalate(
     if any(allowed):
         judge_all(subject, outcome, plan)
     looks = CLOSE_LOOKS if outcome.known is None else outcome.known.looks
+    upheld = _uphold(reference, blocks, noise, outcome, meter, plan.seed)
     _climb_ladders(
         reference,
         blocks,
@@ -134,6 +136,7 @@ def _escalate(
         lambda: judge_all(subject, outcome, plan),
         others=[_columns_elsewhere(subject, block, outcome) for block in blocks],
         accused=outcome.accused,
+        settled=upheld,
     )
     changed = False
     for block in blocks:
@@ -144,6 +147,25 @@ def _escalate(
                 changed = True
     if changed:
         judge_all(subject, outcome, plan)
+
+
+def _uphold(
+    reference: Origin,
+    blocks: list[Block],
+    noise: NDArray[np.float64],
+    outcome: Outcome,
+    meter: Meter,
+    seed: int,
+) -> list[NDArray[np.bool_]]:
+    """Find the columns of each block that are clear, and upheld together."""
+    upheld = upheld_together(reference, blocks, noise, meter, seed)
+    settled = []
+    for block, columns in zip(blocks, upheld, strict=True):
+        clear = columns & _clear(block, slice(None)) if columns.any() else columns
+        settled.append(clear)
+        if clear.any():
+            outcome.upheld += (reference.subject.inputs[block.which].name,)
+    return settled
 
 
 def _columns_elsewhere(subject: Subject, block: Block, outcome: Outcome) -> int:
@@ -163,13 +185,13 @@ def _climb_ladders(
     *,
     others: list[int],
     accused: bool,
+    settled: list[NDArray[np.bool_]],
 ) -> None:
     """Measure suspects with the adaptive ladder until what is left is clear.
 
     `looks` columns of an input at first; `judged` gives new verdicts. `others`: of each
-    block, how many columns agree and are not here.
+    block, how many columns agree and are not here. `settled`: columns that are clear.
     """
-    settled = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
     quota = [
         min(first_looks(block, accused=accused, others=more), looks)
         for block, more in zip(blocks, others, strict=True)
@@ -177,8 +199,7 @@ def _climb_ladders(
     while True:  # a value that is put right in one input can expose another
         rounds = []
         for k, block in enumerate(blocks):
-            found = suspects_of(block)
-            found = found[~settled[k][found]]
+            found = suspects_of(block, settled[k])
             if not found.size:
                 continue
             chosen = spread(found, quota[k])
@@ -223,23 +244,30 @@ def _upheld(
     return bool((wrong & steady).all())
 
 
-def _distance(block: Block) -> NDArray[np.float64]:
-    """Distance between the sides; in short arithmetic, of the nearer analytic one."""
-    far = np.abs(block.analytic - block.value)
+def _distance(
+    block: Block, rows: NDArray[np.intp], columns: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Distance between the sides; in short arithmetic, of the nearer analytic one.
+
+    Of some entries, by row and column.
+    """
+    value = block.value[rows, columns]
+    far = np.abs(block.analytic[rows, columns] - value)
     if block.precise is None:
         return np.asarray(far)
-    return np.asarray(np.fmin(far, np.abs(block.precise - block.value)))
+    return np.asarray(np.fmin(far, np.abs(block.precise[rows, columns] - value)))
 
 
-def _clear(block: Block, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _clear(block: Block, columns: NDArray[np.intp] | slice) -> NDArray[np.bool_]:
     """Columns whose entries are wrong by many error bars, or not in doubt at all."""
+    verdicts = block.verdicts[:, columns]
+    doubtful = (verdicts == Verdict.UNDECIDED).any(axis=0)
+    rows, wrong = np.nonzero(verdicts == Verdict.DISAGREES)
+    whole = wrong if isinstance(columns, slice) else columns[wrong]
     with np.errstate(all="ignore"):
-        far = _distance(block)[:, columns]
-        doubtful = (block.verdicts[:, columns] == Verdict.UNDECIDED) | (
-            (block.verdicts[:, columns] == Verdict.DISAGREES)
-            & ~(far > _CLEAR * block.error[:, columns])
-        )
-    return np.asarray(~doubtful.any(axis=0))
+        far = _distance(block, rows, whole)
+        doubtful[wrong[~(far > _CLEAR * block.error[rows, whole])]] = True
+    return np.asarray(~doubtful)
 
 
 def _hear_again(
@@ -262,11 +290,16 @@ def _hear_again(
     bool
         Whether any was repeated.
     """
+    close = block.verdicts == Verdict.DISAGREES
+    rows, places = np.nonzero(close)
     with np.errstate(all="ignore"):
-        far = _distance(block)
-        close = (far < _CLEAR * block.error) | (far < _SLIGHT * np.abs(block.value))
-    close &= block.verdicts == Verdict.DISAGREES
-    close &= ~np.isin(block.kinds, (Smoothness.KINK, Smoothness.EDGE))
+        apart = _distance(block, rows, places)
+        near = apart < _CLEAR * block.error[rows, places]
+        near |= apart < _SLIGHT * np.abs(block.value[rows, places])
+    near &= ~np.isin(block.kinds[rows, places], (Smoothness.KINK, Smoothness.EDGE))
+    close[rows, places] = near
+    far = np.zeros(close.shape)
+    far[rows, places] = apart
     waiting = np.flatnonzero(close.any(axis=0))
     heard = 0
     while heard < len(waiting):

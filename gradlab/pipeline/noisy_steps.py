@@ -12,7 +12,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.hidden_noise import LAST_DIGITS, ROUGH
 from gradlab.differentiation.method import Auto
 from gradlab.pipeline.measuring import numeric_side
-from gradlab.pipeline.suspects import suspects_of, suspicious
+from gradlab.pipeline.suspects import suspicious
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,8 +55,9 @@ def allow_for_noise(
     if not relative > ROUGH * at.epsilon:
         return bool(still.any())
     block.error = np.fmax(block.error, floor)
-    columns = suspects_of(block)
-    columns = columns[~_told_in_noise(block, floor, columns)]
+    mask = suspicious(block)
+    mask &= ~block.looked
+    columns = np.flatnonzero(mask.any(axis=0) & ~_told_in_noise(block, floor, mask))
     columns = columns[~_explained(block, floor, columns)]
     if not columns.size:
         return True
@@ -90,18 +91,22 @@ def allow_for_noise(
 
 
 def _told_in_noise(
-    block: Block, floor: NDArray[np.float64], columns: NDArray[np.intp]
+    block: Block, floor: NDArray[np.float64], suspects: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Columns whose entries are wrong by so much that noise cannot matter, or right.
 
     An output that is small by cancellation is noisy for its size, and no longer step
     makes a difference to entries that are off by a million times as much.
     """
-    part = block.verdicts[:, columns]
+    rows, columns = np.nonzero(suspects)
     with np.errstate(all="ignore"):
-        gap = np.abs(block.analytic[:, columns] - block.value[:, columns])
-        clear = (part == Verdict.DISAGREES) & (gap > _LOUD * floor[:, columns])
-    return np.asarray((clear | ~suspicious(block)[:, columns]).all(axis=0))
+        gap = np.abs(block.analytic[rows, columns] - block.value[rows, columns])
+        clear = (block.verdicts[rows, columns] == Verdict.DISAGREES) & (
+            gap > _LOUD * floor[rows, columns]
+        )
+    told = np.ones(suspects.shape[1], dtype=bool)
+    told[columns[~clear]] = False
+    return told
 
 
 def _explained(

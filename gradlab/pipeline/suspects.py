@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gradlab.pipeline.blocks import Block
 
-__all__ = ["suspects_of", "suspicious"]
+__all__ = ["suspect_columns", "suspects_of", "suspicious"]
 
 _BENT = 1.5e-3  # difference of one-sided slopes, relative to the slope
 
@@ -49,12 +49,26 @@ def suspicious(block: Block) -> NDArray[np.bool_]:
     return np.asarray(wrong | blind | undecided | _bent_entries(block, own))
 
 
-def suspects_of(block: Block) -> NDArray[np.intp]:
-    """Columns that need a second look, most suspicious first."""
-    mask = np.asarray(suspicious(block).any(axis=0))
-    columns = np.flatnonzero(mask & ~block.looked)
+def suspect_columns(
+    block: Block, settled: NDArray[np.bool_] | None = None
+) -> NDArray[np.intp]:
+    """Columns that need a second look, in order.
+
+    Not those that had one, nor those that are `settled` without, (n,).
+    """
+    left = ~block.looked if settled is None else ~(block.looked | settled)
+    if not left.any():
+        return np.zeros(0, dtype=np.intp)
+    return np.flatnonzero(np.asarray(suspicious(block).any(axis=0)) & left)
+
+
+def suspects_of(
+    block: Block, settled: NDArray[np.bool_] | None = None
+) -> NDArray[np.intp]:
+    """Return the `suspect_columns`, most suspicious first."""
+    columns = suspect_columns(block, settled)
     if not columns.size:
         return columns
-    every = len(columns) == len(mask)  # which needs no copies
+    every = len(columns) == len(block.looked)  # which needs no copies
     excess = block.excess() if every else block.excess(columns)
     return columns[np.argsort(-excess, kind="stable")]

@@ -1,0 +1,180 @@
+"""Many accusations of one input upheld at once: by a ladder along one direction.
+
+Where most columns of an input disagree by many error bars, one line of its backward is
+wrong, and each column alone says the same again. Moving all of them together, by random
+signs, the adaptive ladder measures the sum of their slopes. Were the cheap difference
+of one column wrong, that sum would be another one; so one ladder hears every accusation
+whose distance between the sides stands out of what the ladder leaves open, in all of
+its outputs (errors of several columns may cancel in one of them by luck). What does not
+stand out, what is off by little, and all where the ladder contradicts the bars of the
+differences or f is not smooth along that line, has ladders of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.adaptive import adaptive
+from gradlab.differentiation.evaluation import line_rows
+from gradlab.differentiation.method import Adaptive
+from gradlab.differentiation.smoothness import Smoothness
+from gradlab.subject.subject import DOUBLE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block, Origin
+
+__all__ = ["upheld_together"]
+
+_CLEAR = 40.0  # error bars: an accusation that rests on more is a clear one
+_STANDS_OUT = 10.0  # times what the ladder and the differences are apart
+_AMPLIFIED = 10.0  # noise of f in an extrapolation, in units of noise / longest step
+_SLIGHT = 1e-2  # relative: a smaller slip has a ladder of its own
+_MOST = 0.9  # of the outputs: where more contradict their bars, these mean nothing
+_SEVERAL = 3  # columns: of fewer each has its own ladder
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Accused:
+    """The clear accusations of one input.
+
+    Attributes
+    ----------
+    rows, columns, gap
+        Entries that disagree, and by how much, (k,).
+    shift
+        How far each column of the block is moved along the line: its scale, or minus
+        that; 0 where nothing is clearly wrong, (n,).
+    """
+
+    block: Block
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    gap: NDArray[np.float64]
+    shift: NDArray[np.float64]
+
+
+def upheld_together(
+    reference: Origin,
+    blocks: list[Block],
+    noise: NDArray[np.float64],
+    meter: Meter,
+    seed: int,
+) -> list[NDArray[np.bool_]]:
+    """Find the columns whose accusations one ladder upholds, all at once.
+
+    All inputs that are wrong as a whole are moved along the same line. Where that says
+    nothing, each of them along one of its own.
+
+    Parameters
+    ----------
+    reference
+        What the numeric side evaluates.
+    blocks
+        Judged.
+    noise
+        Of every output, (rows,).
+    meter
+        Charged for some twenty evaluations a line.
+    seed
+        Of the signs.
+
+    Returns
+    -------
+    list of ndarray
+        Of each block, (n,). None where f along the line is not smooth, or noisy.
+    """
+    upheld = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
+    if reference.subject.epsilon > DOUBLE or not np.isfinite(reference.base).all():
+        return upheld
+    rng = np.random.default_rng([seed, 41])
+    found = [_accused(block, rng) for block in blocks]
+    accused = [one for one in found if one is not None]
+    told = _along(reference, accused, noise, meter) if accused else []
+    if len(accused) > 1 and not any(columns.size for columns in told):
+        told = [_along(reference, [one], noise, meter)[0] for one in accused]
+    for one, columns in zip(accused, told, strict=True):
+        mask = next(m for m, b in zip(upheld, blocks, strict=True) if b is one.block)
+        mask[columns] = True
+    return upheld
+
+
+def _accused(block: Block, rng: np.random.Generator) -> _Accused | None:
+    """Find the clear accusations of an input that is wrong as a whole."""
+    if block.grain is not None or not np.isfinite(block.value).all():
+        return None
+    wrong = block.verdicts == Verdict.DISAGREES
+    if 2 * np.count_nonzero(wrong.any(axis=0)) <= len(block.positions):
+        return None
+    rows, places = np.nonzero(wrong)
+    with np.errstate(all="ignore"):
+        value = block.value[rows, places]
+        gap = np.abs(block.formula[rows, places] - value)
+        clear = (gap > _CLEAR * block.error[rows, places]) & np.isfinite(gap)
+        # what is off by little may be off by what the difference truncates
+        clear &= gap > _SLIGHT * np.abs(value)
+    count = len(block.positions)
+    told = np.zeros(count, dtype=bool)
+    told[places] = True
+    told[places[~clear]] = False  # every entry of a column has to be
+    inside = told[places]
+    rows, places, gap = rows[inside], places[inside], gap[inside]
+    columns = np.flatnonzero(told)
+    if len(columns) <= _SEVERAL or 2 * len(columns) <= count:
+        return None
+    shift = np.zeros(count)
+    signs = rng.choice([-1.0, 1.0], len(columns))
+    shift[columns] = signs * block.scales[columns]
+    return _Accused(block, rows, places, gap, shift)
+
+
+def _along(
+    reference: Origin,
+    accused: list[_Accused],
+    noise: NDArray[np.float64],
+    meter: Meter,
+) -> list[NDArray[np.intp]]:
+    """Climb one ladder through all of them; return the columns that it upholds."""
+    subject, base = reference.subject, reference.base
+    lines: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
+    for one in accused:
+        line = np.zeros(subject.inputs[one.block.which].coordinates)
+        line[one.block.positions] = one.shift
+        lines[one.block.which] = line
+
+    def sample(
+        _: NDArray[np.intp], taken: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return line_rows(subject, lines, taken.tolist(), meter), taken
+
+    unit = np.ones(1)
+    meter.expect(Adaptive.cost)
+    found = adaptive(sample, points=unit, scales=unit, base=base, floor=subject.epsilon)
+    touched = np.unique(np.concatenate([one.rows for one in accused]))
+    nothing = [np.zeros(0, dtype=np.intp) for _ in accused]
+    smooth = found.kind[:, 0] == Smoothness.SMOOTH
+    if not (smooth & np.isfinite(found.error[:, 0]))[touched].all():
+        return nothing
+    with np.errstate(all="ignore"):
+        bar = np.fmax(found.error[:, 0], _AMPLIFIED * noise / np.abs(found.step[:, 0]))
+        expected, room = np.zeros(len(base)), bar.copy()
+        for one in accused:
+            expected += one.block.value @ one.shift
+            room += one.block.error @ np.abs(one.shift)
+        apart = np.abs(expected - found.value[:, 0])
+        kept = apart <= SAFETY * room  # no bar of a difference was too small there
+        if np.mean(kept[touched]) < _MOST:
+            return nothing
+        least = np.where(kept, _STANDS_OUT * (apart + bar), np.inf)
+        told = [one.gap * np.abs(one.shift[one.columns]) for one in accused]
+    return [
+        np.setdiff1d(one.columns, one.columns[~(moved > least[one.rows])])
+        for one, moved in zip(accused, told, strict=True)
+    ]

@@ -1,0 +1,106 @@
+"""Many accusations heard along one line: which are upheld, and which have to wait."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab import Verdict
+
+COUNT = 40
+
+
+def told(report):
+    """The remark that a whole input was upheld at once."""
+    return [remark for remark in report.remarks if "upheld at once" in remark]
+
+
+def test_a_gradient_that_is_doubled_is_upheld_by_one_ladder():
+    """Forty columns, elementwise: fewer evaluations than eight ladders would take."""
+    x = np.random.default_rng(0).normal(size=COUNT)
+
+    report = gl.check(np.tanh, x, jac=lambda x: np.diag(2 / np.cosh(x) ** 2))
+
+    assert report.verdict == Verdict.DISAGREES
+    assert report.diagnosis == "scale"
+    assert told(report)
+    assert "x" in told(report)[0]
+    assert report.evaluations < 4 * COUNT
+
+
+def test_slopes_that_differences_truncate_are_heard_one_by_one():
+    """At an offset of 1e4 steps are too long for all of f: nobody is wrong."""
+    x = 1e4 + np.random.default_rng(3).normal(size=(6, 2))
+
+    def forward(x):
+        hat = (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + 1e-5)
+        return hat, (hat, x.var(axis=0))
+
+    def backward(up, cache):
+        hat, var = cache
+        inner = up - up.mean(axis=0) - hat * (up * hat).mean(axis=0)
+        return inner / np.sqrt(var + 1e-5)
+
+    report = gl.check(forward, x, backward=backward)
+
+    assert report.verdict != Verdict.DISAGREES
+    assert report.ok
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_right_column_among_doubled_ones_is_not_accused(seed):
+    """It is no part of the line; what is right stays right."""
+    x = np.random.default_rng(seed).normal(size=COUNT)
+    factor = np.full(COUNT, 2.0)
+    right = [3, 17, 31]
+    factor[right] = 1.0
+
+    report = gl.check(np.sin, x, jac=lambda x: np.diag(factor * np.cos(x)))
+
+    wrong = (report["x0"].verdicts == Verdict.DISAGREES).any(axis=0)
+    assert np.flatnonzero(~wrong).tolist() == right
+
+
+def test_kinks_along_the_line_have_ladders_of_their_own():
+    """Where f is not smooth along it, one line says nothing of any column."""
+    x = np.zeros(COUNT)
+
+    report = gl.check(
+        lambda x: np.abs(x) + np.maximum(0.5 * x, 0),
+        x,
+        jac=lambda x: np.diag(np.full(len(x), 3.0)),
+    )
+
+    assert report.verdict == Verdict.DISAGREES
+    assert not told(report)
+
+
+def test_a_slip_of_half_a_percent_is_not_upheld_in_passing():
+    """What may be truncation climbs the ladder column by column."""
+    x = np.random.default_rng(1).normal(size=COUNT)
+
+    report = gl.check(np.sin, x, jac=lambda x: np.diag(1.005 * np.cos(x)))
+
+    assert report.verdict == Verdict.DISAGREES
+    assert not told(report)
+
+
+def test_several_inputs_share_one_line():
+    """Weight, bias and data of a layer that is wrong throughout: one remark for all."""
+    rng = np.random.default_rng(2)
+    x, w, b = rng.normal(size=(4, 5)), rng.normal(size=(5, 6)), rng.normal(size=6)
+
+    def forward(x, w, b):
+        return x @ w + b, (x, w)
+
+    def backward(up, cache):
+        x, w = cache
+        return 2 * up @ w.T, 2 * x.T @ up, 2 * up.sum(axis=0)
+
+    report = gl.check(forward, x, w, b, backward=backward)
+
+    assert report.verdict == Verdict.DISAGREES
+    assert told(report)
+    assert all(name in told(report)[0] for name in ("x", "w", "b"))
+    assert {f.kind.value for f in report.findings[:3]} <= {"scale", "accumulated_grad"}
