@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from gradlab.localisation.entries import locate_entries
 from gradlab.subject.state_guard import StateGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gradlab.localisation.located import Located
 
@@ -103,8 +104,8 @@ def locate(
     roots = sides.roots(fn, inputs)
     with StateGuard(*roots, copy_parameters=None) as guard:
         subject = build_subject(fn, inputs, sides)
-        base, _ = first_evaluation(subject, roots, meter, guard)
-        return locate_entries(
+        base, notes = first_evaluation(subject, roots, meter, guard)
+        found = locate_entries(
             subject,
             tolerance=tolerance,
             meter=meter,
@@ -112,3 +113,16 @@ def locate(
             limit=int(limit),
             base=base,
         )
+    return dataclasses.replace(found, remarks=tuple(_told(notes)))
+
+
+def _told(notes: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Say what the function does besides returning a value."""
+    for kind, words in (
+        ("mutated", "the function overwrites {}; it was put back every time"),
+        ("random", "the function draws random numbers ({}); the same ones every time"),
+        ("state", "the function changes {}; it was put back every time"),
+        ("dependent", "inputs depend on each other ({}); each was moved alone"),
+    ):
+        if notes.get(kind):
+            yield words.format(", ".join(notes[kind]))

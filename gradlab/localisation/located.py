@@ -104,6 +104,8 @@ class Located:
         What is odd about the gradients short of their values: shapes, dtypes, None.
     seed
         Of the random directions.
+    remarks
+        What was met on the way, such as a function that overwrites its inputs.
     """
 
     entries: tuple[WrongEntry, ...]
@@ -117,6 +119,7 @@ class Located:
     power: Mapping[str, float]
     problems: tuple[Problem, ...]
     seed: int
+    remarks: tuple[str, ...] = ()
     rows: int = 1  # real rows of the Jacobian: more than one, and the table says which
 
     @property
@@ -160,6 +163,7 @@ class Located:
             places = ", ".join(map(str, self.suspects[:6]))
             more = ", ..." if len(self.suspects) > 6 else ""
             lines.append(f"  not decided: {places}{more}")
+        lines += [f"  {remark}" for remark in self.remarks]
         return "\n".join(lines)
 
 
