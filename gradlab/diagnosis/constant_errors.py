@@ -11,7 +11,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.layer_shapes import layer_of
-from gradlab.diagnosis.measures import Case, Clue
+from gradlab.diagnosis.measures import Case, Clue, sides_of, vanishing_sums
 from gradlab.diagnosis.moving import analytic_at, slopes_at
 
 __all__ = ["steady"]
@@ -51,11 +51,32 @@ def steady(case: Case) -> list[Clue]:
     return _reading(case, members, which)
 
 
+def _moved_along(case: Case) -> int | None:
+    """Axis along which the error sums to zero, of a case that has more of them."""
+    grid = case.grid(case.error)
+    if grid is None or len(case.variable.shape) < 2:
+        return None
+    axes = vanishing_sums(grid)
+    return max(axes) if axes else None
+
+
+def _is_smoothed(case: Case, axis: int) -> bool:
+    """Whether every line along an axis holds one number, but for one entry of it."""
+    lines = np.moveaxis(case.error.reshape(case.variable.shape), axis, -1)
+    lines = lines.reshape(-1, lines.shape[-1])
+    if lines.shape[1] < 3:
+        return False
+    usual = np.median(lines, axis=1, keepdims=True)
+    top = float(np.abs(lines).max())
+    other = np.abs(lines - usual) > 1e-4 * top
+    return bool((other.sum(axis=1) == 1).all() and (np.abs(usual) > 1e-4 * top).all())
+
+
 def _reading(case: Case, members: list[int], which: int) -> list[Clue]:
     """Tell labels of other samples from those that are missing or something else."""
     evidence = case.evidence
     names = " and ".join(evidence.subject.inputs[k].name for k in members)
-    wrong = {p.which for p in evidence.parts if Case(evidence, p).wrong.any()}
+    wrong = {side.part.which for side in sides_of(evidence) if side.is_wrong}
     told = f"The error of {case.name} is the same at other values of {names}"
     rest = [k for k in members if k != which]
     if rest and which == members[0] and rest[0] not in wrong:
@@ -68,6 +89,32 @@ def _reading(case: Case, members: list[int], which: int) -> list[Clue]:
                 f"targets, which no weight moves, are not those of their samples.",
                 "Check that labels are in the order of the samples, and the index of "
                 "the one-hot label in the gradient of the loss.",
+            )
+        ]
+    moved = _moved_along(case)
+    if moved is not None and _is_smoothed(case, moved):
+        return [
+            Clue(
+                BugKind.MISSING_TERM,
+                0.88,
+                f"{told}, and is one number in all entries but one of every line along "
+                f"axis {moved}, where the others are made up for: label smoothing, in "
+                f"the loss or in its gradient only.",
+                "Subtract the same smoothed labels, (1 - s) * onehot + s / classes, "
+                "in the gradient as the loss uses.",
+            )
+        ]
+    if moved is not None:
+        return [
+            Clue(
+                BugKind.WRONG_INDEX,
+                0.88,
+                f"{told}, and sums to zero along axis {moved} of {case.name}: a number "
+                f"that no weight moves, such as a label, is right in sum and stands at "
+                f"other places than in the loss.",
+                "Compare the index of the one-hot label in the gradient "
+                "(d[np.arange(n), y] -= 1) with that in the loss: an offset, or "
+                "another order of samples.",
             )
         ]
     kinds = (

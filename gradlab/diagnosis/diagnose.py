@@ -21,7 +21,9 @@ from gradlab.diagnosis import (
     layers,
     leftovers,
     new_leaves,
+    normalising,
     penalties,
+    products,
     rearranged,
     returned,
     separable,
@@ -31,6 +33,7 @@ from gradlab.diagnosis import (
     sketched,
     special,
     surrogates,
+    tables,
     upstream,
     zeros,
 )
@@ -88,6 +91,8 @@ _DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     shuffles.permuted,
     formulas.elementwise,
     formulas.output_slopes,
+    normalising.terms_of_normalisation,
+    tables.repeated_rows,
     balances.units,
     special.kinked_point,
     rearranged.partly_transposed,
@@ -113,6 +118,12 @@ _COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
     constant_errors.steady,
     layers.equal_units,
     separable.piecewise_linear,
+)
+
+# what structure alone suggests of one line of code
+_LINES: tuple[Callable[[Case], list[Clue]], ...] = (
+    layers.siblings,
+    products.one_product,
 )
 
 
@@ -236,7 +247,7 @@ def _ask(case: Case, broken: list[Finding], *, costly: bool) -> list[Clue]:
         return clues
     if max((clue.confidence for clue in clues), default=0.0) < _SURE:
         clues += _each(case, _COSTLY, broken)
-        lines = _each(case, (layers.siblings,), broken)
+        lines = _each(case, _LINES, broken)
         guesses = _each(case, (leftovers.terms,), broken)
         if lines:  # one line of code is wrong: what is zero where tells little then
             guesses = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -86,6 +86,8 @@ class Evidence:
     at
         Builds the same subject at another point: takes one flat coordinate array per
         input; None where that cannot be done.
+    kept
+        What detectors have found out once, and ask for again.
     """
 
     subject: Subject
@@ -99,3 +101,4 @@ class Evidence:
     reference: Subject | None = None
     readings: Mapping[str, Reading] = dataclasses.field(default_factory=dict)
     at: Callable[[list[NDArray[np.float64]]], Subject] | None = None
+    kept: dict[str, Any] = dataclasses.field(default_factory=dict)

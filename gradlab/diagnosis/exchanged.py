@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measures import EXACT, Case, Clue
+from gradlab.diagnosis.measures import EXACT, Case, Clue, sides_of
 from gradlab.diagnosis.moving import analytic_at
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def of_another_input(case: Case) -> list[Clue]:
         share = case.share(part.numeric)
         if share > EXACT:
             other = case.evidence.subject.inputs[part.which].name
-            theirs = Case(case.evidence, part)
+            theirs = next(c for c in sides_of(case.evidence) if c.part is part)
             mutual = theirs.share(case.numeric) > EXACT
             return [
                 Clue(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.held import held_arrays
 from gradlab.diagnosis.layer_shapes import layer_of
 from gradlab.diagnosis.measures import (
     EXACT,
@@ -17,6 +18,7 @@ from gradlab.diagnosis.measures import (
     Clue,
     cases_of,
     fraction_words,
+    sides_of,
 )
 from gradlab.diagnosis.places import place_words
 
@@ -29,13 +31,17 @@ __all__ = ["accumulation", "factor", "scales"]
 
 _NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 _CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
+_PASSES = 50  # that anybody forgets to set a gradient to zero before
+_FEW = 3  # entries, of which any two numbers are nearly a multiple of each other
+_LOSS_SCALE = 128  # the least power of two that is rather one of mixed precision
 _DRIFT = 0.12  # spread of the ratio while parameters move between passes
 
 
 def factor(case: Case, *, only_wrong: bool = False) -> float:
     """Least-squares factor c in analytic = c * numeric."""
-    mask = case.wrong if only_wrong else case.usable
-    a, n = case.analytic[mask], case.numeric[mask]
+    a, n = case.alive
+    if only_wrong:
+        a, n = case.analytic[case.wrong], case.numeric[case.wrong]
     below = float(n @ n)
     return float(a @ n) / below if below > 0 else math.nan
 
@@ -47,14 +53,15 @@ def scales(case: Case) -> list[Clue]:
         c = factor(case, only_wrong=only_wrong)
         if not np.isfinite(c) or abs(c) < 1e-9:
             continue
-        model = c * case.numeric
+        share = case.share_of_factor(c)
         if only_wrong:
-            model = np.where(case.wrong, model, case.numeric)
-        share = case.share(model)
-        if share < EXACT:
+            share = case.share(np.where(case.wrong, c * case.numeric, case.numeric))
+        if share < EXACT or (only_wrong and not _proportional(case, c)):
             continue
         count = int(case.wrong.sum())
         trust = 1.0 if count > 2 or _simple(c) else 0.6
+        if trust < 1 and case.analytic.size == 1 and len(cases_of(case.evidence)) > 1:
+            trust = 0.3  # one number has a factor whatever is wrong: others tell more
         if only_wrong:
             trust *= 0.98
         clues += _named(case, c, share * trust, whole=not only_wrong)
@@ -62,6 +69,13 @@ def scales(case: Case) -> list[Clue]:
             clues.append(_less(case, c))
         break
     return clues or _flipped(case)
+
+
+def _proportional(case: Case, c: float) -> bool:
+    """Whether the wrong entries are c times what they should be, however small c is."""
+    a, n = case.analytic[case.wrong], case.numeric[case.wrong]
+    left = np.maximum(np.abs(a - c * n) - case.tolerance[case.wrong], 0.0)
+    return bool(np.linalg.norm(left) <= (1 - EXACT) * np.linalg.norm(a))
 
 
 def _less(case: Case, c: float) -> Clue:
@@ -103,11 +117,24 @@ def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
     )
     if abs(c - 1) < _NEAR_ONE:
         advice = NEARLY_RIGHT
+    if _is_loss_scale(case, c):
+        evidence = f"{evidence[:-1]}: 2**{round(math.log2(c))}, such as a loss scale."
+        advice = (
+            "Divide by the loss scale of mixed precision before gradients are looked "
+            "at: scaler.unscale_(optimizer) in torch."
+        )
     scale = Clue(BugKind.SCALE, 0.93 * trust, evidence, advice)
     reduction = _reduction(case, c, trust, evidence) if whole or c > 0 else None
     if reduction is not None:
         return [reduction, _lower(scale, reduction)]
     return [scale, _reversal(c, trust, evidence)] if c < 0 else [scale]
+
+
+def _is_loss_scale(case: Case, c: float) -> bool:
+    """Whether all inputs are too large by a power of two that no length explains."""
+    if not c >= _LOSS_SCALE or abs(math.log2(c) - round(math.log2(c))) > 1e-6:
+        return False
+    return _matching(case, c) is None and _alike(case.evidence, c)
 
 
 def _reversal(c: float, trust: float, evidence: str) -> Clue:
@@ -152,7 +179,7 @@ def _mean_for_sum(case: Case, c: float) -> Clue | None:
 
 def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None:
     """Recognise a factor N or 1/N as a mean that is missing or doubled."""
-    if c <= 0 or abs(c - 1) < 0.3:
+    if c <= 0 or abs(c - 1) < 0.3 or _is_loss_scale(case, c):
         return None
     large = max(c, 1 / c)
     mean = _mean_for_sum(case, c)
@@ -184,11 +211,7 @@ def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None
 
 def _alike(evidence: Evidence, c: float) -> bool:
     """Whether every input with a gradient is wrong by the same factor."""
-    factors = []
-    for part in evidence.parts:
-        other = Case(evidence, part)
-        if (other.numeric != 0).any():
-            factors.append(factor(other))
+    factors = [factor(other) for other in sides_of(evidence) if other.numeric.any()]
     return len(factors) > 1 and all(abs(f - c) < _CLOSE * abs(c) for f in factors)
 
 
@@ -232,68 +255,10 @@ def _sizes_of(case: Case) -> Iterator[tuple[int, str, bool]]:
                     (f"the batch times spatial size of {variable.name}"),
                     True,
                 )
-    for shape in _hidden_shapes(subject):
+    for shape in dict.fromkeys(array.shape for _, array in held_arrays(subject)):
         for axis, length in enumerate(shape):
             yield length, f"the length of axis {axis} of an array it uses", axis == 0
         yield math.prod(shape), "the number of entries of an array it uses", True
-
-
-def _hidden_shapes(subject: Any) -> list[tuple[int, ...]]:
-    """Shapes of arrays that the user's function holds: its data, mostly."""
-    program = getattr(subject, "program", None)
-    roots = [
-        getattr(subject, "_call", None),
-        getattr(subject, "loss", None),
-        getattr(program, "fn", None),
-        getattr(program, "_fn", None),
-    ]
-    tree = getattr(subject, "tree", None)
-    roots += [leaf.value for leaf in getattr(tree, "leaves", ())]
-    shapes: dict[tuple[int, ...], None] = {}
-    seen: set[int] = set()
-    stack = [(root, 0) for root in roots if root is not None]
-    while stack and len(seen) < 400:
-        value, depth = stack.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        shape = getattr(value, "shape", None)
-        # a class has the property, not the shape
-        if isinstance(shape, tuple) and hasattr(value, "dtype"):
-            shapes[tuple(int(length) for length in shape)] = None
-            continue
-        if depth < 4:
-            stack += [(inner, depth + 1) for inner in _held(value)]
-    return [shape for shape in shapes if shape]
-
-
-def _held(value: Any) -> list[Any]:
-    """Return what a function, a container or an object refers to."""
-    if isinstance(value, list | tuple):
-        return list(value)[:20]
-    if isinstance(value, dict):
-        return list(value.values())[:50]
-    found: list[Any] = []
-    code = getattr(value, "__code__", None)
-    if code is not None:
-        for cell in value.__closure__ or ():
-            try:
-                found.append(cell.cell_contents)
-            except ValueError:  # an empty cell
-                continue
-        found += list(value.__defaults__ or ())
-        known = value.__globals__
-        names = [name for name in code.co_names if name in known]
-        found += [known[name] for name in names if not _is_module(known[name])]
-    elif hasattr(value, "__dict__") and not _is_module(value):
-        found += list(vars(value).values())[:50]
-    if getattr(value, "__self__", None) is not None:
-        found.append(value.__self__)
-    return found
-
-
-def _is_module(value: Any) -> bool:
-    return isinstance(value, type) or type(value).__name__ == "module"
 
 
 def _flipped(case: Case) -> list[Clue]:
@@ -327,8 +292,10 @@ def accumulation(case: Case) -> list[Clue]:
     if not np.isfinite(c) or c < 1.5:
         return []
     passes = round(c)
-    share = case.share(c * case.numeric)
+    share = case.share_of_factor(c)
     exact = abs(c - passes) < _CLOSE and share > EXACT
+    if passes > _PASSES or (not exact and int(case.wrong.sum()) < _FEW):
+        return []  # one number is a multiple of any other
     loose = 1 - _residual(case, c)
     if not exact and not (held and loose > 1 - _DRIFT and abs(c - passes) < 0.1 * c):
         return []
@@ -347,7 +314,6 @@ def accumulation(case: Case) -> list[Clue]:
 
 def _residual(case: Case, c: float) -> float:
     """Size of analytic - c * numeric relative to analytic."""
-    mask = case.usable
-    size = float(np.linalg.norm(case.analytic[mask]))
-    left = np.linalg.norm((case.analytic - c * case.numeric)[mask])
+    a, n = case.alive
+    size, left = float(np.linalg.norm(a)), np.linalg.norm(a - c * n)
     return float(left) / size if size > 0 else 1.0

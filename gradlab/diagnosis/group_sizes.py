@@ -25,13 +25,17 @@ def uneven_means(case: Case) -> list[Clue]:
     ``sum / count`` of each segment without its count; or with the total in its place.
     """
     there = ~case.numeric_zero & case.usable
-    if int(there.sum()) < _ENTRIES or case.analytic_zero[there].any():
+    a, n = case.analytic[there], case.numeric[there]
+    if a.size < _ENTRIES or not (a * n > 0).all():
         return []
-    ratios = case.analytic[there] / case.numeric[there]
-    model = np.where(there, case.analytic, case.numeric)
-    if not (ratios > 0).all() or case.share(model) < EXACT:
-        return []
+    ratios = a / n
     sizes = {n for v in (case.variable, *case.outputs) for n in (*v.shape, v.size)}
+    most = max(_MOST, *sizes)
+    if np.ptp(ratios) * most < 0.5 and np.ptp(1 / ratios) < 0.5:
+        return []  # counts differ by one, at least
+    model = np.where(there, case.analytic, case.numeric)
+    if case.analytic_zero[there].any() or case.share(model) < EXACT:
+        return []
     for total in (1, *sorted(size for size in sizes if size > 1)):
         counts = _different_counts(ratios * total, total)
         if counts:

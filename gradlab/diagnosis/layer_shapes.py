@@ -20,6 +20,9 @@ _NORM = re.compile(r"(g|ga|gain|gamma|be|beta|scale|shift|(ln|bn|norm)\w*)\d*")
 # and those that a bias has: b1, by, b_out, bias2, beta, offset
 _BIAS = re.compile(r"(b[a-z]?|b_\w+|bias\w*|\w+_bias|beta|offset|shift|intercept)\d*")
 
+# and those of states, which no layer multiplies with: h0, c_prev, hidden
+_STATE = re.compile(r"[hcsz]_?(0|init|prev|last)|(hidden|state|init)\w*|prev_?[hcs]")
+
 __all__ = ["Layer", "is_named", "layer_of", "layers_of"]
 
 
@@ -70,6 +73,7 @@ def layers_of(evidence: Evidence) -> list[Layer]:
             if j not in taken and len(weight.shape) >= 2
             if _fits(weight, bias) and weight.shape not in data
             if len(weight.shape) == 2 or abs(i - j) == 1
+            if not _STATE.fullmatch(weight.name.rpartition(".")[2].lower())
         ]
         fits = _of_one_number(bias, fits, inputs)
         if not fits:

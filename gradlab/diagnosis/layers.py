@@ -13,7 +13,7 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.layer_shapes import is_named, layer_of, layers_of
-from gradlab.diagnosis.measures import Case, Clue
+from gradlab.diagnosis.measures import Case, Clue, sides_of
 from gradlab.diagnosis.moving import analytic_at, slopes_at
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def siblings(case: Case) -> list[Clue]:
     layer = layer_of(case.evidence, case.part.which)
     if layer is None or not is_named(case.evidence, layer):
         return _alone(case)
-    wrong = {p.which for p in case.evidence.parts if Case(case.evidence, p).wrong.any()}
+    wrong = {side.part.which for side in sides_of(case.evidence) if side.is_wrong}
     inputs = case.evidence.subject.inputs
     mine = case.part.which
     members = {layer.weight, layer.bias}
@@ -49,8 +49,8 @@ def siblings(case: Case) -> list[Clue]:
         return []  # a line of code would spoil more than a few entries
     others = " and ".join(inputs[j].name for j in sorted(members - {mine}))
     lead = (
-        f"{others} of the same layer {'is' if len(members) == 2 else 'are'} right, so "
-        f"the error signal of the layer is; "
+        f"{others}, by name and shape of the same layer, "
+        f"{'is' if len(members) == 2 else 'are'} right, so its error signal is; "
     )
     return [
         Clue(kind, trust, f"{lead}{told}.", advice)
@@ -93,13 +93,22 @@ def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:
     name, mine = case.name, case.part.which
     steps = (
         BugKind.LOST_ACCUMULATION,
-        f"the sum for {name} is not: steps of it may be lost",
-        f"Add every step to the gradient of {name} (+=).",
+        (
+            f"the sum for {name} is not: steps of it may be lost, counted twice, or "
+            f"multiplied with the array of another step"
+        ),
+        (
+            f"Write out two steps of the loop by hand: each adds (+=) to the gradient "
+            f"of {name} the product of arrays with the same step index."
+        ),
     )
     samples = (
         BugKind.BROADCAST_REDUCTION,
         f"the sum for {name} over samples is not",
-        f"Sum the error signal over samples for {name}, all of them.",
+        (
+            f"Sum for {name} over all samples, and the very error signal that the "
+            f"weight of the layer gets: after the slope of the activation, not before."
+        ),
     )
     array = (
         BugKind.STALE_CACHE,
@@ -170,10 +179,10 @@ def equal_units(case: Case) -> list[Clue]:
     if layer is None:
         return []
     evidence = case.evidence
-    wrong = {p.which for p in evidence.parts if Case(evidence, p).wrong.any()}
+    wrong = {side.part.which for side in sides_of(evidence) if side.is_wrong}
     if layer.bias not in wrong or layer.weight not in wrong:
         return []
-    bias = next(Case(evidence, p) for p in evidence.parts if p.which == layer.bias)
+    bias = next(side for side in sides_of(evidence) if side.part.which == layer.bias)
     signal = bias.error
     if abs(float(signal.sum())) < 1e-9 * np.abs(signal).max() and signal.size > 2:
         return []  # what sums to zero over units comes from a loss, not from a slope
@@ -185,7 +194,7 @@ def equal_units(case: Case) -> list[Clue]:
     where = f"the layer of {names[layer.weight].name} and {names[layer.bias].name}"
     if len(units) < signal.shape[1]:
         where = f"the gate of units {units[0]} to {units[-1]} in {where}"
-    return _reading(where, rows)
+    return _reading(where, rows, loops=layer.recurrent is not None)
 
 
 def _gate(bias: Case) -> NDArray[np.intp]:
@@ -237,7 +246,9 @@ def _ratio_at(
     return a * (np.sign(float(ours @ numeric)) or 1.0), n, cosine > 1 - 1e-8
 
 
-def _reading(where: str, rows: list[tuple[float, float, bool] | None]) -> list[Clue]:
+def _reading(
+    where: str, rows: list[tuple[float, float, bool] | None], *, loops: bool
+) -> list[Clue]:
     known = [(t, row) for t, row in zip(_LEVELS, rows, strict=True) if row is not None]
     top = max(max(abs(a), n) for _, (a, n, _) in known)
     if top == 0:
@@ -255,6 +266,8 @@ def _reading(where: str, rows: list[tuple[float, float, bool] | None]) -> list[C
     if not live or not all(par for *_, par in live) or len(live) < 3:
         return []
     ratios = [r for _, r, _ in live]
+    if loops and sum(abs(ratio) < 1e-7 for ratio in ratios) > 1:
+        return []  # steps that are lost, not a slope
     if np.ptp(ratios) < 1e-4 * max(map(abs, ratios)):
         return []
     told = ", ".join(f"{r:.4g} at {t:g}" for t, r, _ in live)

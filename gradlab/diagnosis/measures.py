@@ -32,6 +32,7 @@ __all__ = [
     "cases_of",
     "fraction_words",
     "reaches",
+    "sides_of",
     "vanishing_sums",
 ]
 
@@ -99,19 +100,35 @@ class Case:
         return np.asarray(numbers)
 
     @functools.cached_property
+    def all_usable(self) -> bool:
+        """Whether every entry is a number on both sides."""
+        return bool(self.usable.all())
+
+    @functools.cached_property
     def analytic(self) -> NDArray[np.float64]:
         """Analytic side, 0 where it is no number."""
-        return np.where(self.usable, self.part.analytic, 0.0)
+        return self._numbers(self.part.analytic)
 
     @functools.cached_property
     def numeric(self) -> NDArray[np.float64]:
         """Numeric side, 0 where it is no number."""
-        return np.where(self.usable, self.part.numeric, 0.0)
+        return self._numbers(self.part.numeric)
+
+    def _numbers(self, side: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Put 0 where it is no number; every detector reads the same one."""
+        view = side.view() if self.all_usable else np.where(self.usable, side, 0.0)
+        view.flags.writeable = False
+        return view
 
     @functools.cached_property
     def wrong(self) -> NDArray[np.bool_]:
         """Entries that disagree and are numbers on both sides."""
         return self.part.wrong & self.usable
+
+    @functools.cached_property
+    def is_wrong(self) -> bool:
+        """Whether any entry disagrees in which both sides are numbers."""
+        return bool(self.wrong.any())
 
     @functools.cached_property
     def error(self) -> NDArray[np.float64]:
@@ -131,12 +148,27 @@ class Case:
     @functools.cached_property
     def tolerance(self) -> NDArray[np.float64]:
         """Residual that each entry of an exact explanation may have."""
-        bar = np.where(np.isfinite(self.part.error), self.part.error, 0.0)
+        tiny = 1e-3 * self.relative * self._tops
         size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
-        row = size.max(axis=1, initial=0.0)[:, None]
-        tiny = 1e-3 * self.relative * row
-        result = SAFETY * bar + self.relative * size + tiny
-        return np.asarray(np.minimum(result, 0.25 * np.maximum(size, tiny)))
+        result = SAFETY * self._bar
+        result += self.relative * size
+        result += tiny
+        np.maximum(size, tiny, out=size)
+        size *= 0.25
+        return np.asarray(np.minimum(result, size, out=result))
+
+    @functools.cached_property
+    def _bar(self) -> NDArray[np.float64]:
+        """Error bar of the numeric side, 0 where there is none."""
+        known = np.isfinite(self.part.error)
+        return self.part.error if known.all() else np.where(known, self.part.error, 0.0)
+
+    @functools.cached_property
+    def _tops(self) -> NDArray[np.float64]:
+        """Largest entry of each row on either side, (rows, 1)."""
+        sides = self.analytic, self.numeric
+        tops = [np.abs(side).max(axis=1, initial=0.0) for side in sides]
+        return np.asarray(np.maximum(*tops)[:, None])
 
     def share(
         self,
@@ -144,6 +176,9 @@ class Case:
         where: NDArray[np.bool_] | None = None,
     ) -> float:
         """Return which part of the error a model of the analytic side accounts for.
+
+        0 where the entries with the largest errors alone rule it out: what is below
+        `EXACT` explains nothing, however much below.
 
         Parameters
         ----------
@@ -153,15 +188,67 @@ class Case:
             Entries to look at; default all. Entries that are right count too: a model
             must leave them alone.
         """
-        mask = self.usable if where is None else self.usable & where
         if where is None:
-            total = self.total
-        else:
-            total = float(np.linalg.norm((self.analytic - self.numeric)[mask]))
+            if not self.total > 0 or self.refutes(model[self._most]):
+                return 0.0
+            left = _left_over(self.analytic, model, self.tolerance)
+            left = left if self.all_usable else left[self.usable]
+            return _accounted(left, self.total)
+        mask = self.usable & where
+        total = float(np.linalg.norm((self.analytic - self.numeric)[mask]))
         if not total > 0:
             return 0.0
         left = _left_over(self.analytic, model, self.tolerance)[mask]
-        return float(max(0.0, 1.0 - float(np.linalg.norm(left)) / total))
+        return _accounted(left, total)
+
+    def share_of_factor(self, c: float) -> float:
+        """Return the `share` of the model c * numeric, from what is not zero alone.
+
+        Of the error, or of the analytic side where that is smaller: a gradient that is
+        a thousandth as long as it should be is off by nearly all of it in any case.
+        """
+        a, n = self.alive
+        total = min(self.total, float(np.linalg.norm(a)))
+        if not total > 0:
+            return 0.0
+        tolerance = self.tolerance.reshape(-1)[self._alive]
+        return _accounted(_left_over(a, c * n, tolerance), total)
+
+    @functools.cached_property
+    def _alive(self) -> NDArray[np.intp]:
+        """Flat places where a side is not zero; both are numbers there."""
+        return np.flatnonzero((self.analytic != 0) | (self.numeric != 0))
+
+    @functools.cached_property
+    def alive(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Analytic and numeric side where either is not zero, side by side."""
+        sides = self.analytic, self.numeric
+        a, n = (side.reshape(-1)[self._alive] for side in sides)
+        return a, n
+
+    @functools.cached_property
+    def freedom(self) -> float:
+        """Norm of what an exact explanation may leave."""
+        tolerance = self.tolerance if self.all_usable else self.tolerance[self.usable]
+        return float(np.linalg.norm(tolerance))
+
+    @functools.cached_property
+    def summed(self) -> NDArray[np.float64]:
+        """Difference between the two sides, added up over all rows, (n,)."""
+        return np.asarray((self.analytic - self.numeric).sum(axis=0))
+
+    @functools.cached_property
+    def growth(self) -> int:
+        """Whether one side is larger than any order of the other could be.
+
+        1: so is the analytic one, -1: the numeric one, 0: neither. Models that hold the
+        same numbers in other places, or with other signs, have the same norm: where the
+        norms of the two sides are further apart than what an exact explanation may
+        leave, each of them has a `share` below `EXACT`.
+        """
+        a, n = (float(np.linalg.norm(side)) for side in self.alive)
+        free = (1 - EXACT) * self.total + self.freedom
+        return int(a - n > free) - int(n - a > free)
 
     def refutes(self, model: NDArray[np.float64]) -> bool:
         """Whether the entries with the largest errors alone rule a model out.
@@ -174,24 +261,27 @@ class Case:
         model
             What the analytic side would be in the places `largest`.
         """
-        sides = self.analytic, self.tolerance
-        analytic, tolerance = (side.reshape(-1)[self.largest] for side in sides)
+        analytic, tolerance = self.analytic[self._most], self.tolerance[self._most]
         left = float(np.linalg.norm(_left_over(analytic, model, tolerance)))
-        return left > (1 - EXACT) * self.total
+        return not left <= (1 - EXACT) * self.total
 
     @functools.cached_property
     def total(self) -> float:
         """Norm of the difference between the two sides."""
-        return float(np.linalg.norm((self.analytic - self.numeric)[self.usable]))
+        return float(np.linalg.norm(np.subtract(*self.alive)))
 
     @functools.cached_property
     def largest(self) -> NDArray[np.intp]:
         """Where the two sides differ most: flat places, as many as are a quick look."""
-        apart = np.abs(self.analytic - self.numeric).reshape(-1)
+        apart = np.abs(np.subtract(*self.alive))
         if apart.size <= _QUICK:
-            return np.flatnonzero(self.usable)
-        places = np.argpartition(apart, -_QUICK)[-_QUICK:]
-        return np.asarray(places[self.usable.reshape(-1)[places]])
+            return self._alive
+        return np.asarray(self._alive[np.argpartition(apart, -_QUICK)[-_QUICK:]])
+
+    @functools.cached_property
+    def _most(self) -> tuple[NDArray[np.intp], ...]:
+        """The places `largest` by row and column."""
+        return np.unravel_index(self.largest, self.usable.shape)
 
     def grid(self, matrix: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Shape columns like the input: (rows, *shape); None if not all are there.
@@ -223,13 +313,16 @@ class Case:
         return self._zero(self.numeric)
 
     def _zero(self, matrix: NDArray[np.float64]) -> NDArray[np.bool_]:
-        size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
-        row = size.max(axis=1, initial=0.0)[:, None]
-        bar = np.where(np.isfinite(self.part.error), self.part.error, 0.0)
-        limit = np.maximum(SAFETY * bar, 1e-9 * row)
-        zero = np.abs(matrix) <= np.minimum(limit, 1e-4 * row)
+        zero = np.abs(matrix) <= self._nothing
         zero.flags.writeable = False  # every detector reads the same one
         return np.asarray(zero)
+
+    @functools.cached_property
+    def _nothing(self) -> NDArray[np.float64]:
+        """Size below which an entry cannot be told from zero."""
+        limit = SAFETY * self._bar
+        np.maximum(limit, 1e-9 * self._tops, out=limit)
+        return np.asarray(np.minimum(limit, 1e-4 * self._tops, out=limit))
 
 
 def _left_over(
@@ -239,14 +332,30 @@ def _left_over(
 ) -> NDArray[np.float64]:
     """Return what a model leaves of the analytic side, beyond its tolerance."""
     with np.errstate(all="ignore"):
-        left = np.maximum(np.abs(analytic - model) - tolerance, 0.0)
-    return np.nan_to_num(left, copy=False, nan=np.inf, posinf=np.inf)
+        left = analytic - model
+        np.abs(left, out=left)
+        left -= tolerance
+        return np.asarray(np.maximum(left, 0.0, out=left))
+
+
+def _accounted(left: NDArray[np.float64], total: float) -> float:
+    """Return the share of an error of norm `total` that is not `left`; of nan none."""
+    share = 1.0 - float(np.linalg.norm(left)) / total
+    return max(0.0, share) if np.isfinite(share) else 0.0
 
 
 def cases_of(evidence: Evidence) -> list[Case]:
     """Pick the inputs with entries that disagree and are numbers."""
-    cases = [Case(evidence, part) for part in evidence.parts if part.is_wrong]
-    return [case for case in cases if bool(case.wrong.any())]
+    wrong = [case for case in sides_of(evidence) if case.part.is_wrong]
+    return [case for case in wrong if case.is_wrong]
+
+
+def sides_of(evidence: Evidence) -> list[Case]:
+    """Make a case of every input, once: what one detector measures all may read."""
+    if "sides" not in evidence.kept:
+        evidence.kept["sides"] = [Case(evidence, part) for part in evidence.parts]
+    sides: list[Case] = evidence.kept["sides"]
+    return sides
 
 
 def reaches(mask: NDArray[np.bool_], axis: int | tuple[int, ...]) -> NDArray[np.bool_]:

@@ -25,6 +25,8 @@ def penalty(case: Case) -> list[Clue]:
         ("the sign of ", np.sign(x)),
         ("the cube of ", x**3),
     ):
+        if _refuted(case, direction):
+            continue
         model, factor = _fit(case, direction)
         share = case.share(model)
         if share < _PROPORTIONAL or factor == 0:
@@ -116,6 +118,16 @@ def _other_penalty(case: Case) -> list[Clue]:
             f"Use the same penalty on {case.name} in loss and gradient.",
         )
     ]
+
+
+def _refuted(case: Case, direction: np.ndarray) -> bool:
+    """Whether norms alone tell that the error of all rows is no such direction."""
+    rows, below = len(case.numeric), float(direction @ direction)
+    if not case.all_usable or below == 0:
+        return False
+    along = float(case.summed @ direction) ** 2 / (rows * below)
+    left = np.sqrt(max(case.total**2 - along, 0.0))
+    return bool(left - case.freedom > 2 * (1 - _PROPORTIONAL) * case.total)
 
 
 def _fit(case: Case, direction: np.ndarray) -> tuple[np.ndarray, float]:

@@ -74,6 +74,14 @@ def place_words(case: Case) -> str:
         Such as ``in all 40 entries``, ``only in rows 3 and 7 of W (16 of 64
         entries)``, ``in W[17, 42] alone``.
     """
+    kept, key = case.evidence.kept, f"place in {case.part.which}"
+    if key not in kept:
+        kept[key] = _place_words(case)
+    words: str = kept[key]
+    return words
+
+
+def _place_words(case: Case) -> str:
     mask = np.asarray(case.part.wrong)
     columns = reaches(mask, 0)
     count, total = int(mask.sum()), mask.size

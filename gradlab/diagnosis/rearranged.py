@@ -39,6 +39,8 @@ def partly_transposed(case: Case) -> list[Clue]:
     shape = case.variable.shape
     if case.scalar or len(case.outputs) != 1 or case.analytic.size > _LARGE:
         return []
+    if case.growth:
+        return []
     if case.grid(case.numeric) is None or case.variable.is_complex or not shape:
         return []
     output = case.outputs[0]
@@ -100,34 +102,92 @@ def _exchanges(
 def offset(case: Case) -> list[Clue]:
     """Detect a window that is cut out at the wrong place: a shift along two axes.
 
-    What comes in at the border is unknown, so only the overlap is compared.
+    What comes in at the border is unknown, so only the overlap is compared. Along axes
+    of the input, and of a single output: what a kernel is multiplied with is one of its
+    windows for every place in the output.
+    """
+    if case.analytic.size > _LARGE:
+        return []
+    for a, n, first, count, name in _views(case):
+        some = np.unravel_index(case.largest, a.shape)
+        slack = 1e-5 * float(np.linalg.norm(case.alive[0]))
+        found = _shift_along(a, n, some, slack, range(first, first + count))
+        if found is None:
+            continue
+        group, shift = found
+        axes = " and ".join(str(axis - first) for axis in group)
+        where = f"ax{'is' if len(group) == 1 else 'es'} {axes}"
+        by = " and ".join(map(str, shift))
+        return [
+            Clue(
+                BugKind.WRONG_INDEX,
+                0.94,
+                f"analytic = numeric shifted by {by} along {where} of {name}, "
+                f"apart from the border.",
+                f"Check the offsets with which the backward of {case.name} cuts or "
+                f"pads: it is off by {by}.",
+            )
+        ]
+    return []
+
+
+View = tuple["NDArray[np.float64]", "NDArray[np.float64]", int, int, str]
+
+
+def _views(case: Case) -> Iterator[View]:
+    """Both sides by the axes of the input, and by those of a single output.
+
+    With the number of the first such axis, how many there are, and what has them.
     """
     n, a = case.grid(case.numeric), case.grid(case.analytic)
-    if n is None or a is None or case.analytic.size > _LARGE or n.ndim < 2:
-        return []
-    count = len(case.variable.shape)
-    groups: list[tuple[int, ...]] = [(axis,) for axis in range(count)]
-    groups += [(i, i + 1) for i in range(count - 1)]
+    if n is not None and a is not None and n.ndim > 1:
+        yield a, n, 1, len(case.variable.shape), case.name
+    if not case.scalar and len(case.outputs) == 1 and case.outputs[0].shape:
+        output = case.outputs[0]
+        a, n = (
+            side.reshape(*output.shape, -1) for side in (case.analytic, case.numeric)
+        )
+        yield a, n, 0, len(output.shape), output.name
+
+
+def _shift_along(
+    a: NDArray[np.float64],
+    n: NDArray[np.float64],
+    some: tuple[NDArray[np.intp], ...],
+    slack: float,
+    axes: range,
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Find the axes and the shift by which one side becomes the other."""
+    groups: list[tuple[int, ...]] = [(axis,) for axis in axes]
+    groups += [(i, i + 1) for i in axes[:-1]]
     for group in groups:
         reach = range(-_REACH, _REACH + 1)
         for shift in itertools.product(reach, repeat=len(group)):
-            if not all(shift) or not _overlap_agrees(a, n, group, shift):
+            if not all(shift) or _refuted_at(some, a, n, group, shift, slack):
                 continue
-            where = f"ax{'is' if len(group) == 1 else 'es'} " + " and ".join(
-                map(str, group)
-            )
-            by = " and ".join(map(str, shift))
-            return [
-                Clue(
-                    BugKind.WRONG_INDEX,
-                    0.94,
-                    f"analytic = numeric shifted by {by} along {where} of {case.name}, "
-                    f"apart from the border.",
-                    f"Check the offsets with which the backward of {case.name} cuts or "
-                    f"pads: it is off by {by}.",
-                )
-            ]
-    return []
+            if _overlap_agrees(a, n, group, shift):
+                return group, shift
+    return None
+
+
+def _refuted_at(
+    some: tuple[NDArray[np.intp], ...],
+    a: NDArray[np.float64],
+    n: NDArray[np.float64],
+    group: tuple[int, ...],
+    shift: tuple[int, ...],
+    slack: float,
+) -> bool:
+    """Whether some entries alone show that a shift is none: those far off, mostly."""
+    inside = np.ones(some[0].shape, dtype=bool)
+    source = list(some)
+    for axis, by in zip(group, shift, strict=True):
+        moved = some[axis] - by
+        inside &= (moved >= 0) & (moved < a.shape[axis])
+        source[axis] = moved
+    here = tuple(index[inside] for index in some)
+    there = tuple(index[inside] for index in source)
+    return bool((np.abs(a[here] - n[there]) > slack).any())
 
 
 def _overlap_agrees(
@@ -138,11 +198,11 @@ def _overlap_agrees(
 ) -> bool:
     ours, true = [slice(None)] * a.ndim, [slice(None)] * n.ndim
     for axis, by in zip(group, shift, strict=True):
-        length = a.shape[axis + 1]
+        length = a.shape[axis]
         if length < 3 or abs(by) >= length - 1:
             return False
-        ours[axis + 1] = slice(max(by, 0), length + min(by, 0))
-        true[axis + 1] = slice(max(-by, 0), length - max(by, 0))
+        ours[axis] = slice(max(by, 0), length + min(by, 0))
+        true[axis] = slice(max(-by, 0), length - max(by, 0))
     left, right = a[tuple(ours)], n[tuple(true)]
     size = float(np.linalg.norm(left))
     if np.abs((left - right).reshape(-1)[np.abs(left).argmax()]) > 1e-5 * size:
@@ -157,18 +217,52 @@ def _overlap_agrees(
 
 def repeated(case: Case) -> list[Clue]:
     """Detect an index that does not move: every slice is that of one and the same."""
-    n, a = case.grid(case.numeric), case.grid(case.analytic)
-    shape = case.variable.shape
-    if n is None or a is None or case.analytic.size > _LARGE or len(shape) < 2:
+    if case.analytic.size > _LARGE:
         return []
-    groups: list[tuple[int, ...]] = [(axis,) for axis in range(len(shape))]
-    groups += [(i, i + 1) for i in range(len(shape) - 1) if len(shape) > 2]
+    for a, n, first, count, name in _views(case):
+        axes = range(first, first + count)
+        if first and count < 2:
+            continue
+        groups: list[tuple[int, ...]] = [(axis,) for axis in axes]
+        groups += [(i, i + 1) for i in axes[:-1] if count > 2]
+        found = _still_along(a, n, groups)
+        if found is None:
+            continue
+        group, index, length = found
+        told = ", ".join(map(str, index))
+        words = " and ".join(str(axis - first) for axis in group)
+        slices = f"slices of {name}"
+        if not first:
+            slices = f"slices of the Jacobian of {case.name}"
+        return [
+            Clue(
+                BugKind.WRONG_INDEX,
+                0.6 if _signal_is_wrong(case) else 0.94 if first else 0.97,
+                f"All {length} {slices} along ax{'is' if len(group) == 1 else 'es'} "
+                f"{words}{'' if first else f' of {name}'} hold the gradient of index "
+                f"{told}: the index does not move.",
+                f"Use the loop's own index where the backward of {case.name} reads.",
+            )
+        ]
+    return []
+
+
+def _still_along(
+    a: NDArray[np.float64], n: NDArray[np.float64], groups: list[tuple[int, ...]]
+) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+    """Find axes along which one side does not change: their place on the other."""
+    top = np.unravel_index(int(np.abs(a).argmax()), a.shape)
     for group in groups:
-        where = tuple(axis + 1 for axis in group)
-        length = int(np.prod([shape[axis] for axis in group]))
+        line = a[
+            tuple(slice(None) if k in group else place for k, place in enumerate(top))
+        ]
+        if np.ptp(line) > 1e-6 * np.abs(a[top]):
+            continue  # one line of entries tells
+        lengths = [a.shape[axis] for axis in group]
+        length = int(np.prod(lengths))
         front = tuple(range(len(group)))
         ours, true = (
-            np.moveaxis(side, where, front).reshape(length, -1) for side in (a, n)
+            np.moveaxis(side, group, front).reshape(length, -1) for side in (a, n)
         )
         size = float(np.abs(ours).max(initial=0.0))
         if length < 2 or size == 0 or np.ptp(ours, axis=0).max() > 1e-6 * size:
@@ -177,20 +271,9 @@ def repeated(case: Case) -> list[Clue]:
         best = int(np.argmin(gaps))
         if gaps[best] > 1e-5 * size or np.ptp(true, axis=0).max() < 1e-3 * size:
             continue
-        index = np.unravel_index(best, [shape[axis] for axis in group])
-        told = ", ".join(str(int(i)) for i in index)
-        axes = " and ".join(map(str, group))
-        return [
-            Clue(
-                BugKind.WRONG_INDEX,
-                0.6 if _signal_is_wrong(case) else 0.94,
-                f"All {length} slices of {case.name} along ax"
-                f"{'is' if len(group) == 1 else 'es'} {axes} hold the gradient of "
-                f"index {told}: the index does not move.",
-                f"Use the loop's own index where the backward of {case.name} reads.",
-            )
-        ]
-    return []
+        index = tuple(int(i) for i in np.unravel_index(best, lengths))
+        return group, index, length
+    return None
 
 
 def _signal_is_wrong(case: Case) -> bool:

@@ -10,12 +10,12 @@ import collections
 import contextlib
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.diagnosis.measures import Case, Clue
+from gradlab.diagnosis.measures import Case, Clue, sides_of
 from gradlab.diagnosis.torch_modes import calling_line, under
 from gradlab.subject.subject import is_torch_subject
 
@@ -158,7 +158,7 @@ def _cut(case: Case, guilty: dict[str, str], met: collections.Counter[str]) -> C
 
 def _is_straight(case: Case) -> bool:
     """Whether an input gets a gradient with which the function does not move."""
-    sides = [Case(case.evidence, part) for part in case.evidence.parts]
+    sides = sides_of(case.evidence)
     return any(
         np.abs(one.numeric).max(initial=0) <= 1e-6 * np.abs(one.analytic).max(initial=0)
         for one in sides
@@ -232,6 +232,8 @@ def _again(case: Case, undo: _Undo) -> _Undone | None:
         return None
     if case.analytic.size > _LARGE:
         return None
+    if not _meets_any(case):
+        return None
     undone = _Undone(None, collections.Counter(), {})
     rows = len(case.evidence.base)
     for copies in (False, True):
@@ -244,6 +246,26 @@ def _again(case: Case, undo: _Undo) -> _Undone | None:
             undone.values = values[:, case.part.positions]
             break
     return undone
+
+
+def _meets_any(case: Case) -> bool:
+    """Whether the function meets any cut or hook at all, found out once for all inputs.
+
+    One cotangent is pulled back and nothing undone. What fails there may have met one.
+    """
+    evidence, subject = case.evidence, case.evidence.subject
+    if "cuts" not in evidence.kept:
+        torch: Any = sys.modules["torch"]
+        seen = _Undone(None, collections.Counter(), {})
+        mode = _mode(torch, seen, _Undo(), copies=False)
+        evidence.meter.spend(1)
+        evidence.kept["cuts"] = True
+        with contextlib.suppress(Exception), under(subject, mode, mode):
+            side = cast("Any", subject.analytic).on(subject)
+            one = np.eye(1, len(evidence.base))
+            side.pull(one)
+            evidence.kept["cuts"] = bool(seen.met)
+    return bool(evidence.kept["cuts"])
 
 
 def _pulled(side: Any, rows: int, which: int) -> NDArray[np.float64]:

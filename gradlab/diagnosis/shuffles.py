@@ -35,6 +35,8 @@ def conjugated(case: Case) -> list[Clue]:
     """Detect complex derivatives with the sign of an imaginary part flipped."""
     if not case.variable.is_complex:
         return []
+    if case.growth:
+        return _half_conjugated(case)
     columns = np.where(case.part.positions % 2 == 0, 1.0, -1.0)
     rows = np.ones(len(case.numeric))
     for output, part in case.parts_of_output:
@@ -86,6 +88,8 @@ def _half_conjugated(case: Case) -> list[Clue]:
 
 def transposed(case: Case) -> list[Clue]:
     """Detect a gradient array, or a Jacobian, that is transposed."""
+    if case.growth:
+        return []
     clues = []
     grid = case.grid(case.numeric)
     shape = case.variable.shape
@@ -186,11 +190,13 @@ def transposed_inside(case: Case) -> list[Clue]:
         other = subject.inputs[part.which]
         if part.which == case.part.which or other.shape != (d, d) or not part.complete:
             continue
+        if n * d > 300:
+            continue
         w = subject.point(part.which).reshape(d, d)
         system = np.concatenate(
             [np.kron(np.eye(n), (w - w.T).T), np.kron(x.T, np.eye(d))]
         )
-        if system.shape[0] <= np.linalg.matrix_rank(system) or n * d > 300:
+        if system.shape[0] <= np.linalg.matrix_rank(system):
             continue
         right = np.concatenate([case.error[order], part.numeric[order]], axis=1).T
         found = np.linalg.lstsq(system, right, rcond=None)[0]
@@ -225,13 +231,15 @@ def permuted(case: Case) -> list[Clue]:
     """Detect slices of the input or the output that are rolled, flipped, permuted."""
     if case.analytic.size > _LARGE:
         return []
-    if case.variable.is_complex:
+    if case.variable.is_complex or case.growth > 0:
         return []
     for words, order in orders_of(case):
         if not case.refutes(order.at(case.numeric, case.largest)):
             share = case.share(order.whole(case.numeric))
             if share > EXACT:
                 return [_order_clue(case, share, words)]
+    if case.growth:
+        return []
     model = _sorted_alike(case)
     if model is not None and (share := case.share(model)) > EXACT:
         return [_order_clue(case, share, "its entries in another order")]
@@ -254,6 +262,8 @@ def _same_values(case: Case) -> list[Clue]:
         return []
     for words, axis in (("rows", 1), ("columns", 0)):
         lines = reaches(case.wrong, axis)
+        if not _first_alike(case, int(lines.argmax()), axis):
+            continue
         a, n = (
             np.sort(side[lines] if axis else side.T[lines], axis=1)
             for side in (case.analytic, case.numeric)
@@ -266,6 +276,15 @@ def _same_values(case: Case) -> list[Clue]:
         if len(a) > 1 and np.median(moves) > 1 and close.all() and moved:
             return [_places_clue(case, len(a), words)]
     return []
+
+
+def _first_alike(case: Case, line: int, axis: int) -> bool:
+    """Whether one row (axis 1) or column holds the same numbers on both sides."""
+    a, n = (
+        np.sort(side[line] if axis else side[:, line])
+        for side in (case.analytic, case.numeric)
+    )
+    return bool(np.abs(a - n).max() <= 1e-5 * np.abs(case.numeric).max())
 
 
 def _places_clue(case: Case, count: int, words: str) -> Clue:

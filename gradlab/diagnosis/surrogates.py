@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measures import EXACT, Case, Clue
+from gradlab.diagnosis.measures import EXACT, Case, Clue, sides_of
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.differentiation.smoothness import Smoothness
 
@@ -113,6 +113,18 @@ def clipped(case: Case) -> list[Clue]:
     sizes = len(np.unique(np.round(np.abs(n[wrong]) / top, 6)))
     if not passing and sizes < _SIZES:
         return _norm_clipped(case)
+    both = len(np.unique(np.sign(a[wrong]))) == 2
+    if not passing and at_bound and signs and both and not grew:
+        return [
+            Clue(
+                BugKind.SURROGATE,
+                0.95,
+                f"analytic = {top:.6g} x the sign of numeric in all {int(wrong.sum())} "
+                f"wrong entries: only signs are left of the gradient.",
+                "Check the gradient before its sign is taken (signSGD, np.sign); else "
+                "look for x / abs(x).",
+            )
+        ]
     if at_bound and grew and signs and inside and wrong.sum() > 1:
         share = case.share(np.clip(n, -top, top))
         if share > EXACT and np.ptp(np.abs(n[wrong])) > 1e-3 * top:
@@ -135,7 +147,7 @@ def _norm_clipped(case: Case) -> list[Clue]:
     if below == 0 or case.analytic.size < 2 or not case.scalar:
         return []
     c = float((case.analytic * n).sum()) / below
-    if not 0 < c < 0.999 or case.share(c * n) < EXACT:
+    if not 0 < c < 0.999 or case.share_of_factor(c) < EXACT:
         return []
     norms = {
         "its own": float(np.linalg.norm(case.analytic)),
@@ -159,9 +171,8 @@ def _norm_clipped(case: Case) -> list[Clue]:
 def _joint_norm(evidence: Evidence, c: float) -> float:
     """Norm over all inputs, if all are scaled alike; else nan."""
     total = 0.0
-    for part in evidence.parts:
-        case = Case(evidence, part)
-        if case.numeric.any() and case.share(c * case.numeric) < EXACT:
+    for case in sides_of(evidence):
+        if case.numeric.any() and case.share_of_factor(c) < EXACT:
             return float("nan")
         total += float((case.analytic**2).sum())
     return float(np.sqrt(total))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.diagnosis.measures import Case, Clue
+from gradlab.diagnosis.measures import Case, Clue, sides_of
 from gradlab.subject.subject import input_columns, is_torch_subject
 
 if TYPE_CHECKING:
@@ -236,8 +236,8 @@ def hidden_upstream(evidence: Evidence, response: Response) -> list[Finding]:
         return []
     findings = []
     torch = is_torch_subject(evidence.subject)
-    for part in evidence.parts:
-        case = Case(evidence, part)
+    for case in sides_of(evidence):
+        part = case.part
         if part.is_wrong:
             continue
         if response.unsteady(part.which):

@@ -21,7 +21,10 @@ __all__ = ["detached", "partial_zeros"]
 def detached(case: Case) -> list[Clue]:
     """Detect a gradient that is zero throughout while the function moves."""
     zero = case.analytic_zero
-    if not zero[case.usable].all() or case.numeric_zero.all():
+    usable = case.usable
+    if not (zero if case.all_usable else zero | ~usable).all():
+        return []
+    if case.numeric_zero.all():
         return []
     none = any(
         problem.kind in {"none", "missing"} and problem.where == case.name
@@ -69,10 +72,32 @@ def partial_zeros(case: Case) -> list[Clue]:
     if fraction_words(scaled) is None:  # of a kept unit or sample: no mask alone
         share *= 0.6
     if not extra.any():
-        clues = _lost(case, lost, share)
+        clues = _imaginary(case, lost, share) or _lost(case, lost, share)
         if clues:
             return clues
     return [_mask_clue(case, lost, extra, share, told), *_ends(case, lost, extra)]
+
+
+def _imaginary(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
+    """Recognise a complex gradient without its imaginary part, or its real one."""
+    if not case.variable.is_complex:
+        return []
+    imaginary = case.part.positions[reaches(lost, 0)] % 2 == 1
+    there = case.part.positions[reaches(~case.numeric_zero, 0)] % 2 == 1
+    which = bool(imaginary[0])
+    if (imaginary != which).any() or len(imaginary) < (there == which).sum():
+        return []
+    gone, kept = ("imaginary", "real") if which else ("real", "imaginary")
+    return [
+        Clue(
+            BugKind.DETACHED,
+            0.95 * share,
+            f"The gradient of {case.name} has no {gone} part where the function moves "
+            f"with it; its {kept} part is right.",
+            f"Look for .{kept}, a cast or an array of real numbers that drops the "
+            f"{gone} part in the backward of {case.name}.",
+        )
+    ]
 
 
 def _mask_clue(
@@ -171,16 +196,46 @@ def _slices(case: Case, rows: NDArray[np.bool_]) -> bool:
 
 def _lost_rows(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
     """Whole outputs, or samples of one, that pass nothing back."""
-    return [
+    overwritten = _overwritten(case, rows, share)
+    return overwritten or [
         Clue(
             BugKind.DETACHED,
-            0.93 * share,
+            (0.95 if _slices(case, rows) else 0.93) * share,
             f"No gradient reaches {case.name} from {int(rows.sum())} of {len(rows)} "
             f"output rows ({place_words(case)}); the others are right.",
             "Look for an output that is detached, or a loop over outputs or samples "
             "that leaves some out.",
         )
     ]
+
+
+def _overwritten(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
+    """Recognise a loop over an axis of the output of which one end alone is left."""
+    if len(case.outputs) != 1:
+        return []
+    output = case.outputs[0]
+    moves = reaches(~case.numeric_zero, 1).reshape(output.shape)
+    kept = moves & ~rows.reshape(output.shape)
+    for axis, length in enumerate(output.shape):
+        others = tuple(i for i in range(len(output.shape)) if i != axis)
+        left = np.flatnonzero(reaches(kept, others))
+        if len(left) != 1 or left[0] not in {0, length - 1}:
+            continue
+        if int(reaches(moves, others).sum()) < 3:
+            continue
+        end = "first" if left[0] == 0 else "last"
+        return [
+            Clue(
+                BugKind.LOST_ACCUMULATION,
+                0.955 * share,
+                f"{case.name} gets the gradient of index {int(left[0])} along axis "
+                f"{axis} of {output.name} alone, the {end} of {length}: as of a loop "
+                f"that overwrites what it should add to.",
+                f"Start the gradient of {case.name} from zeros and add every "
+                f"contribution (+=) in place of assigning (=).",
+            )
+        ]
+    return []
 
 
 def _one_sample(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:

@@ -1,0 +1,84 @@
+"""Arrays that the user's function holds, its data mostly, and what it calls them.
+
+What a closure, a default, a global name, an object or a container refers to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+__all__ = ["Held", "held_arrays"]
+
+_MOST = 400  # objects that are looked at
+_DEEP = 4  # levels of containers and functions
+_LONG, _WIDE = 20, 50  # members of a list, and of an object, that are looked at
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """An array, or a tensor, that a function holds, and its shape."""
+
+    value: Any
+    shape: tuple[int, ...]
+
+
+def held_arrays(subject: Any) -> list[tuple[str, Held]]:
+    """Arrays that the user's function holds, with the last name each goes by."""
+    program = getattr(subject, "program", None)
+    roots = [
+        getattr(subject, "_call", None),
+        getattr(subject, "loss", None),
+        getattr(program, "fn", None),
+        getattr(program, "_fn", None),
+    ]
+    tree = getattr(subject, "tree", None)
+    roots += [leaf.value for leaf in getattr(tree, "leaves", ())]
+    found: list[tuple[str, Held]] = []
+    seen: set[int] = set()
+    stack = [("", root, 0) for root in roots if root is not None]
+    while stack and len(seen) < _MOST:
+        name, value, depth = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        shape = getattr(value, "shape", None)
+        # a class has the property, not the shape
+        if isinstance(shape, tuple) and hasattr(value, "dtype"):
+            if shape:
+                own = tuple(int(length) for length in shape)
+                found.append((name, Held(value, own)))
+            continue
+        if depth < _DEEP:
+            stack += [(word or name, inner, depth + 1) for word, inner in _held(value)]
+    return found
+
+
+def _held(value: Any) -> list[tuple[str, Any]]:
+    """Return what a function, a container or an object refers to, by name."""
+    if isinstance(value, list | tuple):
+        return [("", each) for each in value[:_LONG]]
+    if isinstance(value, dict):
+        return [(str(key), each) for key, each in list(value.items())[:_WIDE]]
+    found: list[tuple[str, Any]] = []
+    code = getattr(value, "__code__", None)
+    if code is not None:
+        cells = value.__closure__ or ()
+        for name, cell in zip(code.co_freevars, cells, strict=False):
+            try:
+                found.append((name, cell.cell_contents))
+            except ValueError:  # an empty cell
+                continue
+        found += [("", each) for each in value.__defaults__ or ()]
+        known = value.__globals__
+        names = [name for name in code.co_names if name in known]
+        found += [(name, known[name]) for name in names if not _is_module(known[name])]
+    elif hasattr(value, "__dict__") and not _is_module(value):
+        found += list(vars(value).items())[:_WIDE]
+    if getattr(value, "__self__", None) is not None:
+        found.append(("", value.__self__))
+    return found
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, type) or type(value).__name__ == "module"

@@ -1,0 +1,216 @@
+"""Contributions that are added up: one that is left, rows written once, counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.diagnosis.finding import BugKind
+
+RNG = np.random.default_rng(8)
+X, Y = RNG.normal(size=(6, 4)), RNG.normal(size=(6, 3))
+STEPS = RNG.normal(size=(5, 3, 4))
+IDS = np.array([0, 2, 2, 5, 3, 3, 3])
+
+
+def regression(slip=None, penalty=0.0):
+    """Squared error of a tanh layer, with a penalty on its weight."""
+
+    def loss_and_grads(params):
+        out = np.tanh(X @ params["W"] + params["b"])
+        delta = (out - Y) * (1 - out**2)
+        product = X.T @ delta
+        if slip == "overwritten":
+            for x, d in zip(X, delta, strict=True):
+                product = np.outer(x, d)
+        loss = ((out - Y) ** 2).sum() / 2 + penalty / 2 * (params["W"] ** 2).sum()
+        return loss, {"W": product + penalty * params["W"], "b": delta.sum(axis=0)}
+
+    rng = np.random.default_rng(1)
+    return loss_and_grads, {"W": rng.normal(size=(4, 3)), "b": rng.normal(size=3)}
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.4])
+def test_a_loop_that_overwrites_leaves_one_outer_product(penalty):
+    """Rank one is told, beside a penalty as well, and what the loop should do."""
+    finding = gl.check(*regression("overwritten", penalty)).findings[0]
+
+    assert finding.kind == BugKind.LOST_ACCUMULATION
+    assert finding.where == "W"
+    assert "one outer product" in finding.evidence
+    assert "+=" in finding.advice
+    assert gl.check(*regression(None, penalty)).findings == ()
+
+
+def test_a_gradient_that_is_almost_lost_is_no_factor():
+    """What is a thousandth as long is off by all of it, whatever its direction is."""
+    x = np.linspace(0.5, 2.0, 8)
+    astray = 1e-3 * np.where(np.arange(8) % 2, 1.0, -1.0) * np.exp(x)
+
+    report = gl.check(lambda x: np.exp(x).sum(), x, grad=lambda _x: astray)
+    shrunk = gl.check(lambda x: np.exp(x).sum(), x, grad=lambda x: 1e-3 * np.exp(x))
+
+    assert report.diagnosis != "scale"
+    assert shrunk.diagnosis == "scale"
+    assert "0.001" in shrunk.findings[0].evidence
+
+
+def recurrent(slip=None):
+    """Three steps of a convolution-like layer whose kernel is summed over places."""
+
+    def forward(w):
+        return np.stack([STEPS[t] @ w for t in range(5)]), None
+
+    def backward(up, _cache):
+        total = np.zeros((4, 2))
+        for t in range(5):
+            term = STEPS[t].T @ up[t]
+            total = term if slip == "overwritten" else total + term
+        return total
+
+    return forward, backward
+
+
+def test_one_end_of_a_loop_over_outputs_is_told():
+    """Only the last index along an axis of the output reaches the weight."""
+    w = np.random.default_rng(3).normal(size=(4, 2))
+    forward, backward = recurrent("overwritten")
+
+    finding = gl.check(forward, w, backward=backward).findings[0]
+
+    assert finding.kind in (BugKind.LOST_ACCUMULATION, BugKind.BROADCAST_REDUCTION)
+    assert "index 4 alone" in finding.evidence or "the last of 5" in finding.evidence
+    forward, backward = recurrent()
+    assert gl.check(forward, w, backward=backward).findings == ()
+
+
+def tied(slip=None):
+    """An embedding that projects back to scores: its gradient comes from both ends."""
+    targets = np.array([1, 2, 0, 5, 3, 4, 1])
+
+    def loss_and_grads(params):
+        table = params["E"]
+        hidden = np.tanh(table[IDS])
+        scores = hidden @ table.T
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        weights = powers / powers.sum(axis=1, keepdims=True)
+        each = np.arange(len(IDS))
+        signal = weights.copy()
+        signal[each, targets] -= 1
+        inner = (signal @ table) * (1 - hidden**2)
+        below = np.zeros_like(table)
+        if slip == "fancy":
+            below[IDS] += inner
+        else:
+            np.add.at(below, IDS, inner)
+        loss = -np.log(weights[each, targets]).sum()
+        return loss, {"E": signal.T @ hidden + below}
+
+    return loss_and_grads, {"E": np.random.default_rng(4).normal(size=(7, 3))}
+
+
+def test_rows_that_are_looked_up_twice_name_their_indices():
+    """Of tied tables too: just the rows whose index is repeated are wrong."""
+    finding = gl.check(*tied("fancy")).findings[0]
+
+    assert finding.kind == BugKind.LOST_ACCUMULATION
+    assert "`IDS`" in finding.evidence
+    assert "rows 2 and 3" in finding.evidence
+    assert "np.add.at" in finding.advice
+    assert gl.check(*tied()).findings == ()
+
+
+def test_1024_is_a_loss_scale_and_no_number_of_passes():
+    """A power of two in all inputs that no length explains comes of mixed precision."""
+    loss_and_grads, params = regression()
+    _, grads = loss_and_grads(params)
+    scaled = {name: 1024 * each for name, each in grads.items()}
+
+    finding = gl.check(lambda p: loss_and_grads(p)[0], params, grad=scaled).findings[0]
+
+    assert finding.kind == BugKind.SCALE
+    assert "2**10" in finding.evidence
+    assert "loss scale" in finding.advice
+
+
+def test_one_number_is_no_sum_of_passes():
+    """Of one entry any other number is nearly a multiple."""
+    report = gl.check(lambda p: p["b"] ** 2, {"b": np.array(1.5)}, grad={"b": 6.45})
+
+    assert report.diagnosis != "accumulated_grad"
+
+
+def test_signs_alone_are_told():
+    """A gradient of which only the signs are left is no factor and no clipping."""
+    x = np.array([-2.0, 0.3, 1.5, -0.7, 3.0, 0.01])
+
+    finding = gl.check(lambda x: (x**2).sum(), x, grad=np.sign).findings[0]
+
+    assert finding.kind == BugKind.SURROGATE
+    assert "sign of numeric" in finding.evidence
+
+
+def test_an_imaginary_part_that_is_dropped_is_no_mask():
+    """The gradient of a complex input has its real part only."""
+    z = np.array([1 + 2j, -0.5 + 1j, 2 - 1j])
+
+    def grad(z):
+        return (2 * z).real + 0j
+
+    finding = gl.check(lambda z: (np.abs(z) ** 2).sum(), z, grad=grad).findings[0]
+
+    assert finding.kind == BugKind.DETACHED
+    assert "imaginary" in finding.evidence
+
+
+@pytest.mark.parametrize("slip", ["next class", "smoothed"])
+def test_labels_without_a_bias_are_told(slip):
+    """The error sums to zero over classes and does not change with the weights."""
+    labels, each = np.array([0, 2, 1, 1, 2, 0]), np.arange(6)
+    onehot = np.eye(4)[labels]
+
+    def loss_and_grads(params):
+        scores = params["W"] if slip == "smoothed" else X @ params["W"]
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        weights = powers / powers.sum(axis=1, keepdims=True)
+        loss = -np.log(weights[each, labels]).sum()
+        meant = onehot
+        if slip == "smoothed":
+            meant = 0.9 * onehot + 0.1 / 4
+        if slip == "next class":
+            meant = np.eye(4)[labels + 1]
+        signal = weights - meant
+        return loss, {"W": signal if slip == "smoothed" else X.T @ signal}
+
+    params = {
+        "W": np.random.default_rng(5).normal(size=(6 if slip == "smoothed" else 4, 4))
+    }
+    finding = gl.check(loss_and_grads, params).findings[0]
+
+    told = {"next class": BugKind.WRONG_INDEX, "smoothed": BugKind.MISSING_TERM}
+    assert finding.kind == told[slip]
+    word = {"next class": "sums to zero along axis 1", "smoothed": "label smoothing"}
+    assert word[slip] in finding.evidence
+
+
+def test_windows_of_a_kernel_at_the_wrong_place_are_told():
+    """What a kernel is multiplied with is shifted, or that of one place, for all."""
+    signal = np.random.default_rng(6).normal(size=12)
+
+    def forward(w):
+        return np.array([signal[i : i + 4] @ w for i in range(8)])
+
+    windows = np.stack([signal[i : i + 4] for i in range(8)])
+    late = np.stack([signal[max(i - 1, 0) : max(i - 1, 0) + 4] for i in range(8)])
+    one = np.repeat(windows[:1], 8, axis=0)
+    w = np.random.default_rng(7).normal(size=4)
+
+    shifted = gl.check(forward, w, jac=lambda _w: late).findings[0]
+    fixed = gl.check(forward, w, jac=lambda _w: one).findings[0]
+
+    assert shifted.kind == BugKind.WRONG_INDEX
+    assert "shifted by 1 along axis 0 of out" in shifted.evidence
+    assert fixed.kind == BugKind.WRONG_INDEX
+    assert "index 0: the index does not move" in fixed.evidence
+    assert gl.check(forward, w, jac=lambda _w: windows).findings == ()

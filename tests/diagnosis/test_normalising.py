@@ -1,0 +1,87 @@
+"""Terms of a normalisation: each factor that is planted is read off again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.diagnosis.finding import BugKind
+
+
+def normalisation(axis, *, mean=1.0, variance=1.0):
+    """Batch or layer norm with a gain; its two terms with factors."""
+
+    def forward(x, gain):
+        apart = x - x.mean(axis=axis, keepdims=True)
+        width = np.sqrt((apart**2).mean(axis=axis, keepdims=True) + 1e-5)
+        return gain * apart / width, (apart / width, width, gain)
+
+    def backward(up, cache):
+        hat, width, gain = cache
+        inner = up * gain
+        first = inner.mean(axis=axis, keepdims=True)
+        second = hat * (inner * hat).mean(axis=axis, keepdims=True)
+        return (inner - mean * first - variance * second) / width, (up * hat).sum(0)
+
+    return forward, backward
+
+
+def point(axis):
+    """Seven samples of five features, their gains, and how many share a mean."""
+    rng = np.random.default_rng(11)
+    x = 2 * rng.normal(size=(7, 5)) + 1
+    return x, rng.uniform(0.5, 2.0, 5), x.shape[axis]
+
+
+SLIPS = [
+    ("variance", lambda n: n / (n - 1), BugKind.MISSING_REDUCTION, "- 1 stands"),
+    ("variance", lambda _: 0.0, BugKind.MISSING_TERM, "variance"),
+    ("variance", lambda _: -1.0, BugKind.SIGN, "variance"),
+    ("variance", lambda n: n, BugKind.MISSING_REDUCTION, "a sum stands"),
+    ("variance", lambda _: 0.5, BugKind.WRONG_DERIVATIVE, "0.5"),
+    ("mean", lambda n: n, BugKind.MISSING_REDUCTION, "a sum stands"),
+    ("mean", lambda _: -1.0, BugKind.SIGN, "mean"),
+]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("term", "factor", "kind", "words"), SLIPS)
+def test_the_factor_of_a_term_is_read_off(axis, term, factor, kind, words):
+    """Whatever the gain is, and along either axis."""
+    x, gain, count = point(axis)
+    forward, backward = normalisation(axis, **{term: factor(count)})
+
+    finding = gl.check(forward, x, gain, backward=backward).findings[0]
+
+    assert finding.where == "x"
+    assert finding.kind == kind
+    assert words in finding.evidence
+    assert "normalises x along axis" in finding.evidence or kind == BugKind.MISSING_TERM
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_right_normalisation_has_no_finding(axis):
+    """With both factors at one there is nothing to tell."""
+    x, gain, _ = point(axis)
+    forward, backward = normalisation(axis)
+
+    assert gl.check(forward, x, gain, backward=backward).findings == ()
+
+
+def test_another_function_that_sums_to_zero_is_no_normalisation():
+    """Softmax does not change when it is shifted, but it does when it is stretched."""
+    x = np.random.default_rng(2).normal(size=(4, 5))
+
+    def forward(x):
+        powers = np.exp(x - x.max(axis=1, keepdims=True))
+        out = powers / powers.sum(axis=1, keepdims=True)
+        return out, out
+
+    def backward(up, out):
+        return out * up
+
+    finding = gl.check(forward, x, backward=backward).findings[0]
+
+    assert finding.kind == BugKind.MISSING_TERM
+    assert "normalises" not in finding.evidence
