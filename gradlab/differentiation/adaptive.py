@@ -8,15 +8,25 @@ analytic gradient is never looked at.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from gradlab.differentiation.ladder.climb import climb
 from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Derivatives
 from gradlab.differentiation.ladder.rungs import Sampler
+from gradlab.differentiation.smoothness import Smoothness
 
 __all__ = ["AdaptiveSettings", "Derivatives", "Sampler", "adaptive"]
 
 _EPS = float(np.finfo(np.float64).eps)
+# Measured on Jacobians of 40 x 40: of solvers whose jumps reach the slopes (gradient
+# descent, fixed points, Runge-Kutta, L-BFGS; tolerances from 1e-4 to 1e-9) 3 to 64
+# entries in a hundred show them; of recurrent networks 0.5 to 2 in a hundred seem to.
+_SELDOM = 0.015  # of the entries that move: so few jumps are accidents
+_OFTEN = 0.2  # of one row or column: these are not
+_MANY = 1000  # entries that move: of fewer, no share can be told
+_SEVERAL = 20  # the same, of one row or column
 
 
 def adaptive(
@@ -85,4 +95,26 @@ def adaptive(
 
         where = points[some], scales[some]
         parts.append(climb(shifted, *where, base, noise, floor, settings))
-    return Derivatives.join(parts)
+    return _without_accidents(Derivatives.join(parts))
+
+
+def _without_accidents(found: Derivatives) -> Derivatives:
+    """Take single entries out of suspicion of jumps that nothing else shows.
+
+    A solver that stops at a tolerance shows its jumps in one entry in thirty or more.
+    Of a smooth function the series of one entry in a hundred goes on oddly where steps
+    leave its reach, and a Jacobian of a recurrent network has a hundred thousand.
+    """
+    odd = np.isfinite(found.plain)
+    moved = found.value != 0
+    if not odd.any() or moved.sum() < _MANY or odd.sum() > _SELDOM * moved.sum():
+        return found
+    for axis in (0, 1):
+        own = moved.sum(axis=axis, keepdims=True)
+        often = odd.sum(axis=axis, keepdims=True) > _OFTEN * own
+        odd &= ~(often & (own >= _SEVERAL))
+    return dataclasses.replace(
+        found,
+        error=np.where(odd, found.plain, found.error),
+        kind=np.where(odd, np.int8(Smoothness.SMOOTH), found.kind),
+    )

@@ -44,9 +44,12 @@ def conclude(
         value = estimate.value.copy()
         error = settings.safety * np.maximum(estimate.error, estimate.hidden)
         error = np.maximum(error, _frozen_bar(ladder, estimate, floor))
+        wide, plain = error.copy(), settings.safety * estimate.error
         kind = np.full(value.shape, Smoothness.SMOOTH, np.int8)
         known = np.maximum(estimate.known, floor * _typical_size(ladder))
         kind[estimate.noise > 100 * known] = Smoothness.NOISY
+        odd = estimate.hidden > np.maximum(estimate.error, estimate.ledge)
+        odd &= (estimate.ledge == 0) & (kind == Smoothness.SMOOTH)
         kind[estimate.hidden > np.abs(value) / 10] = Smoothness.NOISY  # a ledge
         steps = stairs(ladder, floor)
         kind[steps] = Smoothness.STAIRCASE
@@ -57,6 +60,7 @@ def conclude(
         slopes = _one_sided(ladder, floor, settings, reading, results)
         error[np.isinf(value) | np.isnan(error)] = np.inf
         kind[(kind == Smoothness.SMOOTH) & ~np.isfinite(error)] = Smoothness.UNRESOLVED
+        odd &= (error == wide) & np.isfinite(plain)
     gone = ~np.isfinite(ladder.base) | (doubt.no_right & doubt.no_left)
     value[gone], error[gone] = np.nan, np.inf
     kind[gone] = Smoothness.UNDEFINED
@@ -68,6 +72,7 @@ def conclude(
         right=np.where(gone, np.nan, slopes[0]).T,
         kind=kind.T,
         noise=estimate.noise.T,
+        plain=np.where(odd & ~gone, plain, np.nan).T,
     )
 
 

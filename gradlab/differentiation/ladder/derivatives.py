@@ -11,7 +11,7 @@ from gradlab.differentiation.smoothness import Smoothness
 
 __all__ = ["AdaptiveSettings", "Derivatives"]
 
-_MATRICES = ("value", "error", "step", "left", "right", "kind", "noise")
+_MATRICES = ("value", "error", "step", "left", "right", "kind", "noise", "plain")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,6 +64,9 @@ class Derivatives:
         A `Smoothness` for each entry, (m, C) int8.
     noise
         Estimated absolute noise of f, (m, C).
+    plain
+        Of smooth entries whose bar is wide only because their series goes on oddly: the
+        bar without that; else nan, (m, C).
     evaluations
         In total.
     """
@@ -75,6 +78,7 @@ class Derivatives:
     right: np.ndarray
     kind: np.ndarray
     noise: np.ndarray
+    plain: np.ndarray
     evaluations: int = 0
 
     @classmethod
@@ -109,7 +113,9 @@ class Derivatives:
     @classmethod
     def unknown(cls, outputs: int, coordinates: int) -> Derivatives:
         """Say that nothing is known: no finite value of f was seen."""
-        value, step, left, right, noise = np.full((5, outputs, coordinates), np.nan)
+        value, step, left, right, noise, plain = np.full(
+            (6, outputs, coordinates), np.nan
+        )
         return cls(
             value=value,
             error=np.full(value.shape, np.inf),
@@ -118,4 +124,5 @@ class Derivatives:
             right=right,
             kind=np.full(value.shape, Smoothness.UNDEFINED, np.int8),
             noise=noise,
+            plain=plain,
         )

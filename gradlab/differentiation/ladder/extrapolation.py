@@ -69,7 +69,8 @@ def extrapolate_central(
         best = roughen(best, table, rungs)
         scales = ladder.steps[0] * np.exp2(ladder.rungs[0])  # nearly: see `Ladder`
         apart = ledges(rungs, scales=scales, base=ladder.base, top=best.top)
-        return dataclasses.replace(best, hidden=np.maximum(best.hidden, apart))
+        hidden = np.maximum(best.hidden, apart)
+        return dataclasses.replace(best, hidden=hidden, ledge=apart)
 
 
 def extrapolate_side(
@@ -198,4 +199,5 @@ def _choose(
         unexplained=pick(runs.loud) & ~lost & ~overruled,
         split=np.where(lost, np.nan, split),
         hidden=np.zeros(lost.shape),
+        ledge=np.zeros(lost.shape),
     )

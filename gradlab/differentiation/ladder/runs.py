@@ -31,6 +31,8 @@ class Estimate:
         fine structure; nan where none is.
     hidden
         Error that jumps too small to see directly may cause; 0 where none show.
+    ledge
+        The part of it that a seen ledge causes, and not a series that goes on oddly.
     """
 
     value: np.ndarray
@@ -43,6 +45,7 @@ class Estimate:
     known: np.ndarray
     split: np.ndarray
     hidden: np.ndarray
+    ledge: np.ndarray
 
     @property
     def error(self) -> np.ndarray:
