@@ -55,7 +55,7 @@ class TestManyEntries:
 
     SIZE = 40
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def weights(self):
         """A matrix of a recurrence, and one that is positive definite."""
         rng = np.random.default_rng(0)
