@@ -14,9 +14,9 @@ from gradlab.differentiation.method import resolve_method
 from gradlab.errors import BudgetError, InputError, SubjectError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.analytic_side import analytic_side
-from gradlab.pipeline.measuring import numeric_side
-from gradlab.pipeline.own_bars import own_bars
+from gradlab.pipeline.sides.analytic_side import analytic_side
+from gradlab.pipeline.sides.measuring import numeric_side
+from gradlab.pipeline.sides.own_bars import own_bars
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import block_slices
 

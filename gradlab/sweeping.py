@@ -28,10 +28,10 @@ from gradlab.differentiation.method import Auto
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
+from gradlab.pipeline.around.noticing import excused
 from gradlab.pipeline.blocks import Origin, Plan
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.climbing import Climb, default_steps, steps_columns
-from gradlab.pipeline.noticing import excused
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Report
 from gradlab.subject.state_guard import StateGuard

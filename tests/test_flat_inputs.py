@@ -8,9 +8,9 @@ import gradlab as gl
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import Budget, Meter
 from gradlab.differentiation.method import Auto
+from gradlab.pipeline.around.noticing import noticed
 from gradlab.pipeline.blocks import Origin, Plan
 from gradlab.pipeline.examining import compare
-from gradlab.pipeline.noticing import noticed
 from gradlab.subject.torch_subjects import torch_subject
 
 torch = pytest.importorskip("torch")

@@ -91,7 +91,7 @@ def test_short_numbers_stay_within_the_bound_as_well():
 
 def test_batches_of_cotangents_are_a_small_part_of_the_bound(monkeypatch):
     """Of 8 MiB half of one; they took 16, whatever the bound was."""
-    from gradlab.pipeline.analytic_side import analytic_side
+    from gradlab.pipeline.sides.analytic_side import analytic_side
 
     f, vjp, x = dense(600)
     subject = build_subject(f, (x,), Sides(vjp=vjp))

@@ -22,15 +22,15 @@ from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
-from gradlab.pipeline.analytic_side import AnalyticSide, analytic_side
 from gradlab.pipeline.blocks import Block, Known, Origin, Outcome, Plan
 from gradlab.pipeline.doubtful import in_doubt
-from gradlab.pipeline.escalation import look_again, settle_still
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.judging import judge_all
-from gradlab.pipeline.second_opinion import second_opinion_on
+from gradlab.pipeline.looks.escalation import look_again, settle_still
+from gradlab.pipeline.looks.second_opinion import second_opinion_on
+from gradlab.pipeline.looks.steadiness import set_unsteady_aside
+from gradlab.pipeline.sides.analytic_side import AnalyticSide, analytic_side
 from gradlab.pipeline.sparse_verdicts import settled_at_once
-from gradlab.pipeline.steadiness import set_unsteady_aside
 from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from gradlab.differentiation.evaluation import Budget
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.method import Backward, Central, ComplexStep, Forward
 from gradlab.errors import ComplexStepError
-from gradlab.pipeline.measuring import numeric_side
 from gradlab.pipeline.planning import choose_columns
+from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:

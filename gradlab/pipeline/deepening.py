@@ -13,9 +13,9 @@ from gradlab.diagnosis.severed import names_cut
 from gradlab.differentiation.metering import BudgetExhausted, why_stopped
 from gradlab.errors import GradlabError, InputError
 from gradlab.localisation.layers.audited import INTERRUPTED, LayerState
+from gradlab.pipeline.around.noticing import purposeful
 from gradlab.pipeline.examining import compare
 from gradlab.pipeline.local_reports import explained, local_report
-from gradlab.pipeline.noticing import purposeful
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:

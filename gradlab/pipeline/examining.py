@@ -16,6 +16,15 @@ from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.metering import why_stopped
 from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
+from gradlab.pipeline.around.beside import look_beside
+from gradlab.pipeline.around.joint_kinks import joint_kinks
+from gradlab.pipeline.around.noticing import (
+    excused,
+    noticed,
+    once_told,
+    purposeful,
+    spare_debris,
+)
 from gradlab.pipeline.assembling import (
     Seen,
     as_parts,
@@ -23,20 +32,11 @@ from gradlab.pipeline.assembling import (
     left_out,
     met_on_the_way,
 )
-from gradlab.pipeline.beside import look_beside
 from gradlab.pipeline.blocks import Origin
 from gradlab.pipeline.checking import run_full
-from gradlab.pipeline.joint_kinks import joint_kinks
-from gradlab.pipeline.noticing import (
-    excused,
-    noticed,
-    once_told,
-    purposeful,
-    spare_debris,
-)
+from gradlab.pipeline.large.probing import compare_by_probes
+from gradlab.pipeline.large.streaming import needs_streaming, run_streamed
 from gradlab.pipeline.planning import Coverage, Estimate, choose_columns, estimate
-from gradlab.pipeline.probing import compare_by_probes
-from gradlab.pipeline.streaming import needs_streaming, run_streamed
 from gradlab.report import Report
 from gradlab.subject.subject import input_columns, output_rows
 

@@ -17,7 +17,7 @@ from gradlab.differentiation.sparsity import compressed, compressed_together
 from gradlab.differentiation.support import Support
 from gradlab.late import is_made, unmade
 from gradlab.pipeline.blocks import Block
-from gradlab.pipeline.measuring import numeric_side
+from gradlab.pipeline.sides.measuring import numeric_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from gradlab.comparison.tiling import bands
 from gradlab.differentiation.method import Auto
 from gradlab.late import is_made
 from gradlab.pipeline.judging import judge_block, matters_of
-from gradlab.pipeline.second_steps import few_enough, take_second_steps
+from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
 from gradlab.pipeline.suspects import suspicious
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import Auto
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.measuring import numeric_side
+from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.properties.curvature import refuse_complex
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import block_slices

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import erf, ndtr
 
 import gradlab as gl
-from gradlab.pipeline import last_digits
+from gradlab.pipeline.looks import last_digits
 
 METHODS = ("auto", "adaptive", "central")
 

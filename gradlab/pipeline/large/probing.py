@@ -28,7 +28,7 @@ from gradlab.localisation.tensors import (
 from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_the_way
 from gradlab.pipeline.blocks import Origin, Outcome
 from gradlab.pipeline.checking import run_full
-from gradlab.pipeline.searched import as_looked_at, with_found
+from gradlab.pipeline.large.searched import as_looked_at, with_found
 from gradlab.subject.subject import Variable, input_columns, output_rows
 
 if TYPE_CHECKING:

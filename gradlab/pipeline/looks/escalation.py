@@ -13,14 +13,14 @@ from gradlab.differentiation.hidden_noise import hidden_rounding, noise_level
 from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.closer import CLOSE_LOOKS, first_looks, spread, take_closer
-from gradlab.pipeline.hidden_steps import see_through_steps
 from gradlab.pipeline.judging import judge_all
-from gradlab.pipeline.last_digits import hear_last_digits
-from gradlab.pipeline.noisy_steps import allow_for_noise
-from gradlab.pipeline.second_steps import few_enough, take_second_steps
+from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
+from gradlab.pipeline.looks.hidden_steps import see_through_steps
+from gradlab.pipeline.looks.last_digits import hear_last_digits
+from gradlab.pipeline.looks.noisy_steps import allow_for_noise
+from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
+from gradlab.pipeline.looks.upholding import upheld_together
 from gradlab.pipeline.suspects import suspect_columns, suspects_of
-from gradlab.pipeline.upholding import upheld_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.pipeline.noisy_steps import _explained
+from gradlab.pipeline.looks.noisy_steps import _explained
 from tests.specimens.blocks import block
 
 A, D = Verdict.AGREES, Verdict.DISAGREES

@@ -20,7 +20,7 @@ from gradlab.comparison.tally import Tallying
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
-from gradlab.pipeline.analytic_side import AnalyticSide
+from gradlab.pipeline.around.noticing import excused
 from gradlab.pipeline.assembling import comparisons_of
 from gradlab.pipeline.blocks import Known, Outcome
 from gradlab.pipeline.checking import (
@@ -29,11 +29,11 @@ from gradlab.pipeline.checking import (
     compare_columns,
     reference_of,
 )
-from gradlab.pipeline.closer import CLOSE_LOOKS
 from gradlab.pipeline.judging import judge_all, matters_of
-from gradlab.pipeline.keeping import Keeper
-from gradlab.pipeline.noticing import excused
-from gradlab.pipeline.sparse_streams import compare_entries, laid_out
+from gradlab.pipeline.large.keeping import Keeper
+from gradlab.pipeline.large.sparse_streams import compare_entries, laid_out
+from gradlab.pipeline.looks.closer import CLOSE_LOOKS
+from gradlab.pipeline.sides.analytic_side import AnalyticSide
 from gradlab.pipeline.sparse_verdicts import some_columns
 from gradlab.subject.subject import block_slices, output_rows
 

@@ -13,10 +13,10 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Adaptive
-from gradlab.pipeline.closer import CLOSE_LOOKS, spread, take_closer
-from gradlab.pipeline.hidden_steps import see_through_steps
 from gradlab.pipeline.judging import judge_block, matters_of
-from gradlab.pipeline.last_digits import noise_once, widen_bars
+from gradlab.pipeline.looks.closer import CLOSE_LOOKS, spread, take_closer
+from gradlab.pipeline.looks.hidden_steps import see_through_steps
+from gradlab.pipeline.looks.last_digits import noise_once, widen_bars
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,8 +20,8 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import base_row, displaced_rows
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.closer import CLOSE_LOOKS, spread
-from gradlab.pipeline.step_heights import casts_seen, height_of_steps
+from gradlab.pipeline.looks.closer import CLOSE_LOOKS, spread
+from gradlab.pipeline.looks.step_heights import casts_seen, height_of_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

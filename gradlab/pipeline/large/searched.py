@@ -11,7 +11,7 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.localisation.searching.accused import VISIBLE
 from gradlab.pipeline.blocks import Block, Origin, Outcome
-from gradlab.pipeline.steadiness import scatter_of
+from gradlab.pipeline.looks.steadiness import scatter_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,11 +23,11 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.hidden_noise import LAST_DIGITS, noise_level
 from gradlab.differentiation.method import ComplexStep
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.analytic_digits import excuse_own_digits
-from gradlab.pipeline.closer import CLOSE_LOOKS
-from gradlab.pipeline.early_stops import WIDE, accused_of_much, widen_by_jumps
-from gradlab.pipeline.following import Lanes, nearest_jump
 from gradlab.pipeline.judging import judge_all
+from gradlab.pipeline.looks.analytic_digits import excuse_own_digits
+from gradlab.pipeline.looks.closer import CLOSE_LOOKS
+from gradlab.pipeline.looks.early_stops import WIDE, accused_of_much, widen_by_jumps
+from gradlab.pipeline.looks.following import Lanes, nearest_jump
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from gradlab.differentiation.hidden_noise import ROUGH, noise_level
 from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import Adaptive, Auto, Backward, ComplexStep
 from gradlab.differentiation.stairs import stairs
-from gradlab.pipeline.measuring import numeric_side
+from gradlab.pipeline.sides.measuring import numeric_side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

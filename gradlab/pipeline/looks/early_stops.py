@@ -23,7 +23,7 @@ from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.following import Lanes, nearest_jump
+from gradlab.pipeline.looks.following import Lanes, nearest_jump
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

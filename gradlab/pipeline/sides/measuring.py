@@ -30,7 +30,7 @@ from gradlab.differentiation.method import (
 )
 from gradlab.differentiation.quotients import Quotients
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.believing import believed
+from gradlab.pipeline.sides.believing import believed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

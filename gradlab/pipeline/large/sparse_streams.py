@@ -16,11 +16,11 @@ from gradlab.comparison.judge import Tops, tops_of
 from gradlab.comparison.tally import Packed
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.row_groups import grouped_rows
-from gradlab.pipeline.analytic_side import AnalyticSide, batch_bytes
 from gradlab.pipeline.blocks import Known, Outcome
 from gradlab.pipeline.checking import AnalyticColumns, add_analytic
 from gradlab.pipeline.first_pass import Wanted, sparse_passes
 from gradlab.pipeline.judging import judge_block, matters_of
+from gradlab.pipeline.sides.analytic_side import AnalyticSide, batch_bytes
 from gradlab.pipeline.sparse_verdicts import (
     doubtful_columns,
     packed_entries,

@@ -11,7 +11,7 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.hidden_noise import LAST_DIGITS, ROUGH
 from gradlab.differentiation.method import Auto
-from gradlab.pipeline.measuring import numeric_side
+from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.pipeline.suspects import suspicious
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from gradlab.differentiation.analytic_noise import (
 )
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.errors import GradlabError
-from gradlab.pipeline.asking_again import asked_again
+from gradlab.pipeline.around.asking_again import asked_again
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
