@@ -20,7 +20,6 @@ from gradlab.differentiation.hand_written import (
 )
 from gradlab.differentiation.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
-from gradlab.subject import torch_dependent, torch_live, torch_values
 from gradlab.subject.callables import (
     refuse_classes,
     refuse_criteria,
@@ -30,6 +29,9 @@ from gradlab.subject.choosing import pick
 from gradlab.subject.numpy_subjects import ArraySubject
 from gradlab.subject.numpy_values import is_number
 from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
+from gradlab.subject.tensors import dependent as torch_dependent
+from gradlab.subject.tensors import live as torch_live
+from gradlab.subject.tensors import values as torch_values
 from gradlab.subject.tree import Tree, argument_names, flatten, leaves_of
 
 if TYPE_CHECKING:
@@ -135,7 +137,7 @@ def _is_for_torch(fn: object, inputs: Sequence[Any], sides: Sides) -> bool:
 
 
 def _torch(fn: Any, inputs: tuple[Any, ...], sides: Sides) -> Subject:
-    from gradlab.subject.torch_subjects import torch_subject
+    from gradlab.subject.tensors.subjects import torch_subject
 
     subject = torch_subject(
         fn,

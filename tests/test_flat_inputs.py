@@ -11,7 +11,7 @@ from gradlab.differentiation.method import Auto
 from gradlab.pipeline.around.noticing import noticed
 from gradlab.pipeline.blocks import Origin, Plan
 from gradlab.pipeline.examining import compare
-from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.tensors.subjects import torch_subject
 
 torch = pytest.importorskip("torch")
 

@@ -29,7 +29,7 @@ from gradlab.compat.chainer_numeric import NondifferentiableError, numerical_gra
 from gradlab.compat.torch_machinery import as_tuple, machinery
 from gradlab.errors import InputError, SubjectError
 from gradlab.subject.state_guard import StateGuard
-from gradlab.subject.torch_values import is_torch
+from gradlab.subject.tensors.values import is_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ import numpy as np
 from gradlab.compat.torch_machinery import as_tuple
 from gradlab.errors import GradlabError, InputError, SubjectError
 from gradlab.subject.numpy_values import as_numpy
-from gradlab.subject.torch_values import is_torch
+from gradlab.subject.tensors.values import is_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from typing import Any
 
 from gradlab.errors import InputTypeError
 from gradlab.subject.own_seeds import own_seed
-from gradlab.subject.torch_overlaps import overlaps
+from gradlab.subject.tensors.overlaps import overlaps
 
 __all__ = [
     "as_tuple",

@@ -17,7 +17,7 @@ from gradlab.compat.torch_troubles import trouble
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.report import Report
 from gradlab.subject.subject import Variable
-from gradlab.subject.torch_values import dtype_name
+from gradlab.subject.tensors.values import dtype_name
 from gradlab.subject.tree import argument_names
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gradlab.labels import code_place
-from gradlab.subject.torch_uncompiled import uncompiled
+from gradlab.subject.tensors.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -76,7 +76,7 @@ def analytic_noise(
     Examples
     --------
     >>> import torch
-    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> from gradlab.subject.tensors.subjects import torch_subject
     >>> x = torch.tensor([1.0, 2.0], dtype=torch.float32)
     >>> subject = torch_subject(lambda x: (x**3).sum(), (x,))
     >>> bool((analytic_noise(subject, np.ones((1, 1)))[0] < 1e-5).all())

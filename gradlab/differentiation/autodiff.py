@@ -8,10 +8,10 @@ import numpy as np
 
 from gradlab.errors import SubjectError
 from gradlab.subject.subject import output_rows
-from gradlab.subject.torch_forward import ForwardMode
-from gradlab.subject.torch_outputs import cotangent_tensors
-from gradlab.subject.torch_subjects import TorchSubject
-from gradlab.subject.torch_values import Cell, as_parameter, make_cell
+from gradlab.subject.tensors.forward import ForwardMode
+from gradlab.subject.tensors.outputs import cotangent_tensors
+from gradlab.subject.tensors.subjects import TorchSubject
+from gradlab.subject.tensors.values import Cell, as_parameter, make_cell
 
 if TYPE_CHECKING:
     import contextlib
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_programs import Program
+    from gradlab.subject.tensors.programs import Program
 
 __all__ = ["forward_jacobian", "second_order"]
 
@@ -45,7 +45,7 @@ def forward_jacobian(subject: TorchSubject) -> list[NDArray[np.float64]]:
     Examples
     --------
     >>> import torch
-    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> from gradlab.subject.tensors.subjects import torch_subject
     >>> forward_jacobian(torch_subject(torch.exp, (torch.zeros(2),)))
     [array([[1., 0.],
            [0., 1.]])]
@@ -90,7 +90,7 @@ def second_order(
     Examples
     --------
     >>> import torch
-    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> from gradlab.subject.tensors.subjects import torch_subject
     >>> cubed = torch_subject(lambda x: x**3, (torch.ones(1),))
     >>> hessian = second_order(cubed)
     >>> bool(np.isclose(hessian.row(), 3 * np.random.default_rng([0, 29]).normal()))

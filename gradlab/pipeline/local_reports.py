@@ -173,7 +173,7 @@ def _entered(frame: Frame) -> Iterator[None]:
 
 
 def _report(frame: Frame, layer: str, plan: Plan | None) -> Report:
-    from gradlab.subject.torch_subjects import torch_subject
+    from gradlab.subject.tensors.subjects import torch_subject
 
     fn, inputs, names = alone(frame)
     tolerance = Tolerance() if plan is None else Tolerance(plan.tolerance.rtol)

@@ -49,7 +49,7 @@ def unrounded(
     wrong = report.verdict == Verdict.DISAGREES
     if not wrong or not is_torch_subject(subject) or meter.crew is not None:
         return report
-    from gradlab.subject.torch_double import without_halves
+    from gradlab.subject.tensors.double import without_halves
 
     twin = without_halves(subject)  # type: ignore[arg-type] # a TorchSubject
     if twin is None or report.partial:

@@ -15,7 +15,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradlabError, InputError, InputTypeError, SubjectError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.state_guard import RandomFreeze, StateGuard
-from gradlab.subject.torch_values import is_torch, looks_like_module
+from gradlab.subject.tensors.values import is_torch, looks_like_module
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -128,7 +128,7 @@ def _pusher(
     if jvp is None:
         if not is_torch_subject(subject):
             raise InputError("pass jvp= (Jacobian times vector) for a NumPy function")
-        from gradlab.subject.torch_forward import push
+        from gradlab.subject.tensors.forward import push
 
         def forward(which: int, tangent: NDArray[np.float64]) -> NDArray[np.float64]:
             try:
@@ -252,7 +252,7 @@ def _values(
     """Compare the value of f under both modes, and without any, with a plain call."""
     if not is_torch_subject(subject):
         return {}
-    from gradlab.subject.torch_outputs import to_row
+    from gradlab.subject.tensors.outputs import to_row
 
     seen: dict[str, NDArray[np.float64] | None] = {}
     subject.analytic.pull(np.zeros((1, len(base))))

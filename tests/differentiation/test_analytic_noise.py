@@ -13,7 +13,7 @@ from gradlab.differentiation.analytic_noise import (
     value_noise,
 )
 from gradlab.differentiation.metering import Budget, Meter
-from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.tensors.subjects import torch_subject
 
 torch = pytest.importorskip("torch")
 

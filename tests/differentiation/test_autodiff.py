@@ -7,9 +7,9 @@ import pytest
 
 import gradlab as gl
 from gradlab.differentiation.autodiff import forward_jacobian
-from gradlab.subject import torch_engine
-from gradlab.subject.torch_backward import Backward
-from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.tensors import engine as torch_engine
+from gradlab.subject.tensors.backward import Backward
+from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import DOUBLE, REAL, Through, eye_of, randn
 
 torch = pytest.importorskip("torch")

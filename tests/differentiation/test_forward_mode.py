@@ -7,7 +7,7 @@ import pytest
 
 from gradlab.differentiation.autodiff import forward_jacobian
 from gradlab.errors import SubjectError
-from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import REAL, Through, eye_of, randn
 
 torch = pytest.importorskip("torch")

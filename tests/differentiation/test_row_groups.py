@@ -16,7 +16,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_bud
 from gradlab.differentiation.row_groups import grouped_rows
 from gradlab.late import is_made
 from gradlab.pipeline.sides.analytic_side import analytic_side
-from gradlab.subject.torch_forward import ForwardMode
+from gradlab.subject.tensors.forward import ForwardMode
 from tests.specimens.functions import stray, with_backward
 
 

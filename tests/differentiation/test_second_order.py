@@ -8,7 +8,7 @@ import pytest
 import gradlab as gl
 from gradlab.differentiation.autodiff import second_order
 from gradlab.errors import SubjectError
-from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import DOUBLE, eye_of, randn
 
 torch = pytest.importorskip("torch")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.subject.torch_subjects import torch_subject
-from gradlab.subject.torch_values import make_cell
+from gradlab.subject.tensors.subjects import torch_subject
+from gradlab.subject.tensors.values import make_cell
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ from gradlab.localisation.searching.gradients import Gradients
 
 torch = pytest.importorskip("torch")
 
-from gradlab.subject.torch_subjects import torch_subject  # noqa: E402
+from gradlab.subject.tensors.subjects import torch_subject  # noqa: E402
 from tests.allocations import Allocations  # noqa: E402
 
 

@@ -8,7 +8,7 @@ import torch
 
 import gradlab as gl
 from gradlab.localisation.searching.precise import Precise
-from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.tensors.subjects import torch_subject
 from tests.localisation.planted import Planted
 
 nn = torch.nn

@@ -11,8 +11,8 @@ from gradlab.differentiation.evaluation import (
     Meter,
     displaced_rows,
 )
-from gradlab.subject.torch_stacks import Plan
-from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.tensors.stacks import Plan
+from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import (
     DOUBLE,
     assert_analytic_equals_differences,
@@ -130,7 +130,7 @@ def test_functions_that_compute_otherwise_in_batches_are_looped():
 
 def test_the_first_rows_that_are_wanted_are_the_trial_of_batches(monkeypatch):
     """No displacement goes through two batches, and all come to what single ones do."""
-    from gradlab.subject import torch_batches
+    from gradlab.subject.tensors import batches as torch_batches
 
     monkeypatch.setattr(torch_batches, "CLEARLY", np.inf)  # however long they take
     sizes, mapped = [], torch_batches.mapped

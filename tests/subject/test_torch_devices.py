@@ -12,7 +12,7 @@ import gradlab as gl
 
 torch = pytest.importorskip("torch")
 
-from gradlab.subject.torch_devices import (  # noqa: E402 - after torch
+from gradlab.subject.tensors.devices import (  # noqa: E402 - after torch
     batch_bytes,
     copies,
     out_of_memory,
@@ -98,8 +98,8 @@ def test_batches_are_bounded_by_the_memory_of_the_host():
 
 def test_batch_that_does_not_fit_is_made_smaller(monkeypatch):
     """A device without room is no reason to evaluate one by one, nor for nan."""
-    from gradlab.subject.torch_batches import Batches
-    from gradlab.subject.torch_subjects import torch_subject
+    from gradlab.subject.tensors.batches import Batches
+    from gradlab.subject.tensors.subjects import torch_subject
 
     x = torch.linspace(0, 1, 256, dtype=torch.float64)
     subject = torch_subject(lambda x: torch.sin(x).cumsum(0), (x,))

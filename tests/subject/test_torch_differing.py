@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.subject.torch_differing import (
+from gradlab.subject.tensors.differing import (
     OtherUseError,
     answered,
     differing,
     is_differing,
     whole,
 )
-from gradlab.subject.torch_entries import one_entry
-from gradlab.subject.torch_subjects import torch_subject
-from gradlab.subject.torch_words import words
+from gradlab.subject.tensors.entries import one_entry
+from gradlab.subject.tensors.subjects import torch_subject
+from gradlab.subject.tensors.words import words
 from tests.specimens.torch_sides import randn
 
 torch = pytest.importorskip("torch")

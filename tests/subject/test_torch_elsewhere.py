@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.tensors.subjects import torch_subject
 
 torch = pytest.importorskip("torch")
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.subject.torch_entries import OtherUseError, one_entry, suitable
-from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.tensors.entries import OtherUseError, one_entry, suitable
+from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import randn
 
 torch = pytest.importorskip("torch")
@@ -217,7 +217,7 @@ def test_one_wrong_entry_is_found():
 
 def test_the_trial_of_copies_makes_no_more_than_fit_into_a_batch(monkeypatch):
     """Hundreds of entries are tried without copies; where that fails, few copies."""
-    from gradlab.subject import torch_batches
+    from gradlab.subject.tensors import batches as torch_batches
 
     made, copied = [], torch_batches.copied
 

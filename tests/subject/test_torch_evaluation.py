@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 import gradlab as gl
-from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import (
     DOUBLE,
     assert_analytic_equals_differences,

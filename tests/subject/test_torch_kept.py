@@ -8,7 +8,7 @@ import gradlab as gl
 
 torch = pytest.importorskip("torch")
 
-from gradlab.subject.torch_subjects import torch_subject  # noqa: E402
+from gradlab.subject.tensors.subjects import torch_subject  # noqa: E402
 
 F = torch.nn.functional
 SINGLE = torch.float32

@@ -9,7 +9,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.errors import InputError
-from gradlab.subject.torch_subjects import torch_subject
+from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import (
     DOUBLE,
     assert_analytic_equals_differences,

@@ -8,8 +8,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 import gradlab as gl
-from gradlab.subject import torch_narrow
-from gradlab.subject.torch_narrow import called
+from gradlab.subject.tensors import narrow as torch_narrow
+from gradlab.subject.tensors.narrow import called
 
 TARGET = torch.tensor([2, 0, 1, 2, -100])
 OTHER = torch.tensor([2, 1, -99, 2, 0])

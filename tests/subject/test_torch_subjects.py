@@ -11,8 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 from gradlab.errors import InputError, InputTypeError, SubjectError
-from gradlab.subject.torch_subjects import torch_subject
-from gradlab.subject.torch_values import is_torch, looks_like_module
+from gradlab.subject.tensors.subjects import torch_subject
+from gradlab.subject.tensors.values import is_torch, looks_like_module
 from tests.specimens.torch_sides import (
     DOUBLE,
     assert_analytic_equals_differences,
@@ -280,8 +280,8 @@ def test_questions_about_torch_do_not_import_it():
     """NumPy users are not made to wait for torch."""
     code = (
         "import sys, numpy; "
-        "from gradlab.subject.torch_values import is_torch, looks_like_module; "
-        "import gradlab.subject.torch_subjects; "
+        "from gradlab.subject.tensors.values import is_torch, looks_like_module; "
+        "import gradlab.subject.tensors.subjects; "
         "print(is_torch(numpy.ones(2)), looks_like_module(len), 'torch' in sys.modules)"
     )
     done = subprocess.run(

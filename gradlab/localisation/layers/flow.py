@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.torch_graph import graph_nodes
+from gradlab.subject.tensors.graph import graph_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
-from gradlab.subject.torch_engine import run_backward
-from gradlab.subject.torch_graph import graph_nodes
+from gradlab.subject.tensors.engine import run_backward
+from gradlab.subject.tensors.graph import graph_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.localisation.layers.modes import Modal
     from gradlab.pipeline.blocks import Block, Origin
-    from gradlab.subject.torch_cotangents import Trial
-    from gradlab.subject.torch_deliberate import Purpose
+    from gradlab.subject.tensors.cotangents import Trial
+    from gradlab.subject.tensors.deliberate import Purpose
 
 __all__ = ["excused", "noticed", "once_told", "purposeful", "spare_debris"]
 
@@ -84,13 +84,13 @@ def noticed(
     subject: Any = own.subject
     if not is_torch_subject(subject):
         return asked_again(subject, comparisons)
-    from gradlab.subject.torch_cotangents import cotangent_trials, moves_unseen
+    from gradlab.subject.tensors.cotangents import cotangent_trials, moves_unseen
 
     findings: list[Finding] = []
     module = getattr(subject.program, "module", None)
     if module is not None:
         from gradlab.localisation.layers.modes import modal_layers
-        from gradlab.subject.torch_held import held_twice
+        from gradlab.subject.tensors.held import held_twice
 
         findings += _modes(module, modal_layers(module))
         findings += _padded(module)
@@ -123,7 +123,7 @@ def excused(subject: Any, blocks: list[Block]) -> list[Finding]:
     wrong = [block for block in blocks if block.accused]
     if not wrong or not is_torch_subject(subject):
         return []
-    from gradlab.subject.torch_deliberate import purposes
+    from gradlab.subject.tensors.deliberate import purposes
 
     return [
         _deliberate(subject, purpose)
@@ -200,7 +200,7 @@ def purposeful(subject: Any) -> dict[int, Finding]:
     """Say, before any look, which inputs cannot be compared; by position."""
     if not is_torch_subject(subject):
         return {}
-    from gradlab.subject.torch_deliberate import purposes
+    from gradlab.subject.tensors.deliberate import purposes
 
     return {p.which: _deliberate(subject, p) for p in purposes(subject, graph=False)}
 
@@ -244,7 +244,7 @@ def _modes(module: Any, layers: tuple[Modal, ...]) -> Iterator[Finding]:
 
 
 def _padded(module: Any) -> Iterator[Finding]:
-    from gradlab.subject.torch_deliberate import padded_row
+    from gradlab.subject.tensors.deliberate import padded_row
 
     for name, layer in module.named_modules():
         row = padded_row(layer)

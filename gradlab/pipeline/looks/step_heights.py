@@ -137,7 +137,7 @@ def casts_seen(subject: Subject, meter: Meter) -> bool | None:
     """
     if not is_torch_subject(subject) or subject.epsilon > SINGLE:
         return None
-    from gradlab.subject.torch_double import narrowing_watched
+    from gradlab.subject.tensors.double import narrowing_watched
 
     with narrowing_watched(subject.epsilon) as narrowed:
         base_row(subject, meter)

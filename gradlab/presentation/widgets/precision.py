@@ -14,7 +14,7 @@ from gradlab.presentation.widgets.recompute import arguments_of
 from gradlab.report import Live
 from gradlab.subject.guarding.reachable import reach
 from gradlab.subject.numpy_in_place import StandIns
-from gradlab.subject.torch_values import is_torch, looks_like_module
+from gradlab.subject.tensors.values import is_torch, looks_like_module
 from gradlab.subject.tree import Tree, flatten
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.variables import ReplayError
-from gradlab.subject.torch_deliberate import ctc_alone, spectral
+from gradlab.subject.tensors.deliberate import ctc_alone, spectral
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

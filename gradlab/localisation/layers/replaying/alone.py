@@ -28,7 +28,7 @@ def alone(
     Returns
     -------
     fn, inputs, names
-        For `gradlab.subject.torch_subjects.torch_subject`. Inputs through which a
+        For `gradlab.subject.tensors.subjects.torch_subject`. Inputs through which a
         gradient had to pass require grad.
     """
     args, kwargs = fill(frame.template, [_leaf(slot) for slot in frame.inputs])

@@ -12,14 +12,14 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.torch_uncompiled import uncompiled
-from gradlab.subject.torch_values import is_double
+from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.values import is_double
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from gradlab.subject.torch_programs import Program
-    from gradlab.subject.torch_values import Cell
+    from gradlab.subject.tensors.programs import Program
+    from gradlab.subject.tensors.values import Cell
 
 __all__ = ["Casts", "KeptAnalytic", "KeptProgram", "kept_loss"]
 
@@ -46,7 +46,7 @@ class Casts:
         Examples
         --------
         >>> import torch
-        >>> from gradlab.subject.torch_values import make_cell
+        >>> from gradlab.subject.tensors.values import make_cell
         >>> casts = Casts.harmless([make_cell("x", torch.ones(2).bfloat16())])
         >>> sorted(map(str, casts.wide))
         ['torch.bfloat16', 'torch.complex64', 'torch.float32']

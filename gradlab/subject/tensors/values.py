@@ -18,14 +18,14 @@ import numpy as np
 from gradlab import labels
 from gradlab.errors import InputTypeError
 from gradlab.subject.subject import Variable
-from gradlab.subject.torch_overlaps import overlaps
-from gradlab.subject.torch_patterns import Pattern, sparse_pattern
+from gradlab.subject.tensors.overlaps import overlaps
+from gradlab.subject.tensors.patterns import Pattern, sparse_pattern
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.subject.subject import Coordinates
-    from gradlab.subject.torch_lent import Lending
+    from gradlab.subject.tensors.lent import Lending
 
 __all__ = [
     "Cell",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_values import Cell
+    from gradlab.subject.tensors.values import Cell
 
 __all__ = ["Lending", "Loan", "Rooms", "lent", "may_be_lent", "reading_lent"]
 

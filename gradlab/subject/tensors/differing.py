@@ -14,8 +14,8 @@ import dataclasses
 import functools
 from typing import Any
 
-from gradlab.subject.torch_narrow import called
-from gradlab.subject.torch_words import is_batched, tensors_in, words
+from gradlab.subject.tensors.narrow import called
+from gradlab.subject.tensors.words import is_batched, tensors_in, words
 
 __all__ = [
     "OtherUseError",

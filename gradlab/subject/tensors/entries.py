@@ -3,12 +3,12 @@
 A product is linear in each factor: with one entry of `w` displaced by `h`, ``x @ w``
 changes by `h` times one column of `x`, in one column. Of a matrix of thousands of
 entries that costs a thousandth of a perturbed copy, and what follows the product may
-go on with that column alone (`gradlab.subject.torch_differing`). `one_entry` stands
+go on with that column alone (`gradlab.subject.tensors.differing`). `one_entry` stands
 over an evaluation of the user's function, hands it a tensor without memory in place of
 the weight, lets the products of that through with the change added, and refuses every
 other use: then copies have to do. The values are those of the function itself, up to
 the order of summation, which is checked against single evaluations
-(`gradlab.subject.torch_batches`). Nothing here knows of derivatives.
+(`gradlab.subject.tensors.batches`). Nothing here knows of derivatives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.torch_differing import (
+from gradlab.subject.tensors.differing import (
     OtherUseError,
     answered,
     differing,
@@ -25,9 +25,9 @@ from gradlab.subject.torch_differing import (
     whole,
     without_memory,
 )
-from gradlab.subject.torch_narrow import called
-from gradlab.subject.torch_uncompiled import uncompiled
-from gradlab.subject.torch_words import is_batched, tensors_in, words
+from gradlab.subject.tensors.narrow import called
+from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.words import is_batched, tensors_in, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

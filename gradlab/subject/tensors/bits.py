@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.subject.guarding.torch_state import fingerprint
 
 if TYPE_CHECKING:
-    from gradlab.subject.torch_values import Cell
+    from gradlab.subject.tensors.values import Cell
 
 __all__ = ["Before", "same_bits"]
 

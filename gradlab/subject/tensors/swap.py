@@ -12,9 +12,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.holders import Holder, holders_of
-from gradlab.subject.torch_deliberate import padded_row
-from gradlab.subject.torch_lent import Loan, reading_lent
-from gradlab.subject.torch_words import is_batched
+from gradlab.subject.tensors.deliberate import padded_row
+from gradlab.subject.tensors.lent import Loan, reading_lent
+from gradlab.subject.tensors.words import is_batched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.torch_levels import map_backward
+from gradlab.subject.tensors.levels import map_backward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

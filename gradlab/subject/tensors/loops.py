@@ -12,7 +12,7 @@ from gradlab.subject.subject import output_rows, side_by_side
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["looped", "looped_sets", "same_values", "trial_points"]
 

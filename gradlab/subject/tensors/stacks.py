@@ -7,9 +7,9 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.torch_devices import copies
-from gradlab.subject.torch_levels import map_forward
-from gradlab.subject.torch_outputs import stack_of_rows
+from gradlab.subject.tensors.devices import copies
+from gradlab.subject.tensors.levels import map_forward
+from gradlab.subject.tensors.outputs import stack_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = [
     "CLEARLY",

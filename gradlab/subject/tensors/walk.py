@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_values import Cell
+    from gradlab.subject.tensors.values import Cell
 
 __all__ = ["displace"]
 
@@ -31,7 +31,7 @@ def displace(
     Examples
     --------
     >>> import torch
-    >>> from gradlab.subject.torch_values import make_cell
+    >>> from gradlab.subject.tensors.values import make_cell
     >>> cell = make_cell("x", torch.zeros(4))
     >>> displace(cell, 1, np.array([0.5, 0.25]))
     >>> cell.values

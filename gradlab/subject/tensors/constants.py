@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.torch_bits import same_bits
+from gradlab.subject.tensors.bits import same_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

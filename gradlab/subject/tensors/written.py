@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.subject.own_seeds import own_seed
-from gradlab.subject.torch_values import real_numbers
+from gradlab.subject.tensors.values import real_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["Written", "unrecorded", "written_parameters"]
 
@@ -54,7 +54,7 @@ def written_parameters(subject: TorchSubject) -> list[Written]:
     Examples
     --------
     >>> import torch
-    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> from gradlab.subject.tensors.subjects import torch_subject
     >>> layer = torch.nn.Embedding(3, 2, max_norm=1e-6)
     >>> subject = torch_subject(layer, (torch.tensor([0, 2]),))
     >>> _ = subject.row()
@@ -83,7 +83,7 @@ def unrecorded(subject: TorchSubject, which: int) -> Written | None:
     Examples
     --------
     >>> import torch
-    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> from gradlab.subject.tensors.subjects import torch_subject
     >>> def clipped(x):
     ...     x.data.clamp_(max=1)
     ...     return x**2

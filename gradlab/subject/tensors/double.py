@@ -7,10 +7,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.subject import DOUBLE
-from gradlab.subject.torch_kept import Casts, KeptAnalytic, KeptProgram, kept_loss
-from gradlab.subject.torch_lent import Lending, Rooms, may_be_lent
-from gradlab.subject.torch_uncompiled import uncompiled
-from gradlab.subject.torch_values import (
+from gradlab.subject.tensors.kept import Casts, KeptAnalytic, KeptProgram, kept_loss
+from gradlab.subject.tensors.lent import Lending, Rooms, may_be_lent
+from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.values import (
     Cell,
     dtype_name,
     is_differentiable,
@@ -21,8 +21,8 @@ from gradlab.subject.torch_values import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from gradlab.subject.torch_programs import Program
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.programs import Program
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["in_double", "narrowing_watched", "without_halves"]
 
@@ -40,12 +40,12 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
     module, for tensors kept as plain attributes. Each attempt is evaluated once while
     every torch function is watched. One that casts float64 to less disqualifies it,
     unless the type cast to holds all inputs as they were: such casts are left out, see
-    `gradlab.subject.torch_kept`.
+    `gradlab.subject.tensors.kept`.
 
     Examples
     --------
     >>> import torch
-    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> from gradlab.subject.tensors.subjects import torch_subject
     >>> subject = torch_subject(torch.sin, (torch.zeros(2),))
     >>> subject.epsilon > 1e-8, in_double(subject).epsilon < 1e-15
     (True, True)
@@ -70,7 +70,7 @@ def without_halves(subject: TorchSubject) -> TorchSubject | None:
     Examples
     --------
     >>> import torch
-    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> from gradlab.subject.tensors.subjects import torch_subject
     >>> x = torch.zeros(2, dtype=torch.float64)
     >>> rounded = torch_subject(lambda x: x.bfloat16().double().sin(), (x,))
     >>> without_halves(rounded) is None

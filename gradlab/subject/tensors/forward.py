@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.subject.subject import Problem, Pullback, output_rows
-from gradlab.subject.torch_cotangents import SLACK
-from gradlab.subject.torch_outputs import stack_of_rows, to_row
+from gradlab.subject.tensors.cotangents import SLACK
+from gradlab.subject.tensors.outputs import stack_of_rows, to_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["ForwardMode", "push"]
 
@@ -48,7 +48,7 @@ def push(
     Examples
     --------
     >>> import torch
-    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> from gradlab.subject.tensors.subjects import torch_subject
     >>> subject = torch_subject(torch.sin, (torch.zeros(2),))
     >>> push(subject, 0, np.array([[3.0, 0.0]]))
     array([[3., 0.]])

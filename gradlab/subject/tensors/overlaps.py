@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_values import Cell
+    from gradlab.subject.tensors.values import Cell
 
 __all__ = ["overlaps", "sharing"]
 
@@ -58,7 +58,7 @@ def sharing(cells: Sequence[Cell]) -> tuple[tuple[str, str], ...]:
     Examples
     --------
     >>> import torch
-    >>> from gradlab.subject.torch_values import make_cell
+    >>> from gradlab.subject.tensors.values import make_cell
     >>> rows = torch.zeros(3, 2)
     >>> cells = [make_cell("a", rows), make_cell("b", rows[0])]
     >>> sharing([*cells, make_cell("c", torch.zeros(2))])

@@ -14,21 +14,21 @@ import numpy as np
 
 from gradlab.errors import SubjectError
 from gradlab.subject.subject import Problem, Pullback, output_rows
-from gradlab.subject.torch_backward import Backward
-from gradlab.subject.torch_cotangents import SLACK, has_own_code
-from gradlab.subject.torch_double import narrowing_watched
-from gradlab.subject.torch_elsewhere import followed, own_leaves
-from gradlab.subject.torch_outputs import to_row
-from gradlab.subject.torch_precision import debris_of, is_single, lost_digits
-from gradlab.subject.torch_values import dtype_name
+from gradlab.subject.tensors.backward import Backward
+from gradlab.subject.tensors.cotangents import SLACK, has_own_code
+from gradlab.subject.tensors.double import narrowing_watched
+from gradlab.subject.tensors.elsewhere import followed, own_leaves
+from gradlab.subject.tensors.outputs import to_row
+from gradlab.subject.tensors.precision import debris_of, is_single, lost_digits
+from gradlab.subject.tensors.values import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_subjects import TorchSubject
-    from gradlab.subject.torch_values import Cell
+    from gradlab.subject.tensors.subjects import TorchSubject
+    from gradlab.subject.tensors.values import Cell
 
 __all__ = ["ReverseMode"]
 

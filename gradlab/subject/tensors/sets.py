@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.subject.subject import side_by_side
-from gradlab.subject.torch_loops import looped_sets, same_values
-from gradlab.subject.torch_stacks import (
+from gradlab.subject.tensors.loops import looped_sets, same_values
+from gradlab.subject.tensors.stacks import (
     CLEARLY,
     FEWEST,
     SHORT,
@@ -23,7 +23,7 @@ from gradlab.subject.torch_stacks import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["Sets"]
 

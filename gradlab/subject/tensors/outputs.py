@@ -13,7 +13,7 @@ import numpy as np
 
 from gradlab.errors import InputError, SubjectError
 from gradlab.subject.subject import Variable
-from gradlab.subject.torch_values import (
+from gradlab.subject.tensors.values import (
     dtype_name,
     is_differentiable,
     is_torch,

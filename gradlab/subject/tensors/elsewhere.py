@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.torch_graph import graph_nodes
+from gradlab.subject.tensors.graph import graph_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gradlab.subject.subject import Subject
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["followed", "followed_unseen", "own_leaves"]
 

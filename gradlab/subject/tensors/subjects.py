@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from gradlab.errors import InputError, InputTypeError, SubjectError
-from gradlab.subject.torch_analytic import ReverseMode
-from gradlab.subject.torch_batches import Batches
-from gradlab.subject.torch_bits import Before
-from gradlab.subject.torch_devices import batch_bytes
-from gradlab.subject.torch_double import in_double
-from gradlab.subject.torch_elsewhere import followed
-from gradlab.subject.torch_forward import ForwardMode
-from gradlab.subject.torch_lent import lent
-from gradlab.subject.torch_outputs import observe, scalar_loss, to_row, variables_of
-from gradlab.subject.torch_overlaps import sharing
-from gradlab.subject.torch_programs import prepare
-from gradlab.subject.torch_walk import displace
+from gradlab.subject.tensors.analytic import ReverseMode
+from gradlab.subject.tensors.batches import Batches
+from gradlab.subject.tensors.bits import Before
+from gradlab.subject.tensors.devices import batch_bytes
+from gradlab.subject.tensors.double import in_double
+from gradlab.subject.tensors.elsewhere import followed
+from gradlab.subject.tensors.forward import ForwardMode
+from gradlab.subject.tensors.lent import lent
+from gradlab.subject.tensors.outputs import observe, scalar_loss, to_row, variables_of
+from gradlab.subject.tensors.overlaps import sharing
+from gradlab.subject.tensors.programs import prepare
+from gradlab.subject.tensors.walk import displace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.subject.subject import Analytic, Coordinates, Variable
-    from gradlab.subject.torch_outputs import Observed
-    from gradlab.subject.torch_programs import Program
-    from gradlab.subject.torch_values import Cell
+    from gradlab.subject.tensors.outputs import Observed
+    from gradlab.subject.tensors.programs import Program
+    from gradlab.subject.tensors.values import Cell
 
 __all__ = ["TorchSubject", "torch_subject"]
 

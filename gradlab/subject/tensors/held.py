@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["held_twice"]
 
@@ -25,7 +25,7 @@ def held_twice(subject: TorchSubject) -> dict[str, str]:
     Examples
     --------
     >>> import torch
-    >>> from gradlab.subject.torch_subjects import torch_subject
+    >>> from gradlab.subject.tensors.subjects import torch_subject
     >>> layer = torch.nn.Linear(2, 3)
     >>> layer.kept = [layer.weight.detach().t()]
     >>> held_twice(torch_subject(layer, (torch.ones(1, 2),)))

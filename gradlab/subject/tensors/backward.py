@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.torch_engine import run_backward
-from gradlab.subject.torch_outputs import cotangent_tensors
-from gradlab.subject.torch_values import real_numbers
+from gradlab.subject.tensors.engine import run_backward
+from gradlab.subject.tensors.outputs import cotangent_tensors
+from gradlab.subject.tensors.values import real_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_values import Cell
+    from gradlab.subject.tensors.values import Cell
 
 __all__ = ["Backward"]
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject.holders import Holder, exchanged, holders_of
-from gradlab.subject.torch_constants import Constants, cast, double_dtype
-from gradlab.subject.torch_swap import Swap
-from gradlab.subject.torch_values import (
+from gradlab.subject.tensors.constants import Constants, cast, double_dtype
+from gradlab.subject.tensors.swap import Swap
+from gradlab.subject.tensors.values import (
     Cell,
     is_differentiable,
     is_torch,
@@ -264,7 +264,7 @@ def prepare(
     arguments
         Its positional arguments, nested as the user likes.
     wrt, names
-        As for `gradlab.subject.torch_subjects.torch_subject`.
+        As for `gradlab.subject.tensors.subjects.torch_subject`.
 
     Raises
     ------

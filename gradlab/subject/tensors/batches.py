@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.torch_devices import out_of_memory
-from gradlab.subject.torch_entries import OtherUseError, one_entry, suitable
-from gradlab.subject.torch_loops import (
+from gradlab.subject.tensors.devices import out_of_memory
+from gradlab.subject.tensors.entries import OtherUseError, one_entry, suitable
+from gradlab.subject.tensors.loops import (
     looped,
     same_values,
     trial_points,
 )
-from gradlab.subject.torch_sets import Sets
-from gradlab.subject.torch_stacks import (
+from gradlab.subject.tensors.sets import Sets
+from gradlab.subject.tensors.stacks import (
     CLEARLY,
     FEWEST,
     SHORT,
@@ -35,14 +35,14 @@ from gradlab.subject.torch_stacks import (
     plans_with_copies,
     vmapped,
 )
-from gradlab.subject.torch_values import real_numbers
+from gradlab.subject.tensors.values import real_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["Batches"]
 

@@ -13,12 +13,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal
 
 from gradlab.subject.own_seeds import own_seed
-from gradlab.subject.torch_graph import graph_nodes
+from gradlab.subject.tensors.graph import graph_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["SLACK", "Trial", "cotangent_trials", "has_own_code", "moves_unseen"]
 
@@ -71,7 +71,7 @@ def cotangent_trials(subject: TorchSubject, seed: int) -> tuple[Trial, ...]:
     seed
         Of the cotangent.
     """
-    from gradlab.subject.torch_double import narrowing_watched
+    from gradlab.subject.tensors.double import narrowing_watched
 
     if sum(cell.values.nbytes for cell in subject.cells) > _LARGE:
         return ()
@@ -105,7 +105,7 @@ class _Trials:
 
     def run(self, narrowed: list[str]) -> tuple[Trial, ...]:
         """Try all ways; `narrowed` names the casts to less in the forward pass."""
-        from gradlab.subject.torch_double import narrowing_watched
+        from gradlab.subject.tensors.double import narrowing_watched
 
         found: list[Trial] = []
         with narrowing_watched() as also:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.torch_graph import graph_nodes
-from gradlab.subject.torch_values import is_torch
+from gradlab.subject.tensors.graph import graph_nodes
+from gradlab.subject.tensors.values import is_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.torch_graph import graph_nodes
-from gradlab.subject.torch_written import written_parameters
+from gradlab.subject.tensors.graph import graph_nodes
+from gradlab.subject.tensors.written import written_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["Purpose", "ctc_alone", "padded_row", "purposes", "spectral"]
 

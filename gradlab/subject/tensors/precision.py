@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.subject.subject import Variable
-    from gradlab.subject.torch_subjects import TorchSubject
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["debris_of", "is_single", "lost_digits"]
 
