@@ -43,6 +43,7 @@ __all__ = ["numeric_side"]
 
 _ROUGH_KINDS = (Smoothness.NOISY, Smoothness.STAIRCASE)
 _VAGUE = 1e-8  # relative bar of a slope that a smooth f would have told better
+_LOUD = 1e-10  # bars times the scale, relative to f: single precision leaves 1e-8
 _HALF = 0.5  # of the coordinates that move an output
 _SEED = 0  # of the lines along which noise is measured for a Jacobian by itself
 
@@ -112,7 +113,10 @@ def _climbed(
     with np.errstate(all="ignore"):
         moved = np.isfinite(found.error) & ((found.value != 0) | (found.noise > 0))
         rough = np.isin(found.kind, _ROUGH_KINDS)
-        rough |= found.error > _VAGUE * np.abs(found.value)
+        # and by more than doubles leave of a small slope, as of a tanh that saturates
+        loud = np.multiply.outer(_LOUD * np.abs(base), 1 / scales_of(subject, which))
+        vague = found.error > np.fmax(_VAGUE * np.abs(found.value), loud[:, positions])
+        rough |= vague
     share = (rough & moved).sum(axis=1) / np.maximum(moved.sum(axis=1), 1)
     if not (share >= _HALF).any():
         return found
