@@ -107,7 +107,7 @@ def test_a_short_budget_means_directions_and_misses_nothing():
     assert report["x"].worst(1).input_index[0] == (123_456,)
 
 
-@pytest.mark.parametrize("budget", [70, 80, 85])
+@pytest.mark.parametrize("budget", [75, 80, 85])
 def test_what_the_search_found_is_shown_when_the_budget_ends(budget):
     """An entry that was measured to be wrong, with its values, before a second look."""
     x = np.random.default_rng(0).normal(size=200_000)
