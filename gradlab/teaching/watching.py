@@ -52,6 +52,7 @@ _MACHINES: dict[str, frozenset[str]] = {
         ["numerical_grad", "eval_numerical_gradient", "eval_numerical_gradient_array"]
     ),
 }
+_OPTIONS = "gradlab.keywords"  # stands before every public function of gradlab
 _LIBRARIES = frozenset(name.partition(".")[0] for name in _MACHINES) | {"numpy"}
 
 
@@ -68,6 +69,14 @@ def _differentiates(module: str, function: str) -> bool:
 
 def _module(frame: FrameType | None) -> str:
     return str(frame.f_globals.get("__name__", "")) if frame else ""
+
+
+def _caller(frame: FrameType) -> str:
+    """Name the module that called a function; what reads its options is none."""
+    back = frame.f_back
+    while _module(back) == _OPTIONS and back is not None:
+        back = back.f_back
+    return _module(back)
 
 
 def watched(work: Callable[[], _Result]) -> tuple[_Result, tuple[str, ...]]:
@@ -105,7 +114,7 @@ def watched(work: Callable[[], _Result]) -> tuple[_Result, tuple[str, ...]]:
             return
         if not _differentiates(module, frame.f_code.co_name):
             return
-        if _module(frame.f_back).partition(".")[0] not in _LIBRARIES:
+        if _caller(frame).partition(".")[0] not in _LIBRARIES:
             library = module.partition(".")[0]
             found[f"{frame.f_code.co_name}() of {library}"] = None
 
