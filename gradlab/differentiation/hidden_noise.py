@@ -24,6 +24,7 @@ __all__ = [
     "hidden_rounding",
     "may_be_rough",
     "noise_level",
+    "rounding_inside",
 ]
 
 ROUGH = 30.0  # times the rounding unit: noise above this is more than rounding
@@ -34,6 +35,8 @@ _MOST = 0.75  # of the outputs
 # Of the noise of most outputs, relative: no arithmetic is as uneven. On the checks that
 # `looking` tells of, anything from 0 to 0.1 gives the same verdicts.
 _LUCKY = 1e-3
+_SMALL = 0.1  # of the largest output: what is below may be the rest of larger numbers
+_INSIDE = 2.0  # roundings of the largest output, that a small one may have
 _LARGE = 1 << 16  # coordinates of several inputs: up to these, lines go in one batch
 LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
@@ -158,3 +161,20 @@ def hidden_rounding(
     if alike.mean() < _MOST:
         return None
     return np.asarray(np.nan_to_num(typical * np.abs(base)))
+
+
+def rounding_inside(
+    subject: Subject, noise: NDArray[np.float64], base: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Tell what small outputs inherit from larger numbers inside, (rows,).
+
+    The imaginary parts of what is nearly real (an inverse Fourier transform) are the
+    rounding of the real parts: far more than that of their own size. A ladder that does
+    not know it takes it for kinks. No more is told than was measured, nor than the
+    largest output explains: whatever is louder may be a pole.
+    """
+    size = np.abs(base)
+    top = float(np.max(size, where=np.isfinite(size), initial=0.0))
+    heard = np.where(noise == LAST_DIGITS, 0.0, np.nan_to_num(noise))
+    inherited = np.fmin(heard, _INSIDE * subject.epsilon * top)
+    return np.where(size < _SMALL * top, inherited, 0.0)

@@ -10,7 +10,12 @@ import numpy as np
 from gradlab.differentiation.adaptive import AdaptiveSettings, adaptive
 from gradlab.differentiation.evaluation import displaced_rows
 from gradlab.differentiation.finite_difference import scales_of
-from gradlab.differentiation.hidden_noise import ROUGH, SPACING, hidden_rounding
+from gradlab.differentiation.hidden_noise import (
+    ROUGH,
+    SPACING,
+    hidden_rounding,
+    rounding_inside,
+)
 from gradlab.differentiation.method import Adaptive
 from gradlab.differentiation.own_scales import joined, merged, on_their_own
 from gradlab.differentiation.sharing import shared_noise
@@ -72,7 +77,10 @@ def look_closer(
     if scales is None:
         scales = scales_of(subject, which)[positions]
     hidden = None if noise is None else hidden_rounding(subject, noise, base)
-    found = _climb(subject, sample, points, scales * stretch, base, noise=hidden)
+    known = hidden
+    if noise is not None and hidden is None:
+        known = rounding_inside(subject, noise, base)
+    found = _climb(subject, sample, points, scales * stretch, base, noise=known)
     if hidden is not None:
         found = dataclasses.replace(found, error=_guessed(found, hidden, base))
     own_scale = on_their_own(found, points, scales)

@@ -87,7 +87,12 @@ def _comparison(
 
     def value(matrix: NDArray[np.float64]) -> NDArray[Any]:
         part = matrix[rows]
-        return part[:, 0::2] + 1j * part[:, 1::2] if variable.is_complex else part
+        # not a + 1j * b, which makes nan of a where b is infinite
+        return (
+            np.ascontiguousarray(part).view(np.complex128)
+            if variable.is_complex
+            else part
+        )
 
     def size(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
         part = matrix[rows]

@@ -116,7 +116,7 @@ def read(
         ladder = samples.part(which[rows], own)
         only = None if served is None else _often(served[rows])
         estimate = extrapolate_central(ladder, floor, settings.width, noise[own], only)
-        whole.append((rows, columns, estimate, suspect(ladder, floor)))
+        whole.append((rows, columns, estimate, suspect(ladder, floor, noise[own])))
     if len(whole) == 1:
         return Reading(base, *whole[0][2:])
     estimate, doubt = (
