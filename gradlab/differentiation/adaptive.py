@@ -38,6 +38,7 @@ def adaptive(
     floor: float = _EPS,
     settings: AdaptiveSettings | None = None,
     noise: np.ndarray | None = None,
+    inherited: np.ndarray | None = None,
 ) -> Derivatives:
     """Differentiate along every coordinate, as well as the function allows.
 
@@ -61,6 +62,10 @@ def adaptive(
     noise
         What is known of the noise of f from elsewhere, shape (m,): no rounding is taken
         to be smaller.
+    inherited
+        Rounding that small outputs have of larger numbers inside f, shape (m,): a bend
+        below it is no kink either. Not for what else is noise, which a ladder has to
+        go below to see.
 
     Returns
     -------
@@ -81,8 +86,8 @@ def adaptive(
     settings = settings or AdaptiveSettings()
     if points.size == 0:
         return Derivatives.unknown(base.size, 0)
-    if noise is None:
-        noise = np.zeros(base.size)
+    inherited = np.zeros(base.size) if inherited is None else inherited
+    noise = inherited if noise is None else np.fmax(noise, inherited)
     per_chunk = max(1, settings.chunk // max(1, base.size))
     parts = []
     for start in range(0, points.size, per_chunk):
@@ -94,7 +99,9 @@ def adaptive(
             return sample(which + start, displacement)
 
         where = points[some], scales[some]
-        parts.append(climb(shifted, *where, base, noise, floor, settings))
+        parts.append(
+            climb(shifted, *where, base, noise, floor, settings, inherited=inherited)
+        )
     return _without_accidents(Derivatives.join(parts))
 
 

@@ -77,10 +77,18 @@ def look_closer(
     if scales is None:
         scales = scales_of(subject, which)[positions]
     hidden = None if noise is None else hidden_rounding(subject, noise, base)
-    known = hidden
+    inherited = None
     if noise is not None and hidden is None:
-        known = rounding_inside(subject, noise, base)
-    found = _climb(subject, sample, points, scales * stretch, base, noise=known)
+        inherited = rounding_inside(subject, noise, base)
+    found = _climb(
+        subject,
+        sample,
+        points,
+        scales * stretch,
+        base,
+        noise=hidden,
+        inherited=inherited,
+    )
     if hidden is not None:
         found = dataclasses.replace(found, error=_guessed(found, hidden, base))
     own_scale = on_their_own(found, points, scales)
@@ -137,6 +145,7 @@ def _climb(
     some: NDArray[np.intp] | None = None,
     farthest: float | None = None,
     noise: NDArray[np.float64] | None = None,
+    inherited: NDArray[np.float64] | None = None,
 ) -> Derivatives:
     """Climb the ladder of all columns, or of some."""
     settings = AdaptiveSettings()
@@ -158,6 +167,7 @@ def _climb(
         floor=subject.epsilon,
         settings=settings,
         noise=noise,
+        inherited=inherited,
     )
 
 

@@ -50,3 +50,34 @@ def test_an_infinite_imaginary_part_leaves_the_real_part_alone():
     (found,) = gl.check(lambda z: 2 * z, z, jac=jac).comparisons[:1]
 
     assert np.diag(found.analytic.real).tolist() == [2.0, 2.0]
+
+
+class InSingle(torch.autograd.Function):
+    """A convolution that rounds to float32 inside; its gradient does not."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        """What is computed."""
+        ctx.save_for_backward(x, w)
+        return torch.nn.functional.conv2d(x.float(), w.float()).double()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        """What autograd is told."""
+        x, w = ctx.saved_tensors
+        back = torch.nn.grad
+        return (
+            back.conv2d_input(x.shape, w, upstream),
+            back.conv2d_weight(x, w.shape, upstream),
+        )
+
+
+def test_single_precision_inside_is_no_such_rounding():
+    """A ladder has to go below it: it accused 31 right entries of a convolution."""
+    torch.manual_seed(0)
+    shapes = (2, 3, 8, 8), (4, 3, 3, 3)
+    inputs = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+
+    report = gl.check(InSingle.apply, *(x.requires_grad_() for x in inputs))
+
+    assert report.verdict != gl.Verdict.DISAGREES

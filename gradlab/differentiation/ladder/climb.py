@@ -42,6 +42,7 @@ class _Climb:
     spent: np.ndarray  # evaluations, (C,)
     wish: np.ndarray  # rungs to evaluate next, (2 or 3, C)
     known: np.ndarray  # noise of every output that is known from elsewhere, (m,)
+    inherited: np.ndarray  # of it, the rounding of larger numbers, (m,)
     noise: np.ndarray  # the same, and what many coordinates agree on, (m,)
     served: np.ndarray  # best runs of the outputs watched, (C, K, 2)
     results: Derivatives
@@ -53,7 +54,8 @@ class _Climb:
         served: np.ndarray | None = None,
     ) -> Reading:
         own = self.samples, which, outputs, self.noise
-        return read(*own, self.floor, self.settings, served)
+        how = self.floor, self.settings, served
+        return read(*own, *how, inherited=self.inherited)
 
     def round(self) -> np.ndarray:
         """Evaluate what is wished for; return the coordinates that wished."""
@@ -74,6 +76,8 @@ def climb(
     noise: np.ndarray,
     floor: float,
     settings: AdaptiveSettings,
+    *,
+    inherited: np.ndarray,
 ) -> Derivatives:
     """Build the ladders of some coordinates, rung by rung, and read them.
 
@@ -97,6 +101,7 @@ def climb(
         spent=np.zeros(points.size, int),
         wish=np.repeat((stride * np.arange(1.0, 4.0))[:, None], points.size, axis=1),
         known=noise,
+        inherited=inherited,
         noise=noise.copy(),
         served=np.zeros((points.size, 0, 2), int),
         results=Derivatives.unknown(base.size, points.size),

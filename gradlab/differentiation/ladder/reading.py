@@ -85,6 +85,8 @@ def read(
     floor: float,
     settings: AdaptiveSettings,
     served: np.ndarray | None = None,
+    *,
+    inherited: np.ndarray,
 ) -> Reading:
     """Read some outputs of some coordinates, in pieces that fit the processor's cache.
 
@@ -98,6 +100,8 @@ def read(
         A slice, or some for each coordinate, (C, K).
     noise
         What is known of the noise of every output from elsewhere, (all outputs,).
+    inherited
+        Of it, the rounding of larger numbers: nothing below is a kink.
     floor
         Relative rounding unit of the arithmetic.
     settings
@@ -116,7 +120,7 @@ def read(
         ladder = samples.part(which[rows], own)
         only = None if served is None else _often(served[rows])
         estimate = extrapolate_central(ladder, floor, settings.width, noise[own], only)
-        whole.append((rows, columns, estimate, suspect(ladder, floor, noise[own])))
+        whole.append((rows, columns, estimate, suspect(ladder, floor, inherited[own])))
     if len(whole) == 1:
         return Reading(base, *whole[0][2:])
     estimate, doubt = (

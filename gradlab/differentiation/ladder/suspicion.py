@@ -51,7 +51,7 @@ class Suspicion:
         return Suspicion(*(field[coordinates, outputs][:, None] for field in fields))
 
 
-def suspect(ladder: Ladder, floor: float, noise: np.ndarray) -> Suspicion:
+def suspect(ladder: Ladder, floor: float, inherited: np.ndarray) -> Suspicion:
     """Look at the two smallest rungs of every entry.
 
     Parameters
@@ -60,8 +60,8 @@ def suspect(ladder: Ladder, floor: float, noise: np.ndarray) -> Suspicion:
         The values; at least three rungs, which every ladder starts with.
     floor
         Relative rounding unit of the arithmetic.
-    noise
-        Absolute noise of f known from elsewhere, shape (C, m) or (m,).
+    inherited
+        Rounding of larger numbers that outputs have, shape (C, m) or (m,).
     """
     with np.errstate(all="ignore"):
         h = ladder.steps[:, :, None]
@@ -72,7 +72,7 @@ def suspect(ladder: Ladder, floor: float, noise: np.ndarray) -> Suspicion:
         slope = (np.abs(ahead) + np.abs(behind)) / h
         size = np.abs(ladder.base) + moved
         unit = floor * (size + np.abs(ladder.points)[:, None] * slope)
-        unit = np.fmax(unit, noise)
+        unit = np.fmax(unit, inherited)
         # even part ~ h^2 where smooth, ~ h at a kink; look at the smallest rung that
         # stands out of the rounding
         loud = (even > _LOUD * unit) & (even > 1e-9 * slope * h)
