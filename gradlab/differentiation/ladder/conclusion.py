@@ -42,14 +42,15 @@ def conclude(
     with np.errstate(all="ignore"):
         estimate, doubt = reading.estimate, reading.doubt
         value = estimate.value.copy()
-        error = settings.safety * np.maximum(estimate.error, estimate.hidden)
-        error = np.maximum(error, _frozen_bar(ladder, estimate, floor))
-        wide, plain = error.copy(), settings.safety * estimate.error
+        frozen = _frozen_bar(ladder, estimate, floor)
+        plain = np.maximum(settings.safety * estimate.error, frozen)
+        error = np.maximum(plain, settings.safety * estimate.hidden)
+        wide = error.copy()
         kind = np.full(value.shape, Smoothness.SMOOTH, np.int8)
         known = np.maximum(estimate.known, floor * _typical_size(ladder))
         kind[estimate.noise > 100 * known] = Smoothness.NOISY
-        odd = estimate.hidden > np.maximum(estimate.error, estimate.ledge)
-        odd &= (estimate.ledge == 0) & (kind == Smoothness.SMOOTH)
+        odd = (estimate.hidden > estimate.error) & (estimate.ledge == 0)
+        odd &= kind == Smoothness.SMOOTH
         kind[estimate.hidden > np.abs(value) / 10] = Smoothness.NOISY  # a ledge
         steps = stairs(ladder, floor)
         kind[steps] = Smoothness.STAIRCASE
