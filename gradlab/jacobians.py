@@ -17,6 +17,7 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.sides.analytic_side import analytic_side
 from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.pipeline.sides.own_bars import own_bars
+from gradlab.subject.numpy_values import as_complex
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import block_slices
 
@@ -208,7 +209,7 @@ def _store(
         subject.outputs, block_slices(subject.outputs), strict=True
     ):
         result[output.name, variable.name] = Jacobian(
-            _shaped(value[rows], output, variable, np.add),
+            _shaped(value[rows], output, variable),
             _shaped(error[rows], output, variable, np.hypot),
             _shaped(step[rows], output, variable, np.maximum),
             *told,
@@ -216,11 +217,14 @@ def _store(
 
 
 def _shaped(
-    matrix: NDArray[np.float64], output: Variable, variable: Variable, join: np.ufunc
+    matrix: NDArray[Any],
+    output: Variable,
+    variable: Variable,
+    join: np.ufunc | None = None,
 ) -> NDArray[Any]:
     if variable.is_complex:
-        imaginary = matrix[:, 1::2] * (1j if join is np.add else 1)
-        matrix = join(matrix[:, 0::2], imaginary)
+        pairs = matrix[:, 0::2], matrix[:, 1::2]
+        matrix = as_complex(matrix) if join is None else join(*pairs)
     if variable.support is not None:  # only stored entries exist: the rest is zero
         full = np.zeros((len(matrix), int(np.prod(variable.shape))), matrix.dtype)
         full[:, variable.support] = matrix

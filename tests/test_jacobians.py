@@ -60,6 +60,16 @@ def test_complex_input():
     assert jacobian.value == pytest.approx(2 * z)
 
 
+def test_an_infinite_imaginary_part_leaves_the_real_one_alone():
+    """What the user's code returned is handed on as it is, not as nan + inf i."""
+    z, given = np.ones(2, dtype=complex), np.array([complex(1, np.inf), 2 - 3j])
+
+    jacobian = gl.analytic_jacobian(lambda z: z.real.sum(), z, grad=lambda _: given)
+
+    assert (jacobian.value.real == given.real).all()
+    assert (jacobian.value.imag == given.imag).all()
+
+
 SMOOTH = {
     "exp": (np.exp, 1.0, np.exp(1.0)),
     "sin": (np.sin, 0.4, np.cos(0.4)),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.subject.numpy_values import as_complex
 from gradlab.subject.subject import input_columns, is_torch_subject
 
 if TYPE_CHECKING:
@@ -94,9 +95,7 @@ def _twin(
         leaf, variable = leaves[position], subject.inputs[which]
         if not isinstance(leaf.value, np.ndarray | float | np.generic):
             return None
-        array = np.asarray(point, dtype=np.float64)
-        if variable.is_complex:
-            array = array[0::2] + 1j * array[1::2]
+        array = as_complex(point) if variable.is_complex else point
         array = array.reshape(variable.shape).astype(variable.dtype)
         value = array if isinstance(leaf.value, np.ndarray) else array[()]
         leaves[position] = type(leaf)(leaf.name, value)

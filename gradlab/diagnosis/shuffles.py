@@ -11,6 +11,7 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import EXACT, Case, Clue, reaches
 from gradlab.diagnosis.orders import orders_of
 from gradlab.diagnosis.places import every_entry
+from gradlab.subject.numpy_values import as_complex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,9 +66,7 @@ def _half_conjugated(case: Case) -> list[Clue]:
     real = not any(output.is_complex for output in case.outputs)
     if not (real and case.part.complete):
         return []
-    a, n = (
-        side[:, 0::2] + 1j * side[:, 1::2] for side in (case.analytic, case.numeric)
-    )
+    a, n = as_complex(case.analytic), as_complex(case.numeric)
     there = np.abs(n) > 1e-6 * np.abs(n).max(initial=0.0)
     if there.sum() < 3 or not np.allclose(np.abs(a), np.abs(n), rtol=1e-5, atol=1e-9):
         return []

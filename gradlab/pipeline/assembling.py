@@ -11,6 +11,7 @@ from gradlab.comparison.comparison import Comparison
 from gradlab.diagnosis.evidence import Part
 from gradlab.late import is_made
 from gradlab.pipeline.blocks import label_of
+from gradlab.subject.numpy_values import as_complex
 from gradlab.subject.subject import block_slices
 
 if TYPE_CHECKING:
@@ -87,12 +88,7 @@ def _comparison(
 
     def value(matrix: NDArray[np.float64]) -> NDArray[Any]:
         part = matrix[rows]
-        # not a + 1j * b, which makes nan of a where b is infinite
-        return (
-            np.ascontiguousarray(part).view(np.complex128)
-            if variable.is_complex
-            else part
-        )
+        return as_complex(part) if variable.is_complex else part
 
     def size(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
         part = matrix[rows]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Outputs",
     "Working",
+    "as_complex",
     "as_numpy",
     "coordinates_of",
     "gather",
@@ -213,11 +214,25 @@ def gather(array: NDArray[Any]) -> NDArray[np.float64]:
     return flat.astype(np.float64)
 
 
+def as_complex(pairs: NDArray[np.float64]) -> NDArray[np.complex128]:
+    """Join the real and imaginary coordinates that alternate along the last axis.
+
+    Not by ``real + 1j * imaginary``: where the imaginary part is infinite, that makes
+    nan of the real one.
+
+    Examples
+    --------
+    >>> as_complex(np.array([1.0, np.inf]))
+    array([1.+infj])
+    """
+    return np.ascontiguousarray(pairs, dtype=np.float64).view(np.complex128)
+
+
 def scatter(array: NDArray[Any], values: NDArray[np.float64]) -> None:
     """Write real coordinates into an array, in place."""
     array = array.view(np.ndarray)
     if np.iscomplexobj(array):
-        array[...] = (values[0::2] + 1j * values[1::2]).reshape(array.shape)
+        array[...] = as_complex(values).reshape(array.shape)
     else:
         array[...] = values.reshape(array.shape)
 
