@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.searching.group_testing import Group
     from gradlab.localisation.searching.search import Search
 
-__all__ = ["VISIBLE", "describe", "quick_column", "show"]
+__all__ = ["VISIBLE", "describe", "show"]
 
 _SHOWN, _DRAWN = 2, 3  # entries that should be wrong; where nobody knows
 _BESIDE = 1  # entries where nothing should
@@ -98,16 +98,14 @@ def _shown(
     bench: Bench, search: Search, which: int, position: int, *, twice: bool
 ) -> Column:
     """Measure one entry of an input that is wrong; accuse it if it is."""
-    column = quick_column(bench, which, position, twice=twice)
+    column = _quick_column(bench, which, position, twice=twice)
     search.looked[which, position] = column
     if column.wrong and len(search.wrong) < search.limit:
         search.wrong[which, position] = column
     return column
 
 
-def quick_column(
-    bench: Bench, which: int, position: int, *, twice: bool = False
-) -> Column:
+def _quick_column(bench: Bench, which: int, position: int, *, twice: bool) -> Column:
     """Differentiate along one coordinate in two or four evaluations; one output row.
 
     An error bar that is too large for a verdict stays so: the tensor has one.
@@ -120,12 +118,7 @@ def quick_column(
     size = max(abs(analytic), bench.sizes(which)[0])
     enough = max(allowed, VISIBLE * size) / (2 * SAFETY)
     slope, bar, step = quick_slope(
-        bench.numeric,
-        direction,
-        cotangent=bench.cotangent,
-        base=bench.base,
-        meter=bench.meter,
-        heard=[*bench.ripples, *bench.heard],
+        bench.line(direction, [*bench.ripples, *bench.heard]),
         enough=abs(along) * enough,
         share=VISIBLE / (2 * SAFETY),
         twice=twice,

@@ -23,7 +23,7 @@ from gradlab.localisation.searching.columns import Column
 from gradlab.localisation.searching.cotangents import draw_cotangent
 from gradlab.localisation.searching.gradients import fetched
 from gradlab.localisation.searching.ladders import beyond_rounding, ladders_of
-from gradlab.localisation.searching.quick_lines import noise_of, quick_probe
+from gradlab.localisation.searching.quick_lines import Line, noise_of, quick_probe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -262,6 +262,12 @@ class Bench:
             seed, tuple(parts), self.units, thinning, choice, pooled=self.dear
         )
 
+    def line(self, direction: Direction, heard: Sequence[NDArray[np.float64]]) -> Line:
+        """Line along a direction, to be measured in few evaluations."""
+        return Line(
+            self.numeric, direction, self.cotangent, self.base, self.meter, heard
+        )
+
     def measure(
         self, direction: Direction, resolution: float, *, proven: bool = False
     ) -> Probe:
@@ -300,13 +306,8 @@ class Bench:
             start = max(12, round(exponent + direction.reach - length))
         analytic = self.gradients.along(direction)
         found = quick_probe(
-            self.numeric,
-            direction,
+            self.line(direction, self.heard),
             analytic=analytic,
-            cotangent=self.cotangent,
-            base=self.base,
-            meter=self.meter,
-            heard=self.heard,
             resolution=resolution,
             slack=self._round_off(direction.parts) * analytic[1],
             start=start,
@@ -386,10 +387,8 @@ class Bench:
             found = ladders_of(
                 self.numeric, which, where, self.base, own, self.meter, self.hidden
             )
-            self._ladders.update(
-                ((which, int(p)), ladder)
-                for p, ladder in zip(where, found, strict=True)
-            )
+            pairs = zip(where.tolist(), found, strict=True)
+            self._ladders |= {(which, p): ladder for p, ladder in pairs}
 
     def parts(self) -> list[Part]:
         """All inputs, less the ranges that have been settled."""

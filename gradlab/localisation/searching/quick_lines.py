@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.subject.subject import Subject
 
-__all__ = ["Quick", "noise_bar", "noise_of", "quick_probe", "quick_slope"]
+__all__ = ["Line", "Quick", "noise_bar", "noise_of", "quick_probe", "quick_slope"]
 
 # Exponents in float64, in the order of trying: for smooth functions; for such with many
 # kinks; for noisy ones.
@@ -95,14 +95,9 @@ def noise_bar(noise: float, step: float) -> float:
 
 
 def quick_probe(
-    subject: Subject,
-    direction: Direction,
+    line: Line,
     *,
     analytic: tuple[float, float],
-    cotangent: NDArray[np.float64],
-    base: NDArray[np.float64],
-    meter: Meter,
-    heard: Sequence[NDArray[np.float64]],
     resolution: float,
     slack: float = 0.0,
     start: int | None = None,
@@ -112,18 +107,10 @@ def quick_probe(
 
     Parameters
     ----------
-    subject
-        At its point, and there again afterwards, whatever happens.
-    direction
-        Where to.
+    line
+        Fresh; two evaluations are made on it, up to sixteen where the steps differ.
     analytic
         Derivative along the direction by the analytic side, and the norm of its terms.
-    cotangent, base
-        As for `gradlab.differentiation.probe.probe`.
-    meter
-        Charged with two evaluations; up to sixteen where the steps differ.
-    heard
-        Samples of the noise of f from other directions, each of shape (rows,).
     resolution
         Error bar that is small enough.
     slack
@@ -144,22 +131,14 @@ def quick_probe(
     ...     lambda x: np.sin(x).sum(), [x], Sides(grad=lambda x: np.cos(x))
     ... )
     >>> direction = Direction(1, whole(subject), (0.5,))
-    >>> found = quick_probe(
-    ...     subject,
-    ...     direction,
-    ...     analytic=direction.along([np.cos(x)]),
-    ...     cotangent=np.ones(1),
-    ...     base=subject.row(),
-    ...     meter=Meter(),
-    ...     heard=[],
-    ...     resolution=1e-5,
-    ... ).probe
+    >>> line = Line(subject, direction, np.ones(1), subject.row(), Meter(), heard=[])
+    >>> analytic = direction.along([np.cos(x)])
+    >>> found = quick_probe(line, analytic=analytic, resolution=1e-5).probe
     >>> found.evaluations, abs(found.defect) <= 5 * found.error < 1e-4
     (2, True)
     """
     expected, norm = analytic
-    line = _Line(subject, direction, cotangent, base, meter, heard)
-    scale = -np.log2(subject.epsilon) / 52
+    scale = line.scale
     ladder = [round(rung * scale) for rung in _LADDER]
     if start is None:
         start = max(_finest(line.noise, resolution, round(_FINEST * scale)), ladder[1])
@@ -189,7 +168,7 @@ def quick_probe(
             elif bar <= resolution and not (shown and len(line.slopes) < 3):
                 break
         if line.left_domain and not bar <= resolution:
-            best, bar, exponent = line.at_the_edge(scale, norm)
+            best, bar, exponent = line.at_the_edge(norm)
             shown = abs(expected - best) - slack > SAFETY * bar
             if shown and line.supports(expected, best, bar):
                 bar = abs(expected - best)
@@ -203,16 +182,7 @@ def quick_probe(
 
 
 def quick_slope(
-    subject: Subject,
-    direction: Direction,
-    *,
-    cotangent: NDArray[np.float64],
-    base: NDArray[np.float64],
-    meter: Meter,
-    heard: Sequence[NDArray[np.float64]],
-    enough: float,
-    share: float = 0.0,
-    twice: bool = False,
+    line: Line, *, enough: float, share: float, twice: bool
 ) -> tuple[float, float, float]:
     """Slope of ``v . f`` along one coordinate, in two or four evaluations.
 
@@ -220,8 +190,10 @@ def quick_slope(
 
     Parameters
     ----------
+    line
+        Fresh.
     enough
-        Error bar that is small enough; the other parameters as for `quick_probe`.
+        Error bar that is small enough.
     share
         The same, relative to the slope.
     twice
@@ -232,8 +204,7 @@ def quick_slope(
     slope, bar, step
         Derivative, its error bar, and the step it rests on in units of the direction.
     """
-    line = _Line(subject, direction, cotangent, base, meter, heard)
-    scale = -np.log2(subject.epsilon) / 52
+    scale = line.scale
     start = max(_finest(line.noise, enough, _ALONE[1]), _ALONE[0])
     try:
         line.step(round(start * scale))
@@ -247,8 +218,20 @@ def quick_slope(
     return slope, bar, 2.0**-exponent
 
 
-class _Line:
-    """Central quotients along one direction, and the noise that they show."""
+class Line:
+    """Central quotients along one direction, and the noise that they show.
+
+    Parameters
+    ----------
+    subject
+        At its point, and there again after `back`.
+    direction
+        Where to.
+    cotangent, base, meter
+        As for `gradlab.differentiation.probe.probe`.
+    heard
+        Samples of the noise of f from other directions, each of shape (rows,).
+    """
 
     def __init__(
         self,
@@ -260,6 +243,7 @@ class _Line:
         heard: Sequence[NDArray[np.float64]],
     ) -> None:
         self._subject, self._base, self._meter = subject, base, meter
+        self.scale = -np.log2(subject.epsilon) / 52  # of exponents in float64
         self._cotangent, self._live = cotangent, cotangent != 0
         self._walk = Walk(subject, direction)
         self._heard = list(heard)
@@ -329,18 +313,16 @@ class _Line:
         """Whether some step led to where f is not finite."""
         return not np.isfinite(list(self.slopes.values())).all()
 
-    def at_the_edge(self, scale: float, norm: float) -> tuple[float, float, int]:
+    def at_the_edge(self, norm: float) -> tuple[float, float, int]:
         """Take steps that stay in the domain of f; as `best`, with round-off of x.
 
         Parameters
         ----------
-        scale
-            Exponents of the subject's precision over those of float64.
         norm
             Of the terms of the analytic derivative.
         """
         for p in _EDGE:
-            self.step(round(p * scale))
+            self.step(round(p * self.scale))
         best, bar, exponent = self.best()
         lost = self._subject.epsilon * 2.0**exponent * max(norm, abs(best))
         return best, max(bar, lost), exponent
