@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
@@ -62,6 +63,29 @@ class _Handle:
 
     def remove(self) -> None:
         """Do nothing: there is no hook."""
+
+
+def _not_within_itself(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Wrap a hook of a tensor, so that it fails where it would call itself.
+
+    The hook of an implicit layer pulls back through a copy that is detached from the
+    tensor it hangs on. Without that cut it would call itself for ever: the engine of
+    torch goes on in another thread where the stack of one is full.
+    """
+    running = False
+
+    @functools.wraps(hook)
+    def guarded(gradient: Any) -> Any:
+        nonlocal running
+        if running:
+            raise RecursionError
+        running = True
+        try:
+            return hook(gradient)
+        finally:
+            running = False
+
+    return guarded
 
 
 def names_cut(finding: Finding) -> bool:
@@ -314,6 +338,8 @@ def _mode(torch: Any, undone: _Undone, undo: _Undo, *, copies: bool) -> type[Any
                 return args[0].clone() if tracked and not recorded else args[0]
             if undo.hooks and name == "register_hook":
                 return _Handle()
+            if undo.cuts and name == "register_hook" and len(args) > 1:
+                args = (args[0], _not_within_itself(args[1]), *args[2:])
             return func(*args, **(kwargs or {}))
 
     return Harmless

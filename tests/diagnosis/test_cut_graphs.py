@@ -227,3 +227,37 @@ def test_straight_through_in_a_module():
     report = gl.check(net, x, loss=lambda out: (out**2).mean())
 
     assert {str(f.kind) for f in report.findings if not f.rival} == {"surrogate"}
+
+
+def test_hook_does_not_call_itself():
+    """An implicit layer whose cut is undone does not pull back through its own hook."""
+    depth, deepest = 0, 0
+
+    def implicit(x):
+        z = torch.tanh(x).requires_grad_()
+        start = z.detach().requires_grad_()
+        again = torch.tanh(0.5 * start + x.detach())
+
+        def hook(gradient):
+            nonlocal depth, deepest
+            depth += 1
+            deepest = max(deepest, depth)
+            try:
+                if depth > 3:
+                    message = "the hook has called itself"
+                    raise RuntimeError(message)
+                pull = torch.autograd.grad
+                return gradient + pull(again, start, gradient, retain_graph=True)[0]
+            finally:
+                depth -= 1
+
+        if z.grad_fn is not None:
+            z.register_hook(hook)
+        return z * x
+
+    x = torch.tensor([0.3, -0.7], dtype=torch.float64, requires_grad=True)
+
+    report = gl.check(implicit, x)
+
+    assert report.verdict.name == "DISAGREES"
+    assert deepest == 1
