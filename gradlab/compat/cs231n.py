@@ -236,8 +236,10 @@ def _usable(f: Any, x: Any, h: float) -> None:
         raise InputTypeError(f"f must be a function of x, got {type(f).__name__}")
     if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
         kind = f"array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
-        msg = f"x must be an array of floating numbers, got {kind}; use x.astype(float)"
-        raise InputTypeError(msg)
+        raise InputTypeError(
+            f"x must be an array of floating numbers, got {kind}; begin with "
+            f"x = np.array(x, dtype=float)"
+        )
     if not x.flags.writeable:
         msg = "x is read-only, and entries are perturbed in place; use x.copy()"
         raise InputError(msg)
@@ -254,15 +256,26 @@ def _both_sides(
     before = x[index]
     try:
         x[index] = before + h
-        above = np.array(f(x))
+        above = _returned(f(x))
         x[index] = before - h
-        below = np.array(f(x))
+        below = _returned(f(x))
     finally:
         x[index] = before
-    if above.dtype.kind not in "biufc":
-        msg = f"f must return numbers, got {type(above[()]).__name__} {above[()]!r}"
-        raise InputTypeError(msg)
     return above, below
+
+
+def _returned(value: Any) -> NDArray[Any]:
+    """Copy what f returned; the pair of a layer or a loss is not one array."""
+    if isinstance(value, tuple | list):
+        raise InputTypeError(
+            f"f must return a number or an array, got a {type(value).__name__} of "
+            f"{len(value)}; take the one that is differentiated: lambda x: f(x)[0]"
+        )
+    array = np.array(value)
+    if array.dtype.kind not in "biufc":
+        msg = f"f must return numbers, got {type(array[()]).__name__} {array[()]!r}"
+        raise InputTypeError(msg)
+    return array
 
 
 def _number(value: NDArray[Any]) -> Any:

@@ -126,7 +126,15 @@ def test_array_is_put_back_if_the_function_raises():
     ("call", "telling"),
     [
         (lambda: eval_numerical_gradient(np.sum, np.arange(3)), "array of int64"),
-        (lambda: eval_numerical_gradient(np.sum, [1.0]), "list"),
+        (lambda: eval_numerical_gradient(np.sum, [1.0]), r"list; begin with x = np"),
+        (
+            lambda: eval_numerical_gradient(lambda x: (x.sum(), x), np.ones(3)),
+            r"a tuple of 2; .* lambda x: f\(x\)\[0\]",
+        ),
+        (
+            lambda: eval_numerical_gradient_array(lambda x: (x, x), np.ones(3), 1.0),
+            "a tuple of 2",
+        ),
         (lambda: eval_numerical_gradient(np.sin, np.ones(3)), r"shape \(3,\)"),
         (lambda: eval_numerical_gradient(np.sum, np.ones(3), h=0.0), "positive"),
         (
