@@ -44,8 +44,6 @@ _KEEP_BYTES = 1 << 26
 _LEAST = 1e-280
 # Powers of two that a unit may be, so that neither steps nor twice the unit leave it.
 _FARTHEST = 1000
-# Of an input of which no more than this moves, the rest is not written again.
-_FEW = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -306,12 +304,10 @@ def unit_from(size: Magnitudes, count: int) -> float:
 class Walk:
     """A subject walked along a direction; `back` puts it at the point again.
 
-    Memory: for subjects that have a ``displace(which, start, moves, factor)`` of their
-    own (write ``point + factor * moves`` from coordinate `start` on) one block of
-    numbers; for others one tensor at a time. Directions of up to four million
-    coordinates are kept while the walk lasts, of longer ones a byte for each up to 64
-    million; beyond that they are generated at every step. Pooled ones are cut from
-    their pool as they are needed, at no cost.
+    Directions of up to four million coordinates are kept while the walk lasts, of
+    longer ones a byte for each up to 64 million; beyond that they are generated at
+    every step, a block at a time. Pooled ones are cut from their pool as they are
+    needed, at no cost.
 
     Parameters
     ----------
@@ -323,7 +319,6 @@ class Walk:
 
     def __init__(self, subject: Subject, direction: Direction) -> None:
         self._subject = subject
-        self._own = getattr(subject, "displace", None)
         self._parts: dict[int, list[Part]] = {}
         for part in direction.parts:
             self._parts.setdefault(part.which, []).append(part)
@@ -340,7 +335,6 @@ class Walk:
         )
         if direction.size <= _KEEP and not cheap:
             self._kept = {p: list(direction.values(p)) for p in direction.parts}
-        self._origins: dict[int, list[tuple[int, float]]] = {}
         self._bytes: dict[tuple[int, int, int], NDArray[np.uint8]] | None = None
         if _KEEP < direction.size <= _KEEP_BYTES and not direction.pooled:
             self._bytes = {}
@@ -348,18 +342,10 @@ class Walk:
     def to(self, step: float) -> None:
         """Put the subject at ``point + step * direction``."""
         for which, parts in self._parts.items():
-            if self._own is not None:
-                if which in self._whole:
-                    self._whole[which](which)
-                for start, values, factor in self._values(parts, step):
-                    self._own(which, start, values, factor)
-            elif sum(part.size for part in parts) <= _FEW:
-                self._move_few(which, parts, step)
-            else:
-                point = self._subject.point(which)
-                for start, values, factor in self._values(parts, step):
-                    point[start : start + len(values)] += factor * values
-                self._subject.place(which, point)
+            if which in self._whole:
+                self._whole[which](which)
+            for start, values, factor in self._values(parts, step):
+                self._subject.displace(which, start, values, factor)
 
     def back(self) -> None:
         """Put every input that was moved back to the point, bit for bit."""
@@ -367,7 +353,7 @@ class Walk:
             self._subject.place(which, None)
 
     def _values(
-        self, parts: Sequence[Part], step: float = 1.0
+        self, parts: Sequence[Part], step: float
     ) -> Iterator[tuple[int, NDArray[np.float64], float]]:
         """Blocks of the displacements, and what they are to be multiplied by."""
         direction = self._direction
@@ -381,17 +367,3 @@ class Walk:
                 found = direction.values(part, scale=step, memory=self._bytes)
                 for start, values in found:
                     yield start, values, 1.0
-
-    def _move_few(self, which: int, parts: Sequence[Part], step: float) -> None:
-        flat = self._subject.coordinates(which)
-        if which not in self._origins:
-            self._origins[which] = [
-                (p, float(flat[p]))
-                for part in parts
-                for p in range(part.start, part.stop)
-            ]
-        moves = np.concatenate([f * values for _, values, f in self._values(parts)])
-        for (position, origin), move in zip(
-            self._origins[which], moves.tolist(), strict=True
-        ):
-            flat[position] = origin + step * move

@@ -191,6 +191,11 @@ class Subject(Protocol):
     def place(self, which: int, values: NDArray[np.float64] | None) -> None:
         """Overwrite all coordinates of an input; None puts the point back."""
 
+    def displace(
+        self, which: int, start: int, moves: NDArray[np.float64], factor: float = 1.0
+    ) -> None:
+        """Write ``point + factor * moves`` from coordinate `start` of an input on."""
+
     def rows(
         self,
         which: int,

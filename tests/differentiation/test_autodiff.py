@@ -323,10 +323,3 @@ def test_forward_value_is_what_the_analytic_side_saw():
     subject.analytic.pull(np.eye(3))
 
     assert np.array_equal(subject.forward_value, subject.row())
-
-
-def test_a_given_analytic_side_replaces_autograd():
-    """A hand-written one is used as it is, and autograd is not asked."""
-    mine = object()
-
-    assert torch_subject(torch.sin, (randn(2),), analytic=mine).analytic is mine

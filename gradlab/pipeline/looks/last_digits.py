@@ -79,7 +79,7 @@ def hear_last_digits(
         at, noise = heard_of[0 if plan.finds_steps(name) else 1]
         wider |= _excuse_short_arithmetic(subject, block)
         wider |= excuse_own_digits(at.subject, block)
-        wider |= widen_bars(at, block, meter, noise, noisy=True, spoiled=spoiled)
+        wider |= widen_bars(at, block, meter, noise, spoiled=spoiled)
     if wider:
         judge_all(subject, outcome, plan)
 
@@ -106,7 +106,6 @@ def widen_bars(
     meter: Meter,
     noise: Callable[[], NDArray[np.float64]],
     *,
-    noisy: bool = False,
     spoiled: NDArray[np.bool_] | None = None,
 ) -> bool:
     """Widen the bars of what is accused on less than last digits, or jumps, of f.
@@ -115,12 +114,10 @@ def widen_bars(
     ----------
     origin, block, meter
         As for `widen_by_jumps`. Bars are widened where the noise of f, or a jump beside
-        the point, is all that an accusation rests on.
+        the point, is all that an accusation rests on; those of noisy entries in any
+        case, by what noise does to an extrapolation.
     noise
         From `noise_once`, of the same.
-    noisy
-        Whether to widen those of noisy entries as well, by what noise does to an
-        extrapolation; for methods that have not measured it.
     spoiled
         Outputs in which no jump of a solver is looked for, (rows,).
 
@@ -132,7 +129,7 @@ def widen_bars(
     digit = _last_digit(origin.subject, block)
     doubtful = _doubtful(block, digit)
     # right entries, too: what a report says could be caught rests on their bars
-    shaky = doubtful | (noisy & (block.kinds == Smoothness.NOISY))
+    shaky = doubtful | (block.kinds == Smoothness.NOISY)
     if not shaky.any():
         return widen_by_jumps(origin, block, meter, spoiled)
     with np.errstate(all="ignore"):

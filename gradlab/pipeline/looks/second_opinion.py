@@ -102,7 +102,7 @@ def _hear(
         take_closer(own, twin, chosen, np.zeros(len(own.base)), meter)
         heard[chosen] = True
         _judge(subject, block, twin, outcome, plan)
-        if widen_bars(own, twin, meter, noise, noisy=True):
+        if widen_bars(own, twin, meter, noise):
             _judge(subject, block, twin, outcome, plan)
         if see_through_steps(subject, twin, meter, nearer=True):
             _judge(subject, block, twin, outcome, plan)

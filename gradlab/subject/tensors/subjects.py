@@ -51,7 +51,6 @@ def torch_subject(
     names: Sequence[str] | Mapping[str, str] | None = None,
     loss: Callable[[Any], Any] | None = None,
     mode: Literal["reverse", "forward"] = "reverse",
-    analytic: Analytic | None = None,
 ) -> TorchSubject:
     """Freeze a torch function or module at a point.
 
@@ -72,8 +71,6 @@ def torch_subject(
         Maps the result to one real number, which is then the only output, ``loss``.
     mode
         Which mode of autograd is under suspicion.
-    analytic
-        A hand-written analytic side in place of autograd.
 
     Raises
     ------
@@ -104,9 +101,7 @@ def torch_subject(
     program, cells = prepare(fn, arguments, wrt=wrt, names=names)
     root = "out" if loss is None else "loss"
     subject = TorchSubject(program, cells, loss=loss, root=root)
-    if analytic is not None:
-        subject.analytic = analytic
-    elif mode == "forward":
+    if mode == "forward":
         subject.analytic = ForwardMode(subject)
     return subject
 
