@@ -113,6 +113,14 @@ def compare(
         [x for x, w in zip(xs, wanted, strict=True) if w] + params, options.seed
     )
     chosen = [g for g, w in zip(gxs, wanted, strict=True) if w] + gparams
+    odd = [
+        f"a gradient has shape {g.shape}, what it belongs to {d.shape}"
+        for g, d in zip(chosen, direction, strict=True)
+        if g is not None and g.shape != d.shape
+    ]
+    if odd:
+        report = _report(engine, xs, gys, wanted, params)
+        raise GradientMismatchError(_story(f"{words}: {odd[0]}", report), report)
     backward = sum(
         float(np.sum(np.asarray(g, dtype=np.float64) * d))
         for g, d in zip(chosen, direction, strict=True)
@@ -243,7 +251,7 @@ def _told(
     report: Report | None,
 ) -> str:
     numeric, backward, allowed = numbers
-    lines = [
+    head = [
         (
             f"{words}: numeric and backward derivative differ along a random direction "
             f"(eps={options.eps:g}, atol={options.atol:g}, rtol={options.rtol:g})"
@@ -252,15 +260,18 @@ def _told(
         f"  backward   {backward:.9g}",
         f"  difference {abs(numeric - backward):.3g}; allowed {allowed:.3g}",
     ]
-    if report is None:
-        lines.append("  gradlab.check could not run the function in float64")
-    else:
-        from gradlab.presentation.text import failure_text
+    told = _story("\n".join(head), report)
+    if report is not None and report.ok:
+        told += (
+            "\n  gradlab.check finds nothing wrong: the difference with this eps, or "
+            "this dtype, is what is off; try dtype='d' or another eps"
+        )
+    return told
 
-        lines.append(failure_text(report))
-        if report.ok:
-            lines.append(
-                "  gradlab.check finds nothing wrong: the difference with this eps, or "
-                "this dtype, is what is off; try dtype='d' or another eps"
-            )
-    return "\n".join(lines)
+
+def _story(head: str, report: Report | None) -> str:
+    if report is None:
+        return f"{head}\n  gradlab.check could not run the function in float64"
+    from gradlab.presentation.text import failure_text
+
+    return f"{head}\n{failure_text(report)}"

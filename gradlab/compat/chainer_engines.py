@@ -50,15 +50,29 @@ class Engine(Protocol):
 
 
 def plain(value: Any) -> Any:
-    """Read an array, tensor, variable or number as a NumPy array; None stays None."""
+    """Read an array, tensor, variable or number as a NumPy array; None stays None.
+
+    Raises
+    ------
+    InputError
+        If the numbers are complex, which Chainer knows nothing of.
+    """
     if value is None:
         return None
     inner = (
         getattr(value, "array", value) if not isinstance(value, np.ndarray) else value
     )
-    if inner is None or isinstance(inner, np.ndarray):
-        return inner
-    return as_numpy(inner, "an array") if hasattr(inner, "dtype") else np.asarray(inner)
+    if inner is None:
+        return None
+    if not isinstance(inner, np.ndarray):
+        known = hasattr(inner, "dtype")
+        inner = as_numpy(inner, "an array") if known else np.asarray(inner)
+    if inner.dtype.kind == "c":
+        raise InputError(
+            f"Chainer's checks are for real numbers, got {inner.dtype}; use "
+            "gradlab.check, which takes complex ones"
+        )
+    return inner
 
 
 def engine_for(
@@ -72,8 +86,16 @@ def engine_for(
     Raises
     ------
     InputError
-        If nothing tells where gradients could come from.
+        If nothing tells where gradients could come from, or a parameter is none.
     """
+    for value in params:
+        if not (hasattr(value, "dtype") or hasattr(value, "array")):
+            raise InputError(
+                "params must be a tuple of arrays, tensors or variables, got "
+                f"{type(value).__name__}; those of a module are "
+                "tuple(module.parameters())"
+            )
+        plain(value.detach() if is_torch(value) else value)
     if vjp is not None:
         return NumpyEngine(func, vjp, params)
     if any(is_torch(value) for value in (*xs, *params)):

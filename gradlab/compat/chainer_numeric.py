@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.compat.chainer_engines import plain
 from gradlab.compat.torch_machinery import as_tuple
 from gradlab.errors import GradlabError, InputError, SubjectError
-from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.tensors.values import is_torch
 
 if TYPE_CHECKING:
@@ -125,10 +125,7 @@ def _back(gradient: NDArray[np.float64], like: Any) -> Any:
 
 def _double(value: Any) -> NDArray[np.float64]:
     """Copy of anything array-like in float64: variables, tensors, numbers."""
-    plain = getattr(value, "array", value)
-    if hasattr(plain, "dtype") and not isinstance(plain, np.generic):
-        plain = as_numpy(plain, "an output")
-    return np.array(plain, dtype=np.float64)
+    return np.array(plain(value), dtype=np.float64)
 
 
 def _evaluated(

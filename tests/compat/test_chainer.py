@@ -226,6 +226,43 @@ def test_integer_input_passes_through():
     check_backward(lambda x, k: x[k], (x, k), np.ones(2), vjp=vjp)
 
 
+@pytest.mark.parametrize(
+    ("x", "backward"),
+    [
+        (np.array([[0.5, 2.0, 1.0]]), lambda g, x: (2 * g * x)[0]),
+        (np.array([3.0]), lambda g, x: (2 * g * x).sum()),
+    ],
+)
+def test_gradient_of_another_shape_is_found(x, backward):
+    """Also where it would broadcast to the right numbers."""
+    with pytest.raises(AssertionError, match="has shape") as caught:
+        check_backward(np.square, x, np.ones_like(x), vjp=backward)
+
+    assert caught.value.report.diagnosis == "wrong_shape"
+
+
+def test_complex_numbers_are_refused():
+    """Among inputs, outputs and parameters: an input was skipped as if of integers."""
+    real, other = np.ones(2), np.ones(2, dtype=complex)
+    vjp = lambda g, *inputs: inputs
+
+    for call in (
+        lambda: check_backward(np.sin, other, other, vjp=vjp),
+        lambda: check_backward(lambda x: x * 1j, real, other, vjp=vjp),
+        lambda: check_backward(np.sin, real, real, params=(other,), vjp=vjp),
+        lambda: numerical_grad(lambda: (real * 1j,), (real,), (real,)),
+    ):
+        with pytest.raises(gl.GradlabError, match="real numbers, got complex128"):
+            call()
+
+
+def test_parameters_in_a_dict_are_refused():
+    """And so is the generator that a module gives; both by name."""
+    for params in ({"w": np.ones(2)}, iter([np.ones(2)])):
+        with pytest.raises(ValueError, match=r"params .*, got (dict|list_iterator)"):
+            check_backward(np.sin, np.ones(2), np.ones(2), params, vjp=np.multiply)
+
+
 def test_kink_is_detected_if_asked_for():
     """Along the direction of the check."""
     x = np.array([1e-4])
