@@ -94,6 +94,17 @@ def test_nan_of_one_side_disagrees():
     )
 
     assert found.verdict == gl.Verdict.DISAGREES
+    assert found.rows[0].wrong == "reverse"
+
+
+def test_gradient_of_another_shape_is_told():
+    """The reverse mode is wrong, not both, and the reading says what came back."""
+    found = gl.compare_modes(
+        _product, np.ones(3), jvp=_jvp, vjp=lambda w, x: _vjp(w, x)[:2]
+    )
+
+    assert found.rows[0].wrong == "reverse"
+    assert "(2,)" in found.reading
 
 
 def test_torch_modes_agree():
@@ -184,6 +195,7 @@ def test_without_forward_mode():
             {"jvp": lambda x, v: v, "vjp": _vjp},
             r"jvp= must return one tangent .* \(2,\), got shape \(3,\)",
         ),
+        ({"jvp": lambda x, v: (A @ v, None), "vjp": _vjp}, "got tuple"),
         ({"jvp": _jvp, "vjp": _vjp, "probes": 0}, "probes must be an integer >= 1"),
         ({"jvp": _jvp, "vjp": _vjp, "seed": -1}, "seed must be an integer >= 0"),
         ({"jvp": _jvp, "vjp": _vjp, "rtol": np.nan}, "rtol must be a number >= 0"),
@@ -220,6 +232,34 @@ def test_half_precision_forgives_no_factor():
     )
 
     assert found.verdict == gl.Verdict.DISAGREES
+
+
+def test_bfloat16_forgives_no_factor():
+    """64 units of its round-off are half of the derivative."""
+    torch = pytest.importorskip("torch")
+
+    class Exponential(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x.exp()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(output)
+            ctx.save_for_forward(output)
+
+        @staticmethod
+        def backward(ctx, g):
+            return 0.5 * g * ctx.saved_tensors[0]
+
+        @staticmethod
+        def jvp(ctx, v):
+            return v * ctx.saved_tensors[0]
+
+    x = torch.linspace(-1, 1, 6, dtype=torch.bfloat16)
+
+    assert gl.compare_modes(torch.exp, x).ok
+    assert not gl.compare_modes(Exponential.apply, x).ok
 
 
 def test_both_modes_wrong():

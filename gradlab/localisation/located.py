@@ -163,6 +163,7 @@ class Located:
             places = ", ".join(map(str, self.suspects[:6]))
             more = ", ..." if len(self.suspects) > 6 else ""
             lines.append(f"  not decided: {places}{more}")
+        lines += [f"  {problem.where}: {problem.detail}" for problem in self.problems]
         lines += [f"  {remark}" for remark in self.remarks]
         return "\n".join(lines)
 

@@ -55,6 +55,7 @@ class ModeRow:
         if np.isnan(self.numeric):
             return "one of them"
         gaps = [abs(self.forward - self.numeric), abs(self.reverse - self.numeric)]
+        gaps = [np.inf if np.isnan(gap) else gap for gap in gaps]
         if max(gaps) < 10 * min(gaps):
             return "both"
         return "forward" if not gaps[0] <= gaps[1] else "reverse"
@@ -75,6 +76,8 @@ class ModesCheck:
         Round-off forgiven to these.
     probes
         Random pairs tried for each block.
+    remarks
+        What is odd about the gradients short of their values: shapes, dtypes, None.
 
     Examples
     --------
@@ -90,6 +93,7 @@ class ModesCheck:
     values: dict[str, float]
     value_allowed: float
     probes: int
+    remarks: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -113,7 +117,7 @@ class ModesCheck:
         ]
         told += [_told(row) for row in self.rows if row.verdict == Verdict.DISAGREES]
         if told:
-            return " ".join(told)
+            return " ".join((*told, *self.remarks))
         if self.verdict == Verdict.UNDECIDED:
             return "Both modes give nan."
         same = ", and so do the values" if self.values else ""

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.subject import Subject
+    from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["compare_modes"]
 
 _LOST = 64.0  # units of round-off of the largest effect, where terms cancel
+_LOST_MOST = 0.1  # of that effect: 64 units of bfloat16 are half of it
 _STEP = 1e-5  # of the difference that says which mode is wrong
 
 
@@ -107,11 +108,13 @@ def compare_modes(
         found = [
             _probe(subject, push, rng, relative, meter, base) for _ in range(probes)
         ]
-        worst = [max(same, key=_excess) for same in zip(*found, strict=True)]
+        blocks = zip(*(rows for rows, _ in found), strict=True)
+        worst = [max(same, key=_excess) for same in blocks]
+        odd = dict.fromkeys(each for _, problems in found for each in problems)
+        remarks = tuple(f"{each.where}: {each.detail}" for each in odd)
         size = float(np.abs(base[np.isfinite(base)]).max(initial=0.0))
-        return ModesCheck(
-            tuple(worst), _values(subject, push, base), relative * size, probes
-        )
+        values = _values(subject, push, base)
+        return ModesCheck(tuple(worst), values, relative * size, probes, remarks)
 
 
 def _excess(row: ModeRow) -> float:
@@ -157,9 +160,10 @@ def _pusher(
             row = subject.reader.row(_as_output(result))
         except GradlabError as cause:
             wanted = ", ".join(map(str, subject.reader.shapes))
+            listed = isinstance(result, tuple | list)
+            got = type(result).__name__ if listed else f"shape {np.shape(result)}"
             msg = (
-                f"jvp= must return one tangent per output, of shape {wanted}, got "
-                f"shape {np.shape(result)}"
+                f"jvp= must return one tangent per output, of shape {wanted}, got {got}"
             )
             raise InputError(msg) from cause
         return np.asarray(row, dtype=np.float64)
@@ -178,8 +182,8 @@ def _probe(
     relative: float,
     meter: Meter,
     base: NDArray[np.float64],
-) -> list[ModeRow]:
-    """Compare both modes along one random pair, block by block."""
+) -> tuple[list[ModeRow], tuple[Problem, ...]]:
+    """Compare both modes along one random pair, block by block; tell what is odd."""
     rows = len(base)
     w = rng.normal(size=rows)
     v = rng.normal(size=input_columns(subject.inputs))
@@ -195,6 +199,7 @@ def _probe(
         max(float(np.abs(w[part] * column[part]).sum()) for column in columns)
         for part in slices
     ]
+    lost = min(_LOST * subject.epsilon, _LOST_MOST)
     result = []
     for which, (variable, tangent) in enumerate(
         zip(subject.inputs, tangents, strict=True)
@@ -210,14 +215,14 @@ def _probe(
                 float(terms.sum()),
                 float(other.sum()),
                 np.nan,
-                relative * size + _LOST * subject.epsilon * largest[number],
+                relative * size + lost * largest[number],
             )
             if row.verdict == Verdict.DISAGREES:
                 told, error = _difference(subject, which, tangent, seeds[number], meter)
                 if not abs(row.forward - row.reverse) <= SAFETY * error:
                     row = dataclasses.replace(row, numeric=told)
             result.append(row)
-    return result
+    return result, pulled.problems
 
 
 def _difference(

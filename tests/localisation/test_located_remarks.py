@@ -31,6 +31,18 @@ def test_a_function_that_does_nothing_else_has_no_remark():
     assert found.remarks == ()
 
 
+def test_a_backward_that_raises_is_told_of():
+    """Beside the nan of its entries, with what it raised."""
+
+    def grad(x):
+        raise KeyError("cache")
+
+    found = gl.locate(lambda x: np.tanh(x).sum(), np.ones(3), grad=grad)
+
+    assert not found.ok
+    assert "grad raised KeyError: 'cache'" in repr(found)
+
+
 def test_a_function_that_draws_is_told_of():
     """The same random numbers are used for every evaluation, and that is said."""
     found = gl.locate(
