@@ -14,7 +14,6 @@ from gradlab.diagnosis.evidence import Evidence
 from gradlab.diagnosis.finding import rank
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.metering import why_stopped
-from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.around.beside import look_beside
 from gradlab.pipeline.around.joint_kinks import joint_kinks
@@ -38,7 +37,7 @@ from gradlab.pipeline.large.probing import compare_by_probes
 from gradlab.pipeline.large.streaming import needs_streaming, run_streamed
 from gradlab.pipeline.planning import Coverage, Estimate, choose_columns, estimate
 from gradlab.report import Report
-from gradlab.subject.subject import input_columns, output_rows
+from gradlab.subject.subject import analytic_of, input_columns, output_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -84,12 +83,6 @@ def examine(
     guard
         The guard that watches over `roots`, if one was entered.
     """
-    if subject.analytic is None:
-        msg = (
-            f"there is nothing to check against: the {subject.kind} has no analytic "
-            f"side; pass grad=, jac=, backward= or vjp="
-        )
-        raise InputError(msg)
     base, notes = _at_the_point(subject, roots, meter, guard)
     own = Origin(subject, base)
     coverage, expected = _planned(subject, plan, meter)
@@ -121,7 +114,7 @@ def examine(
     findings = rank([*once_told(findings, excuses), *excuses, *conditions])
     return Report(
         subject=subject.kind,
-        analytic=subject.analytic.description,
+        analytic=analytic_of(subject).description,
         comparisons=seen.comparisons,
         findings=findings,
         culprits=_culprits(seen.comparisons, findings),
@@ -250,16 +243,14 @@ def _analytic_seconds(subject: Subject, budget: Budget) -> float:
 
     Only where it matters: with a budget in seconds.
     """
-    rows = output_rows(subject.outputs)
-    if budget.seconds is None or rows <= _ROWS or subject.analytic is None:
-        return 0.0
-    if not subject.analytic.takes_cotangents:
+    rows, analytic = output_rows(subject.outputs), analytic_of(subject)
+    if budget.seconds is None or rows <= _ROWS or not analytic.takes_cotangents:
         return 0.0
     some = np.zeros((_ROWS, rows))
     some[np.arange(_ROWS), np.linspace(0, rows - 1, _ROWS).astype(int)] = 1.0
     began = time.perf_counter()
     with np.errstate(all="ignore"):
-        subject.analytic.pull(some)
+        analytic.pull(some)
     return (time.perf_counter() - began) / _ROWS * rows
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradlab.errors import GradlabError, InputError, SubjectError
 from gradlab.subject.numpy_values import as_numpy
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import analytic_of, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -153,9 +153,7 @@ def _autograd_product(
 
     twin = second_order(subject, cotangent=cotangent)
     twin.row()
-    analytic = twin.analytic
-    if analytic is None:  # never: torch brings its own
-        raise InputError("the gradient has no analytic side")
+    analytic = analytic_of(twin)
 
     def product(flat: NDArray[np.float64]) -> NDArray[np.float64]:
         pulled = analytic.pull(flat[None, :])

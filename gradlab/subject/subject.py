@@ -17,6 +17,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from gradlab import labels
+from gradlab.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,6 +35,7 @@ __all__ = [
     "Pullback",
     "Subject",
     "Variable",
+    "analytic_of",
     "block_slices",
     "input_columns",
     "is_torch_subject",
@@ -214,6 +216,23 @@ class Subject(Protocol):
 
     def in_double(self) -> Subject | None:
         """Return the same function on float64 copies, for a reference, or None."""
+
+
+def analytic_of(subject: Subject) -> Analytic:
+    """Return the side under suspicion.
+
+    Raises
+    ------
+    InputError
+        If there is none; a front door has asked for one before.
+    """
+    if subject.analytic is None:
+        msg = (
+            f"there is nothing to check against: the {subject.kind} has no analytic "
+            f"side; pass grad=, jac=, backward= or vjp="
+        )
+        raise InputError(msg)
+    return subject.analytic
 
 
 def is_torch_subject(subject: object) -> bool:

@@ -153,5 +153,5 @@ def test_subject_without_analytic_side_is_refused():
     from gradlab.localisation.entries import locate_entries
 
     subject = build_subject(np.sin, [np.ones(3)], Sides(need_analytic=False))
-    with pytest.raises(InputError, match="no gradient to check"):
+    with pytest.raises(InputError, match="nothing to check against"):
         locate_entries(subject)

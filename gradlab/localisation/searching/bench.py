@@ -18,12 +18,12 @@ from gradlab.differentiation.directions import (
 )
 from gradlab.differentiation.line_slope import moved_exponent
 from gradlab.differentiation.probe import Probe, probe, ripple
-from gradlab.errors import InputError
 from gradlab.localisation.searching.columns import Column
 from gradlab.localisation.searching.cotangents import draw_cotangent
 from gradlab.localisation.searching.gradients import fetched
 from gradlab.localisation.searching.ladders import beyond_rounding, ladders_of
 from gradlab.localisation.searching.quick_lines import Line, noise_of, quick_probe
+from gradlab.subject.subject import analytic_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,10 +141,7 @@ class Bench:
 
     def pulled(self, cotangents: NDArray[np.float64]) -> Pullback:
         """Ask the analytic side about some cotangents, shape (count, rows)."""
-        analytic = self.subject.analytic
-        if analytic is None:
-            msg = "the subject has no gradient to check; pass grad=, jac= or backward="
-            raise InputError(msg)
+        analytic = analytic_of(self.subject)
         with np.errstate(all="ignore"):
             own = analytic.pull(cotangents)
             return own if self.precise is None else self.precise.of(own, cotangents)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.row_groups import grouped_rows
-from gradlab.subject.subject import input_columns, output_rows
+from gradlab.subject.subject import analytic_of, input_columns, output_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,13 +80,11 @@ def analytic_side(
     BudgetExhausted
         If the seconds are spent before all rows are there.
     """
-    if subject.analytic is None:
-        msg = "the subject has no analytic side"
-        raise ValueError(msg)
+    analytic = analytic_of(subject)
     rows = output_rows(subject.outputs)
     width = max(1, input_columns(subject.inputs))
     most = batch_bytes(meter)
-    if columns is None and subject.analytic.takes_cotangents:
+    if columns is None and analytic.takes_cotangents:
         grouped = grouped_rows(subject, most, meter=meter)
         if grouped is not None:
             return AnalyticSide(*grouped)
@@ -103,7 +101,7 @@ def analytic_side(
         cotangents = np.zeros((stop - start, rows))
         cotangents[np.arange(stop - start), np.arange(start, stop)] = 1.0
         with np.errstate(all="ignore"):
-            pulled = subject.analytic.pull(cotangents)
+            pulled = analytic.pull(cotangents)
         problems.update(dict.fromkeys(pulled.problems))
         values = pulled.values
         if columns is not None:
