@@ -93,10 +93,26 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     def call(*inputs: _Given.args, **named: _Given.kwargs) -> _Result:
         if not known.issuperset(named):
             name = next(each for each in named if each not in known)
+            if inputs and name in _places(inputs[0]):
+                raise InputTypeError(
+                    f"{door.__name__}() takes inputs by position: write "
+                    f"{door.__name__}(fn, ..., {name}) for {name}=..."
+                )
             raise no_such_option(door.__name__, name, options)
         return door(*inputs, **named)
 
     return call
+
+
+def _places(fn: object) -> list[str]:
+    """Name the arguments that a function takes by position."""
+    function = getattr(fn, "forward", fn)
+    try:
+        parameters = inspect.signature(function).parameters  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # a builtin without a signature: who knows
+        return []
+    by_name = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}
+    return [name for name, each in parameters.items() if each.kind not in by_name]
 
 
 @contextlib.contextmanager

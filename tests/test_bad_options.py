@@ -48,6 +48,22 @@ CASES = {
         lambda: gl.numeric_jacobian(f, X, colour="red"),
         r"'colour'; it has method=, wrt=, .*executor=",
     ),
+    "an input by name": (
+        lambda: gl.check(f, x=X, grad=grad),
+        r"check\(\) takes inputs by position: write check\(fn, ..., x\) for x=",
+    ),
+    "an input that is called like an option elsewhere": (
+        lambda: gl.locate(lambda x, h: h * x, X, h=2.0, grad=grad),
+        r"takes inputs by position: write locate\(fn, ..., h\)",
+    ),
+    "an argument that goes by name alone": (
+        lambda: gl.check(lambda x, *, colour: x, X, colour=2.0, grad=grad),
+        r"has no option 'colour'; it has",
+    ),
+    "a misspelt option of a Taylor test": (
+        lambda: gl.taylor_test(f, X, grd=grad),
+        r"taylor_test\(\) has no option 'grd'; did you mean grad=\?",
+    ),
     "an option of an analytic Jacobian": (
         lambda: gl.analytic_jacobian(f, X, Mode="forward"),
         "did you mean mode=",

@@ -53,8 +53,8 @@ def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
                 where,
                 0.9,
                 f"The backward raised: {detail}",
-                "Make the backward run first; the traceback above says where it "
-                "stopped.",
+                "Make the backward run first: called by hand at this point it shows "
+                "the line where it stops.",
             )
         ]
     return []  # "none" and "missing" are zeros: told by the detector of zeros

@@ -13,6 +13,7 @@ from gradlab.building import valid_seed
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradlabError, InputError, InputTypeError, SubjectError
+from gradlab.keywords import spelt
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.state_guard import RandomFreeze, StateGuard
 from gradlab.subject.tensors.values import is_torch, looks_like_module
@@ -124,6 +125,7 @@ class AccumulationCheck:
         return told(self.verdict, self.reading)
 
 
+@spelt
 def check_accumulation(
     step: Any,
     grads: Any,

@@ -11,6 +11,7 @@ from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import Meter
+from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.properties.curvature import hessian_product, refuse_products
 from gradlab.properties.taylor import taylor_test
@@ -104,6 +105,7 @@ def _share(number: float) -> str:
     return f"{100 * number:.0f} %" if number > 0.01 else f"{number:.1g}"
 
 
+@spelt
 def check_hessian(
     fn: Callable[..., Any],
     *inputs: Any,

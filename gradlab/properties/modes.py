@@ -13,6 +13,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import Meter, line_rows
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.errors import GradlabError, InputError
+from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.properties.adjoints import ModeRow, ModesCheck
 from gradlab.properties.curvature import called, refuse_complex, split_flat
@@ -33,6 +34,7 @@ _LOST_MOST = 0.1  # of that effect: 64 units of bfloat16 are half of it
 _STEP = 1e-5  # of the difference that says which mode is wrong
 
 
+@spelt
 def compare_modes(
     fn: Callable[..., Any],
     *inputs: Any,

@@ -19,6 +19,7 @@ from gradlab.differentiation.evaluation import (
 from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import Auto
 from gradlab.errors import BudgetError, InputError, InputTypeError
+from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.properties.curvature import refuse_complex
@@ -156,6 +157,7 @@ class SparsityCheck:
         return told(self.verdict, self.reading, foot=foot)
 
 
+@spelt
 def check_sparsity(
     fn: Callable[..., Any],
     *inputs: Any,

@@ -16,6 +16,7 @@ from gradlab.differentiation.evaluation import (
 )
 from gradlab.differentiation.line_slope import Slope, line_slope, start_exponent
 from gradlab.errors import BudgetError, InputError
+from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.searching.set_up import set_up
 from gradlab.properties.curvature import hessian_product, refuse_products
@@ -37,6 +38,7 @@ _EFFECT = 0.1  # of an input's part of the derivative: an error that must show
 _STRAIGHT = 1e-3  # of the slope, in units of the direction: less bend is none
 
 
+@spelt
 def taylor_test(
     fn: Callable[..., Any],
     *inputs: Any,
