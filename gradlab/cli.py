@@ -40,6 +40,7 @@ _COVERAGES = ("auto", "full", "sample", "probe")
 
 app = typer.Typer(
     no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -67,12 +67,16 @@ def load_target(target: str) -> Any:
     # From the right: on Windows the path itself may hold a colon.
     file, separator, name = target.rpartition(":")
     if not (separator and file and name) or pathlib.Path(target).exists():
+        whole = target.rstrip(":")
+        shown = whole if whole.endswith(".py") else "model.py"
         raise InputError(
-            f"say which name to check, as in {target.rstrip(':')}:case; got {target!r}"
+            f"say which file and name to check, as in {shown}:case; got {target!r}"
         )
     path = pathlib.Path(file)
     if not path.is_file():
-        raise InputError(f"there is no file {file!r} (from {pathlib.Path.cwd()})")
+        meant = f"{file}.py" if pathlib.Path(f"{file}.py").is_file() else ""
+        hint = f"; did you mean {meant}:{name}?" if meant else ""
+        raise InputError(f"there is no file {file!r} (from {pathlib.Path.cwd()}){hint}")
     module = _run(path)
     value: Any = module
     for part in name.split("."):
@@ -145,7 +149,7 @@ def report_of(value: Any, options: Mapping[str, Any]) -> Report:
             )
         return value
     fn, inputs, own = _arguments(value)
-    known = list(inspect.signature(check).parameters)[2:]  # fn and *inputs left out
+    known = list(inspect.signature(check).parameters)
     for name in own:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, 1)
@@ -193,7 +197,10 @@ def _arguments(
     """Split a specification into function, inputs and options."""
     if isinstance(value, Mapping):
         own = dict(value)
-        fn = own.pop("fn", None)
+        if "fn" not in own:
+            keys = ", ".join(map(repr, own)) or "nothing"
+            raise InputError(f"the target has {keys} and no 'fn'; name {_FORMS}")
+        fn = own.pop("fn")
         inputs = own.pop("inputs", ())
         if not isinstance(inputs, tuple | list):
             raise InputError(

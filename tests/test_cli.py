@@ -112,10 +112,10 @@ def test_exit_code_is_the_verdict(cases, gradlab_command, name, code):
 @pytest.mark.parametrize(
     ("name", "telling"),
     [
-        ("", "say which name"),
+        ("", "say which file and name to check, as in "),
         ("nothing", "has no 'nothing'; it has "),
         ("number", "the target is int"),
-        ("no_function", "'fn' should be the function to check, got NoneType"),
+        ("no_function", "the target has 'inputs' and no 'fn'; name a gradlab.Report"),
         ("bare_input", "'inputs' should be a tuple"),
         ("needs", "needs(x) needs arguments"),
         ("fails", "fails() failed: ValueError: no data today (line "),
@@ -141,6 +141,31 @@ def test_a_file_that_does_not_exist_is_named(gradlab_command, tmp_path):
     assert result.exit_code == 2
     assert "there is no file" in result.stderr
     assert "gone.py" in result.stderr
+    assert "did you mean" not in result.stderr
+
+
+def test_a_file_without_its_ending_is_found(cases, gradlab_command):
+    """The message has the target that was meant."""
+    result = gradlab_command("check", f"{str(cases).removesuffix('.py')}:right")
+
+    assert result.exit_code == 2
+    assert f"did you mean {cases}:right?" in result.stderr
+
+
+def test_a_target_that_is_no_file_is_answered_with_a_whole_example(gradlab_command):
+    """And not with one made of what was typed."""
+    result = gradlab_command("check", ":case")
+
+    assert "as in model.py:case; got ':case'" in result.stderr
+
+
+@pytest.mark.parametrize("command", [[], ["check"], ["lab"]])
+def test_help_is_short_as_well(gradlab_command, command):
+    """-h is --help."""
+    short, whole = (gradlab_command(*command, flag) for flag in ("-h", "--help"))
+
+    assert short.exit_code == 0
+    assert short.stdout == whole.stdout
 
 
 def test_a_file_that_fails_to_run_tells_where(gradlab_command, tmp_path):

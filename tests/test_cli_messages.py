@@ -99,6 +99,16 @@ def test_misspelt_option_of_a_target(target):
     assert "backward" in done.stderr
 
 
+def test_misspelt_inputs_of_a_target(tmp_path):
+    """What is no option of the check is offered as well."""
+    path = tmp_path / "inputs.py"
+    path.write_text("case = {'fn': abs, 'input': (1.0,)}\n", encoding="utf-8")
+    done = _run("check", f"{path}:case")
+
+    assert "'input'" in done.stderr
+    assert "did you mean 'inputs'?" in done.stderr
+
+
 def test_line_is_one_of_the_users_file(target):
     """An error deep inside a library names the line that called it."""
     done = _run("check", f"{target}:singular")
