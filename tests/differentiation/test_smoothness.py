@@ -133,6 +133,24 @@ def test_staircase_has_slope_zero_between_its_steps(f, x):
     assert found["error"] < 1e-9
 
 
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: np.clip(x, -1, 1), 2.0),
+        (lambda x: 1 + max(x, 0.0), -0.1),
+        (lambda x: max(x, 0.0) ** 2, -0.01),
+        (lambda x: np.floor(x) + max(x - 3, 0), 2.3),
+    ],
+    ids=["clip", "relu", "squared relu", "a step and a slope"],
+)
+def test_what_is_flat_and_then_moves_by_no_whole_steps_is_no_staircase(f, x):
+    """Only moves that are all multiples of one height are stairs; this saturates."""
+    found = look(f, x)
+    assert found["kind"] == Smoothness.SMOOTH
+    assert found["value"] == 0
+    assert found["error"] < 1e-9
+
+
 def test_random_noise_is_noise_of_the_right_size(rng):
     """Noise of 1e-4 is measured within a factor 5, and the slope is honest."""
     found = look(lambda x: np.sin(x) + 1e-4 * rng.normal(), 1.0)
