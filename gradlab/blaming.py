@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ _OPTIONS = ("loss", "seed", "memory_bound", "progress")
 _ADVICE = {
     "scale": "Look for the factor that its backward forgets, or has too much.",
     "sign": "Look for the minus that its backward forgets, or has too much.",
-    "detached": "Look for detach(), .data, .item(), no_grad or a None in its backward.",
+    "detached": "Look for detach(), .data, .item(), no_grad, autograd.grad without "
+    "create_graph, or a None in its backward.",
     "missing_reduction": "Divide by that length exactly where the forward does.",
     "ignores_upstream": "Multiply by the incoming gradient in its backward.",
     "nonfinite": "Look for a division by zero or a root of zero in its backward.",
@@ -141,18 +143,17 @@ def blame(
         program = Program(
             module, inputs, kwargs, loss, random_now(), seed, Owners(module)
         )
+        cuts = functools.cache(lambda: _cuts(lambda: module(*inputs, **kwargs)))
         with handed_on("blame", kwargs, _OPTIONS):
-            raw = audit(program, progress or (lambda _done, _total: None))
-        cuts: dict[str, str] = {}
-        if any(_is_own_code(blamed) for blamed in raw.blamed):
-            with contextlib.suppress(Exception):  # a mode of torch may not be for it
-                cuts = cuts_met(lambda: module(*inputs, **kwargs))
+            watch = progress or (lambda _done, _total: None)
+            raw = audit(program, watch, lambda: bool(cuts()))
+        met = cuts() if any(map(_is_own_code, raw.blamed)) else {}
     return LayerAudit(
         rows=raw.rows,
         culprits=raw.culprits,
         contaminated=raw.contaminated,
         findings=(
-            *(_with_cuts(_finding(blamed), blamed, cuts) for blamed in raw.blamed),
+            *(_with_cuts(_finding(blamed), blamed, met) for blamed in raw.blamed),
             *map(_hook_finding, raw.hooked),
             *_late_hooks(module),
             *_warnings(raw),
@@ -164,6 +165,12 @@ def blame(
             module, inputs, kwargs, loss, seed, tuple(b.frame.name for b in raw.blamed)
         ),
     )
+
+
+def _cuts(run: Callable[[], Any]) -> dict[str, str]:
+    with contextlib.suppress(Exception):  # a mode of torch may not be for it
+        return cuts_met(run)
+    return {}
 
 
 def _tensors(inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -273,6 +280,11 @@ def _finding(blamed: Blamed) -> Finding:
     own_code = " in its own code, between the calls of its layers"
     if outcome.hook or not frame.children:
         own_code = " in its own code" if frame.children else ""
+    if outcome.together:
+        own_code = " together with its layers, each right by itself"
+        first, *more = [variable.label for variable in outcome.wrong]
+        others = f" and {len(more)} more" if more else ""
+        tail = f"wrong is the gradient of {first}{others}"
     return Finding(
         BugKind(kind),
         "error",

@@ -19,6 +19,7 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measures import Case, Clue, sides_of
 from gradlab.diagnosis.torch_modes import calling_line, under
 from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.tensors.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["cuts_met", "hooked", "names_cut", "severed", "written"]
 
 _CUTS = {"detach", "detach_", "data", "no_grad"}
+_NO_GRAPH = "grad without create_graph"  # a gradient that forward takes as a constant
 _EXITS = {"item", "numpy", "tolist", "__array__", "__float__"}
 # how the sentences of this family begin that name what cuts the graph
 _NAMING = (
@@ -103,7 +105,7 @@ def cuts_met(run: Callable[[], Any]) -> dict[str, str]:
     """
     torch: Any = sys.modules["torch"]
     undone = _Undone(None, collections.Counter(), {})
-    with _mode(torch, undone, _Undo(), copies=False)():
+    with uncompiled(), _mode(torch, undone, _Undo(), copies=False)():
         run()
     return {_words(key, undone.met, line): line for key, line in undone.places.items()}
 
@@ -161,7 +163,7 @@ def _guilty(case: Case, undone: _Undone) -> dict[str, str]:
 def _cut(case: Case, guilty: dict[str, str], met: collections.Counter[str]) -> Clue:
     told = [_words(key, met, line) for key, line in guilty.items()]
     words = f"The function uses {', '.join(told)}; with "
-    words += "that doing nothing" if len(told) == 1 else "these doing nothing"
+    words += "that undone" if len(told) == 1 else "these undone"
     if _is_straight(case):
         return Clue(
             BugKind.SURROGATE,
@@ -322,9 +324,12 @@ def _mode(torch: Any, undone: _Undone, undo: _Undo, *, copies: bool) -> type[Any
             if name == "_set_grad_enabled":
                 name = "" if args[0] else "no_grad"
             tracked = bool(args) and getattr(args[0], "requires_grad", False)
+            if name == "grad" and not (kwargs or {}).get("create_graph"):
+                name = _NO_GRAPH
             counted = name in {"no_grad", "register_hook"} or tracked
             # what is tracked may be written to the data of what is not
             cut = name in _CUTS and (counted or name == "data")
+            cut |= name == _NO_GRAPH
             line = calling_line() if cut else ""
             if cut:
                 met[f"{name}@{line}"] += 1
@@ -334,6 +339,8 @@ def _mode(torch: Any, undone: _Undone, undo: _Undo, *, copies: bool) -> type[Any
             if cut and undo.cuts and undo.line in {None, line}:
                 if name == "no_grad":
                     return None
+                if name == _NO_GRAPH:
+                    return func(*args, **{**kwargs, "create_graph": True})
                 recorded = args[0].grad_fn is not None and not copies
                 return args[0].clone() if tracked and not recorded else args[0]
             if undo.hooks and name == "register_hook":

@@ -11,7 +11,8 @@ from gradlab.errors import SubjectError
 from gradlab.localisation.layers.audited import INTERRUPTED, LayerRow, LayerState
 from gradlab.localisation.layers.checking.check import Checker, Outcome
 from gradlab.localisation.layers.checking.reach import right_within_reach
-from gradlab.localisation.layers.flow import feeders, upstream
+from gradlab.localisation.layers.checking.whole import has_own_code, wrong_together
+from gradlab.localisation.layers.flow import upstream
 from gradlab.localisation.layers.recording.frames import owner_name, source_of, walk
 from gradlab.localisation.layers.recording.hooks import hooked_inputs
 from gradlab.localisation.layers.recording.intercept import installed
@@ -21,6 +22,7 @@ from gradlab.localisation.layers.recording.record import (
     same_outputs,
 )
 from gradlab.localisation.layers.recording.state import kept_attributes, private_buffers
+from gradlab.localisation.layers.rows import hooked_row, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +61,11 @@ class RawAudit:
     steps: float
 
 
-def audit(program: Program, progress: Callable[[int, int], None]) -> RawAudit:
+def audit(
+    program: Program,
+    progress: Callable[[int, int], None],
+    cuts: Callable[[], bool],
+) -> RawAudit:
     """Record one run of a model and check every call in it.
 
     Parameters
@@ -68,6 +74,9 @@ def audit(program: Program, progress: Callable[[int, int], None]) -> RawAudit:
         The model at one point.
     progress
         Told how many calls are done, of how many.
+    cuts
+        Tells whether anything in the model hands values on without their gradient:
+        only then can it be wrong where all its calls are right.
 
     Returns
     -------
@@ -81,7 +90,7 @@ def audit(program: Program, progress: Callable[[int, int], None]) -> RawAudit:
         with warnings.catch_warnings():
             # What the model has to say it said in the recorded run.
             warnings.simplefilter("ignore")
-            return whole.run(progress, began)
+            return whole.run(progress, cuts, began)
 
 
 class _Audit:
@@ -92,12 +101,19 @@ class _Audit:
         self._recording: Recording = record(program)
         self._outcomes: dict[int, Outcome] = {}
 
-    def run(self, progress: Callable[[int, int], None], began: float) -> RawAudit:
+    def run(
+        self,
+        progress: Callable[[int, int], None],
+        cuts: Callable[[], bool],
+        began: float,
+    ) -> RawAudit:
         frames = self._recording.all
         try:
             for done, frame in enumerate(_inside_out(self._recording.frames)):
                 self._check(frame)
                 progress(done + 1, len(frames))
+            if self._all_right() and has_own_code(frames) and cuts():
+                self._check_together()
         except KeyboardInterrupt:  # what is known so far is worth having
             for frame in frames:
                 missing = Outcome(LayerState.UNCHECKED, INTERRUPTED)
@@ -105,7 +121,10 @@ class _Audit:
         wrong = self._in_order(frames)
         nodes, cut = upstream((frame, self._outcomes[frame.number]) for frame in wrong)
         polluted = self._polluted(frames, nodes, cut)
-        rows = self._rows(frames, wrong, polluted)
+        through = owner_name(wrong[0]) if wrong else ""
+        rows = rows_of(
+            self._program, self._recording, self._outcomes, polluted, through
+        )
         names = self._contaminated(wrong, nodes, cut)
         seconds = time.perf_counter() - began
         root = self._recording.frames[0]
@@ -113,7 +132,7 @@ class _Audit:
         # The gradient of an input comes out last, so what its hook does comes last.
         culprits = [owner_name(frame) for frame in wrong] + [h.label for h in hooked]
         return RawAudit(
-            rows=(*rows, *map(_hooked_row, hooked)),
+            rows=(*rows, *map(hooked_row, hooked)),
             unchecked=tuple(
                 row
                 for frame, row in zip(frames, rows, strict=False)  # calls come first
@@ -142,6 +161,18 @@ class _Audit:
         self._outcomes[frame.number] = outcome
         for child in frame.children:
             child.input_cotangents = []
+
+    def _all_right(self) -> bool:
+        return all(
+            outcome.state is LayerState.RIGHT or outcome.empty
+            for outcome in self._outcomes.values()
+        )
+
+    def _check_together(self) -> None:
+        found = wrong_together(self._program, self._recording, self._checker)
+        if found is not None:
+            frame, outcome = found
+            self._outcomes[frame.number] = outcome
 
     # ------------------------------------------------------------- special cases
     def _insist_on_repeatable(self, frame: Frame) -> None:
@@ -266,117 +297,6 @@ class _Audit:
             count = len(self._contaminated([frame], nodes, cut))
             found[frame.name] = Blamed(frame, outcome, *source_of(frame), count)
         return tuple(found.values())
-
-    # ------------------------------------------------------------- rows
-    def _rows(
-        self, frames: list[Frame], wrong: list[Frame], polluted: set[int]
-    ) -> tuple[LayerRow, ...]:
-        parents: dict[int, tuple[str, ...]] = {}
-        groups = [self._recording.frames, *(frame.children for frame in frames)]
-        for group in groups:
-            parents |= feeders(group)
-        through = owner_name(wrong[0]) if wrong else ""
-        rows = [
-            self._row(
-                frame,
-                parents[frame.number],
-                through=through if frame.number in polluted else "",
-            )
-            for frame in frames
-        ]
-        called = {id(frame.target) for frame in frames}
-        for name, module in self._program.module.named_modules():
-            if id(module) not in called and not _is_mere_list(module):
-                rows.append(self._never_called(name, module))
-        return tuple(rows)
-
-    def _row(self, frame: Frame, parents: tuple[str, ...], *, through: str) -> LayerRow:
-        outcome = self._outcomes[frame.number]
-        outcome = self._answered_for(frame, outcome)
-        state, reason = outcome.state, outcome.reason
-        if outcome.hook:
-            reason = f"{outcome.hook} changes the gradient: {reason}"
-        if state is LayerState.RIGHT and through:
-            state = LayerState.CONTAMINATED
-            reason = (
-                f"right itself, but its gradient comes through `{through}`, "
-                "which is wrong"
-            )
-        file, line = source_of(frame)
-        measure = outcome.measure
-        own = self._owners.by_module.get(id(frame.target), [])
-        return LayerRow(
-            name=frame.name,
-            type=frame.type,
-            call=frame.call,
-            state=state,
-            error=float("nan") if measure is None else measure.error,
-            bar=float("nan") if measure is None else measure.relative_bar,
-            piece="" if measure is None else measure.label,
-            reason=reason,
-            file=file,
-            line=line,
-            parameters=tuple(self._owners.name(parameter) for parameter in own),
-            depth=frame.depth,
-            children=tuple(dict.fromkeys(child.name for child in frame.children)),
-            parents=parents,
-            idle=outcome.empty,
-        )
-
-    def _answered_for(self, frame: Frame, outcome: Outcome) -> Outcome:
-        """Let a module answer for the custom Functions that it calls itself."""
-        if outcome.state is LayerState.WRONG:
-            return outcome
-        for child in frame.children:
-            inner = self._outcomes[child.number]
-            if child.kind == "function" and inner.state is LayerState.WRONG:
-                reason = f"its custom Function `{child.type}` is wrong: {inner.reason}"
-                return dataclasses.replace(inner, reason=reason)
-        return outcome
-
-    def _never_called(self, name: str, module: Any) -> LayerRow:
-        own = self._owners.by_module.get(id(module), [])
-        return LayerRow(
-            name=name,
-            type=type(module).__name__,
-            call=0,
-            state=LayerState.UNCHECKED,
-            error=float("nan"),
-            bar=float("nan"),
-            piece="",
-            reason="was not called in this run",
-            file="",
-            line=0,
-            parameters=tuple(self._owners.name(parameter) for parameter in own),
-            depth=name.count(".") + 1,
-            idle=True,
-        )
-
-
-def _hooked_row(hooked: HookedInput) -> LayerRow:
-    return LayerRow(
-        name=hooked.label,
-        type="Tensor",
-        call=0,
-        state=LayerState.WRONG,
-        error=hooked.error,
-        bar=0.0,
-        piece=hooked.label,
-        reason=f"the hook {hooked.hook} registered on it changes its gradient",
-        file="",
-        line=0,
-        parameters=(),
-        depth=0,
-    )
-
-
-def _is_mere_list(module: Any) -> bool:
-    """Whether a module only holds others (``ModuleList``): it is never called."""
-    import torch
-
-    nn = torch.nn
-    lists = (nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
-    return isinstance(module, lists)
 
 
 def _inside_out(frames: list[Frame]) -> list[Frame]:

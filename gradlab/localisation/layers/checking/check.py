@@ -66,6 +66,8 @@ class Outcome:
         The piece could not be run by itself.
     empty
         There is nothing in it to check, which is no reason to warn.
+    together
+        What was checked is the call with all that is inside, not its own code alone.
     """
 
     state: LayerState
@@ -77,6 +79,7 @@ class Outcome:
     doubtful: bool = False
     failed: bool = False
     empty: bool = False
+    together: bool = False
 
 
 class Checker:
@@ -112,9 +115,9 @@ class Checker:
             frame.input_cotangents = list(first.input_cotangents[:1])
             return Outcome(LayerState.RIGHT, "only passes on what its layers return")
         outcome = self._try(frame, whole=False)
-        if outcome.doubtful or not outcome.failed or not self._can_be_whole(frame):
+        if outcome.doubtful or not outcome.failed or not self.can_be_whole(frame):
             return outcome
-        together = self._try(frame, whole=True)
+        together = self.together(frame)
         if together.state is LayerState.RIGHT:
             reason = f"together with what is inside: {together.reason}"
             return dataclasses.replace(together, reason=reason)
@@ -122,7 +125,12 @@ class Checker:
             return together
         return outcome
 
-    def _can_be_whole(self, frame: Frame) -> bool:
+    def together(self, frame: Frame) -> Outcome:
+        """Check one call with all that is inside."""
+        return dataclasses.replace(self._try(frame, whole=True), together=True)
+
+    def can_be_whole(self, frame: Frame) -> bool:
+        """Whether a call has others inside, and its parameters can be moved at once."""
         parameters = self._owners.inside(frame.target)
         size = sum(p.numel() * max(8, p.element_size()) for p in parameters)
         return bool(frame.children) and frame.kind == "module" and size <= _MOST_WHOLE
@@ -181,7 +189,8 @@ class Checker:
                 character=Character("wrong_shape", f"raised {message}", 1.0),
             )
         if frame.kind != "function":
-            return Outcome(LayerState.UNCHECKED, f"its backward raised {message}")
+            told = f"its backward raised {message}"
+            return Outcome(LayerState.UNCHECKED, told, failed=True)
         return Outcome(
             LayerState.WRONG,
             f"its backward raised {message}",
@@ -299,7 +308,7 @@ class Checker:
         ]
         if not (modules or parameters):
             return tensor_hook(piece, precision, self._seed + 5)
-        bare = self._piece(frame, raised=piece.raised, bare=True)
+        bare = self._piece(frame, raised=piece.raised, bare=True, whole=piece.whole)
         try:
             measure = quick(bare, bare.product(), precision, self._seed + 5)
         except (ReplayError, RuntimeError):

@@ -287,16 +287,16 @@ class Piece:
         """Run once as the model does."""
         import torch
 
-        lower, frame = Piece(self.frame, self.owners, bare=self.bare), self.frame
+        lower = Piece(self.frame, self.owners, bare=self.bare, whole=self.whole)
 
         def recorded(slot: Slot) -> Any:  # hooks are only taken where grad is required
             return slot.value.detach().requires_grad_(slot.wanted).clone()
 
         def child_value(index: int, k: int) -> Any:
-            return recorded(frame.children[index].outputs[k])
+            return recorded(self.frame.children[index].outputs[k])
 
         with torch.enable_grad():
-            inputs = [recorded(slot) for slot in frame.inputs]
+            inputs = [recorded(slot) for slot in self.frame.inputs]
             with lower._running(child_value, []) as stand_in:
                 outputs = lower._call(inputs)
                 outputs += [tensor for _, kept in stand_in.handed for tensor in kept]

@@ -1,0 +1,119 @@
+"""A model whose calls are all right by themselves, checked with what is inside.
+
+Every operation belongs to one call, and each call answers for what it takes and for the
+parameters that it holds. A parameter that another call reads detached, an output that
+is detached and yet read by the loss, a gradient taken inside forward without its graph:
+those are nobody's, and show where the parameters of a whole model move together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from gradlab.localisation.layers.audited import LayerState
+from gradlab.localisation.layers.recording.frames import walk
+from gradlab.localisation.layers.recording.trees import fill
+
+if TYPE_CHECKING:
+    from gradlab.localisation.layers.checking.check import Checker, Outcome
+    from gradlab.localisation.layers.recording.frames import Frame
+    from gradlab.localisation.layers.recording.record import Recording
+    from gradlab.localisation.layers.recording.recorder import Program
+
+__all__ = ["has_own_code", "wrong_together"]
+
+
+_CUT = 0.85  # confidence that what is wrong only as a whole is cut somewhere
+
+
+def has_own_code(frames: list[Frame]) -> bool:
+    """Whether any call of a module does more than hand values from layer to layer."""
+    import torch
+
+    return any(
+        frame.kind == "module"
+        and frame.children
+        and type(frame.target) is not torch.nn.Sequential
+        for frame in frames
+    )
+
+
+def wrong_together(
+    program: Program, recording: Recording, checker: Checker
+) -> tuple[Frame, Outcome] | None:
+    """Find the innermost call that is wrong together with what is inside it.
+
+    Parameters
+    ----------
+    program, recording
+        A model, of which all calls are right by themselves.
+    checker
+        That found them so.
+
+    Returns
+    -------
+    tuple or None
+        The call and what is wrong about it; None where the model as a whole is right,
+        or cannot be told, or leaves a padding row out of its gradient on purpose.
+    """
+    root = recording.frames[0]
+    if any(_pads(frame) for frame in recording.all):
+        return None
+    _ask_the_loss(program, recording)
+    found = _wrong(root, checker)
+    if found is None:
+        return None
+    inside = [frame for frame in walk(root.children) if frame.children]
+    for frame in reversed(inside):  # a call comes before those that it makes
+        deeper = _wrong(frame, checker)
+        if deeper is not None:
+            return frame, deeper
+    return root, found
+
+
+def _wrong(frame: Frame, checker: Checker) -> Outcome | None:
+    """Check a call with what is inside; only a cut can be what is wrong there."""
+    outcome = checker.together(frame) if checker.can_be_whole(frame) else None
+    if outcome is None or outcome.state is not LayerState.WRONG:
+        return None
+    if outcome.character is not None and not outcome.hook:
+        cut = dataclasses.replace(outcome.character, kind="detached", confidence=_CUT)
+        return dataclasses.replace(outcome, character=cut)
+    return outcome
+
+
+def _pads(frame: Frame) -> bool:
+    import torch
+
+    bags = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    return isinstance(frame.target, bags) and frame.target.padding_idx is not None
+
+
+def _ask_the_loss(program: Program, recording: Recording) -> None:
+    """Weigh the outputs that autograd does not reach by what the loss makes of them.
+
+    The recorded backward brought them nothing, for they are detached.
+    """
+    import torch
+
+    root, *after = recording.frames
+    cut = [k for k, slot in enumerate(root.outputs) if _is_cut(slot)]
+    if not cut or not after or program.loss is None:
+        return
+    after[0].entry.random.put_back()
+    with torch.enable_grad():
+        leaves = [slot.value.detach().clone() for slot in root.outputs]
+        chosen = [leaves[k].requires_grad_() for k in cut]
+        value: Any = program.loss(fill(root.result, leaves))
+        if not value.requires_grad:
+            return
+        gradients = torch.autograd.grad(value.sum(), chosen, allow_unused=True)
+    for k, gradient in zip(cut, gradients, strict=True):
+        if gradient is not None and bool(gradient.isfinite().all() & gradient.any()):
+            root.cotangents[k] = gradient
+
+
+def _is_cut(slot: Any) -> bool:
+    value = slot.value
+    return slot.edge is None and (value.is_floating_point() or value.is_complex())
