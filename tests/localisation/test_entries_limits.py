@@ -155,3 +155,23 @@ def test_subject_without_analytic_side_is_refused():
     subject = build_subject(np.sin, [np.ones(3)], Sides(need_analytic=False))
     with pytest.raises(InputError, match="nothing to check against"):
         locate_entries(subject)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_noise_that_leaves_several_candidates_is_met_by_further_directions(seed):
+    """One more rules many out at once; halving goes on for twice the evaluations."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=3000).astype(np.float32)
+    (wrong,) = rng.choice(3000, 1)
+
+    def shaken(x):
+        total = float(np.sin(x).sum())
+        return total + 1e-7 * np.sin(1e9 * total)
+
+    def grad(x):
+        return np.cos(x) + 0.1 * (np.arange(3000) == wrong)
+
+    found = locate(shaken, x, grad=grad, seed=seed)
+
+    assert places(found) == {("x", (int(wrong),))}
+    assert found.evaluations < 150
