@@ -161,8 +161,11 @@ def recurrent(slope):
     return loss_and_grads, params
 
 
-def gated(wrong):
-    """One step of an LSTM; the slope of gate `wrong` is taken at its input."""
+def gated(wrong, state=None):
+    """One step of an LSTM; the slope of gate `wrong` is taken at its input.
+
+    With a `state` of the step before, a weight ``U`` of its own leads in from there.
+    """
     rng = np.random.default_rng(2)
     x, before = rng.normal(size=(4, 3)), rng.normal(size=(4, 2))
 
@@ -171,7 +174,8 @@ def gated(wrong):
         return 1 - at**2 if name == "candidate" else at * (1 - at)
 
     def loss_and_grads(params):
-        z = np.split(x @ params["W"] + params["b"], 4, axis=1)
+        z = x @ params["W"] + params["b"]
+        z = np.split(z if state is None else z + state @ params["U"], 4, axis=1)
         i, f, o, g = (*map(sigmoid, z[:3]), np.tanh(z[3]))
         cell = f * before + i * g
         out = o * np.tanh(cell)
@@ -187,9 +191,15 @@ def gated(wrong):
             ],
             axis=1,
         )
-        return (out**2).sum() / 2, {"W": x.T @ back, "b": back.sum(axis=0)}
+        grads = {"W": x.T @ back, "b": back.sum(axis=0)}
+        return (out**2).sum() / 2, grads | (
+            {} if state is None else {"U": state.T @ back}
+        )
 
-    return loss_and_grads, {"W": rng.normal(size=(3, 8)), "b": 0.2 * rng.normal(size=8)}
+    params = {"W": rng.normal(size=(3, 8)), "b": 0.2 * rng.normal(size=8)}
+    return loss_and_grads, params | (
+        {} if state is None else {"U": rng.normal(size=(2, 8))}
+    )
 
 
 @pytest.mark.parametrize("gate", ["input", "forget", "output", "candidate"])
@@ -198,6 +208,18 @@ def test_the_slope_of_one_gate_at_its_input_is_told(gate):
     report = gl.check(*gated(gate))
 
     first = report.findings[0]
+    order = ["input", "forget", "output", "candidate"].index(gate)
+    assert first.kind == BugKind.STALE_CACHE
+    assert f"units {2 * order} to {2 * order + 1}" in first.evidence
+
+
+@pytest.mark.parametrize("gate", ["input", "forget", "output", "candidate"])
+def test_the_slope_of_one_gate_is_told_beside_what_comes_in_from_the_step_before(gate):
+    """The recurrent weight is set to zero as well, or the units stand apart."""
+    state = np.random.default_rng(3).normal(size=(4, 2))
+
+    first = gl.check(*gated(gate, state)).findings[0]
+
     order = ["input", "forget", "output", "candidate"].index(gate)
     assert first.kind == BugKind.STALE_CACHE
     assert f"units {2 * order} to {2 * order + 1}" in first.evidence
