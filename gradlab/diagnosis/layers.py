@@ -115,7 +115,7 @@ def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:
         f"what it is multiplied with for {name} is not",
         (
             f"Check that the gradient of {name} uses the very array that entered the "
-            f"layer: after the activation, before any overwriting."
+            f"layer: after the activation, before any overwriting, at the same step."
         ),
     )
     paths = (
@@ -133,7 +133,7 @@ def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:
         order = (steps, samples) if loops else (samples, steps)
     elif layer.recurrent is not None:
         first = 0.61
-        lost = mine != layer.recurrent or _poorer(case)
+        lost = _poorer(case)
         order = (steps, array) if lost else (array, steps)
     elif _tied(case.evidence, layer):
         first, order = 0.62, (paths, array)
@@ -147,16 +147,25 @@ def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:
 
 
 def _poorer(case: Case) -> bool:
-    """Whether the analytic gradient has a lower rank: contributions got lost."""
+    """Whether the analytic gradient may have a lower rank: contributions got lost.
+
+    Each step of a loop adds a product of two vectors. Multiplied with the array of
+    another step these are as many, and no fewer in any row of the Jacobian.
+    """
     shape = case.variable.shape
-    if len(shape) != 2 or not case.scalar or not case.part.complete:
+    if len(shape) != 2 or not case.part.complete:
         return True
-    tolerance = 1e-6 * float(np.abs(case.numeric).max(initial=0.0))
-    ours, true = (
-        int(np.linalg.matrix_rank(side.reshape(shape), tol=tolerance))
-        for side in (case.analytic, case.numeric)
-    )
-    return ours < true or true == min(shape)
+    ranks = [
+        (_rank(ours, shape), _rank(true, shape))
+        for ours, true in zip(case.analytic, case.numeric, strict=True)
+    ]
+    open_ = [(ours, true) for ours, true in ranks if 1 < true < min(shape)]
+    return not open_ or any(ours < true for ours, true in open_)
+
+
+def _rank(row: NDArray[np.float64], shape: tuple[int, ...]) -> int:
+    tolerance = 1e-6 * float(np.abs(row).max(initial=0.0))
+    return int(np.linalg.matrix_rank(row.reshape(shape), tol=tolerance))
 
 
 def _tied(evidence: Evidence, layer: Layer) -> bool:

@@ -36,8 +36,9 @@ def conjugated(case: Case) -> list[Clue]:
     """Detect complex derivatives with the sign of an imaginary part flipped."""
     if not case.variable.is_complex:
         return []
-    if case.growth:
-        return _half_conjugated(case)
+    turned = _turned(case)
+    if turned or case.growth:
+        return turned or _half_conjugated(case)
     columns = np.where(case.part.positions % 2 == 0, 1.0, -1.0)
     rows = np.ones(len(case.numeric))
     for output, part in case.parts_of_output:
@@ -57,6 +58,36 @@ def conjugated(case: Case) -> list[Clue]:
             f"{case.name}.",
             "Conjugate the derivative: for a holomorphic f the gradient is "
             "grad * conj(f'(z)).",
+        )
+    ]
+
+
+def _turned(case: Case) -> list[Clue]:
+    """Detect a complex factor, such as -1j: real factors are detected elsewhere."""
+    if not case.part.complete:
+        return []
+    a, n = as_complex(case.analytic), as_complex(case.numeric)
+    there = np.abs(n) > 1e-3 * np.abs(n).max(initial=0.0)
+    if there.sum() < 2:
+        return []
+    ratios = a[there] / n[there]
+    factor = complex(ratios.mean())
+    steady = np.abs(ratios - factor).max() < 1e-4 * abs(factor)
+    if not steady or abs(factor.imag) < 1e-3 * abs(factor):
+        return []
+    if case.share((factor * n).view(np.float64)) < EXACT:
+        return []
+    told = f"({factor:.4g})"
+    if abs(factor.real) < 1e-6 * abs(factor):
+        told = f"{factor.imag:.4g}j"
+    return [
+        Clue(
+            BugKind.SCALE,
+            0.95,
+            f"analytic = {told} x numeric {every_entry(case.variable.size)} of "
+            f"{case.name}: a complex factor.",
+            "Search the backward for a factor 1j that is left out or conjugated: that "
+            "of f(z) = 1j * z is -1j * grad.",
         )
     ]
 

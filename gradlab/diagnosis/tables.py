@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.held import held_arrays
-from gradlab.diagnosis.measures import Case, Clue, reaches
+from gradlab.diagnosis.measures import EXACT, Case, Clue, reaches
 from gradlab.diagnosis.places import index_words
 
 if TYPE_CHECKING:
@@ -41,12 +41,17 @@ def repeated_rows(case: Case) -> list[Clue]:
         rows = np.flatnonzero(several).tolist()
         words = index_words(rows, shape[0], "row") or f"{len(rows)} rows"
         called = f"`{name}`" if name else "an array of indices that it uses"
+        uses = np.maximum(counts, 1).repeat(case.variable.size // shape[0])
+        one = case.share(case.numeric / uses) > EXACT
+        part = ", and hold the gradient of one of these uses" if one else ""
+        trust = 0.9 if int(once.sum()) + len(rows) > 3 else 0.7
         return [
             Clue(
                 BugKind.LOST_ACCUMULATION,
-                0.9 if int(once.sum()) + len(rows) > 3 else 0.7,
+                0.95 if one else trust,
                 f"{case.name} is wrong in just those rows whose index stands more than "
-                f"once in {called} ({words}); rows that are looked up once are right.",
+                f"once in {called} ({words}){part}; rows that are looked up once are "
+                f"right.",
                 f"Use np.add.at (index_add_ in torch): an indexed assignment, and += "
                 f"as well, writes each row of the gradient of {case.name} once.",
             )

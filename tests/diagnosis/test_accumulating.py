@@ -121,6 +121,21 @@ def test_rows_that_are_looked_up_twice_name_their_indices():
     assert gl.check(*tied()).findings == ()
 
 
+def test_a_row_written_once_that_holds_one_of_its_uses_is_no_factor():
+    """Uses of one size leave 1/2 and 1/3 of the gradient: as of a mean, and none."""
+    table, up = RNG.normal(size=(7, 3)), RNG.normal(size=3)
+
+    def grad(table):
+        found = np.zeros_like(table)
+        found[IDS] += up
+        return found
+
+    finding = gl.check(lambda t: (t[IDS] @ up).sum(), table, grad=grad).findings[0]
+
+    assert finding.kind == BugKind.LOST_ACCUMULATION
+    assert "one of these uses" in finding.evidence
+
+
 def test_1024_is_a_loss_scale_and_no_number_of_passes():
     """A power of two in all inputs that no length explains comes of mixed precision."""
     loss_and_grads, params = regression()

@@ -75,6 +75,60 @@ def test_correct_attention_is_not_accused():
     assert not gl.check(*attention()).findings
 
 
+def recurrence(slip=None):
+    """All states of a tanh recurrence over a batch, as course code has it."""
+    rng = np.random.default_rng(5)
+    shapes = ((2, 4, 3), (2, 5), (3, 5), (5, 5), (5,))
+    arrays = tuple(rng.normal(size=shape) / 2 for shape in shapes)
+
+    def forward(x, h0, Wx, Wh, b):
+        states = [h0]
+        for t in range(4):
+            states.append(np.tanh(x[:, t] @ Wx + states[-1] @ Wh + b))
+        return np.stack(states[1:], axis=1), (x, Wx, Wh, states)
+
+    def backward(up, cache):
+        x, Wx, Wh, states = cache
+        dx, dWx, dWh, db = np.zeros_like(x), 0 * Wx, 0 * Wh, np.zeros(5)
+        carry = np.zeros((2, 5))
+        for t in reversed(range(4)):
+            signal = (up[:, t] + carry) * (1 - states[t + 1] ** 2)
+            entered = x[:, (t + 1) % 4] if slip == "next input" else x[:, t]
+            before = states[t + 1] if slip == "next state" else states[t]
+            dWx = entered.T @ signal + (0 if slip == "overwritten" else dWx)
+            dWh += before.T @ signal
+            db += signal.sum(axis=0)
+            dx[:, t], carry = signal @ Wx.T, signal @ Wh.T
+        return dx, carry, dWx, dWh, db
+
+    return forward, arrays, backward
+
+
+@pytest.mark.parametrize(
+    ("slip", "where", "kind"),
+    [
+        ("next input", "Wx", BugKind.STALE_CACHE),
+        ("next state", "Wh", BugKind.STALE_CACHE),
+        ("overwritten", "Wx", BugKind.LOST_ACCUMULATION),
+    ],
+)
+def test_arrays_of_another_step_lose_no_rank(slip, where, kind):
+    """A loop that overwrites leaves fewer outer products; a shifted one as many."""
+    forward, arrays, backward = recurrence(slip)
+    report = gl.check(forward, *arrays, backward=backward)
+
+    assert report.culprits == (where,)
+    assert report.findings[0].kind == kind
+    assert "step" in report.findings[0].advice
+
+
+def test_correct_recurrence_is_not_accused():
+    """The correct twin has no finding."""
+    forward, arrays, backward = recurrence()
+
+    assert not gl.check(forward, *arrays, backward=backward).findings
+
+
 def convolution(slip=None):
     """Three by three kernels, their bias, a mean over positions, a linear layer."""
     rng = np.random.default_rng(4)

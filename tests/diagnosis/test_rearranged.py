@@ -92,3 +92,18 @@ def test_two_readings_of_a_constant(rng):
     kinds = {str(finding.kind) for finding in report.findings}
     assert kinds >= {"missing_term", "extra_term"}
     assert "0.3" in report.findings[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"), [(1j, "analytic = -1j x"), (0.5 - 0.5j, "(0.5+0.5j) x")]
+)
+def test_one_complex_factor(factor, words, rng):
+    """Of a product whose factor is conjugated twice, or was left where it stood."""
+    z, w = rng.normal(size=(2, 4)) + 1j * rng.normal(size=(2, 4))
+
+    report = gl.check(
+        lambda z: w * z, z, vjp=lambda up, z: up * w.conj() * np.conj(factor)
+    )
+
+    assert report.diagnosis == "scale"
+    assert words in report.findings[0].evidence
