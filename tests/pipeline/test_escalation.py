@@ -129,3 +129,24 @@ def test_clear_mistakes_are_not_measured_again_for_noise():
     assert report.verdict == gl.Verdict.DISAGREES
     # two for each of 312 coordinates, and as many again, would be the noise
     assert report.evaluations < 2 * (x.size + w.size)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_looks_among_dense_kinks(seed):
+    """Where kinks leave some looks open, the others still speak for a wrong input."""
+    rng = np.random.default_rng(seed)
+    weights, offsets = rng.normal(size=(20_000, 200)), 3 * rng.normal(size=20_000)
+    signs, x = rng.normal(size=20_000), rng.normal(size=200)
+
+    def value(x):
+        return signs @ np.maximum(weights @ x + offsets, 0.0)
+
+    def gradient(x, threshold):
+        return weights.T @ (signs * (weights @ x + offsets > threshold))
+
+    wrong = gl.check(value, x, grad=lambda x: gradient(x, 1.0), diagnose=False)
+    right = gl.check(value, x, grad=lambda x: gradient(x, 0.0), diagnose=False)
+
+    assert (wrong.verdict.name, right.verdict.name) == ("DISAGREES", "AGREES")
+    assert wrong.evaluations < 1_000  # 400 differences, and eight ladders or so
+    assert np.mean(wrong["x"].verdicts == gl.Verdict.DISAGREES) > 0.95
