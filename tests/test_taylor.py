@@ -368,3 +368,28 @@ def test_inputs_that_span_many_scales_move_by_their_own(factor):
 
     expected = "AGREES" if factor == 1 else "DISAGREES"
     assert report.verdict == gl.Verdict[expected]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "verdict"),
+    [
+        (np.float16, gl.Verdict.UNDECIDED),
+        (np.float32, gl.Verdict.DISAGREES),
+    ],
+)
+def test_terms_that_cancel_excuse_no_slope_that_is_half_wrong(dtype, verdict):
+    """1 - 0.9 along the direction, and 1.05 - 0.9: a tenth of 1 is half of the sum."""
+    x = np.ones(2, dtype)
+    weights = np.array([1.0, -0.9])
+
+    def tested(first):
+        return gl.taylor_test(
+            lambda x: (x * weights).sum(),
+            x,
+            grad=lambda x: np.array([first, -0.9], dtype),
+            direction=np.ones(2),
+        )
+
+    assert tested(1.0).verdict == gl.Verdict.AGREES
+    assert tested(1.05).verdict == verdict
+    assert "is right" not in tested(1.05).reading

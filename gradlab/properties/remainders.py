@@ -46,6 +46,9 @@ class Derivative:
         Of the terms that the analytic value is a sum of.
     kink
         Slopes to the left and to the right, where they differ.
+    doubt
+        Part of what is forgiven that only terms which cancel would need: a gap within
+        it is undecided.
     """
 
     analytic: float
@@ -54,6 +57,7 @@ class Derivative:
     allowed: float
     size: float
     kink: tuple[float, float] | None = None
+    doubt: float = 0.0
 
     @property
     def verdict(self) -> Verdict:
@@ -75,6 +79,8 @@ def judged(found: Derivative) -> Verdict:
     gap, bar = abs(found.analytic - found.numeric), SAFETY * found.error
     if gap > max(found.allowed, bar):
         return Verdict.DISAGREES
+    if gap > max(found.allowed - found.doubt, bar):
+        return Verdict.UNDECIDED
     worth = CARE * max(abs(found.analytic), abs(found.numeric), found.size)
     return Verdict.UNDECIDED if bar > max(worth, found.allowed) else Verdict.AGREES
 

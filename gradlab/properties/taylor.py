@@ -35,6 +35,7 @@ __all__ = ["taylor_test"]
 _FIRST, _COUNT = 0.01, 6  # pyadjoint's first step; its four would show less
 _KINK = 1e-3  # one-sided slopes further apart than this, relative, whatever the step
 _EFFECT = 0.1  # of an input's part of the derivative: an error that must show
+_CANCELLED = 0.01  # of terms that cancel: less than two roundings of bfloat16
 _STRAIGHT = 1e-3  # of the slope, in units of the direction: less bend is none
 
 
@@ -242,7 +243,13 @@ def _first(line: Line, slope: float, noise: float) -> Derivative:
     size = max(abs(slope), abs(found.value), spread)
     if not (line.bench.cotangent != 0).any():  # no output is finite
         return Derivative(slope, math.nan, math.inf, 0.0, size)
-    return Derivative(slope, found.value, found.error, relative * size, size, kink)
+    # in bfloat16 a tenth is forgiven, for a sum, and no terms lose a tenth in rounding
+    own = max(abs(slope), abs(found.value))
+    clear = max(relative * own, min(relative, _CANCELLED) * spread)
+    doubt = relative * size - clear
+    return Derivative(
+        slope, found.value, found.error, relative * size, size, kink, doubt
+    )
 
 
 def _kink(line: Line, noise: float) -> tuple[float, float] | None:
