@@ -15,6 +15,7 @@ from gradlab.keywords import handed_on
 from gradlab.labels import code_place
 from gradlab.localisation.layers.audited import LayerAudit, LayerLive
 from gradlab.localisation.layers.recording.frames import owner_name
+from gradlab.presentation.widgets.progress import progress_of_calls
 from gradlab.subject.callables import refuse_classes, refuse_criteria
 from gradlab.subject.state_guard import StateGuard
 
@@ -44,7 +45,7 @@ def blame(
     loss: Callable[[Any], Any] | None = None,
     seed: int = 0,
     memory_bound: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Any = None,
     **kwargs: Any,
 ) -> LayerAudit:
     """Audit every submodule and every custom ``autograd.Function`` of a model.
@@ -71,7 +72,8 @@ def blame(
     memory_bound
         Bytes that may be used beside the model; default what is free now.
     progress
-        Called with (calls done, calls in all).
+        As of `gradlab.check`, in calls of layers; or a function that is called with
+        (calls done, calls in all).
     **kwargs
         Keyword arguments of the model.
 
@@ -125,10 +127,6 @@ def blame(
             f"{type(loss).__name__}"
         )
     refuse_criteria(loss)
-    if progress is not None and not callable(progress):
-        raise InputTypeError(
-            f"progress must be a function of (done, total), got {progress!r}"
-        )
     _refuse_empty(module, inputs, kwargs)
     _refuse_large(module, memory_bound)
     from gradlab.localisation.layers.audit import audit
@@ -144,8 +142,10 @@ def blame(
             module, inputs, kwargs, loss, random_now(), seed, Owners(module)
         )
         cuts = functools.cache(lambda: _cuts(lambda: module(*inputs, **kwargs)))
-        with handed_on("blame", kwargs, _OPTIONS):
-            watch = progress or (lambda _done, _total: None)
+        with (
+            progress_of_calls(progress) as watch,
+            handed_on("blame", kwargs, _OPTIONS),
+        ):
             raw = audit(program, watch, lambda: bool(cuts()))
         met = cuts() if any(map(_is_own_code, raw.blamed)) else {}
     return LayerAudit(

@@ -166,7 +166,6 @@ def check(
         msg = f"order must be 1 or 2, got {order!r}"
         raise InputError(msg)
     sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
-    bar, mine = progress_bar(progress)
     roots = sides.roots(fn, inputs)
     arguments = {
         "fn": fn,
@@ -176,7 +175,11 @@ def check(
         "executor": executor,
     }
     try:
-        with crew_of(executor) as crew, StateGuard(*roots) as guard:
+        with (
+            progress_bar(progress) as bar,
+            crew_of(executor) as crew,
+            StateGuard(*roots) as guard,
+        ):
             meter = Meter(parse_budget(budget), bar, crew=crew, memory=plan.memory)
             subject = build_subject(fn, inputs, sides)
             plan.refuse_unknown([variable.name for variable in subject.inputs])
@@ -195,9 +198,6 @@ def check(
                 guard.keep_tallies = False  # the value depends on them: rewind them too
     except BudgetExhausted as cause:
         raise BudgetError(_spent(cause)) from cause
-    finally:
-        if mine:
-            bar.close()
     told = (*guard.remarks, *(crew.remarks if crew is not None else ()))
     if told:
         report = dataclasses.replace(report, remarks=(*report.remarks, *told))

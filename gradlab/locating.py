@@ -14,6 +14,7 @@ from gradlab.errors import InputError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import locate_entries
+from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.subject.state_guard import StateGuard
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def locate(
         Most coordinates to name, default 64: more than one reads, and each is measured
         by itself. Where more are wrong, `Located.wrong_share` says about how many.
     progress
-        Anything with tqdm's ``update``.
+        True for a progress bar, or an object with tqdm's ``update``. None shows one in
+        a notebook when the search takes longer than a second; False never does.
 
     Returns
     -------
@@ -99,10 +101,14 @@ def locate(
         raise InputError(f"limit must be an integer >= 1, got {limit!r}")
     number = valid_seed(seed)
     tolerance = Tolerance(rtol, atol)
-    meter = Meter(parse_budget(budget), progress)
+    limits = parse_budget(budget)
     sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
     roots = sides.roots(fn, inputs)
-    with StateGuard(*roots, copy_parameters=None) as guard:
+    with (
+        progress_bar(progress) as bar,
+        StateGuard(*roots, copy_parameters=None) as guard,
+    ):
+        meter = Meter(limits, bar)
         subject = build_subject(fn, inputs, sides)
         base, notes = first_evaluation(subject, roots, meter, guard)
         found = locate_entries(

@@ -149,10 +149,13 @@ def sweep(
     else:
         tolerance = Tolerance(rtol, atol)
         job = _Job(fn, inputs, sides, tolerance, coverage, valid_seed(seed), None)
-    bar, mine = progress_bar(progress)
     roots = job.sides.roots(job.fn, job.inputs)
     try:
-        with crew_of(executor) as crew, StateGuard(*roots, copy_parameters=None):
+        with (
+            progress_bar(progress) as bar,
+            crew_of(executor) as crew,
+            StateGuard(*roots, copy_parameters=None),
+        ):
             meter = Meter(parse_budget(budget), bar, crew=crew)
             found = _sweep(job, ladder, chosen, meter, roots)
         told = crew.remarks if crew is not None else ()
@@ -163,9 +166,6 @@ def sweep(
             f'more, or sweep less with wrt= or coverage="sample"'
         )
         raise BudgetError(msg) from cause
-    finally:
-        if mine:
-            bar.close()
 
 
 # ------------------------------------------------------------------ arguments

@@ -65,11 +65,6 @@ REFUSED = {
         InputTypeError,
         "ReLU is a class; pass an instance of it, ReLU(...)",
     ),
-    "bar of an audit": (
-        lambda: gl.blame(torch.nn.ReLU(), T, progress=True),
-        InputTypeError,
-        "progress must be a function of (done, total), got True",
-    ),
     "loss without gradients": (
         lambda: gl.check(square, X),
         SubjectError,

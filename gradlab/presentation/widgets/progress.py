@@ -8,6 +8,7 @@ report then says that it is partial.
 
 from __future__ import annotations
 
+import contextlib
 import html
 import importlib
 import math
@@ -18,9 +19,16 @@ from typing import TYPE_CHECKING, Any, Self
 from gradlab.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
-__all__ = ["NotebookProgress", "in_notebook", "progress_bar", "terminal_bar"]
+__all__ = [
+    "NotebookProgress",
+    "in_notebook",
+    "progress_bar",
+    "progress_of_calls",
+    "terminal_bar",
+]
 
 _EVERY = 0.1  # seconds between updates: fast enough to look alive, cheap to send
 _PATIENCE = 1.0  # seconds before a bar that nobody asked for appears
@@ -39,19 +47,22 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def progress_bar(progress: Any) -> tuple[Any, bool]:
-    """Read the argument ``progress=`` of a check or a sweep.
+@contextlib.contextmanager
+def progress_bar(progress: Any, unit: str = "evaluations") -> Iterator[Any]:
+    """Read the argument ``progress=`` of a front door; close what was opened for it.
 
     Parameters
     ----------
     progress
         True for a bar; False for none; an object with tqdm's ``update``; None for a bar
         in a notebook, once a second has passed.
+    unit
+        What is counted.
 
-    Returns
-    -------
-    bar, mine
-        The bar or None, and whether whoever asked has to close it.
+    Yields
+    ------
+    object or None
+        The bar.
 
     Raises
     ------
@@ -60,26 +71,69 @@ def progress_bar(progress: Any) -> tuple[Any, bool]:
 
     Examples
     --------
-    >>> progress_bar(None)
-    (None, False)
+    >>> with progress_bar(None) as bar:
+    ...     print(bar)
+    None
     """
     if progress is False or (progress is None and not in_notebook()):
-        return None, False
-    if progress is None:
-        return NotebookProgress(patience=_PATIENCE), True
-    if progress is True:
-        if in_notebook():  # a tqdm widget would not survive being saved
-            return NotebookProgress(), True
+        yield None
+    elif progress is None:
+        with NotebookProgress(unit=unit, patience=_PATIENCE) as bar:
+            yield bar
+    elif progress is True and in_notebook():  # a tqdm widget does not outlive a save
+        with NotebookProgress(unit=unit) as bar:
+            yield bar
+    elif progress is True:
         from tqdm.auto import tqdm
 
-        return tqdm(unit=" evaluations", leave=False), True
-    if not hasattr(progress, "update"):
+        with tqdm(unit=f" {unit}", leave=False) as bar:
+            yield bar
+    elif hasattr(progress, "update"):
+        yield progress
+    else:
         msg = (
             f"progress must be True, or have tqdm's update(n), got "
             f"{type(progress).__name__}"
         )
         raise InputError(msg)
-    return progress, False
+
+
+@contextlib.contextmanager
+def progress_of_calls(progress: Any) -> Iterator[Callable[[int, int], None]]:
+    """Read ``progress=`` where calls are counted: as above, or a function.
+
+    Parameters
+    ----------
+    progress
+        As of `progress_bar`, or a function of (calls done, calls in all).
+
+    Yields
+    ------
+    callable
+        Of (calls done, calls in all).
+
+    Examples
+    --------
+    >>> with progress_of_calls(print) as watch:
+    ...     watch(2, 3)
+    2 3
+    """
+    if callable(progress) and not hasattr(progress, "update"):
+        yield progress
+        return
+    with progress_bar(progress, "calls") as bar:
+        told = 0
+
+        def watch(done: int, total: int) -> None:
+            nonlocal told
+            if bar is None:
+                return
+            if hasattr(bar, "total"):
+                bar.total = total
+            bar.update(done - told)
+            told = done
+
+        yield watch
 
 
 def terminal_bar(patience: float = _PATIENCE) -> Any:
@@ -121,9 +175,9 @@ class NotebookProgress:
     Parameters
     ----------
     total
-        Evaluations expected; None while that is unknown.
-    words
-        What is going on.
+        How many are expected; None while that is unknown.
+    unit
+        What is counted.
     patience
         Seconds before it appears.
 
@@ -138,19 +192,19 @@ class NotebookProgress:
     def __init__(
         self,
         total: int | None = None,
-        words: str = "evaluating, Stop ends it early",
+        unit: str = "evaluations",
         *,
         patience: float = 0.0,
     ) -> None:
         self.total = total
         self.n = 0
-        self._words = words
+        self._unit = unit
         self._handle: Any = None
         self._began = time.monotonic()
         self._last = self._began + patience
 
     def update(self, n: float = 1) -> None:
-        """Count `n` evaluations; draws ten times a second at most."""
+        """Count `n` more; draws ten times a second at most."""
         self.n += int(n)
         now = time.monotonic()
         if now - self._last >= _EVERY:
@@ -182,7 +236,8 @@ class NotebookProgress:
         """Return what the bar says, for places that show no HTML."""
         seconds = time.monotonic() - self._began
         of = f" of {self.total:,}" if self.total else ""
-        return f"{self.n:,}{of} · {seconds:.0f} s · {self._words}"
+        done = f"{self.n:,}{of} {self._unit}"
+        return f"{done} · {seconds:.0f} s · Stop ends it early"
 
     def markup(self) -> str:
         """Return the bar as HTML."""
