@@ -12,6 +12,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.diagnose import diagnose, unexplained
 from gradlab.diagnosis.evidence import Evidence
 from gradlab.diagnosis.finding import rank
+from gradlab.diagnosis.returned import returned
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.metering import why_stopped
 from gradlab.localisation.conditions import first_evaluation
@@ -187,7 +188,8 @@ def _findings(
             return diagnose(seen.evidence), missing
         except (BudgetExhausted, KeyboardInterrupt) as stop:
             missing = (f"{why_stopped(stop)}: the cause was not looked for",)
-    return rank(unexplained(seen.evidence, [])), missing
+    told = returned(seen.evidence)  # what needs no looking
+    return rank(unexplained(seen.evidence, told)), missing
 
 
 def _seen(
