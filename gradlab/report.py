@@ -349,8 +349,8 @@ class Report:
         from gradlab.presentation.text import report_text
         from gradlab.presentation.words import printable, terminal
 
-        width, _ = terminal()  # no colour: the text may be on its way into a file
-        return printable(report_text(self, width=width))
+        # no colour: the text may be on its way into a file
+        return printable(report_text(self, width=terminal()[0]))
 
     __str__ = __repr__
 

@@ -349,10 +349,10 @@ class Sweep:
         return page_sweep(self, path)
 
     def __repr__(self) -> str:
-        from gradlab.presentation.text import sweep_text
-        from gradlab.presentation.words import printable
+        from gradlab.presentation.layer_text import sweep_text
+        from gradlab.presentation.words import printable, terminal
 
-        return printable(sweep_text(self))
+        return printable(sweep_text(self, terminal()[0]))
 
     __str__ = __repr__
 

@@ -186,7 +186,7 @@ REFUSED = {
     "too few names": (
         lambda: gl.check(square, X, grad=double, names=["a", "b"]),
         InputError,
-        "names= has 2 names, but there are 1",
+        "names= gives 2 for the differentiable inputs 'x'",
     ),
     "unknown method": (
         lambda: gl.check(square, X, grad=double, method="newton"),
@@ -314,3 +314,12 @@ def test_function_that_raises_nearby():
 
     assert report.verdict == gl.Verdict.UNDECIDED
     assert any("elsewhere" in f.evidence for f in report.findings)
+
+
+@pytest.mark.parametrize("given", [lambda x: x[:1], lambda x: 1 / 0])
+def test_what_was_returned_is_told_where_no_cause_is_looked_for(given):
+    """With ``diagnose=False`` a gradient of another shape is not called nan."""
+    quick = gl.check(square, X, grad=given, diagnose=False)
+
+    assert quick.diagnosis == gl.check(square, X, grad=given).diagnosis
+    assert "nan" not in str(quick)

@@ -236,13 +236,15 @@ def audit_lines(audit: LayerAudit, terminal: int | None = None) -> list[str]:
     return [*head, *told]
 
 
-def audit_text(audit: LayerAudit) -> str:
+def audit_text(audit: LayerAudit, width: int | None = None) -> str:
     """Tell a layer audit in a short text for a terminal.
 
     Parameters
     ----------
     audit
         What `gradlab.blame` returned.
+    width
+        Columns of the terminal; default None, as many as the table takes.
 
     Examples
     --------
@@ -251,14 +253,15 @@ def audit_text(audit: LayerAudit) -> str:
     >>> print(audit_text(audit).splitlines()[0])
     ✓ every layer that was checked is right by itself
     """
-    lines = audit_lines(audit)
+    room = WIDTH if width is None else width
+    lines = audit_lines(audit, width)
     for finding in audit.findings[:_FINDINGS]:
-        lines += ["", *finding_lines(finding, [finding.where])]
+        lines += ["", *finding_lines(finding, [finding.where], room)]
     rest = len(audit.findings) - _FINDINGS
     if rest > 0:
         lines += ["", f"... {plural(rest, 'more finding')} in audit.findings"]
     counted = plural(audit.evaluations, "evaluation")
-    lines += ["", *wrapped(f"{counted}, {cost_of(audit)}", "  ")]
+    lines += ["", *wrapped(f"{counted}, {cost_of(audit)}", "  ", width=room)]
     return "\n".join(lines)
 
 
@@ -310,13 +313,15 @@ def _worst_inputs(verdicts: Mapping[str, Verdict]) -> str:
     return f"{names} {'disagrees' if one else 'disagree'} at every step"
 
 
-def sweep_text(sweep: Sweep) -> str:
+def sweep_text(sweep: Sweep, width: int | None = None) -> str:
     """Tell a sweep in a short text for a terminal: one sentence of reading per input.
 
     Parameters
     ----------
     sweep
         What `gradlab.sweep` returned.
+    width
+        Columns of the terminal; default None, one of the usual size.
 
     Examples
     --------
@@ -328,19 +333,25 @@ def sweep_text(sweep: Sweep) -> str:
     verdicts, reading = sweep.verdicts, sweep.reading
     order = sorted(sweep.inputs, key=lambda name: -int(verdicts[name]))
     shown = order[:20]
+    room = WIDTH if width is None else width
     lines = [sweep_headline(sweep)]
-    called = zip(shown, distinct(shown, 40), strict=True)
+    if width is not None:
+        lines = wrapped(lines[0], "  ", "", width=room)
+    called = zip(shown, distinct(shown, min(40, max(16, room - 40))), strict=True)
     heads = tabulate([[verdicts[name].glyph, short] for name, short in called])
-    width = max(map(across, heads), default=0)
+    most = max(map(across, heads), default=0)
     for head, name in zip(heads, shown, strict=True):
-        indent, space = " " * (width + 4), " " * (width - across(head))
-        lines += wrapped(reading[name], indent, f"  {head}{space}  ")
+        indent, space = " " * (most + 4), " " * (most - across(head))
+        lines += wrapped(reading[name], indent, f"  {head}{space}  ", width=room)
     if len(order) > len(shown):
         lines.append(f"  ... {len(order) - len(shown)} more")
     low, high = (brief(float(end)) for end in (sweep.steps.min(), sweep.steps.max()))
     done = f"{', '.join(sweep.methods)}; {len(sweep.steps)} steps from {low} to {high}"
     counted = plural(sweep.evaluations, "evaluation")
-    lines += ["", f"  {done}; {counted}, {sweep.seconds:.2g} s"]
+    lines += [
+        "",
+        *wrapped(f"{done}; {counted}, {sweep.seconds:.2g} s", "  ", width=room),
+    ]
     for remark in sweep.remarks:
-        lines += wrapped("· " + remark, "  ")
+        lines += wrapped("· " + remark, "  ", width=room)
     return "\n".join(lines)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab.comparison.tolerance import default_rtol
 from gradlab.labels import code_place
+from gradlab.presentation.headline import headline
 from gradlab.presentation.layer_text import (
     audit_verdict,
     cost_of,
@@ -16,7 +17,6 @@ from gradlab.presentation.layer_text import (
     sweep_headline,
 )
 from gradlab.presentation.packing import Packed, number, pack_block, pack_slices
-from gradlab.presentation.text import headline
 from gradlab.presentation.words import kind_in_words, plural
 
 if TYPE_CHECKING:

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.presentation.layer_text import (
-    audit_lines,
-    audit_text,
-    finding_lines,
-    sweep_text,
+from gradlab.diagnosis.finding import BugKind
+from gradlab.presentation.headline import (
+    called,
+    conclusion,
+    contaminated,
+    gradients_in_words,
+    headline,
 )
+from gradlab.presentation.layer_text import audit_lines, finding_lines
 from gradlab.presentation.views import by_severity, worst_entry, worst_relative
 from gradlab.presentation.words import (
     NAME,
@@ -38,13 +41,11 @@ from gradlab.presentation.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gradlab.comparison.comparison import Comparison
     from gradlab.diagnosis.finding import Finding
     from gradlab.report import Report
 
-__all__ = ["audit_text", "failure_text", "headline", "report_text", "sweep_text"]
+__all__ = ["failure_text", "report_text"]
 
 _ROWS = 12  # as many as fit beside the rest of the text on a small terminal
 _PASSIVE_ROWS = 4  # of gradients that are wrong only because a layer is
@@ -52,114 +53,37 @@ _FINDINGS = 6
 _ANSI = {"✓": "32", "!": "33", "✗": "31;1"}
 
 
-# ------------------------------------------------------------------ the verdict
-def _gradients_in_words(report: Report) -> str:
-    """Count the gradients by verdict: "1 of 4 gradients disagrees"."""
-    total = len(report.comparisons)
-    counts = {
-        verdict: sum(c.verdict == verdict for c in report.comparisons)
-        for verdict in Verdict
-    }
-    wrong, open_ = counts[Verdict.DISAGREES], counts[Verdict.UNDECIDED]
-    if not total:
-        return "nothing was compared"
-    if total == 1:
-        alone = middle(report.block_name(report.comparisons[0]), NAME)
-        return f"the gradient of {alone}"
-    if not wrong and not open_:
-        return f"{'both' if total == 2 else f'all {total:,}'} gradients agree"
-    parts = []
-    if wrong:
-        verb = "disagrees" if wrong == 1 else "disagree"
-        parts.append(f"{wrong:,} of {total:,} gradients {verb}")
-    if open_:
-        parts.append(
-            f"{open_:,} undecided" if wrong else f"{open_:,} of {total:,} gradients"
-        )
-    return ", ".join(parts)
-
-
-def headline(report: Report) -> str:
-    """Say the verdict of a report in one line: glyph, word, what is wrong.
-
-    Examples
-    --------
-    >>> print(headline(gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)))
-    ✗ disagrees: x is wrong
-    """
-    verdict = report.verdict
-    words = _gradients_in_words(report)
-    alone = len(report.comparisons) == 1
-    tail = "" if alone else f" ({words})"
-    if verdict == Verdict.DISAGREES and not any(
-        comparison.verdict == Verdict.DISAGREES for comparison in report.comparisons
-    ):
-        # a wrong shape, say: "x is wrong (all gradients agree)" would puzzle
-        words = f"not its values: {'they agree' if alone else words}"
-        tail = f" ({words})"
-    passive = _contaminated(report)
-    culprits = [
-        _called(report, name) for name in report.culprits if name not in passive
-    ]
-    if verdict == Verdict.DISAGREES and culprits:
-        words = f"{_together(culprits)} wrong{tail}"
-    if report.coverage == "sample" and verdict != Verdict.DISAGREES:
-        words += f"; {_looked_at(report)} looked at"
-    if report.partial:
-        words += "; cut short, not everything was looked at"
-    return f"{verdict.glyph} {verdict.words}: {words}"
-
-
-def _looked_at(report: Report) -> str:
-    """Count what a sample is of: "64 of 100,000 coordinates"."""
-    inputs = {c.input.name: c for c in report.comparisons}.values()
-    looked = sum(c.shape[1] for c in inputs)
-    total = sum(c.input.coordinates for c in inputs)
-    return f"{looked:,} of {plural(total, 'coordinate')}"
-
-
-def _together(names: Sequence[str]) -> str:
-    """Name one or two, and count the others: "W1 and b1 are", "W1 and 3 more are"."""
-    if len(names) == 1:
-        return f"{names[0]} is"
-    short = len(names) == 2 and sum(map(len, names)) <= 60
-    return f"{names[0]} and {names[1] if short else f'{len(names) - 1} more'} are"
-
-
-def _called(report: Report, name: str) -> str:
-    """Name a culprit; a layer that `nn.Sequential` called "5" needs a noun."""
-    layers = () if report.layers is None else report.layers.culprits
-    plain = middle(name, NAME)
-    return f"layer {plain}" if name in layers and plain.isdigit() else plain
-
-
-def _contaminated(report: Report) -> frozenset[str]:
-    """Names of gradients that are wrong only because a layer after them is."""
-    if report.layers is None or not report.layers.culprits:
-        return frozenset()
-    return frozenset(report.layers.contaminated)
-
-
 # ------------------------------------------------------------------ the table
-def _table_row(name: str, comparison: Comparison) -> list[str]:
+def _unsaid(report: Report, comparison: Comparison) -> bool:
+    """Whether there is no analytic value: a wrong shape, or a backward that raised.
+
+    The numbers are nan then, as where nan was returned, of which a finding tells.
+    """
+    told = {f.kind for f in report.findings if f.where == comparison.input.name}
+    short = not told.isdisjoint({BugKind.WRONG_SHAPE, BugKind.UNKNOWN})
+    return short and bool(np.isnan(comparison.analytic).all())
+
+
+def _table_row(name: str, comparison: Comparison, *, unsaid: bool) -> list[str]:
     place = worst_entry(comparison)
     head = [comparison.verdict.glyph, name, shape_in_words(comparison.input.shape)]
     if place is None:
         why = "nothing looked at" if comparison.input.size else "empty"
         return [*head, comparison.verdict.words, "-", why, "-", "-", "-"]
+    values = pair(comparison.analytic[place], comparison.numeric[place])
     return [
         *head,
         comparison.verdict.words,
-        brief(worst_relative(comparison)),
+        "-" if unsaid else brief(worst_relative(comparison)),
         middle(comparison.label(*place), 40),
-        *pair(comparison.analytic[place], comparison.numeric[place]),
+        *(("none", values[1]) if unsaid else values),
         "± " + brief(float(comparison.numeric_error[place])),
     ]
 
 
 def _table(report: Report, width: int | None) -> list[str]:
     order = by_severity(report.comparisons)
-    passive = _contaminated(report)
+    passive = contaminated(report)
     most = _ROWS
     if sum(c.input.name in passive for c in order) > _PASSIVE_ROWS:
         own = [c for c in order if c.input.name not in passive]
@@ -173,7 +97,10 @@ def _table(report: Report, width: int | None) -> list[str]:
     rows = [[*head, "analytic", "numeric", "± bar"]]
     room = 40 if width is None else min(40, max(16, width - 40))
     names = distinct([report.block_name(c) for c in shown], room)
-    rows += [_table_row(*each) for each in zip(names, shown, strict=True)]
+    rows += [
+        _table_row(name, each, unsaid=_unsaid(report, each))
+        for name, each in zip(names, shown, strict=True)
+    ]
     lines = tabulate(rows, right=(4, 6, 7))
     if width is not None and max(map(across, lines)) > width:
         lines = _folded(rows, width)
@@ -223,14 +150,14 @@ def _findings(report: Report, width: int) -> list[str]:
     Less likely explanations of the same error are named, and those on gradients that
     are merely contaminated are counted.
     """
-    passive = _contaminated(report)
+    passive = contaminated(report)
     active = [f for f in report.findings if f.where not in passive]
     groups = _alike([f for f in active if not f.rival])
     lines: list[str] = []
     for group in groups[:_FINDINGS]:
         finding, places = group[0], [f.where for f in group]
-        called = [_called(report, place) for place in places]
-        lines += ["", *finding_lines(finding, called, width)]
+        names = [called(report, place) for place in places]
+        lines += ["", *finding_lines(finding, names, width)]
         rivals = [f for f in active if f.rival and f.where in places]
         if rivals and finding.severity == "error":
             others = dict.fromkeys(str(f.kind) for f in rivals)  # each once, in order
@@ -244,16 +171,6 @@ def _findings(report: Report, width: int) -> list[str]:
         words = plural(hidden, "finding")
         lines += ["", f"... {words} on contaminated gradients in report.findings"]
     return lines
-
-
-def _conclusion(report: Report) -> str:
-    """Name the layer that is wrong, in one sentence; empty where none is."""
-    if report.layers is None or not report.layers.culprits:
-        return ""
-    root = report.layers.culprits[0]
-    # the audit's own sentence; that of the report goes on to what the layer shows alone
-    own = (f for f in report.layers.findings if f.severity == "error")
-    return next((one_line(f.evidence, 2000) for f in own if f.where == root), "")
 
 
 def _layer_lines(report: Report, width: int | None) -> list[str]:
@@ -311,7 +228,7 @@ def report_text(
     lines += ["", *wrapped(", ".join(done), "  ", width=room)]
     for remark in report.remarks:
         lines += wrapped("· " + remark, "  ", width=room)
-    if last := _conclusion(report):
+    if last := conclusion(report):
         lines += ["", *wrapped(last, "", width=room)]
     return "\n".join(painted(lines, len(head), _ANSI) if colour else lines)
 
@@ -377,16 +294,16 @@ def failure_text(report: Report) -> str:
         name = middle(report.block_name(worst), NAME)
         count = f"{wrong:,} of {plural(sum(worst.counts), 'entry')} of {name}"
         if len(report.comparisons) > 1:
-            count += f"; {_gradients_in_words(report)}"
+            count += f"; {gradients_in_words(report)}"
         rows.append(["how much", count])
         place = worst_entry(worst)
-        if place is not None:
+        if place is not None and not _unsaid(report, worst):
             rows = [*_entry_lines(worst, place), *rows]
-    last = _conclusion(report)
+    last = conclusion(report)
     cause = next((f for f in report.findings if f.severity == "error"), None)
     cause = cause or next(iter(report.findings), None)
     if cause is not None:
-        place_name = f" in {_called(report, cause.where)}" if cause.where else ""
+        place_name = f" in {called(report, cause.where)}" if cause.where else ""
         rows.append(["likely cause", f"{cause.kind}{place_name}"])
         if cause.evidence and not last:
             rows.append(["evidence", one_line(cause.evidence)])

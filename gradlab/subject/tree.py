@@ -151,8 +151,8 @@ def rename(
         result = [str(name) for name in names]
     if len(result) != len(found):
         msg = (
-            f"names= has {len(result)} names, but there are {len(found)} "
-            f"differentiable inputs: {list(found)}"
+            f"names= gives {len(result)} for the differentiable inputs "
+            f"{', '.join(map(repr, found))}"
         )
         raise InputError(msg)
     twice = sorted({name for name in result if result.count(name) > 1})

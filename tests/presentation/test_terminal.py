@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 
+import numpy as np
 import pytest
 
-from gradlab.presentation.text import report_text
+import gradlab as gl
+from gradlab.presentation.layer_text import audit_text, sweep_text
+from gradlab.presentation.text import failure_text, report_text
 from gradlab.presentation.words import across, number, wrapped
 
 
@@ -42,6 +45,38 @@ class TestTerminal:
         text = report_text(report_of(*blocks), width=width)
 
         assert text.count("analytic 1, numeric 1") == 1
+
+    @pytest.mark.parametrize("width", [None, 60, 80])
+    def test_a_gradient_of_another_shape_is_none_and_not_nan(self, width):
+        """Nothing was there to compare: nan in the table would say it was returned."""
+        report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x[:2])
+        text = report_text(report, width=width)
+
+        assert report.diagnosis == "wrong_shape"
+        assert "nan" not in text
+        assert "none" in text
+        assert "nan" not in failure_text(report)
+
+    @pytest.mark.parametrize("width", [None, 80])
+    def test_a_gradient_that_is_nan_is_told_as_such(self, width):
+        """Also where it is nan in every entry."""
+        report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x * np.nan)
+
+        assert " nan" in report_text(report, width=width).splitlines()[4]
+
+    @pytest.mark.parametrize("width", [60, 80])
+    def test_sweeps_and_audits_fit_as_well(self, width):
+        """Long names are cut, and no line is longer than the terminal."""
+        name = "encoder.layers.0.self_attention.projection_of_queries"
+        sweep = gl.sweep(
+            lambda p: ((p[name] ** 2).sum(), {name: p[name]}), {name: np.ones(3)}
+        )
+        assert max(map(across, sweep_text(sweep, width).splitlines())) <= width
+
+        torch = pytest.importorskip("torch")
+        net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh())
+        audit = gl.blame(net, torch.ones(1, 2))
+        assert max(map(across, audit_text(audit, width).splitlines())) <= width
 
     def test_names_that_differ_in_the_middle_stay_apart(self, report_of, compare):
         """A list of adapters of one block: the letters cut out are not those it takes.

@@ -10,14 +10,10 @@ import pytest
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.presentation.layer_text import audit_lines, headline_of
+from gradlab.presentation.headline import headline
+from gradlab.presentation.layer_text import audit_lines, audit_text, headline_of
 from gradlab.presentation.packing_results import layers_state
-from gradlab.presentation.text import (
-    audit_text,
-    failure_text,
-    headline,
-    report_text,
-)
+from gradlab.presentation.text import failure_text, report_text
 from gradlab.presentation.words import brief, number, one_line, pair, tabulate
 
 

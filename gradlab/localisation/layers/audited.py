@@ -188,9 +188,9 @@ class LayerAudit:
     # ------------------------------------------------------------- display
     def __repr__(self) -> str:
         from gradlab.presentation.layer_text import audit_text
-        from gradlab.presentation.words import printable
+        from gradlab.presentation.words import printable, terminal
 
-        return printable(audit_text(self))
+        return printable(audit_text(self, terminal()[0]))
 
     __str__ = __repr__
 

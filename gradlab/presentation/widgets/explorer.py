@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
+from gradlab.presentation.headline import headline
 from gradlab.presentation.packing import LIVE_ENTRIES, number, pack_block, pack_tile
 from gradlab.presentation.packing_results import order_of_blocks, report_state
-from gradlab.presentation.text import headline
 from gradlab.presentation.widgets.host import LiveView, shows
 from gradlab.presentation.widgets.precision import in_precision
 from gradlab.presentation.widgets.recompute import check_again, sweep_entry

@@ -1,0 +1,110 @@
+"""The verdict of a report in one line, and the names that it says it with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.presentation.words import NAME, middle, one_line, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gradlab.report import Report
+
+__all__ = ["called", "conclusion", "contaminated", "gradients_in_words", "headline"]
+
+
+def gradients_in_words(report: Report) -> str:
+    """Count the gradients by verdict: "1 of 4 gradients disagrees"."""
+    total = len(report.comparisons)
+    counts = {
+        verdict: sum(c.verdict == verdict for c in report.comparisons)
+        for verdict in Verdict
+    }
+    wrong, open_ = counts[Verdict.DISAGREES], counts[Verdict.UNDECIDED]
+    if not total:
+        return "nothing was compared"
+    if total == 1:
+        alone = middle(report.block_name(report.comparisons[0]), NAME)
+        return f"the gradient of {alone}"
+    if not wrong and not open_:
+        return f"{'both' if total == 2 else f'all {total:,}'} gradients agree"
+    parts = []
+    if wrong:
+        verb = "disagrees" if wrong == 1 else "disagree"
+        parts.append(f"{wrong:,} of {total:,} gradients {verb}")
+    if open_:
+        parts.append(
+            f"{open_:,} undecided" if wrong else f"{open_:,} of {total:,} gradients"
+        )
+    return ", ".join(parts)
+
+
+def headline(report: Report) -> str:
+    """Say the verdict of a report in one line: glyph, word, what is wrong.
+
+    Examples
+    --------
+    >>> print(headline(gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)))
+    ✗ disagrees: x is wrong
+    """
+    verdict = report.verdict
+    words = gradients_in_words(report)
+    alone = len(report.comparisons) == 1
+    tail = "" if alone else f" ({words})"
+    if verdict == Verdict.DISAGREES and not any(
+        comparison.verdict == Verdict.DISAGREES for comparison in report.comparisons
+    ):
+        # a wrong shape, say: "x is wrong (all gradients agree)" would puzzle
+        words = f"not its values: {'they agree' if alone else words}"
+        tail = f" ({words})"
+    passive = contaminated(report)
+    culprits = [called(report, name) for name in report.culprits if name not in passive]
+    if verdict == Verdict.DISAGREES and culprits:
+        words = f"{_together(culprits)} wrong{tail}"
+    if report.coverage == "sample" and verdict != Verdict.DISAGREES:
+        words += f"; {_looked_at(report)} looked at"
+    if report.partial:
+        words += "; cut short, not everything was looked at"
+    return f"{verdict.glyph} {verdict.words}: {words}"
+
+
+def _looked_at(report: Report) -> str:
+    """Count what a sample is of: "64 of 100,000 coordinates"."""
+    inputs = {c.input.name: c for c in report.comparisons}.values()
+    looked = sum(c.shape[1] for c in inputs)
+    total = sum(c.input.coordinates for c in inputs)
+    return f"{looked:,} of {plural(total, 'coordinate')}"
+
+
+def _together(names: Sequence[str]) -> str:
+    """Name one or two, and count the others: "W1 and b1 are", "W1 and 3 more are"."""
+    if len(names) == 1:
+        return f"{names[0]} is"
+    short = len(names) == 2 and sum(map(len, names)) <= 60
+    return f"{names[0]} and {names[1] if short else f'{len(names) - 1} more'} are"
+
+
+def called(report: Report, name: str) -> str:
+    """Name a culprit; a layer that `nn.Sequential` called "5" needs a noun."""
+    layers = () if report.layers is None else report.layers.culprits
+    plain = middle(name, NAME)
+    return f"layer {plain}" if name in layers and plain.isdigit() else plain
+
+
+def contaminated(report: Report) -> frozenset[str]:
+    """Names of gradients that are wrong only because a layer after them is."""
+    if report.layers is None or not report.layers.culprits:
+        return frozenset()
+    return frozenset(report.layers.contaminated)
+
+
+def conclusion(report: Report) -> str:
+    """Name the layer that is wrong, in one sentence; empty where none is."""
+    if report.layers is None or not report.layers.culprits:
+        return ""
+    root = report.layers.culprits[0]
+    # the audit's own sentence; that of the report goes on to what the layer shows alone
+    own = (f for f in report.layers.findings if f.severity == "error")
+    return next((one_line(f.evidence, 2000) for f in own if f.where == root), "")
