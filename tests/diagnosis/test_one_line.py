@@ -275,3 +275,27 @@ def test_a_sum_over_all_outputs_is_no_ignored_gradient():
     first = gl.check(forward, x, w, b, backward=backward).findings[0]
 
     assert (first.kind, first.where) == (BugKind.WRONG_AXIS, "b")
+
+
+@pytest.mark.parametrize(
+    ("slope", "words"),
+    [
+        (lambda x: 1 / (1 + np.exp(-x)), "is g alone"),
+        (lambda x: x / (2 + np.exp(x) + np.exp(-x)), "is x g' alone"),
+        (lambda x: 1 / (2 + np.exp(x) + np.exp(-x)), None),
+    ],
+    ids=["the first term", "the second term", "the factor without x"],
+)
+def test_one_term_of_the_product_rule_is_told_as_such(slope, words):
+    """Of swish, x sigmoid(x), the derivative has two terms; one is easily left out."""
+    x = np.array([-1.3, -0.4, 0.2, 0.7, 1.1, 2.0])
+
+    report = gl.check(
+        lambda x: x / (1 + np.exp(-x)), x, jac=lambda x: np.diag(slope(x))
+    )
+
+    if words is None:
+        assert "the derivative is g + x g'" not in report.findings[0].evidence
+    else:
+        assert report.diagnosis == "missing_term"
+        assert words in report.findings[0].evidence
