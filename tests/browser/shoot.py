@@ -75,7 +75,7 @@ def worst_cases():
     yield "one", html.page(builders.right(rng, 1))
     layers = dataclasses.replace(builders.zoo(rng), layers=builders.audit(5))
     yield "layers", html.page(layers)
-    yield "layers-200", html.page_layers(builders.audit(100))
+    yield "layers-200", builders.audit(100).to_html()
     yield "sweep-few", bare(builders.sweep(rng))
     yield "sweep-many", bare(builders.sweep(rng, 50))
 

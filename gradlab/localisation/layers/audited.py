@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from os import PathLike
 
     import pandas as pd
     from matplotlib.axes import Axes
@@ -184,6 +185,18 @@ class LayerAudit:
         from gradlab.presentation.widgets.layers import LayerBlame
 
         return LayerBlame(self)
+
+    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+        """Return one self-contained page, and write it to `path` if given.
+
+        Parameters
+        ----------
+        path
+            Name of the file; default none is written.
+        """
+        from gradlab.presentation.html import page_layers
+
+        return page_layers(self, path)
 
     # ------------------------------------------------------------- display
     def __repr__(self) -> str:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.presentation import html as pages
 
 pytestmark = pytest.mark.untraced
 
@@ -134,9 +133,11 @@ def test_report_without_blocks_has_a_page():
     assert "doctype" in report.to_html()
 
 
-def test_sweep_and_layers_have_pages(rng):
-    """A checked module gives all three kinds of page."""
+def test_sweeps_and_audits_write_their_pages_as_reports_do(tmp_path):
+    """Whatever is held in hand, ``to_html(path)`` makes a file of it."""
     report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: 2 * x)
 
-    assert pages.page_sweep(report.sweep()).startswith("<!doctype html>")
-    assert pages.page_layers(builders.audit(2)).startswith("<!doctype html>")
+    for number, held in enumerate([report, report.sweep(), builders.audit(2)]):
+        text = held.to_html(tmp_path / str(number))
+        assert text.startswith("<!doctype html>")
+        assert (tmp_path / str(number)).read_text(encoding="utf-8") == text
