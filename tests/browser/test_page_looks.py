@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+import gradlab as gl
+
 pytestmark = pytest.mark.browser
 
 
@@ -123,6 +125,20 @@ def test_nothing_sticks_out(show, width, name):
     page = show(name, width=width)
     driver.settle(page)
 
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [360, 480])
+def test_a_sentence_with_a_long_name_stays_inside(show, width):
+    """The card of an entry says why there is no analytic value, and names it."""
+    name = "encoder.layers.0.self_attention.projection_of_queries.weight"
+    report = gl.check(
+        lambda p: ((p[name] ** 2).sum(), {name: p[name].T}), {name: np.ones((4, 6))}
+    )
+    page = show(report, width=width)
+    driver.settle(page)
+
+    assert page.get_by_text("has shape (6, 4)").count() > 1
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 

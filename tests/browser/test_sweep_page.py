@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+import gradlab as gl
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation import html
 from gradlab.presentation.packing_results import pack_layers, pack_sweep
@@ -224,6 +225,29 @@ def test_nothing_sticks_out(show, sweep, width, dark):
         page = show(packed, width=width, dark=dark)
         driver.settle(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+def test_a_long_name_fits_into_its_button(show, width):
+    """It takes two lines where it must, and the button is as tall as these."""
+    name = "encoder.layers.0.self_attention.projection_of_queries.weight"
+    point = {name: np.ones(3), "b": np.ones(2)}
+    sweep = gl.sweep(
+        lambda p: (sum((v**2).sum() for v in p.values()), {k: p[k] for k in p}), point
+    )
+    page = show(pack_sweep(sweep), width=width)
+    driver.settle(page)
+
+    heights = page.eval_on_selector_all(
+        ".gl .chip",
+        """chips => chips.map(chip => {
+          const [name, whole] = [chip.querySelector('.name'), chip]
+            .map(part => part.getBoundingClientRect());
+          return [name.top - whole.top, whole.bottom - name.bottom];
+        })""",
+    )
+    assert len(heights) == 2
+    assert min(map(min, heights)) >= 0
 
 
 def test_remarks_are_told(show, sweep):
