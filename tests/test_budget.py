@@ -245,3 +245,20 @@ def test_a_budget_pays_for_the_method_that_was_chosen(method, coverage):
     assert report.coverage == coverage
     assert report.verdict == gl.Verdict.AGREES
     assert not report.partial
+
+
+@pytest.mark.parametrize("budget", range(20, 120, 9))
+def test_complex_entries_are_compared_whole_wherever_a_budget_ends(budget):
+    """A budget that ended between the two halves of one ended in a ValueError."""
+    z = np.exp(1j * np.linspace(0, 3, 30))
+
+    def jac(z):
+        return np.fft.fft(np.diag(2 * z), axis=0)
+
+    report = gl.check(
+        lambda z: np.fft.fft(z**2), z, jac=jac, coverage="full", budget=budget
+    )
+
+    assert report.evaluations <= budget
+    assert report.partial
+    assert all(block.counts[2] == 0 for block in report.comparisons)

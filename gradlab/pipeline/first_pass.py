@@ -163,9 +163,12 @@ def _slices(
                 return [found], None
         each: float = method.cost
         slice_size = _first_slice(wanted, meter, method.cost)
+        # the two halves of a complex entry stay together
+        unit = 2 if subject.inputs[wanted.which].is_complex else 1
         while done < len(positions):
             # what a budget leaves, or the whole slice would be lost with it
-            slice_size = max(1, min(slice_size, meter.left() // method.cost))
+            slice_size = min(slice_size, meter.left() // method.cost)
+            slice_size = max(unit, slice_size - slice_size % unit)
             part = positions[done : done + slice_size]
             began, before = meter.seconds, meter.evaluations
             at = subject, wanted.which
