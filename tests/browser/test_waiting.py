@@ -190,6 +190,24 @@ def test_an_entry_of_the_block_before_is_not_chosen_in_the_next(page):
     assert page.evaluate("model.get('selected')") == []
 
 
+def test_numbers_that_come_in_the_trait_are_shown(page):
+    """The answer to the page has none; they have come before it, or come after."""
+    explorer = builders.zoo(np.random.default_rng(7)).explore()
+    waiting.mount(page, explorer)
+    meta, planes = explorer._packed[waiting.asked(page, "block")["key"]]
+    waiting.answer(page, "block", {"meta": meta}, planes)
+    for name, first in (("norm.gamma", True), ("fc1.weight", False)):
+        page.locator(f".gl .brow[data-key='{name}']").click()
+        if first:
+            waiting.send_block(page, name, *explorer._packed[name])
+        waiting.answer(page, "block")
+        if not first:
+            waiting.send_block(page, name, *explorer._packed[name])
+
+        driver.shows(page, ".gl .status", name)
+        assert not page.locator(".gl.busy").count()
+
+
 def test_recompute_here_keeps_the_focus(page):
     """Enter asks once; the button waits, and the next Enter asks again."""
     report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)

@@ -65,6 +65,20 @@ def change(page, traits):
     page.evaluate("traits => model.change(traits)", traits)
 
 
+def send_block(page, name, meta, planes):
+    """Set the trait that holds the numbers of a block, as the explorer does."""
+    texts = {k: base64.b64encode(v).decode() for k, v in planes.items()}
+    page.evaluate(
+        """([key, meta, texts]) => {
+          const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
+          const planes = Object.entries(texts)
+            .map(([name, text]) => [name, new DataView(bytes(text).buffer)]);
+          model.change({ block: { key, meta, planes: Object.fromEntries(planes) } });
+        }""",
+        [name, meta, texts],
+    )
+
+
 def focused(page):
     """Return the words of what holds the focus, or none."""
     return page.evaluate("document.activeElement?.closest('.gl *')?.innerText ?? ''")

@@ -2033,7 +2033,10 @@ function liveHost(model) {
     load: (block, call) => {
       const held = model.get("block");
       if (held?.key === block.key) { call(held.planes, held.meta); return; }
-      host.ask({ type: "block", key: block.key }, (answer, planes) => call(planes, answer.meta, answer.error));
+      host.ask({ type: "block", key: block.key }, (answer, planes) => {
+        // no numbers: they come in the trait, which follows `param`
+        if (answer.error || answer.names.length) call(planes, answer.meta, answer.error);
+      });
     },
   };
   return [host, () => model.off("msg:custom", onMessage)];

@@ -121,6 +121,8 @@ class JacobianExplorer(LiveView):
 
     # ------------------------------------------------------------- answers
     def _answer_block(self, message: dict[str, Any]) -> Answer:
+        if message["key"] == self.param:
+            return {}, {}  # a large block would travel twice: `_show` has sent it
         meta, planes = self._packed[message["key"]]
         return {"meta": meta}, planes
 

@@ -72,6 +72,19 @@ def test_choosing_a_block_sends_its_numbers(report):
     np.testing.assert_allclose(sent * unit, [3, 12, 27, 48], rtol=1e-6)
 
 
+def test_the_numbers_of_a_chosen_block_travel_once(report, asked):
+    """The page sets `param` and asks: the trait brings them, and the answer none."""
+    explorer = gl.JacobianExplorer(report)
+    explorer.set_state({"param": "a"})
+
+    content, planes = asked(explorer, type="block", key="a")
+
+    assert explorer.block["key"] == "a"
+    assert not planes
+    assert "error" not in content
+    assert asked(explorer, type="block", key="b")[1]
+
+
 def test_unknown_block_is_refused_by_name(report):
     """A block that does not exist is an error that lists those that do."""
     explorer = report.explore()
