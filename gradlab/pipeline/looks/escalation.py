@@ -36,6 +36,7 @@ _SLIGHT = 1e-2  # relative: a smaller slip is measured twice
 _CLEAR = 40.0  # error bars: an accusation that rests on more needs no confirmation
 _ROUNDINGS = 64.0  # of the largest output: as much may have cancelled in any other
 _CONFIRMED = 0.5  # of the columns looked at, if no value moved: the rest is believed
+_SEVERAL = 3  # columns that move nothing: fewer have ladders of their own
 _OTHER_STEPS = 0.29  # between powers of two, so that no step is taken twice
 
 
@@ -43,31 +44,72 @@ def settle_still(origin: Origin, blocks: list[Block], meter: Meter, seed: int) -
     """Settle outputs that an input does not move: four evaluations instead of many.
 
     A difference of exactly 0 only says that f moved by less than its last digit. Moving
-    every coordinate of the input together, by random signs and up to a third of their
+    every coordinate of the input together, by random amounts up to a third of their
     size, says it for steps a hundred thousand times as large. An analytic side that is
     not zero, but moves f by less than its last digit over as long a way, says the same:
     that of a softmax which has made up its mind.
     """
-    subject, base = origin.subject, origin.base
     rng = np.random.default_rng([seed, 7])
-    ulps = 8 * subject.epsilon * np.abs(base)
     for block in blocks:
         with np.errstate(all="ignore"):
             moved = (np.abs(block.analytic) * block.scales).sum(axis=1)
-            still = (block.value == 0).all(axis=1) & (moved <= ulps)
-        if not still.any() or not block.positions.size:
-            continue
-        direction = np.zeros(subject.inputs[block.which].coordinates)
-        signs = rng.choice([-1.0, 1.0], len(block.positions))
-        direction[block.positions] = signs * block.scales
-        directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
-        directions[block.which] = direction
-        reach = (1e-3, -1e-3, 0.3, -0.3)
-        values = line_rows(subject, directions, reach, meter)
-        with np.errstate(all="ignore"):
-            quiet = still & (np.abs(values - base) <= ulps).all(axis=0)
-        bar = ulps[:, None] / (max(reach) * block.scales)[None, :]
-        block.error[quiet] = np.minimum(block.error[quiet], bar[quiet])
+            still = (block.value == 0).all(axis=1) & (moved <= _ulps(origin))
+        if still.any() and block.positions.size:
+            every = np.arange(len(block.positions))
+            _settle(origin, block, still, every, rng, meter)
+
+
+def _settle_idle(
+    origin: Origin, block: Block, suspects: NDArray[np.intp], meter: Meter, seed: int
+) -> bool:
+    """Settle suspects that move no output: rows of a table that no index names, say.
+
+    Returns
+    -------
+    bool
+        Whether there were any to move together.
+    """
+    with np.errstate(all="ignore"):
+        moved = np.abs(block.analytic[:, suspects]) * block.scales[suspects]
+        idle = (block.value[:, suspects] == 0) & (moved <= _ulps(origin)[:, None])
+    columns = suspects[idle.all(axis=0)]
+    if len(columns) < _SEVERAL:
+        return False
+    rng = np.random.default_rng([seed, 11])
+    _settle(origin, block, np.ones(len(origin.base), dtype=bool), columns, rng, meter)
+    return True
+
+
+def _settle(
+    origin: Origin,
+    block: Block,
+    rows: NDArray[np.bool_],
+    columns: NDArray[np.intp],
+    rng: np.random.Generator,
+    meter: Meter,
+) -> None:
+    """Move some columns together, and narrow their bars in rows that stand still."""
+    subject, count = origin.subject, len(columns)
+    # no two are alike: what the difference of two coordinates moves does not cancel
+    amounts = rng.choice([-1.0, 1.0], count) * rng.uniform(0.5, 1.0, count)
+    amounts *= block.scales[columns]
+    direction = np.zeros(subject.inputs[block.which].coordinates)
+    direction[block.positions[columns]] = amounts
+    directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
+    directions[block.which] = direction
+    reach = (1e-3, -1e-3, 0.3, -0.3)
+    values = line_rows(subject, directions, reach, meter)
+    ulps = _ulps(origin)
+    with np.errstate(all="ignore"):
+        quiet = rows & (np.abs(values - origin.base) <= ulps).all(axis=0)
+        bar = ulps[quiet, None] / (max(reach) * np.abs(amounts))
+    place = np.ix_(np.flatnonzero(quiet), columns)
+    block.error[place] = np.minimum(block.error[place], bar)
+
+
+def _ulps(origin: Origin) -> NDArray[np.float64]:
+    """How far outputs may move that stand still, (rows,)."""
+    return np.asarray(8 * origin.subject.epsilon * np.abs(origin.base))
 
 
 def look_again(
@@ -97,7 +139,8 @@ def _escalate(
 ) -> None:
     """Look again at what is suspicious, until what is left cannot be otherwise.
 
-    A few suspects get a second step first. Then the noise of f is measured; where it is
+    Suspects that move nothing are settled together, and a few others get a second
+    step. Then the noise of f is measured; where it is
     more than rounding, the cheap differences are taken again with longer steps. Then,
     of many suspects in one input, the worst and a spread of the others climb the
     adaptive ladder. Where all of those are confirmed, the clear cases among the rest
@@ -110,6 +153,13 @@ def _escalate(
     pairs = [pair for pair in zip(blocks, suspects, strict=True) if pair[1].size]
     if not pairs:
         return
+    idle = [_settle_idle(reference, *pair, meter, plan.seed) for pair in pairs]
+    if any(idle):
+        judge_all(subject, outcome, plan)
+        left = [(block, suspect_columns(block)) for block, _ in pairs]
+        pairs = [pair for pair in left if pair[1].size]
+        if not pairs:
+            return
     told = [
         take_second_steps(reference, *pair, meter)
         for pair in pairs

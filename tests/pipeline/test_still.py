@@ -1,0 +1,47 @@
+"""Coordinates that move nothing are settled together, and slopes do not hide there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+RNG = np.random.default_rng(6)
+NAMED = np.array([1, 4, 4, 30])
+TARGETS = RNG.normal(size=(4, 5))
+TABLE = 1e-3 * RNG.normal(size=(40, 5))
+
+
+def lookup(table):
+    """Squared distance of four rows of a table, and its gradient."""
+    apart = table[NAMED] - TARGETS
+    gradient = np.zeros_like(table)
+    np.add.at(gradient, NAMED, 2 * apart)
+    return 1e3 + (apart**2).sum(), gradient
+
+
+def test_rows_that_nothing_names_cost_no_ladders():
+    """They are moved together, and only what is named climbs."""
+    report = gl.check(lookup, TABLE, coverage="full")
+    alone = gl.check(lookup, TABLE[:31], coverage="full")
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert report.evaluations - alone.evaluations == 2 * (TABLE.size - 31 * 5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_slopes_that_cancel_hide_from_nobody(seed):
+    """A difference of two coordinates, by less than the last digit of f at a step."""
+
+    def f(x):
+        return 1e3 + (x[:2] ** 2).sum() + 1e-9 * (x[3] - x[2])
+
+    def grad(x):
+        return np.array([2 * x[0], 2 * x[1], 0.0, 0.0, 0.0])
+
+    report = gl.check(f, np.ones(5), grad=grad, seed=seed)
+
+    assert report.verdict == gl.Verdict.DISAGREES
+    wrong = (np.asarray(report["x"].verdicts) == gl.Verdict.DISAGREES).any(axis=0)
+    assert wrong.tolist() == [False, False, True, True, False]
