@@ -31,6 +31,7 @@ __all__ = [
     "Case",
     "axes_of",
     "hidden_by_rounding",
+    "near_by",
     "rounding",
     "seen_everywhere",
     "stirred",
@@ -175,12 +176,22 @@ def _by_bits(
     return found
 
 
-def stirred(case: Case, masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which outputs move when the coordinates of a mask do, shape (masks, rows)."""
+def near_by(case: Case) -> float:
+    """How far masks are moved, in units of the scale: many steps, but no farther."""
+    return float(np.sqrt(step_sizes(np.ones(1), case.epsilon, 2))[0])
+
+
+def stirred(
+    case: Case, masks: NDArray[np.bool_], reach: float | None = None
+) -> NDArray[np.bool_]:
+    """Which outputs move when the coordinates of a mask do, shape (masks, rows).
+
+    By so much of their scale; default as of `near_by`.
+    """
     sizes = case.rng.uniform(0.5, 1.0, masks.shape) * case.rng.choice(
         [-1.0, 1.0], masks.shape
     )
-    reach = np.sqrt(step_sizes(np.ones(1), case.epsilon, 2))
+    reach = near_by(case) if reach is None else reach
     moves = np.where(masks, sizes * (reach * case.scales), 0.0)
     idle = np.zeros((1, len(case.scales)))  # what a batch rounds otherwise is no move
     values = case.values(np.concatenate([idle, moves, idle]))
@@ -196,6 +207,9 @@ def rounding(case: Case) -> NDArray[np.float64]:
     return np.asarray(_ULPS * case.epsilon * np.abs(case.base) + 2 * case.idle)
 
 
-def hidden_by_rounding(case: Case) -> NDArray[np.float64]:
-    """Bar of zeros that stood still far from the point, times their scale; (rows,)."""
-    return rounding(case) / np.sqrt(step_sizes(np.ones(1), case.epsilon, 2)) * 2
+def hidden_by_rounding(case: Case, reach: float | None = None) -> NDArray[np.float64]:
+    """Bar of zeros that stood still far from the point, times their scale; (rows,).
+
+    As far as that, in units of the scale; default as of `near_by`.
+    """
+    return rounding(case) / (near_by(case) if reach is None else reach) * 2

@@ -26,20 +26,24 @@ from gradlab.differentiation.dependence import (
     Case,
     axes_of,
     hidden_by_rounding,
+    near_by,
     seen_everywhere,
-    stirred,
     touched_by,
     touched_in,
 )
 from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
 from gradlab.differentiation.noise import ULPS
+from gradlab.differentiation.outside import (
+    asked_from_afar,
+    open_zeros,
+    stirred_outside,
+)
 from gradlab.differentiation.packed_slopes import (
     Slopes,
     differences,
     spread_out,
 )
-from gradlab.differentiation.support import bands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,8 +60,6 @@ _FEWEST_COLUMNS = 8  # with fewer there is nothing to save
 _FEWEST_ROWS = 4  # one colour serves at most as many columns as there are rows
 _WORTHWHILE = 0.7  # of the evaluations of a dense Jacobian
 _SAFETY = 8.0  # error bars by which the directional derivative may be off
-_TOLD = 2e-8  # of the largest effect on an output: zeros with such a bar are settled
-_FEW_GROUPS = 8  # of rows that depend on the same: each is asked by itself
 _DEVIATIONS = 4.0  # of the rounding seen along a direction: as much may be hidden
 _LEAST_SHARE = 0.1  # of the rounding that bars allow for: never less is believed
 _SHORTEST = 0.5  # of its step: what a random direction moves any coordinate at least
@@ -226,7 +228,10 @@ def _measured(case: Case, colourings: list[Colouring]) -> Quotients | None:
         bars = slopes.each(np.add, bars)
         bars += outside * (np.abs(direction) / case.scales).sum()
         holds = off <= _SAFETY * bars + _truncation(case, ends)
-    return spread_out(case, slopes, outside)[0] if holds.all() else None
+    if not holds.all():
+        return None
+    outside = asked_from_afar(case, colourings, slopes, outside)
+    return spread_out(case, slopes, outside)[0]
 
 
 def _guessed(
@@ -266,13 +271,13 @@ def _as_guessed(case: Case, colourings: list[Colouring]) -> list[Quotients | Non
         reach = _SHORTEST * step_sizes(np.ones(1), case.epsilon, 2)
         unseen = _unseen(case, off, slopes.each(np.add, bars**2), ends)
         outside = (off + unseen) / reach
-        effects = np.abs(slopes.value * case.scales[slopes.support.columns])
-        effect = slopes.each(np.maximum, np.where(slopes.support.valid, effects, 0.0))
-        least = np.where(effect > 0, effect, np.minimum(1.0, np.abs(base)) / 4)
-        doubt = ~(outside <= _TOLD * least) & told
+        doubt = open_zeros(case, slopes, outside) & told
     if doubt.any():
-        told &= _still_outside(case, colourings, doubt)
+        stirs = stirred_outside(case, colourings, doubt, near_by(case))
+        told &= ~stirs.any(axis=0)
         outside = np.where(doubt, hidden_by_rounding(case)[:, None], outside)
+        outside = np.where(told, outside, 0.0)
+        outside = asked_from_afar(case, colourings, slopes, outside)
     made = spread_out(case, slopes, outside)
     return [each if kept else None for each, kept in zip(made, told, strict=True)]
 
@@ -305,75 +310,6 @@ def _unseen(
     seen = np.where(heard, off / np.where(heard, noise, 1.0), 0.0)
     share = np.sqrt((seen**2).sum(axis=0) / np.maximum(heard.sum(axis=0), 1))
     return np.asarray(np.clip(_DEVIATIONS * share, _LEAST_SHARE, 1.0) * noise)
-
-
-def _still_outside(
-    case: Case, colourings: list[Colouring], doubt: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Whether some outputs stay put when all they should not depend on moves far.
-
-    Parameters
-    ----------
-    doubt
-        Which outputs, of which inputs; (rows, inputs).
-
-    Returns
-    -------
-    ndarray
-        By input, (inputs,); True where there was no doubt.
-    """
-    masks, stay, whose = [], [], list[int]()
-    told = np.ones(doubt.shape[1], dtype=bool)
-    for k in np.flatnonzero(doubt.any(axis=0)):
-        slot, rows = case.slots[k], np.flatnonzero(doubt[:, k])
-        moved, asked, told[k] = _questions(colourings[k], rows)
-        if told[k]:
-            masks.append(np.zeros((len(moved), len(case.scales)), dtype=bool))
-            masks[-1][:, slot] = moved
-            stay.append(np.zeros((len(moved), len(doubt)), dtype=bool))
-            stay[-1][:, rows] = asked
-            whose += [int(k)] * len(moved)
-    if masks:
-        stirs = stirred(case, np.concatenate(masks)) & np.concatenate(stay)
-        told[np.array(whose)[stirs.any(axis=1)]] = False
-    return told
-
-
-def _questions(
-    colouring: Colouring, rows: NDArray[np.intp]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], bool]:
-    """Choose what to move, (questions, n), and which outputs then stay, (.., rows).
-
-    Outputs of different patterns are asked one by one while they are few, else by the
-    bits of their number: those of one side stay put while all moves that none of them
-    depends on.
-
-    Returns
-    -------
-    moved, asked
-        The questions.
-    covered
-        Whether every output is asked about all that it should not depend on.
-    """
-    n = len(colouring.colours)
-    bits = np.concatenate(  # of the pattern, eight of them in a byte
-        [
-            np.packbits(colouring.rows(rows[band]), axis=1)
-            for band in bands(len(rows), n)
-        ]
-    )
-    patterns, group = np.unique(bits, axis=0, return_inverse=True)
-    number = np.arange(len(patterns))
-    asked = number[:, None] == number
-    if len(number) > _FEW_GROUPS:
-        digits = (number >> np.arange((len(number) - 1).bit_length())[:, None]) & 1
-        asked = np.concatenate([digits == 0, digits == 1])
-    seen = [np.bitwise_or.reduce(patterns[some], axis=0) for some in asked]
-    for some, mask in zip(asked, seen, strict=True):
-        patterns[some] |= ~mask
-    moved = np.unpackbits(~np.array(seen), axis=1, count=n).astype(bool)
-    covered = bool(np.unpackbits(patterns, axis=1, count=n).all())
-    return moved, asked[:, group.ravel()], covered
 
 
 def _direction(case: Case) -> NDArray[np.float64]:
