@@ -91,23 +91,23 @@ class Packed:
         As of `Comparison`, of these entries.
     bars, forgiven
         Error bar, and what the tolerance forgives, of the zeros in some rows and
-        columns. Both fall as the scale of the column grows.
-    scales
-        Of the columns, (n,).
+        columns.
+    caught
+        Error of a zero of each row that would have been caught wherever it is, (m,).
     elsewhere
         Columns that are not here; no entry of theirs is valid.
     """
 
     columns: NDArray[np.intp]
     valid: NDArray[np.bool_]
-    analytic: NDArray[np.float64]
-    numeric: NDArray[np.float64]
+    analytic: NDArray[Any]
+    numeric: NDArray[Any]
     numeric_error: NDArray[np.float64]
     allowed: NDArray[np.float64]
     verdicts: NDArray[np.int8]
     bars: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]
     forgiven: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]
-    scales: NDArray[np.float64]
+    caught: NDArray[np.float64]
     elsewhere: NDArray[np.intp]
 
 
@@ -158,9 +158,9 @@ class Tallying:
     def add_packed(self, part: Packed) -> None:
         """Take in columns of a block of which only the entries are known; first."""
         m, n = self.shape
-        if not m or not n:
-            return
         here = n - len(part.elsewhere)
+        if not m or not here:
+            return
         self.looked += here
         counts = np.bincount(part.verdicts[part.valid], minlength=3)[:3]
         self.counts += counts
@@ -172,11 +172,7 @@ class Tallying:
         rank = np.empty((m, part.columns.shape[1]))
         for band in bands((m, rank.shape[1])):
             rank[band] = self._measured(part, band)
-        every, narrowest = np.arange(m), np.full(m, np.argmin(part.scales))
-        least = np.maximum(
-            2 * part.forgiven(every, narrowest), SAFETY * part.bars(every, narrowest)
-        )
-        self._extreme("power", least[np.isfinite(least)])
+        self._extreme("power", part.caught[np.isfinite(part.caught)])
         self._place_packed(part, rank)
 
     def _place_packed(self, part: Packed, rank: NDArray[np.float64]) -> None:
@@ -187,7 +183,10 @@ class Tallying:
         seen = np.flatnonzero(here)
         some, first = np.unique(seen * across // n, return_index=True)
         rows, columns = np.meshgrid(top, seen[first], indexing="ij")
-        self._planes = {name: np.zeros(self._rank.shape) for name in _PLANES}
+        self._planes = {
+            name: np.zeros(self._rank.shape, dtype=getattr(part, name).dtype)
+            for name in _PLANES
+        }
         self._planes["numeric_error"][:, some] = part.bars(rows, columns)
         self._planes["allowed"][:, some] = part.forgiven(rows, columns)
         self._at[:, :, some] = rows, columns

@@ -129,6 +129,7 @@ class Block:
     own_scales: NDArray[np.float64] | None = None
     pattern: Pattern | None = None  # as the first pass found it
     entries: Entries | None = None  # of the analytic side, where it has few
+    precise_entries: Entries | None = None  # of that in float64, where that has few
     settled: bool = False  # every entry agreed at once, and none had a second look
     # of f beside the point, where a bar rests on one: height, distance, column
     jump: tuple[float, float, int] | None = None

@@ -45,9 +45,11 @@ __all__ = [
     "AnalyticColumns",
     "add_analytic",
     "analytic_columns",
+    "compare_blocks",
     "compare_columns",
     "reference_of",
     "run_full",
+    "trusted",
 ]
 
 _INSIDE = 4.0  # units of round-off of all inputs that intermediate values may lose
@@ -58,7 +60,7 @@ class AnalyticColumns:
     """The analytic side of some columns, and how far it is to be trusted."""
 
     side: AnalyticSide
-    precise: tuple[NDArray[np.float64], ...] | None  # in float64, if it is not
+    precise: AnalyticSide | None  # in float64, if it is not
     round_off: list[NDArray[np.float64]] | None
 
 
@@ -95,7 +97,7 @@ def analytic_columns(
     precise = None
     twin = reference.subject
     if twin is not subject and twin.analytic is not None:
-        precise = _trusted(analytic_side(twin, columns, meter), own)
+        precise = trusted(analytic_side(twin, columns, meter), own)
     round_off = None
     if precise is not None and not columns:
         round_off = _round_off((subject, twin), own, precise, plan.seed)
@@ -156,13 +158,37 @@ def compare_columns(
         outcome.stopped = why_stopped(stop)
         for block in outcome.blocks:
             block.unfold()
+    _conclude(own, outcome, plan, meter)
+    return outcome
+
+
+def compare_blocks(
+    own: Origin, plan: Plan, meter: Meter, reference: Origin, outcome: Outcome
+) -> None:
+    """Compare blocks of which cheap differences are known, as `compare_columns` does.
+
+    Parameters
+    ----------
+    own, reference
+        As for `compare_columns`.
+    outcome
+        With blocks of both sides, which get their verdicts.
+    """
+    try:
+        _look_carefully(own, reference, outcome, plan, meter)
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        outcome.stopped = why_stopped(stop)
+    _conclude(own, outcome, plan, meter)
+
+
+def _conclude(own: Origin, outcome: Outcome, plan: Plan, meter: Meter) -> None:
+    """Judge what was cut short or is unsteady, and hear a second opinion."""
     if outcome.unsteady is not None:  # whatever the ladder says of them
         for block in outcome.blocks:
             block.error[outcome.unsteady > 0] = np.inf
     if outcome.stopped or outcome.unsteady is not None:
-        judge_all(subject, outcome, plan)
+        judge_all(own.subject, outcome, plan)
     second_opinion_on(own, outcome, plan, meter)
-    return outcome
 
 
 def _look_carefully(
@@ -191,7 +217,7 @@ def _wanted(
     analytic: AnalyticColumns,
 ) -> Iterator[Wanted]:
     """Say of each input what is to be measured, and where the zeros may be."""
-    sides = analytic.precise or analytic.side.sides
+    sides = (analytic.precise or analytic.side).sides
     for which, positions in enumerate(columns):
         name = own.subject.inputs[which].name
         # who asks for a step means his own arithmetic, not float64
@@ -218,14 +244,12 @@ def add_analytic(
     else:
         block.analytic = cut(analytic.side.values[which])
     if analytic.precise is not None and chosen:
-        block.precise = cut(analytic.precise[which])
+        block.precise = cut(analytic.precise.values[which])
     if analytic.round_off is not None and chosen:
         block.slack = cut(analytic.round_off[which])
 
 
-def _trusted(
-    precise: AnalyticSide, analytic: AnalyticSide
-) -> tuple[NDArray[np.float64], ...] | None:
+def trusted(precise: AnalyticSide, analytic: AnalyticSide) -> AnalyticSide | None:
     """Gradients in float64, unless they fail where those of the user do not.
 
     A checkpoint that recomputes its forward inside the backward sees the user's own
@@ -233,14 +257,26 @@ def _trusted(
     """
     if precise.problems and not analytic.problems:
         return None
-    for wide, own in zip(precise.values, analytic.values, strict=True):
-        if (np.isfinite(own) & ~np.isfinite(wide)).any():
+    pairs = list(_numbers(precise, analytic))
+    for wide, own in pairs:
+        if own.shape == wide.shape and (np.isfinite(own) & ~np.isfinite(wide)).any():
             return None
-    pairs = list(zip(precise.values, analytic.values, strict=True))
     same = [np.array_equal(own, wide, equal_nan=True) for wide, own in pairs]
     if not all(same) and all(is_short(wide, beside=own) for wide, own in pairs):
         return None  # a backward that is single precision whatever comes in
-    return precise.values
+    return precise
+
+
+def _numbers(
+    one: AnalyticSide, other: AnalyticSide
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield what both sides hold of every input: matrices, or their entries."""
+    for which in range(len(one.sides)):
+        few = one.entries(which), other.entries(which)
+        if few[0] is not None and few[1] is not None:
+            yield few[0].value, few[1].value
+        else:
+            yield one.values[which], other.values[which]
 
 
 def _remarks(
@@ -299,13 +335,13 @@ def _reach(twin: Subject) -> NDArray[np.float64]:
 def _round_off(
     sides: tuple[Subject, Subject],
     analytic: AnalyticSide,
-    precise: tuple[NDArray[np.float64], ...],
+    precise: AnalyticSide,
     seed: int,
 ) -> list[NDArray[np.float64]] | None:
     """Measure how exact gradients in short arithmetic are, where that is in doubt."""
     doubt = False
     with np.errstate(all="ignore"):
-        for own, wide in zip(analytic.values, precise, strict=True):
+        for own, wide in zip(analytic.values, precise.values, strict=True):
             size = np.abs(wide)
             top = np.where(np.isfinite(size), size, 0).max(initial=0.0)
             doubt |= bool((np.abs(own - wide) > 0.05 * np.maximum(size, top)).any())

@@ -120,7 +120,11 @@ def packed_entries(block: Block) -> Block | None:
     pattern = block.pattern
     if pattern is None or block.precise is not None or block.slack.any():
         return None
-    support = pattern.support
+    support, precise = pattern.support, None
+    if block.precise_entries is not None:
+        precise = block.precise_entries.laid_out_as(support)
+        if precise is None:
+            return None
     if block.entries is not None:
         analytic = block.entries.laid_out_as(support)
     else:
@@ -138,6 +142,7 @@ def packed_entries(block: Block) -> Block | None:
         positions=np.arange(shape[1]),
         scales=block.scales[support.columns],
         analytic=analytic,
+        precise=precise,
         value=pattern.value,
         error=pattern.error,
         step=block.step[:1, :1],  # not asked for here
@@ -257,6 +262,7 @@ def some_columns(small: Block, block: Block, columns: NDArray[np.intp]) -> Block
         positions=block.positions[columns],
         scales=scales,
         analytic=cut(small.analytic),
+        precise=None if small.precise is None else cut(small.precise),
         value=cut(pattern.value),
         error=cut(pattern.error, np.multiply.outer(pattern.outside, 1 / scales)),
         step=block.step[:, columns],
@@ -270,6 +276,7 @@ def some_columns(small: Block, block: Block, columns: NDArray[np.intp]) -> Block
         looked=np.zeros(len(columns), dtype=bool),
         pattern=None,
         entries=None,
+        precise_entries=None,
         settled=False,
     )
 

@@ -156,7 +156,7 @@ def test_a_tile_of_columns_that_are_elsewhere_shows_nothing():
         verdicts=np.zeros((3, 1), dtype=np.int8),
         bars=lambda i, j: np.zeros(np.broadcast(i, j).shape),
         forgiven=lambda i, j: np.zeros(np.broadcast(i, j).shape),
-        scales=np.ones(3),
+        caught=np.zeros(3),
         elsewhere=np.array([1]),
     )
     tallying = Tallying((3, 3))

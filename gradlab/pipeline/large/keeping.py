@@ -12,9 +12,25 @@ if TYPE_CHECKING:
 
     from gradlab.pipeline.blocks import Block
 
-__all__ = ["Keeper"]
+__all__ = ["Keeper", "spread_step"]
 
+_SPREAD = 16  # columns from all over that are kept beside the worst
 _WRONG = 1e30  # a verdict weighs more than any excess
+
+
+def spread_step(columns: int, most: int, *, pairs: bool) -> int:
+    """Choose the distance between columns to keep whatever they are.
+
+    They are half of the `most` that are kept, or fewer: the others are the worst.
+
+    Examples
+    --------
+    >>> spread_step(100, 8, pairs=False), spread_step(100, 8, pairs=True)
+    (25, 50)
+    """
+    each = 2 if pairs else 1
+    units = max(1, min(_SPREAD, most // 2) // each)
+    return each * -(-columns // (each * units))
 
 
 class Keeper:

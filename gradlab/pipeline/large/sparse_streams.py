@@ -14,12 +14,15 @@ import numpy as np
 
 from gradlab.comparison.judge import Tops, tops_of
 from gradlab.comparison.tally import Packed
+from gradlab.differentiation.dependence import axes_of
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.row_groups import grouped_rows
 from gradlab.pipeline.blocks import Known, Outcome
-from gradlab.pipeline.checking import AnalyticColumns, add_analytic
+from gradlab.pipeline.checking import AnalyticColumns, add_analytic, trusted
 from gradlab.pipeline.first_pass import Wanted, sparse_passes
 from gradlab.pipeline.judging import judge_block, matters_of
+from gradlab.pipeline.large.counting import caught_anywhere, in_pairs
+from gradlab.pipeline.large.keeping import spread_step
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, batch_bytes
 from gradlab.pipeline.sparse_verdicts import (
     doubtful_columns,
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["compare_entries", "laid_out"]
 
 _ENTRY = 400  # bytes for each entry of a sparse Jacobian while it is compared
-_PART = 4  # of the bound: what patterns may take, a byte for each place of a matrix
+_PART = 4  # of the bound: what patterns may take
 
 
 def compare_entries(
@@ -48,13 +51,14 @@ def compare_entries(
     plan: Plan,
     meter: Meter,
     columns: list[NDArray[np.intp]],
+    reference: Origin,
 ) -> tuple[Outcome, list[NDArray[np.intp]]] | None:
     """Compare a Jacobian by its entries, if it has few.
 
     Parameters
     ----------
-    own
-        What is compared, and differenced as well.
+    own, reference
+        What is compared, and what is differenced: the same, or the same in float64.
     plan, meter, columns
         As for `gradlab.pipeline.checking.run_full`.
 
@@ -67,37 +71,68 @@ def compare_entries(
     subject, base = own.subject, own.base
     names = [variable.name for variable in subject.inputs]
     auto = all(isinstance(plan.method_of(name), Auto) for name in names)
-    auto &= not any(variable.is_complex for variable in subject.inputs)
     sizes = [variable.coordinates for variable in subject.inputs]
     whole = [len(part) for part in columns] == sizes
-    rows, memory = len(base), plan.memory
-    analytic = subject.analytic
-    if not (auto and whole and analytic is not None and analytic.takes_cotangents):
+    most = plan.memory // _PART
+    if not (auto and whole) or _pattern_bytes(subject, len(base)) > most:
         return None
-    if rows * max(sizes, default=0) > memory // _PART:
+    side = _few_entries(subject, plan, meter)
+    if side is None:
         return None
-    most = memory // _PART
-    grouped = grouped_rows(subject, batch_bytes(meter), memory=most, meter=meter)
-    if grouped is None:
-        return None
-    entries, problems = grouped
-    if _ENTRY * sum(each.value.size for each in entries) > memory // 2:
-        return None
+    twin, precise = None, None
+    if reference.subject is not subject:
+        twin = reference.subject
+        wide = _few_entries(twin, plan, meter)
+        if wide is None:
+            return None
+        precise = trusted(wide, side)
+    guesses = (precise or side).sides
     wanted = [
-        Wanted(own, which, positions, plan.method_of(names[which]), guess)
-        for which, (positions, guess) in enumerate(zip(columns, entries, strict=True))
+        Wanted(reference, which, positions, plan.method_of(names[which]), guess)
+        for which, (positions, guess) in enumerate(zip(columns, guesses, strict=True))
     ]
     blocks = sparse_passes(wanted, plan.seed, meter)
     if blocks is None:
         return None
-    sides = AnalyticColumns(AnalyticSide(entries, problems), None, None)
+    alone = AnalyticColumns(side, None, None)
     for block in blocks:
-        add_analytic(block, sides, len(block.positions), chosen=True)
-    outcome = Outcome(blocks, base, problems, None)
-    if settled_at_once(subject, own, outcome, plan, meter):
+        add_analytic(block, alone, len(block.positions), chosen=True)
+        if precise is not None:
+            block.precise_entries = precise.entries(block.which)
+    outcome = Outcome(blocks, base, side.problems, twin)
+    if settled_at_once(subject, reference, outcome, plan, meter):
         return outcome, [np.zeros(0, dtype=np.intp) for _ in blocks]
     doubtful = doubtful_columns(subject, outcome, plan)
-    return None if doubtful is None else (outcome, doubtful)
+    if doubtful is None:
+        return None
+    inputs = [subject.inputs[block.which] for block in blocks]
+    return outcome, [
+        variable.coordinates_of(np.unique(some // 2)) if variable.is_complex else some
+        for some, variable in zip(doubtful, inputs, strict=True)
+    ]
+
+
+def _pattern_bytes(subject: Subject, rows: int) -> int:
+    """Bytes that patterns take: one for each row and index of an axis, or bits."""
+    most = 0
+    for variable in subject.inputs:
+        n = variable.coordinates
+        axes = axes_of(variable.shape, n, is_complex=variable.is_complex)
+        longest = max((int(axis[-1]) + 1 for axis in axes if axis.size), default=0)
+        most = max(most, longest, n // 8)
+    return rows * most
+
+
+def _few_entries(subject: Subject, plan: Plan, meter: Meter) -> AnalyticSide | None:
+    """Read out the analytic side by its entries; None if it has too many."""
+    if subject.analytic is None or not subject.analytic.takes_cotangents:
+        return None
+    most = plan.memory // _PART
+    grouped = grouped_rows(subject, batch_bytes(meter), memory=most, meter=meter)
+    if grouped is None:
+        return None
+    size = _ENTRY * sum(each.value.size for each in grouped[0])
+    return AnalyticSide(*grouped) if size <= plan.memory // 2 else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -109,9 +144,12 @@ class Laid:
     pattern: Pattern
     doubtful: NDArray[np.intp]
     plain: Block  # all entries side by side
+    pairs: bool  # two neighbours are one complex entry
 
     @classmethod
-    def of(cls, block: Block, doubtful: NDArray[np.intp]) -> Laid | None:
+    def of(
+        cls, block: Block, doubtful: NDArray[np.intp], *, pairs: bool
+    ) -> Laid | None:
         """Lay a block out; None if it has no pattern, or no columns."""
         plain, pattern = packed_entries(block), block.pattern
         if plain is None or pattern is None or not len(block.positions):
@@ -122,17 +160,22 @@ class Laid:
             small = dataclasses.replace(
                 plain,
                 analytic=np.where(hidden, 0.0, plain.analytic),
+                precise=(
+                    None
+                    if plain.precise is None
+                    else np.where(hidden, 0.0, plain.precise)
+                ),
                 value=np.where(hidden, 0.0, plain.value),
                 error=np.where(hidden, 0.0, plain.error),
                 bend=np.where(hidden, 0.0, plain.bend),
             )
             left = dataclasses.replace(support, valid=support.valid & ~hidden)
             pattern = dataclasses.replace(pattern, support=left)
-        return cls(block, small, pattern, doubtful, plain)
+        return cls(block, small, pattern, doubtful, plain, pairs)
 
     def tops(self) -> Tops:
         """Largest entries of each row."""
-        return tops_of(self.small.value, self.small.scales)
+        return tops_of(self.plain.value, self.plain.scales)
 
     def packed(self, rows: slice, tolerance: Tolerance, epsilon: float) -> Packed:
         """Hand over the entries of some rows, for counting."""
@@ -149,7 +192,7 @@ class Laid:
                 largest = np.minimum(size, effect / scales[j])
             return tolerance.absolute(largest, epsilon)
 
-        return Packed(
+        halves = Packed(
             columns=pattern.support.columns[rows],
             valid=pattern.support.valid[rows],
             analytic=small.analytic[rows],
@@ -159,19 +202,32 @@ class Laid:
             verdicts=small.verdicts[rows],
             bars=bars,
             forgiven=forgiven,
-            scales=scales,
+            caught=caught_anywhere(bars, forgiven, scales, len(outside)),
             elsewhere=self.doubtful,
         )
+        return in_pairs(halves) if self.pairs else halves
 
-    def worst(self, most: int, spread: int) -> Block:
-        """Make the matrices of the worst columns, and of a spread of others."""
+    def columns(self, some: NDArray[np.intp]) -> Block:
+        """Make the matrices of some columns, doubtful or not."""
+        return some_columns(self.plain, self.block, some)
+
+    def worst(self, most: int) -> Block | None:
+        """Make the matrices of the worst columns that agree, and of a spread of them.
+
+        None where all are doubtful.
+        """
         support, small = self.pattern.support, self.small
         n = support.width
         each, score = small.excesses(), np.zeros(n)
         np.maximum.at(score, support.columns[support.valid], each[support.valid])
-        score[:: -(-n // spread)] = np.inf
+        score[:: spread_step(n, most, pairs=self.pairs)] = np.inf
         score[self.doubtful] = -np.inf
+        if self.pairs:
+            score = np.repeat(score.reshape(-1, 2).max(axis=1), 2)
+            most -= most % 2
         most = min(most, n - len(self.doubtful))
+        if not most:
+            return None
         columns = np.sort(np.argsort(-score, kind="stable")[:most])
         return some_columns(small, self.block, columns)
 
@@ -187,8 +243,12 @@ def laid_out(
         Of `compare_entries`.
     """
     pairs = zip(outcome.blocks, doubtful, strict=True)
-    found = [laid for pair in pairs if (laid := Laid.of(*pair)) is not None]
-    matters = matters_of([each.small for each in found])
+    found = [
+        laid
+        for block, some in pairs
+        if (laid := Laid.of(block, some, pairs=subject.inputs[block.which].is_complex))
+    ]
+    matters = matters_of([each.plain for each in found])
     for each in found:
         judge_block(subject, each.small, plan, matters, outcome)
     return found, Known(matters, {each.block.which: each.tops() for each in found})

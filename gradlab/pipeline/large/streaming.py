@@ -26,15 +26,15 @@ from gradlab.pipeline.blocks import Known, Outcome
 from gradlab.pipeline.checking import (
     AnalyticColumns,
     analytic_columns,
+    compare_blocks,
     compare_columns,
     reference_of,
 )
 from gradlab.pipeline.judging import judge_all, matters_of
-from gradlab.pipeline.large.keeping import Keeper
+from gradlab.pipeline.large.keeping import Keeper, spread_step
 from gradlab.pipeline.large.sparse_streams import compare_entries, laid_out
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS
 from gradlab.pipeline.sides.analytic_side import AnalyticSide
-from gradlab.pipeline.sparse_verdicts import some_columns
 from gradlab.subject.subject import block_slices, output_rows
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from gradlab.comparison.tally import Tally
     from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Origin, Plan
+    from gradlab.pipeline.blocks import Block, Origin, Plan
+    from gradlab.pipeline.large.sparse_streams import Laid
     from gradlab.subject.subject import Subject
 
 __all__ = ["Streamed", "needs_streaming", "run_streamed"]
@@ -54,7 +55,6 @@ __all__ = ["Streamed", "needs_streaming", "run_streamed"]
 # Measured peak of a check that keeps everything, bytes for each entry of the Jacobian.
 _WHOLE = 180
 _SLAB = 260  # the same for a slab, whose differences are made all at once
-_SPREAD = 16  # columns from all over that are kept beside the worst
 _FEWEST, _MOST = 8, 512  # columns kept
 _PROOFS, _FEW_LOOKS = 2, 1  # slabs to confirm accusations in; columns in those after
 
@@ -110,7 +110,7 @@ def run_streamed(
             reference = stream.reference
             analytic = analytic_columns(own.subject, plan, reference, meter, part)
             for slab, cut in stream.slabs(part, analytic):
-                if stream.take(slab, cut):
+                if stream.take(stream.compared(slab, cut)):
                     return stream.result()
                 del cut
             del analytic  # before the next is read
@@ -133,7 +133,7 @@ def _cut(analytic: AnalyticColumns, which: int, some: slice) -> AnalyticColumns:
         )
 
     side = AnalyticSide(of(analytic.side.values), analytic.side.problems)
-    precise = None if analytic.precise is None else of(analytic.precise)
+    precise = analytic.precise and AnalyticSide(of(analytic.precise.values), ())
     return AnalyticColumns(side, precise, None)
 
 
@@ -208,9 +208,11 @@ class _Stream:
             yield slab, _cut(analytic, which, some)
 
     # ------------------------------------------------------------- comparing
-    def take(self, slab: list[NDArray[np.intp]], analytic: AnalyticColumns) -> bool:
-        """Compare one slab and keep the worst of it; True if that was cut short."""
-        outcome = compare_columns(
+    def compared(
+        self, slab: list[NDArray[np.intp]], analytic: AnalyticColumns
+    ) -> Outcome:
+        """Compare one slab."""
+        return compare_columns(
             self.own,
             self.plan,
             self.meter,
@@ -219,6 +221,9 @@ class _Stream:
             analytic,
             known=self.known,
         )
+
+    def take(self, outcome: Outcome) -> bool:
+        """Count one slab and keep the worst of it; True if it was cut short."""
         outcome.blocks = [b for b in outcome.blocks if b.positions.size]
         self._excuse(outcome)
         self._learn(outcome)
@@ -232,34 +237,44 @@ class _Stream:
         return bool(outcome.stopped)
 
     def take_entries(self) -> bool:
-        """Compare everything by its few entries; what they leave open, as a slab."""
-        if self.reference.subject is not self.subject:
-            return False
-        found = compare_entries(self.own, self.plan, self.meter, self.columns)
-        if found is None or sum(map(len, found[1])) > self.width:
+        """Compare everything by its few entries; what they leave open, in slabs."""
+        found = compare_entries(
+            self.own, self.plan, self.meter, self.columns, self.reference
+        )
+        if found is None:
             return False
         whole, doubtful = found
         laid, self.known = laid_out(self.subject, self.plan, whole, doubtful)
-        slab = [b.positions[d] for b, d in zip(whole.blocks, doubtful, strict=True)]
-        analytic = [np.zeros((self.rows, 0)) for _ in slab]
-        for each in laid:
-            left = some_columns(each.plain, each.block, each.doubtful)
-            analytic[each.block.which] = left.analytic
         for each in laid:
             which = each.block.which
             tolerance = self.plan.tolerance.of(self.subject.inputs[which].name)
             for output, rows in enumerate(block_slices(self.subject.outputs)):
-                shape = rows.stop - rows.start, len(each.block.positions)
+                shape = rows.stop - rows.start, self.subject.inputs[which].size
                 tallying = self.tallying[output, which] = Tallying(shape)
                 epsilon = self.subject.epsilon
                 tallying.add_packed(each.packed(rows, tolerance, epsilon))
-        spread = min(_SPREAD, self.most // 2)
-        whole.blocks = [each.worst(self.most, spread) for each in laid]
+        whole.blocks = [block for each in laid if (block := each.worst(self.most))]
         self._keep(whole)
-        if any(map(len, slab)):
-            side = AnalyticSide(tuple(analytic), whole.problems)
-            self.take(slab, AnalyticColumns(side, None, None))
+        for blocks in self._doubtful(laid):
+            at = self.own, self.plan, self.meter, self.reference
+            seen = self.own.base, whole.problems, whole.reference
+            slab = Outcome(blocks, *seen, known=self.known)
+            compare_blocks(*at, slab)
+            if self.take(slab):
+                break
         return True
+
+    def _doubtful(self, laid: list[Laid]) -> Iterator[list[Block]]:
+        """Make the matrices of columns that are in doubt, as many as fit at a time."""
+        if sum(len(each.doubtful) for each in laid) <= self.width:
+            found = [each.columns(each.doubtful) for each in laid if each.doubtful.size]
+            if found:
+                yield found
+            return
+        size = self.width - self.width % 2
+        for each in laid:
+            for start in range(0, len(each.doubtful), size):
+                yield [each.columns(each.doubtful[start : start + size])]
 
     def _comparisons(
         self, outcome: Outcome
@@ -312,9 +327,7 @@ class _Stream:
         for block in outcome.blocks:
             if block.which not in self.keepers:
                 pairs = self.subject.inputs[block.which].is_complex
-                some = min(_SPREAD, self.most // 2)
-                step = -(-len(block.positions) // some)
-                step += step % 2 if pairs else 0
+                step = spread_step(len(block.positions), self.most, pairs=pairs)
                 self.keepers[block.which] = Keeper(
                     self.most, pairs=pairs, always=block.positions[::step]
                 )
