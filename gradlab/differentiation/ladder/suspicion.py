@@ -175,7 +175,7 @@ def stairs(ladder: Ladder, floor: float) -> np.ndarray:
         for share in range(1, 9):
             count = moves * share / smallest
             near = np.abs(count - np.round(count)) < 1e-6
-            whole |= (near | (moves == 0) | (count > 1e4)).all(axis=0)
+            whole |= (near | (count > 1e4)).all(axis=0)
         enough = ((moves > 0) & (moves < 1e4 * smallest)).sum(axis=0) >= 2
         size = np.abs(np.broadcast_to(ladder.base, flat.shape)[flat]) + smallest
         seen = smallest > np.maximum(_LOUD * floor, FINE) * size
