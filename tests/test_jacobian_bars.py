@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -142,6 +143,48 @@ def test_outputs_that_stand_still_in_single_precision_have_a_bar():
 
     exact = 1 / np.cosh(x[0] + 7.6) ** 2
     assert abs(found.value[0, 0] - exact) <= 5 * found.error[0, 0]
+
+
+def turned(w, sqrt=np.sqrt, cos=np.cos, sin=np.sin):
+    """Rotation by a vector: Rodrigues' formula, in the arithmetic of the functions."""
+    t = sqrt(w @ w)
+    k = np.array([[0, -w[2], w[1]], [w[2], 0, -w[0]], [-w[1], w[0], 0]])
+    return np.eye(3, dtype=int) + sin(t) / t * k + (1 - cos(t)) / t**2 * (k @ k)
+
+
+@pytest.mark.parametrize("size", [1e-4, 1e-3, 2.5e-3])
+@pytest.mark.parametrize("seed", range(8, 28))
+def test_bars_of_small_outputs_know_the_rounding_of_what_they_are_made_of(seed, size):
+    """The cosine of a small angle stands still over 1e-13: no slope is told there."""
+    w = np.random.default_rng(seed).standard_normal(3)
+    w *= size / np.linalg.norm(w)
+
+    found = gl.numeric_jacobian(turned, w)
+
+    with mp.workdps(50):
+        h, exact = mp.mpf(10) ** -20, np.array([mp.mpf(float(x)) for x in w])
+        for k in range(3):
+            ahead, behind = (
+                turned(
+                    exact + sign * h * np.eye(3, dtype=int)[k], mp.sqrt, mp.cos, mp.sin
+                )
+                for sign in (1, -1)
+            )
+            slope = (ahead - behind) / (2 * h)
+            error = np.abs(found.value[:, :, k] - slope.astype(float))
+            assert (error <= 5 * found.error[:, :, k] + 1e-12).all()
+
+
+def test_pole_beside_a_large_output_keeps_its_digits():
+    """What is finer than the usual steps, and louder than rounding, is a slope of f."""
+    x = 1 + 1e-7
+
+    found = gl.numeric_jacobian(
+        lambda x: np.array([1e3 * x, np.log(np.abs(x - 1)) / 1e3]), np.array(x)
+    )
+
+    exact = 1e-3 / (x - 1)
+    assert abs(found.value[1] - exact) <= 5 * found.error[1] <= 1e-4 * exact
 
 
 # ------------------------------------------------------------------ the complex step

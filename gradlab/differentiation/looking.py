@@ -14,6 +14,7 @@ from gradlab.differentiation.hidden_noise import (
     ROUGH,
     SPACING,
     hidden_rounding,
+    inherited_at_most,
     rounding_inside,
 )
 from gradlab.differentiation.method import Adaptive
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["look_closer"]
 
+# Of the scale: a shorter step may be on a ledge of rounding. Measured on 200 rotations
+# by 1e-4 to 3e-2: of 5400 bars 98 were too small by more than three; with 2^-20 it is
+# 30, with 2^-16 13, with this 11. Ordinary slopes rest on longer steps.
+_LEDGE = 2.0**-12
 _BEYOND = 8.0  # steps longer than this many scales average over what f does
 _NEAR = 0.0  # power of two of the scale: the longest step that averages nothing
 _SIGNAL = 30.0  # times its own noise: scatter of f above this is no noise
@@ -104,8 +109,9 @@ def look_closer(
             noise=np.nan_to_num(heard),
         )
         found = merged(found, own, own_scale)
+    climb_of = subject, sample, points, scales * stretch, base
     if noise is None:
-        return found
+        return _off_ledges(found, *climb_of)
     # beyond the scale of the input, "noise" may be the very signal: 1e13 + sin(x)
     rounding = subject.epsilon * np.abs(base)
     with np.errstate(all="ignore"):
@@ -113,11 +119,38 @@ def look_closer(
         averaged = signal & (found.step > _BEYOND * scales)
     again = np.flatnonzero(averaged.any(axis=0))
     if again.size:
-        near = _climb(
-            subject, sample, points, scales * stretch, base, some=again, farthest=_NEAR
-        )
+        near = _climb(*climb_of, some=again, farthest=_NEAR)
         found = joined(found, near, again, averaged[:, again])
+    found = _off_ledges(found, *climb_of)
     return _sobered(found, noise, points, base, subject.epsilon)
+
+
+def _off_ledges(
+    found: Derivatives,
+    subject: Subject,
+    sample: Sampler,
+    points: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    base: NDArray[np.float64],
+) -> Derivatives:
+    """Measure again what rests on steps over which inherited rounding may stand still.
+
+    A small output that is made of larger numbers has their rounding: ``1 - cos(t)`` at
+    1e-3 stands still over 1e-13, and what it is divided by goes on, with a slope of its
+    own. A ladder that knows of that rounding takes longer steps where f is as smooth on
+    them; what is finer, and louder than that, keeps its slope.
+    """
+    inherited = inherited_at_most(subject, base)
+    with np.errstate(all="ignore"):
+        short = (found.step < _LEDGE * scales) & (inherited > 0)[:, None]
+    short &= (found.kind == Smoothness.SMOOTH) & (found.value != 0)
+    again = np.flatnonzero(short.any(axis=0))
+    if not again.size:
+        return found
+    climb_of = subject, sample, points, scales, base
+    other = _climb(*climb_of, some=again, farthest=_NEAR, noise=inherited)
+    better = short[:, again] & np.isfinite(other.error)
+    return joined(found, other, again, better)
 
 
 def _guessed(
