@@ -22,6 +22,7 @@ __all__ = [
     "ROUGH",
     "SPACING",
     "hidden_rounding",
+    "inherited_at_most",
     "may_be_rough",
     "noise_level",
     "rounding_inside",
@@ -173,8 +174,17 @@ def rounding_inside(
     not know it takes it for kinks. No more is told than was measured, nor than the
     largest output explains: whatever is louder may be a pole.
     """
+    heard = np.where(noise == LAST_DIGITS, 0.0, np.nan_to_num(noise))
+    return np.fmin(heard, inherited_at_most(subject, base))
+
+
+def inherited_at_most(
+    subject: Subject, base: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Tell how much rounding of the largest output small ones may have, (rows,).
+
+    0 for those that are not small beside it.
+    """
     size = np.abs(base)
     top = float(np.max(size, where=np.isfinite(size), initial=0.0))
-    heard = np.where(noise == LAST_DIGITS, 0.0, np.nan_to_num(noise))
-    inherited = np.fmin(heard, _INSIDE * subject.epsilon * top)
-    return np.where(size < _SMALL * top, inherited, 0.0)
+    return np.where(size < _SMALL * top, _INSIDE * subject.epsilon * top, 0.0)
