@@ -12,6 +12,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.differentiation.ladder import reading
+from gradlab.differentiation.ladder.rungs import Samples
 from gradlab.differentiation.ladder.tableau import Tableau, layout
 from gradlab.differentiation.sharing import FEW
 
@@ -167,3 +168,18 @@ def test_undefined_outputs_stay_undefined(outputs):
     assert np.isinf(found.error[gone]).all()
     exact = np.exp(0.3) * np.array([0.7, 1.0])
     np.testing.assert_allclose(found.value[~gone], np.tile(exact, (outputs - 2, 1)))
+
+
+def test_outputs_that_move_on_either_side_of_the_largest_rung_are_known():
+    """Of many outputs those are watched; one that moves at large steps alone counts."""
+
+    def sample(which, step):
+        first = np.stack([step, np.maximum(step, 0), 0 * step], axis=1)
+        far = np.where(np.abs(step) > 0.3, step, 0)
+        second = np.stack([0 * step, np.minimum(step, 0), far], axis=1)
+        return np.where(which[:, None] == 0, first, second), step
+
+    samples = Samples(base=np.zeros(3), points=np.zeros(2))
+    samples.extend(sample, np.ones(2), np.array([[3.0, 3.0], [1.0, 1.0]]))
+
+    assert samples.moved().tolist() == [[True, True, False], [False, True, True]]
