@@ -300,3 +300,16 @@ def test_bar_of_the_complex_step_is_some_round_off_of_the_slope(size):
     assert (share > 2e-16).all()
     assert (share < 1e-13).all()
     assert (np.abs(np.diag(found.value) - size * np.e) <= np.diag(found.error)).all()
+
+
+def test_bars_of_outputs_that_are_small_by_themselves():
+    """Outputs from 1e-10 to 1e10 that share nothing inherit no rounding either."""
+    scales = 10.0 ** np.arange(-10, 11, 4)
+    x = scales * np.array([0.3, -1.2, 0.8, 1.7, -0.4, 0.6])
+
+    found = gl.numeric_jacobian(lambda x: np.sin(x / scales) * scales[::-1], x)
+
+    truth = np.cos(x / scales) * scales[::-1] / scales
+    error, bar = np.abs(np.diag(found.value) - truth), np.diag(found.error)
+    assert (error <= bar).all()
+    assert (bar <= 1e-6 * np.abs(truth)).all()

@@ -35,6 +35,7 @@ __all__ = ["look_closer"]
 # by 1e-4 to 3e-2: of 5400 bars 98 were too small by more than three; with 2^-20 it is
 # 30, with 2^-16 13, with this 11. Ordinary slopes rest on longer steps.
 _LEDGE = 2.0**-12
+_TOLD = 0.1  # relative: a slope with a wider bar is hardly told from 0
 _BEYOND = 8.0  # steps longer than this many scales average over what f does
 _NEAR = 0.0  # power of two of the scale: the longest step that averages nothing
 _SIGNAL = 30.0  # times its own noise: scatter of f above this is no noise
@@ -138,7 +139,8 @@ def _off_ledges(
     A small output that is made of larger numbers has their rounding: ``1 - cos(t)`` at
     1e-3 stands still over 1e-13, and what it is divided by goes on, with a slope of its
     own. A ladder that knows of that rounding takes longer steps where f is as smooth on
-    them; what is finer, and louder than that, keeps its slope.
+    them; what is finer, and louder than that, keeps its slope. So does what the ladder
+    cannot tell from 0: an output may be small without being made of larger ones.
     """
     inherited = inherited_at_most(subject, base)
     with np.errstate(all="ignore"):
@@ -149,7 +151,7 @@ def _off_ledges(
         return found
     climb_of = subject, sample, points, scales, base
     other = _climb(*climb_of, some=again, farthest=_NEAR, noise=inherited)
-    better = short[:, again] & np.isfinite(other.error)
+    better = short[:, again] & (other.error < _TOLD * np.abs(other.value))
     return joined(found, other, again, better)
 
 
