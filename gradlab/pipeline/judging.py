@@ -93,6 +93,8 @@ def judge_block(
         block.verdicts[_below_the_grain(block, side.error, block.grain)] = (
             Verdict.AGREES
         )
+        slight = _within_the_blur(block, block.grain, matters.own, outcome.base)
+        block.verdicts[slight] = Verdict.UNDECIDED
     if not (np.isfinite(block.value).all() and np.isfinite(outcome.base).all()):
         block.verdicts[_without_ground(block, outcome.base)] = Verdict.UNDECIDED
     kink = block.kinds == Smoothness.KINK
@@ -118,6 +120,26 @@ def _below_the_grain(
     with np.errstate(all="ignore"):
         moved = SAFETY * error * block.latest_scales
         return np.asarray(zero & (moved <= _GRAINS * grain))
+
+
+def _within_the_blur(
+    block: Block,
+    grain: NDArray[np.float64],
+    own: NDArray[np.float64],
+    base: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    """Accused entries of an f that rounds inside, wrong by less than that can hide.
+
+    Rounded by u, f tells no slope better than to sqrt(u) of what moves its output most
+    (the best step of a forward difference has that error; Nocedal and Wright, section
+    8.1). Where a coordinate is a factor of a rounded number its line is straight, and
+    nothing on it shows how far that number is off.
+    """
+    with np.errstate(all="ignore"):
+        unit = np.nanmax(grain[:, 0] / np.abs(base), initial=0.0)
+        gap = np.abs(block.formula - block.value) * block.latest_scales
+        slight = gap <= np.sqrt(unit) * own
+    return np.asarray(slight & (block.verdicts == Verdict.DISAGREES))
 
 
 def _without_ground(block: Block, base: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -63,3 +63,38 @@ def test_wrong_entry_is_the_one_that_is_accused(name, factor):
 
     verdicts = np.asarray(check(name, x, change).comparisons[0].verdicts)
     assert np.argwhere(verdicts == Verdict.DISAGREES).tolist() == [[4, 4]]
+
+
+def normalised(x, kind):
+    x = x.astype(kind)
+    return (x - x.mean(0)) / np.sqrt(x.var(0) + kind(1e-5))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_factor_of_a_rounded_number_is_not_accused(seed):
+    """A straight line through a rounded number does not show how far that is off.
+
+    The weights of a batch norm in float32: their slopes are what was normalised, which
+    has the rounding of the batch.
+    """
+    rng = np.random.default_rng(seed)
+    x, weights = rng.normal(size=(16, 12)), rng.normal(size=12)
+    jac = np.zeros((16, 12, 12))
+    jac[:, np.arange(12), np.arange(12)] = normalised(x, np.float64)
+    jac = jac.reshape(-1, 12)
+    slip = jac.copy()
+    slip.flat[np.abs(jac).argmax()] *= 1.002
+
+    def scaled(weights):
+        out = normalised(x, np.float32) * weights.astype(np.float32)
+        return out.astype(float).ravel()
+
+    def verdicts(matrix):
+        report = gl.check(
+            scaled, weights, jac=lambda _: matrix, coverage="full", diagnose=False
+        )
+        return np.asarray(report.comparisons[0].verdicts)
+
+    assert not (verdicts(jac) == Verdict.DISAGREES).any()
+    wrong = verdicts(slip) == Verdict.DISAGREES
+    assert np.array_equal(wrong, slip != jac)
