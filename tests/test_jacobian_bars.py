@@ -312,4 +312,4 @@ def test_bars_of_outputs_that_are_small_by_themselves():
     truth = np.cos(x / scales) * scales[::-1] / scales
     error, bar = np.abs(np.diag(found.value) - truth), np.diag(found.error)
     assert (error <= bar).all()
-    assert (bar <= 1e-3 * np.abs(truth)).all()
+    assert (bar <= 1e-9 * np.abs(truth)).all()

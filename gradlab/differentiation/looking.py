@@ -151,7 +151,12 @@ def _off_ledges(
         return found
     climb_of = subject, sample, points, scales, base
     other = _climb(*climb_of, some=again, farthest=_NEAR, noise=inherited)
-    better = short[:, again] & (other.error < _TOLD * np.abs(other.value))
+    with np.errstate(all="ignore"):
+        better = short[:, again] & (other.error < _TOLD * np.abs(other.value))
+        apart = np.abs(other.value - found.value[:, again])
+        better &= (
+            apart > found.error[:, again] + other.error
+        )  # else the finer bar holds
     return joined(found, other, again, better)
 
 
