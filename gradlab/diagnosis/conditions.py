@@ -172,7 +172,8 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
     parts = [part for part in evidence.parts if names[part.which] not in asked]
     rough = evidence.notes.get("rough", ())
     half = "half" if rough else "single"
-    noisy = [p for p in parts if names[p.which] in rough or _hidden_noise(p)]
+    heard = {*rough, *evidence.notes.get("rounded", ())}
+    noisy = [p for p in parts if names[p.which] in heard or _hidden_noise(p)]
     if noisy:
         told = ", ".join(names[part.which] for part in noisy)
         yield Finding(

@@ -76,7 +76,8 @@ class Evidence:
         two values at the point differ; "raised": how often evaluations failed, and the
         first exception; "second_opinion": the method whose step misled; "own_steps":
         inputs measured at steps that the user asked for; "rough": inputs that half
-        precision hides in; "jumps": an entry, and the height and distance of a jump of
+        precision hides in; "rounded": those that rounding inside f leaves open;
+        "jumps": an entry, and the height and distance of a jump of
         f from there, where bars rest on such.
     reference
         The subject in float64, if the values were compared with that.

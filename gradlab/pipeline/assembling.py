@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.comparison import Comparison
+from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Part
 from gradlab.late import is_made
 from gradlab.pipeline.blocks import label_of
@@ -202,6 +203,13 @@ def met_on_the_way(
         notes["unsteady"] = (f"{outcome.unsteady.max():.2g}",)
     if outcome.rough:
         notes["rough"] = outcome.rough
+    blurred = tuple(
+        subject.inputs[block.which].name
+        for block in outcome.blocks
+        if block.grain is not None and (block.verdicts == Verdict.UNDECIDED).any()
+    )
+    if blurred:
+        notes["rounded"] = blurred
     for block in outcome.blocks:
         if block.jump is not None and "jumps" not in notes:
             height, away, column = block.jump
