@@ -37,9 +37,10 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
 
     Tried in this order: on cast copies of all tensors; with float64 as the default
     dtype as well, for functions that create their own buffers; on a deep copy of the
-    module, for tensors kept as plain attributes. Each attempt is evaluated once while
-    every torch function is watched. One that casts float64 to less disqualifies it,
-    unless the type cast to holds all inputs as they were: such casts are left out, see
+    module, for tensors kept as plain attributes; with tensors that the function holds
+    itself widened as they are used. Each attempt is evaluated once while every torch
+    function is watched. One that casts float64 to less disqualifies it, unless the type
+    cast to holds all inputs as they were: such casts are left out, see
     `gradlab.subject.tensors.kept`.
 
     Examples
@@ -83,9 +84,13 @@ def without_halves(subject: TorchSubject) -> TorchSubject | None:
     half = float(torch.finfo(torch.float16).eps)
     if not subject.outputs or subject.epsilon >= half:
         return None
+    with narrowing_watched(subject.epsilon) as narrowed:
+        subject.row()
+    if not narrowed:
+        return None
     harmless, halves = Casts.harmless(subject.cells), Casts.halves()
     found = _widened_by(subject, Casts({**harmless.wide, **halves.wide}, same=False))
-    if found is None or not isinstance(found.program, KeptProgram):
+    if found is None:
         return None
     found.dependent = subject.dependent
     return found
@@ -103,15 +108,30 @@ def _widened_by(subject: TorchSubject, casts: Casts) -> TorchSubject | None:
         if double is not None and _reads_few(double):
             return double
     cells = [_widened(cell) for cell in subject.cells]
-    return _attempted(subject, cells, casts, copied=False) or _attempted(
-        subject, cells, casts, copied=True
+    return (
+        _attempted(subject, cells, casts, copied=False)
+        or _attempted(subject, cells, casts, copied=True)
+        or _attempted(subject, cells, casts, copied=False, beside=True)
     )
 
 
 def _attempted(
-    subject: TorchSubject, cells: Sequence[Cell], casts: Casts, *, copied: bool
+    subject: TorchSubject,
+    cells: Sequence[Cell],
+    casts: Casts,
+    *,
+    copied: bool,
+    beside: bool = False,
 ) -> TorchSubject | None:
-    """Evaluate on float64 cells; None where that cannot be, or says less."""
+    """Evaluate on float64 cells; None where that cannot be, or says less.
+
+    Parameters
+    ----------
+    copied
+        Whether on a deep copy of the module, all of which is in float64.
+    beside
+        Whether to widen what the function holds itself where it meets float64.
+    """
     program = subject.program.widened(cells, copied=copied)
     if program is None:
         return None
@@ -125,7 +145,7 @@ def _attempted(
         transfer = getattr(subject.analytic, "on", None)
         double.analytic = None if transfer is None else transfer(double)
         narrowed = _narrowed(double)
-        if narrowed and casts.wide:
+        if casts.wide and (narrowed or (beside and narrowed is None)):
             double = _without(double, casts)
             narrowed = _narrowed(double)
         if not (narrowed is None or narrowed):

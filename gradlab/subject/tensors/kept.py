@@ -4,6 +4,10 @@
 literally in a copy of the model in float64 it would narrow. A cast to a type that holds
 every number of every input is no statement about precision, and the copy goes on in
 float64. A cast to less is one, and stays.
+
+Neither is the dtype of what a function holds, the W of ``lambda x: W @ x``: it was the
+one that W could be multiplied in. Where it meets float64 it is widened, and its numbers
+are the same.
 """
 
 from __future__ import annotations
@@ -93,12 +97,16 @@ class Casts:
                 self, func: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
                 kwargs = kwargs or {}
-                if not any(map(is_double, (*args, *kwargs.values()))):
+                if not any(map(_is_wide, (*args, *kwargs.values()))):
                     return func(*args, **kwargs)
                 if methods.get(func) in casts.wide:
                     func, args = torch.Tensor.to, (args[0], methods[func])
-                args = tuple(map(casts.widened, args))
-                kwargs = {key: casts.widened(value) for key, value in kwargs.items()}
+                into = args[0] if _writes(func) else kwargs.get("out")
+                args = tuple(a if a is into else casts.widened(a) for a in args)
+                kwargs = {
+                    key: value if value is into else casts.widened(value)
+                    for key, value in kwargs.items()
+                }
                 result = func(*args, **kwargs)
                 if casts.same or not args or result is not args[0]:
                     return result
@@ -109,10 +117,33 @@ class Casts:
             yield
 
     def widened(self, value: Any) -> Any:
-        """Return the float64 counterpart of such a dtype; anything else as it is."""
+        """Return the float64 counterpart of such a dtype, or of tensors that have it.
+
+        Anything else comes back as it is.
+        """
         import torch
 
+        if type(value) in (list, tuple):
+            return type(value)(map(self.widened, value))
+        if isinstance(value, torch.Tensor):
+            dtype = self.wide.get(value.dtype)
+            return value if dtype is None else value.to(dtype)
         return self.wide.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def _is_wide(value: Any) -> bool:
+    """Whether `value` is a tensor in double precision, or holds one."""
+    if type(value) in (list, tuple):
+        return any(map(is_double, value))
+    return is_double(value)
+
+
+def _writes(func: Any) -> bool:
+    """Whether a torch function writes into its first argument."""
+    name = getattr(func, "__name__", "")
+    if name.endswith("__"):
+        return name == "__setitem__" or name.startswith("__i")  # x[i] = y, x += y
+    return bool(name.endswith("_"))
 
 
 class KeptProgram:
