@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.diagnosis.severed import cuts_met
+from gradlab.diagnosis.severed import cuts_any, cuts_met
 from gradlab.errors import InputError, InputTypeError
 from gradlab.keywords import handed_on
 from gradlab.labels import code_place
@@ -141,13 +140,16 @@ def blame(
         program = Program(
             module, inputs, kwargs, loss, random_now(), seed, Owners(module)
         )
-        cuts = functools.cache(lambda: _cuts(lambda: module(*inputs, **kwargs)))
+
+        def whole() -> Any:
+            return module(*inputs, **kwargs)
+
         with (
             progress_of_calls(progress) as watch,
             handed_on("blame", kwargs, _OPTIONS),
         ):
-            raw = audit(program, watch, lambda: bool(cuts()))
-        met = cuts() if any(map(_is_own_code, raw.blamed)) else {}
+            raw = audit(program, watch, functools.partial(cuts_any, whole=whole))
+        met = cuts_met(whole) if any(map(_is_own_code, raw.blamed)) else {}
     return LayerAudit(
         rows=raw.rows,
         culprits=raw.culprits,
@@ -165,12 +167,6 @@ def blame(
             module, inputs, kwargs, loss, seed, tuple(b.frame.name for b in raw.blamed)
         ),
     )
-
-
-def _cuts(run: Callable[[], Any]) -> dict[str, str]:
-    with contextlib.suppress(Exception):  # a mode of torch may not be for it
-        return cuts_met(run)
-    return {}
 
 
 def _tensors(inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:

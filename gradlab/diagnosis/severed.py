@@ -22,11 +22,11 @@ from gradlab.subject.subject import is_torch_subject
 from gradlab.subject.tensors.uncompiled import uncompiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-__all__ = ["cuts_met", "hooked", "names_cut", "severed", "written"]
+__all__ = ["cuts_any", "cuts_met", "hooked", "names_cut", "severed", "written"]
 
 _CUTS = {"detach", "detach_", "data", "no_grad"}
 _NO_GRAPH = "grad without create_graph"  # a gradient that forward takes as a constant
@@ -101,13 +101,39 @@ def cuts_met(run: Callable[[], Any]) -> dict[str, str]:
     Returns
     -------
     dict
-        From "name (count, line)" to the line, such as "model.py:41".
+        From "name (count, line)" to the line, such as "model.py:41"; empty where it
+        does not run under a mode of torch.
     """
+    undone = _seen(run)
+    if undone is None:
+        return {}
+    return {_words(key, undone.met, line): line for key, line in undone.places.items()}
+
+
+def cuts_any(parts: Iterable[Callable[[], Any]], whole: Callable[[], Any]) -> bool:
+    """Whether something cuts the graph in any part, or in the whole if one fails."""
+    for part in parts:
+        undone = _seen(part)
+        if undone is None:
+            return bool(cuts_met(whole))
+        if undone.places:
+            return True
+    return False
+
+
+def _seen(run: Callable[[], Any]) -> _Undone | None:
+    """Note what is met while something runs; None where it does not."""
     torch: Any = sys.modules["torch"]
     undone = _Undone(None, collections.Counter(), {})
-    with uncompiled(), _mode(torch, undone, _Undo(), copies=False)():
-        run()
-    return {_words(key, undone.met, line): line for key, line in undone.places.items()}
+    with contextlib.suppress(Exception):  # a mode of torch may not be for it
+        with (
+            uncompiled(),
+            torch.enable_grad(),
+            _mode(torch, undone, _Undo(), copies=False)(),
+        ):
+            run()
+        return undone
+    return None
 
 
 def _words(key: str, met: collections.Counter[str], line: str) -> str:

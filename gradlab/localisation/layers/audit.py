@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import SubjectError
 from gradlab.localisation.layers.audited import INTERRUPTED, LayerRow, LayerState
-from gradlab.localisation.layers.checking.check import Checker, Outcome
-from gradlab.localisation.layers.checking.reach import right_within_reach
+from gradlab.localisation.layers.checking.check import Checker, Outcome, is_torchs
+from gradlab.localisation.layers.checking.reach import right_within_reach, wrong_nearby
 from gradlab.localisation.layers.checking.whole import has_own_code, wrong_together
 from gradlab.localisation.layers.flow import upstream
 from gradlab.localisation.layers.recording.frames import owner_name, source_of, walk
@@ -22,15 +22,18 @@ from gradlab.localisation.layers.recording.record import (
     same_outputs,
 )
 from gradlab.localisation.layers.recording.state import kept_attributes, private_buffers
+from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.localisation.layers.rows import hooked_row, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.localisation.layers.recording.hooks import HookedInput
     from gradlab.localisation.layers.recording.record import Recording
     from gradlab.localisation.layers.recording.recorder import Program
+
+    Cuts = Callable[[Iterator[Callable[[], Any]]], bool]
 
 __all__ = ["Blamed", "RawAudit", "audit"]
 
@@ -64,7 +67,7 @@ class RawAudit:
 def audit(
     program: Program,
     progress: Callable[[int, int], None],
-    cuts: Callable[[], bool],
+    cuts: Cuts,
 ) -> RawAudit:
     """Record one run of a model and check every call in it.
 
@@ -75,8 +78,9 @@ def audit(
     progress
         Told how many calls are done, of how many.
     cuts
-        Tells whether anything in the model hands values on without their gradient:
-        only then can it be wrong where all its calls are right.
+        Told what to run: the own code of each module, without the calls inside. Says
+        whether anything in it hands values on without their gradient: only then can
+        the model be wrong where all its calls are right.
 
     Returns
     -------
@@ -104,7 +108,7 @@ class _Audit:
     def run(
         self,
         progress: Callable[[int, int], None],
-        cuts: Callable[[], bool],
+        cuts: Cuts,
         began: float,
     ) -> RawAudit:
         frames = self._recording.all
@@ -112,7 +116,7 @@ class _Audit:
             for done, frame in enumerate(_inside_out(self._recording.frames)):
                 self._check(frame)
                 progress(done + 1, len(frames))
-            if self._all_right() and has_own_code(frames) and cuts():
+            if self._all_right() and has_own_code(frames) and cuts(self._own_code()):
                 self._check_together()
         except KeyboardInterrupt:  # what is known so far is worth having
             for frame in frames:
@@ -160,13 +164,20 @@ class _Audit:
             outcome = self._as_far_as_it_reaches(frame, outcome)
         self._outcomes[frame.number] = outcome
         for child in frame.children:
-            child.input_cotangents = []
+            child.input_cotangents = [None] * len(child.inputs)
 
     def _all_right(self) -> bool:
         return all(
             outcome.state is LayerState.RIGHT or outcome.empty
             for outcome in self._outcomes.values()
         )
+
+    def _own_code(self) -> Iterator[Callable[[], Any]]:
+        """Run the code of each module that is not torch's, without its layers."""
+        for frame in self._recording.all:
+            if frame.kind == "module" and not is_torchs(frame):
+                whole = not frame.children  # those of a compiled module are unknown
+                yield Piece(frame, self._owners, whole=whole).outputs_once
 
     def _check_together(self) -> None:
         found = wrong_together(self._program, self._recording, self._checker)
@@ -216,6 +227,9 @@ class _Audit:
             variable.kind != "parameter" for variable in outcome.wrong
         )
         if not about_inputs or outcome.measure is None or outcome.hook:
+            return outcome
+        worst = next(v for v in outcome.wrong if v.label == outcome.measure.label)
+        if wrong_nearby(self._program, frame, worst, outcome.measure):
             return outcome
         if not right_within_reach(self._program, frame, outcome.measure):
             return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
@@ -9,17 +10,21 @@ from gradlab.subject.tensors.engine import run_backward
 from gradlab.subject.tensors.graph import graph_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = [
     "all_finite",
+    "any_nonzero",
     "gradients",
     "inner",
     "leaves_behind",
     "length",
+    "nearest_parameter",
     "nodes_behind",
     "weighted_sums",
 ]
+
+_FAR = 2000  # nodes; between two neighbouring layers there are rarely more than ten
 
 
 def inner(one: Any, two: Any) -> float:
@@ -47,6 +52,11 @@ def all_finite(tensor: Any) -> bool:
 
     total = tensor.detach().sum()
     return bool(torch.isfinite(total)) or bool(torch.isfinite(tensor).all())
+
+
+def any_nonzero(tensor: Any) -> bool:
+    """Whether an entry is not zero: a sum that is not has such a term."""
+    return bool(tensor.sum() != 0) or bool(tensor.any())
 
 
 def weighted_sums(outputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
@@ -134,6 +144,34 @@ def _fits(output: Any, weight: Any) -> bool:
 def nodes_behind(outputs: list[Any]) -> Iterator[Any]:
     """Walk over the graph behind some outputs, of which some may be None."""
     return graph_nodes(out.grad_fn for out in outputs if out is not None)
+
+
+def nearest_parameter(edge: Any, names: Mapping[int, str]) -> Any:
+    """Find the parameter with the fewest operations between it and an edge.
+
+    Parameters
+    ----------
+    edge
+        Of the recorded graph; may be None.
+    names
+        Of all parameters, by identity.
+
+    Returns
+    -------
+    Tensor or None
+        None where there is none, or none near.
+    """
+    waiting = collections.deque([] if edge is None else [edge.node])
+    seen = set(waiting)
+    while waiting and len(seen) < _FAR:
+        node = waiting.popleft()
+        tensor = getattr(node, "variable", None)
+        if id(tensor) in names:
+            return tensor
+        parents = [parent for parent, _ in node.next_functions if parent is not None]
+        waiting.extend(parent for parent in parents if parent not in seen)
+        seen.update(parents)
+    return None
 
 
 def leaves_behind(outputs: list[Any]) -> list[Any]:

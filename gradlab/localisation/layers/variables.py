@@ -27,9 +27,11 @@ class Variable:
     kind, place
         "input" and its position; "child" and (child, output); "parameter" and None.
     base
-        Its value, in the precision of the check.
+        Its value; of a parameter the very memory, not to be written to.
     parameter
         The parameter itself.
+    dtype
+        In which it is checked, where that is wider than its own.
     """
 
     label: str
@@ -37,6 +39,7 @@ class Variable:
     place: Any
     base: Any
     parameter: Any = None
+    dtype: Any = None
 
 
 @dataclasses.dataclass(slots=True, eq=False)

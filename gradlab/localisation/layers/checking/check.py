@@ -17,7 +17,7 @@ from gradlab.localisation.layers.checking.kind import (
 from gradlab.localisation.layers.checking.probe import Measure, Precision, quick
 from gradlab.localisation.layers.checking.rounding import right_without_casts
 from gradlab.localisation.layers.checking.tensor_hooks import tensor_hook
-from gradlab.localisation.layers.products import all_finite
+from gradlab.localisation.layers.products import all_finite, any_nonzero
 from gradlab.localisation.layers.recording.hooks import (
     changes_gradient,
     hooks_of,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.owners import Owners
     from gradlab.localisation.layers.variables import Product, Variable
 
-__all__ = ["Checker", "Outcome"]
+__all__ = ["Checker", "Outcome", "is_torchs"]
 
 _MOST_WHOLE = 1 << 28  # bytes of parameters that may be moved at once
 _FEW, _SMALL = 8, 1 << 20  # tensors, entries: up to here each tensor gets its own probe
@@ -221,7 +221,7 @@ class Checker:
             )
         if frame.reached or any(child.reached for child in frame.children):
             for place, gradient in product.passed.items():
-                if gradient is not None and bool(gradient.any()):
+                if gradient is not None and any_nonzero(gradient):
                     frame.input_cotangents[place] = gradient.detach()
         precision = Precision.of(piece)
         seen = self._probe(piece, product, precision)
@@ -237,7 +237,7 @@ class Checker:
         seed = self._seed + 31 * piece.frame.number
         try:
             seen = [quick(piece, product, precision, seed)]
-            if not seen[0].agrees or _is_torchs(piece.frame):
+            if not seen[0].agrees or is_torchs(piece.frame):
                 return seen
             entries = sum(variable.base.numel() for variable in product.variables)
             many = len(product.variables)
@@ -340,7 +340,7 @@ def _what(frame: Frame) -> str:
     return "it" if frame.kind == "loss" else "its forward"
 
 
-def _is_torchs(frame: Frame) -> bool:
+def is_torchs(frame: Frame) -> bool:
     """Whether a call is of a class of ``torch.nn`` itself, without hooks."""
     if frame.kind != "module" or not type(frame.target).__module__.startswith(
         "torch.nn."

@@ -76,7 +76,8 @@ def _written(piece: Piece, product: Product) -> list[str]:
     def away(variable: Variable) -> Callable[[], Any] | None:
         if variable.kind != "parameter":
             return None
-        moved = variable.base * (1 + _STEP)  # a norm that is one already is written too
+        # a norm that is one already is written too
+        moved = piece.cast(variable.base) * (1 + _STEP)
         # a Parameter, which the module gets itself: other data may be assigned to it
         new = torch.nn.Parameter(moved, requires_grad=False)
         made[variable.label] = new, moved.clone()

@@ -89,6 +89,7 @@ class _Judge:
                 Direction(
                     self._variable.base,
                     direction_seed(seed, 2 * number + k),
+                    dtype=self._variable.dtype,
                     mask=mask,
                     relative=style == "relative",
                 )

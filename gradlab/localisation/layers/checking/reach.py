@@ -7,15 +7,17 @@ as the model's own parameters and inputs move it, before the call is called wron
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.checking.probe import Precision, slopes
-from gradlab.localisation.layers.products import inner, length
+from gradlab.localisation.layers.products import inner, length, nearest_parameter
 from gradlab.localisation.layers.recording.frames import dissolve
 from gradlab.localisation.layers.recording.owners import standing_in
 from gradlab.localisation.layers.recording.record import call_again
+from gradlab.localisation.layers.recording.state import enter
 from gradlab.localisation.layers.recording.trees import fill, take_out
 from gradlab.localisation.layers.replaying.directions import Direction, typical_size
 from gradlab.localisation.layers.replaying.replay import Piece
@@ -31,9 +33,10 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.replaying.directions import Scratch
     from gradlab.localisation.layers.variables import Product, Variable
 
-__all__ = ["right_within_reach"]
+__all__ = ["right_within_reach", "wrong_nearby"]
 
 _TIMES = 2  # directions of the model that have to agree
+_LITTLE = 0.1  # of its size: what moves by less is not looked at nearby
 _FACTORS = (1.0, 0.13, 7.7)  # of the step, as careful measures begin
 
 
@@ -51,25 +54,136 @@ def right_within_reach(program: Program, frame: Frame, measure: Measure) -> bool
     measure
         How wrong it is along a direction that was drawn without the model.
     """
+    whole = _Part(program, None, program.owners.inside(program.module), near=False)
     piece = Piece(frame, program.owners, raised=frame.low)
     try:
         product = piece.product()
-        for time in range(_TIMES):
-            moved = _moved(program, frame, 1 + time)
-            reach = {
-                id(v): _of(v, *moved)
-                for v in product.variables
-                if v.kind != "parameter"
-            }
-            for run in moved[:2]:
-                dissolve(run)
-            beside = abs(measure.analytic - measure.numeric)
-            blur = beside * moved[2] ** 2 if math.isfinite(beside) else 0.0
-            if not _agrees(piece, product, _scaled(product, reach), blur):
-                return False
+        return all(
+            _right_along(whole, piece, product, measure, 1 + time)
+            for time in range(_TIMES)
+        )
     except (ReplayError, RuntimeError, TypeError, ValueError):
         return False
-    return True
+
+
+def wrong_nearby(
+    program: Program, frame: Frame, variable: Variable, measure: Measure
+) -> bool:
+    """Whether a call is wrong for what the parameters just before it do to it.
+
+    They are the model's own, so it is wrong where the model can go. No more of the
+    model is run than the layer that holds both, twice.
+
+    Parameters
+    ----------
+    program, frame, measure
+        As of `right_within_reach`.
+    variable
+        What the call takes, with respect to which it is wrong.
+    """
+    part = _nearby(program, frame, variable)
+    if part is None:
+        return False
+    piece = Piece(frame, program.owners, raised=frame.low)
+    try:
+        return not _right_along(part, piece, piece.product(), measure, 1)
+    except (ReplayError, RuntimeError, TypeError, ValueError):
+        return False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """What is run, to see how it moves what a call takes.
+
+    Parameters
+    ----------
+    program
+        The model, or a layer of it with the inputs that it had.
+    frame
+        The layer's call; None for the model.
+    parameters
+        What is moved.
+    near
+        Whether nothing else is. If not, so are the inputs that require grad.
+    """
+
+    program: Program
+    frame: Frame | None
+    parameters: list[Any]
+    near: bool
+
+    def call_again(self, frame: Frame) -> Frame:
+        """Run it, and find the same call in it."""
+        top = self.frame
+        with contextlib.ExitStack() as stack:
+            if top is not None:
+                own = enter(top.target, top.entry, lambda x: x, rewind=False)
+                stack.enter_context(own)
+            run = call_again(self.program, frame, top.number if top else 0)
+        if run is None:
+            message = "takes another path when the model is moved"
+            raise ReplayError(message)
+        return run
+
+
+def _nearby(program: Program, frame: Frame, variable: Variable) -> _Part | None:
+    """Find parameters just before something that a call takes, and what holds both."""
+    owners = program.owners
+    if variable.kind == "child":
+        child, output = variable.place
+        edge, top = frame.children[child].outputs[output].edge, frame
+    else:
+        edge, top = frame.inputs[variable.place].edge, frame.parent or frame
+    nearest = nearest_parameter(edge, owners.names)
+    if nearest is None:
+        return None
+    holder = next(
+        module
+        for module in program.module.modules()
+        if any(parameter is nearest for parameter in owners.own(module))
+    )
+    own = owners.own(holder)
+    while top.parent is not None and not any(
+        parameter is nearest for parameter in owners.inside(top.target)
+    ):
+        top = top.parent
+    if top.parent is None:
+        return _Part(program, None, own, near=True)
+    inputs = [slot.value.detach().requires_grad_(slot.wanted) for slot in top.inputs]
+    args, kwargs = fill(top.template, inputs)
+    layer = dataclasses.replace(
+        program,
+        module=top.target,
+        args=args,
+        kwargs=kwargs,
+        loss=None,
+        start=top.entry.random,
+    )
+    return _Part(layer, top, own, near=True)
+
+
+def _right_along(
+    part: _Part, piece: Piece, product: Product, measure: Measure, seed: int
+) -> bool:
+    """Whether both slopes agree along what a part of the model does to a call."""
+    up, down, apart = _moved(part, piece.frame, seed)
+    reach = {
+        id(v): _of(v, up, down, apart)
+        for v in product.variables
+        if v.kind != "parameter"
+    }
+    for run in (up, down):
+        dissolve(run)
+    if not part.near:
+        reach = {key: _with_others(moved) for key, moved in reach.items()}
+    along, largest = _scaled(product, reach)
+    if part.near and largest < _LITTLE:
+        message = "hardly moves with the parameters before it"
+        raise ReplayError(message)
+    beside = abs(measure.analytic - measure.numeric)
+    # The direction was measured: what is left in it of the error beside the reach.
+    blur = beside * apart**2 * max(1.0, 1 / largest) if beside < math.inf else 0.0
+    return _agrees(piece, product, along, blur)
 
 
 class _Along:
@@ -88,8 +202,8 @@ class _Along:
         return inner(gradient, self._dense), length(gradient) * size
 
 
-def _moved(program: Program, frame: Frame, seed: int) -> tuple[Frame, Frame, float]:
-    """Record the call with all of the model a step to either side; how far apart.
+def _moved(part: _Part, frame: Frame, seed: int) -> tuple[Frame, Frame, float]:
+    """Record the call with the model a step to either side; how far these are apart.
 
     Raises
     ------
@@ -98,10 +212,10 @@ def _moved(program: Program, frame: Frame, seed: int) -> tuple[Frame, Frame, flo
     """
     import torch
 
-    own = program.owners.inside(program.module)
+    program, own = part.program, part.parameters
     arguments = program.args, dict(program.kwargs)
     template, tensors = take_out(arguments, torch.Tensor)
-    free = [k for k, tensor in enumerate(tensors) if tensor.requires_grad]
+    free = [k for k, x in enumerate(tensors) if x.requires_grad and not part.near]
     leaves = [*own, *(tensors[k] for k in free)]
     step = max((torch.finfo(x.dtype).eps for x in leaves), default=1.0) ** (1 / 3)
     lines = [Direction(x.detach(), 1009 * seed + k) for k, x in enumerate(leaves)]
@@ -114,11 +228,8 @@ def _moved(program: Program, frame: Frame, seed: int) -> tuple[Frame, Frame, flo
         args, kwargs = fill(template, inputs)
         there = dataclasses.replace(program, args=args, kwargs=kwargs)
         with standing_in(program.owners, own, moved[: len(own)]):
-            run = call_again(there, frame)
-        if run is None:
-            message = "takes another path when the model is moved"
-            raise ReplayError(message)
-        runs.append(run)
+            beside = dataclasses.replace(part, program=there)
+            runs.append(beside.call_again(frame))
     return runs[0], runs[1], 2 * step
 
 
@@ -132,7 +243,7 @@ def _of(variable: Variable, up: Frame, down: Frame, apart: float) -> Any:
             child, output = variable.place
             value = run.children[child].outputs[output].value
         sides.append(value.to(variable.base.dtype))
-    return _with_others((sides[0] - sides[1]) / apart)
+    return (sides[0] - sides[1]) / apart
 
 
 def _with_others(reach: Any) -> Any:
@@ -159,8 +270,8 @@ def _with_others(reach: Any) -> Any:
     return torch.where(still, size * drawn, reach)
 
 
-def _scaled(product: Product, reach: dict[int, Any]) -> dict[int, _Along]:
-    """Directions of the size of what they move, all by one factor."""
+def _scaled(product: Product, reach: dict[int, Any]) -> tuple[dict[int, _Along], float]:
+    """Directions of the size of what they move, all by one factor; that factor."""
     bases = {id(v): v.base for v in product.variables if id(v) in reach}
     largest = max(
         (
@@ -172,17 +283,14 @@ def _scaled(product: Product, reach: dict[int, Any]) -> dict[int, _Along]:
     if not 0 < largest < math.inf:
         message = "nothing that it takes moves with the model"
         raise ReplayError(message)
-    return {key: _Along(base, reach[key] / largest) for key, base in bases.items()}
+    made = {key: _Along(base, reach[key] / largest) for key, base in bases.items()}
+    return made, largest
 
 
 def _agrees(
     piece: Piece, product: Product, along: dict[int, _Along], blur: float
 ) -> bool:
-    """Whether both slopes agree in that direction, at some step.
-
-    `blur` is what is left of the error beside the model's reach: the direction was
-    measured, and its last digits are not in it.
-    """
+    """Whether both slopes agree in that direction, at some step, or within a blur."""
     precision = Precision.of(piece)
     pairs = zip(product.variables, product.gradients, strict=True)
     parts = [along[id(v)].slope(g) for v, g in pairs if id(v) in along]

@@ -7,7 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputError, InputTypeError, SubjectError
-from gradlab.localisation.layers.products import all_finite, weighted_sums
+from gradlab.localisation.layers.products import all_finite, any_nonzero, weighted_sums
 from gradlab.localisation.layers.recording.frames import Frame, walk
 from gradlab.localisation.layers.recording.intercept import intercepting
 from gradlab.localisation.layers.recording.recorder import Program, Recorder, Stale
@@ -70,13 +70,22 @@ def record(program: Program) -> Recording:
     return _backward(program, recorder, output)
 
 
-def call_again(program: Program, frame: Frame) -> Frame | None:
-    """Run forward once more and find the same call in it; None if it is not there."""
+def call_again(program: Program, frame: Frame, first: int = 0) -> Frame | None:
+    """Run forward once more and find the same call in it; None if it is not there.
+
+    Parameters
+    ----------
+    program
+        A model, or a layer of it, whose own call has the number `first`.
+    frame
+        Of a run of the model.
+    """
     recorder, _ = _forward(program, set())
     stale = recorder.stale()
     if stale:
         recorder, _ = _forward(program, stale)
-    twins = [f for f in walk(recorder.frames) if f.number == frame.number]
+    number = frame.number - first
+    twins = [f for f in walk(recorder.frames) if f.number == number]
     return twins[0] if twins and twins[0].target is frame.target else None
 
 
@@ -196,7 +205,7 @@ def _backward(program: Program, recorder: Recorder, output: Any) -> Recording:
 
 def _meaningful(gradient: Any) -> Any:
     """None for a gradient that is zero or not finite: it would hide every mistake."""
-    if gradient is None or not bool(gradient.any()):
+    if gradient is None or not any_nonzero(gradient):
         return None
     return gradient.detach() if all_finite(gradient) else None
 

@@ -18,7 +18,7 @@ __all__ = ["Direction", "Scratch", "typical_size"]
 # (entries have independent signs in pairs, and E[<g, v>^2] = |g|^2), and it costs a
 # thousandth of the random numbers.
 _LARGE = 1 << 12
-_SAMPLE = 1 << 14  # entries looked at to find the size of a tensor
+_SAMPLE = 1 << 12  # entries looked at to find the size of a tensor, to a percent
 _ODD = 0x9E37_79B9_7F4A_7C15  # of distinct seeds all multiples are distinct
 
 
@@ -36,16 +36,16 @@ class Scratch:
         """Give all rooms free for the next evaluation."""
         self._taken.clear()
 
-    def like(self, tensor: Any) -> Any:
-        """Return a room of the shape and kind of a tensor, with any content."""
-        key = tensor.dtype, tensor.device
+    def like(self, tensor: Any, dtype: Any) -> Any:
+        """Return a room of the shape of a tensor, with any content."""
+        key = dtype, tensor.device
         rooms, number = self._rooms.setdefault(key, []), self._taken.get(key, 0)
         self._taken[key] = number + 1
         if number == len(rooms):
             rooms.append(None)
         if rooms[number] is None or rooms[number].numel() < tensor.numel():
             rooms[number] = None  # before the larger one is asked for
-            rooms[number] = tensor.new_empty(tensor.numel())
+            rooms[number] = tensor.new_empty(tensor.numel(), dtype=dtype)
         return rooms[number][: tensor.numel()].view(tensor.shape)
 
 
@@ -58,6 +58,8 @@ class Direction:
         Tensor to move; read only.
     seed
         Same seed, same direction.
+    dtype
+        Of what it makes; that of `base` if None.
     mask
         None for all entries; else a tensor of zeros and ones.
     relative
@@ -66,9 +68,16 @@ class Direction:
     """
 
     def __init__(
-        self, base: Any, seed: int, *, mask: Any = None, relative: bool = False
+        self,
+        base: Any,
+        seed: int,
+        *,
+        dtype: Any = None,
+        mask: Any = None,
+        relative: bool = False,
     ) -> None:
         self._base = base
+        self._dtype = dtype or base.dtype
         self._rows: Any = None
         self._dense: Any = None
         self.size = typical_size(base)
@@ -76,11 +85,11 @@ class Direction:
         if large and mask is None and not relative:
             matrix = base.view(_balanced(base.shape))
             self._matrix = matrix
-            drawn = _normal(matrix, (sum(matrix.shape),), seed)
+            drawn = _normal(matrix, (sum(matrix.shape),), seed, self._dtype)
             self._rows = drawn[: matrix.shape[0]]
             self._columns = drawn[matrix.shape[0] :] * self.size
             return
-        dense = _normal(base, tuple(base.shape), seed)
+        dense = _normal(base, tuple(base.shape), seed, self._dtype)
         dense = dense * (base.abs() if relative else self.size)
         self._dense = dense if mask is None else dense * mask
 
@@ -92,10 +101,12 @@ class Direction:
                 return self._base + step * self._dense
             import torch
 
-            room = None if scratch is None else scratch.like(self._matrix)
-            new = torch.addr(
-                self._matrix, self._rows, self._columns, alpha=step, out=room
-            )
+            matrix, rows, columns = self._matrix, self._rows, self._columns
+            room = (Scratch() if scratch is None else scratch).like(matrix, self._dtype)
+            if matrix.dtype == self._dtype:
+                new = torch.addr(matrix, rows, columns, alpha=step, out=room)
+            else:  # faster than to let `addr` widen entry by entry
+                new = room.copy_(matrix).addr_(rows, columns, alpha=step)
             return new.view(self._base.shape)
 
         return moved
@@ -143,16 +154,16 @@ def _balanced(shape: Sequence[int]) -> tuple[int, int]:
     return min(cuts, key=sum)
 
 
-def _normal(like: Any, shape: tuple[int, ...], seed: int) -> Any:
+def _normal(like: Any, shape: tuple[int, ...], seed: int, kind: Any) -> Any:
     import torch
 
     generator = torch.Generator(device=like.device)
     generator.manual_seed((_first_seed() + _ODD * seed) % (1 << 63))
-    dtype = like.dtype
+    dtype = kind
     if dtype not in {torch.float64, torch.complex128, torch.complex64}:
         dtype = torch.float32
     drawn = torch.randn(shape, generator=generator, dtype=dtype, device=like.device)
-    return drawn.to(like.dtype)
+    return drawn.to(kind)
 
 
 @functools.cache

@@ -105,20 +105,16 @@ class Piece:
     # ------------------------------------------------------------- precision
     def cast(self, tensor: Any) -> Any:
         """Raise a tensor to double precision, if that is asked for."""
+        return tensor.to(self._dtype(tensor))
+
+    def _dtype(self, tensor: Any) -> Any:
         import torch
 
         if not self.raised:
-            return tensor
+            return tensor.dtype
         if tensor.is_complex():
-            return tensor.to(torch.complex128)
-        return tensor.to(torch.float64) if tensor.is_floating_point() else tensor
-
-    def keep(self, child: Frame, tensors: list[Any]) -> list[Any]:
-        """Copy what is handed to a child, as far as it carries a cotangent."""
-        return [
-            None if cotangent is None else tensor.clone()
-            for tensor, cotangent in zip(tensors, child.input_cotangents, strict=True)
-        ]
+            return torch.complex128
+        return torch.float64 if tensor.is_floating_point() else tensor.dtype
 
     # ------------------------------------------------------------- variables
     def variables(self) -> list[Variable]:
@@ -144,8 +140,8 @@ class Piece:
         for parameter in self._parameters:
             label = self.owners.name(parameter)
             label = label.removeprefix(f"{self.frame.name}.")
-            base = self.cast(parameter.detach())
-            found.append(Variable(label, "parameter", None, base, parameter))
+            base, dtype = parameter.detach(), self._dtype(parameter)
+            found.append(Variable(label, "parameter", None, base, parameter, dtype))
         return found
 
     # ------------------------------------------------------------- running
@@ -229,7 +225,8 @@ class Piece:
             elif self._copied:
                 # Of the same identity as what autograd is asked about below.
                 key = id(variable.parameter)
-                leaf[key] = torch.nn.Parameter(variable.base.clone())
+                own = variable.base.to(variable.dtype, copy=True)
+                leaf[key] = torch.nn.Parameter(own)
                 if not self.bare:
                     share_hooks(variable.parameter, leaf[key])
                 stand_ins.append((variable.parameter, functools.partial(leaf.get, key)))
@@ -280,10 +277,10 @@ class Piece:
 
     def _find_parameters(self) -> None:
         """See which parameters the own code uses."""
-        found = self._reached(self._outputs_once(), {})
+        found = self._reached(self.outputs_once(), {})
         self._parameters += [v.parameter for v in found if self._lasts(v)]
 
-    def _outputs_once(self) -> list[Any]:
+    def outputs_once(self) -> list[Any]:
         """Run once as the model does."""
         import torch
 
@@ -307,7 +304,7 @@ class Piece:
         tensor = variable.parameter
         if tensor is None or id(tensor) in self.owners.names:
             return True
-        return any(leaf is tensor for leaf in leaves_behind(self._outputs_once()))
+        return any(leaf is tensor for leaf in leaves_behind(self.outputs_once()))
 
     def _reached(self, outputs: list[Any], leaf: dict[Any, Any]) -> list[Variable]:
         """Parameters of other modules that this piece's own code uses."""
@@ -320,7 +317,7 @@ class Piece:
             if id(tensor) in known or not isinstance(tensor, torch.nn.Parameter):
                 continue
             known.add(id(tensor))
-            label, base = self.owners.name(tensor), self.cast(tensor.detach())
+            label, base = self.owners.name(tensor), tensor.detach()
             found.append(Variable(label, "parameter", None, base, tensor))
         return found
 
@@ -348,7 +345,7 @@ class Piece:
 
         def stand_in_for(variable: Variable) -> Any:
             make = new[id(variable)]
-            value = variable.base.detach() if make is None else make()
+            value = self.cast(variable.base.detach()) if make is None else make()
             return value.requires_grad_(self._records)
 
         stand_ins = [

@@ -80,7 +80,13 @@ class StandIn:
             )
         if not self.backward:
             self._next += 1
-            self.handed.append((index, self._piece.keep(child, tensors)))
+            kept = [  # as it is now, as far as it carries a cotangent
+                None if cotangent is None else tensor.clone()
+                for tensor, cotangent in zip(
+                    tensors, child.input_cotangents, strict=True
+                )
+            ]
+            self.handed.append((index, kept))
         outputs = []
         for k in range(len(child.outputs)):
             value, twin = self._value(index, k), child.aliases.get(k)
