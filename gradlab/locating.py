@@ -16,11 +16,14 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import locate_entries
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.subject.state_guard import StateGuard
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from gradlab.localisation.located import Located
+    from gradlab.localisation.located import Located, WrongEntry
+    from gradlab.subject.subject import Variable
+    from gradlab.subject.tensors.deliberate import Purpose
 
 __all__ = ["locate"]
 
@@ -119,7 +122,53 @@ def locate(
             limit=int(limit),
             base=base,
         )
-    return dataclasses.replace(found, remarks=tuple(_told(notes)))
+        if not found.ok and is_torch_subject(subject):
+            found = _but_on_purpose(found, subject)
+    return dataclasses.replace(found, remarks=(*_told(notes), *found.remarks))
+
+
+def _but_on_purpose(found: Located, subject: Any) -> Located:
+    """Take out what is not the derivative on purpose, and say so, as `check` does."""
+    from gradlab.subject.tensors.deliberate import purposes
+
+    for purpose in purposes(subject):
+        variable = subject.inputs[purpose.which]
+        left = [e for e in found.entries if not _concerned(e, variable, purpose)]
+        name = variable.name
+        counted = name in found.wrong_share or name in found.factors
+        if len(left) == len(found.entries) and not counted:
+            continue
+        remark = f"not compared in {name}: {purpose.words}"
+        found = dataclasses.replace(
+            found, entries=tuple(left), remarks=(*found.remarks, remark)
+        )
+        if not any(entry.input == name for entry in left):
+            found = _without_counts(found, name)
+    return found
+
+
+def _concerned(entry: WrongEntry, variable: Variable, purpose: Purpose) -> bool:
+    """Whether a wrong entry is one that is no derivative on purpose."""
+    if entry.input != variable.name:
+        return False
+    flat = int(np.ravel_multi_index(entry.index, variable.shape)) if entry.index else 0
+    part = 2 if variable.is_complex else 1  # a real and an imaginary coordinate
+    return bool((purpose.coordinates(variable) // part == flat).any())
+
+
+def _without_counts(found: Located, name: str) -> Located:
+    """Leave out what a search says about all entries of one input."""
+
+    def others(by_name: Mapping[str, float]) -> dict[str, float]:
+        return {key: value for key, value in by_name.items() if key != name}
+
+    return dataclasses.replace(
+        found,
+        suspects=tuple(one for one in found.suspects if one.input != name),
+        crowded=tuple(one for one in found.crowded if one.input != name),
+        wrong_share=others(found.wrong_share),
+        factors=others(found.factors),
+    )
 
 
 def _told(notes: Mapping[str, Sequence[str]]) -> Iterator[str]:

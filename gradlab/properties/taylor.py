@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from gradlab.properties.curvature import hessian_product, refuse_products
 from gradlab.properties.lines import Line, direction_of, norm_of
 from gradlab.properties.remainders import Derivative, TaylorTest
 from gradlab.subject.state_guard import StateGuard
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -140,13 +142,18 @@ def taylor_test(
             bench = set_up(
                 subject, tolerance=tolerance, meter=meter, seed=number, base=base
             )
-            line = Line(bench, direction_of(bench, direction, number))
-            second = None
+            product = None
             if order == 2:
                 product = hessian_product(subject, bench.cotangent, hvp=hvp, hess=hess)
-                flat = np.concatenate(line.parts)
-                second = float(np.dot(flat, product(flat)))
-            return _tested(line, ladder, second)
+            line = Line(bench, direction_of(bench, direction, number))
+            test = _tested(line, ladder, product)
+            if test.ok or not is_torch_subject(subject):
+                return test
+            rest, excuses = _rest_of(line)
+            if not excuses:
+                return test
+            test = _tested(rest, ladder, product)
+            return dataclasses.replace(test, remarks=(*test.remarks, *excuses))
     except BudgetExhausted as cause:
         msg = f"the budget ended before the Taylor test was complete ({cause})"
         raise BudgetError(msg) from cause
@@ -168,10 +175,31 @@ def _valid_steps(steps: Any) -> NDArray[np.float64]:
     return ladder
 
 
+def _rest_of(line: Line) -> tuple[Line, list[str]]:
+    """Leave out what is not the derivative on purpose, and say so, as `check` does."""
+    from gradlab.subject.tensors.deliberate import purposes
+
+    subject: Any = line.bench.subject
+    parts, told = [part.copy() for part in line.parts], []
+    for purpose in purposes(subject):
+        variable = subject.inputs[purpose.which]
+        concerned = purpose.coordinates(variable)
+        if parts[purpose.which][concerned].any():
+            parts[purpose.which][concerned] = 0.0
+            told.append(f"not compared in {variable.name}: {purpose.words}")
+    return Line(line.bench, parts), told
+
+
 def _tested(
-    line: Line, ladder: NDArray[np.float64], second: float | None
+    line: Line,
+    ladder: NDArray[np.float64],
+    product: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
 ) -> TaylorTest:
     noise, slope = line.noise(), line.slope
+    second = None
+    if product is not None:
+        flat = np.concatenate(line.parts)
+        second = float(np.dot(flat, product(flat)))
     values = np.array([line.at(float(h)) for h in ladder])
     with np.errstate(all="ignore"):
         moved = values - line.known[0.0]
@@ -241,7 +269,8 @@ def _first(line: Line, slope: float, noise: float) -> Derivative:
     if bend is not None:  # from afar both sides of it look alike
         found, kink = slope_from(bend), None
     size = max(abs(slope), abs(found.value), spread)
-    if not (line.bench.cotangent != 0).any():  # no output is finite
+    moved = any(part.any() for part in line.parts)
+    if not moved or not (line.bench.cotangent != 0).any():  # no output is finite
         return Derivative(slope, math.nan, math.inf, 0.0, size)
     # in bfloat16 a tenth is forgiven, for a sum, and no terms lose a tenth in rounding
     own = max(abs(slope), abs(found.value))

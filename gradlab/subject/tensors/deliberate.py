@@ -9,15 +9,17 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab.subject.tensors.graph import graph_nodes
 from gradlab.subject.tensors.written import written_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from gradlab.subject.subject import Variable
     from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["Purpose", "ctc_alone", "padded_row", "purposes", "spectral"]
@@ -53,6 +55,16 @@ class Purpose:
     row: int | None = None
     entries: NDArray[np.intp] | None = None
     advice: str = "It was not compared; check the model without that option."
+
+    def coordinates(self, variable: Variable) -> NDArray[np.intp]:
+        """Return the coordinates of the input that are concerned."""
+        every = np.arange(variable.coordinates)
+        if self.entries is not None:
+            return self.entries
+        if self.row is None:
+            return every
+        width = variable.coordinates // variable.shape[0]
+        return every[self.row * width : (self.row + 1) * width]
 
 
 def purposes(subject: TorchSubject, *, graph: bool = True) -> tuple[Purpose, ...]:
