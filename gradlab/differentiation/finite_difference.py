@@ -23,11 +23,25 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.subject.subject import Subject
 
-__all__ = ["central", "one_sided", "scales_of", "seen_truncation", "step_sizes"]
+__all__ = [
+    "central",
+    "from_pairs",
+    "one_sided",
+    "scales_of",
+    "seen_truncation",
+    "step_sizes",
+    "two_sided",
+    "typical_sizes",
+]
 
 
 def scales_of(subject: Subject, which: int) -> NDArray[np.float64]:
-    """Typical size of each coordinate of an input: the unit in which steps are chosen.
+    """Typical size of each coordinate of an input; see `typical_sizes`."""
+    return typical_sizes(subject.point(which))
+
+
+def typical_sizes(point: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Typical size of each coordinate of a point: the unit in which steps are chosen.
 
     The size of the coordinate itself, but not below the root mean square of its
     tensor: an entry that happens to be tiny among entries of size one still moves in
@@ -38,7 +52,6 @@ def scales_of(subject: Subject, which: int) -> NDArray[np.float64]:
     ndarray
         Shape (coordinates,), positive.
     """
-    point = subject.point(which)
     size = np.abs(point)
     finite = size[np.isfinite(size)]
     top = float(finite.max(initial=0.0))
@@ -96,11 +109,39 @@ def central(
     base
         f at the point, shape (rows,): shared, it costs no further evaluation.
     """
-    n = len(positions)
-    pairs = np.repeat(positions, 2)
+    pairs, displacements = two_sided(positions, steps)
+    values, taken = displaced_rows(subject, which, pairs, displacements, meter)
+    return from_pairs(values, taken, base, subject.epsilon)
+
+
+def two_sided(
+    positions: NDArray[np.intp], steps: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Displace every coordinate forward and then back: positions, displacements."""
     displacements = np.repeat(steps, 2)
     displacements[1::2] *= -1
-    values, taken = displaced_rows(subject, which, pairs, displacements, meter)
+    return np.repeat(positions, 2), displacements
+
+
+def from_pairs(
+    values: NDArray[np.float64],
+    taken: NDArray[np.float64],
+    base: NDArray[np.float64],
+    epsilon: float,
+) -> Quotients:
+    """Make quotients of what was evaluated `two_sided`.
+
+    Parameters
+    ----------
+    values
+        Shape (2 n, rows).
+    taken
+        The displacements really made, shape (2 n,).
+    base
+        f at the point, shape (rows,).
+    epsilon
+        Unit round-off of f.
+    """
     up, down = values[0::2], values[1::2]
     right, left = taken[0::2], taken[1::2]
     with np.errstate(all="ignore"):
@@ -109,9 +150,9 @@ def central(
         bend = ((up - base) / right[:, None] - (down - base) / left[:, None]).T
         # f'' h is seen; the truncation h^2 f'''/6 is guessed to be smaller by the
         # ratio of the step to the scale on which f bends, at worst the step's own root
-        noise = _round_off(np.maximum(np.abs(up), np.abs(down)), base, subject.epsilon)
-        error = noise / np.abs(width) * 2 + np.abs(bend) * np.sqrt(subject.epsilon)
-        step = np.broadcast_to(width / 2, (len(base), n)).copy()
+        noise = _round_off(np.maximum(np.abs(up), np.abs(down)), base, epsilon)
+        error = noise / np.abs(width) * 2 + np.abs(bend) * np.sqrt(epsilon)
+        step = np.broadcast_to(width / 2, value.shape).copy()
     return Quotients(value=value, error=error, step=step, bend=bend)
 
 

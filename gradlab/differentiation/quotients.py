@@ -88,6 +88,9 @@ class Quotients:
         where `pattern` holds it.
     pattern
         Where all but a few entries are known to be zero; None: nothing is known.
+    through
+        Entries of the product that was displaced instead of these coordinates
+        (`differentiation.through_products`); 0 where they were themselves.
     """
 
     value: Late = Late()
@@ -95,3 +98,4 @@ class Quotients:
     step: NDArray[np.float64]
     bend: NDArray[np.float64]
     pattern: Pattern | None = None
+    through: int = 0

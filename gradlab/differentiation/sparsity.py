@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.quotients import Quotients
     from gradlab.subject.subject import Subject
 
-__all__ = ["compressed", "compressed_together"]
+__all__ = ["affordable", "compressed", "compressed_together"]
 
 _FEWEST_COLUMNS = 8  # with fewer there is nothing to save
 _FEWEST_ROWS = 4  # one colour serves at most as many columns as there are rows
@@ -117,7 +117,7 @@ def compressed(
     n, rows = variable.coordinates, len(base)
     if n < _FEWEST_COLUMNS or rows < _FEWEST_ROWS or not np.isfinite(base).all():
         return None
-    if not np.isfinite(subject.point(which)).all() or not _affordable(meter, n):
+    if not np.isfinite(subject.point(which)).all() or not affordable(meter, n):
         return None
     rng = np.random.default_rng([seed, which, 13])
     idle = np.zeros(rows)
@@ -180,7 +180,7 @@ def compressed_together(
     n = sum(len(colouring.colours) for colouring in colourings.values())
     count = 2 * sum(2 + colouring.count for colouring in colourings.values())
     small = count * n <= _TOGETHER and count * meter.each <= _PATIENCE
-    if len(inputs) < 2 or not small or not _affordable(meter, n):
+    if len(inputs) < 2 or not small or not affordable(meter, n):
         return dense
     scales = np.concatenate([scales_of(subject, which) for which in inputs])
     rng = np.random.default_rng([seed, 13])
@@ -201,7 +201,7 @@ def _fits(meter: Meter, colouring: Colouring, rows: int) -> bool:
     return meter.memory is None or 8 * count * (n + rows) <= meter.memory // _PART
 
 
-def _affordable(meter: Meter, n: int) -> bool:
+def affordable(meter: Meter, n: int) -> bool:
     """Whether the dense Jacobian still fits after everything that is tried here."""
     count, budget = 5 * n + 64, meter.budget
     if (

@@ -131,6 +131,7 @@ class Block:
     entries: Entries | None = None  # of the analytic side, where it has few
     precise_entries: Entries | None = None  # of that in float64, where that has few
     settled: bool = False  # every entry agreed at once, and none had a second look
+    through: int = 0  # entries of a product displaced in place of its own coordinates
     # of f beside the point, where a bar rests on one: height, distance, column
     jump: tuple[float, float, int] | None = None
 

@@ -285,6 +285,12 @@ def _remarks(
     """Say what was met, what was looked at again, and what was not looked at."""
     total = sum(len(positions) for positions in columns)
     yield from outcome.met()
+    through = [block.which for block in outcome.blocks if block.through]
+    if through:
+        yield (
+            f"differences of the product that each enters, carried on by the chain "
+            f"rule: {', '.join(subject.inputs[which].name for which in through)}"
+        )
     if outcome.looked:
         yield (
             f"{outcome.looked:,} of {total:,} coordinates looked at again with the "

@@ -15,6 +15,7 @@ from gradlab.differentiation.method import Auto
 from gradlab.differentiation.quotients import Pattern
 from gradlab.differentiation.sparsity import compressed, compressed_together
 from gradlab.differentiation.support import Support
+from gradlab.differentiation.through_products import ThroughProducts
 from gradlab.late import is_made, unmade
 from gradlab.pipeline.blocks import Block
 from gradlab.pipeline.sides.measuring import numeric_side
@@ -66,12 +67,15 @@ def first_passes(
         What methods that find their own steps evaluate.
     """
     together = _together(reference, wanted, seed, meter)
+    dense = [k.which for k in wanted if k.compressible and not together.get(k.which)]
+    at = reference.subject, dense, reference.base
+    products = ThroughProducts(*at, meter, seed=seed)
     for each in wanted:
         found = together.get(each.which)
         # a guess that did not hold is not to be believed another time
         failed = found is None and each.which in together
         own = dataclasses.replace(each, guess=None) if failed else each
-        yield _first_pass(own, found, seed, meter)
+        yield _first_pass(own, found, seed, meter, products)
 
 
 def sparse_passes(wanted: list[Wanted], seed: int, meter: Meter) -> list[Block] | None:
@@ -149,7 +153,7 @@ def _compressed(wanted: Wanted, seed: int, meter: Meter) -> Quotients | None:
 
 
 def _slices(
-    wanted: Wanted, seed: int, meter: Meter
+    wanted: Wanted, seed: int, meter: Meter, products: ThroughProducts | None
 ) -> tuple[list[Quotients], BaseException | None]:
     """Measure slice by slice; what was done before an interruption is kept."""
     parts: list[Quotients] = []
@@ -158,8 +162,13 @@ def _slices(
     stop: BaseException | None = None
     try:
         if wanted.compressible:
+            before = meter.evaluations
             found = _compressed(wanted, seed, meter)
+            if found is None and products is not None:
+                found = products.of(wanted.which)
             if found is not None:
+                spent = meter.evaluations - before
+                meter.expect(spent - method.cost * len(positions))
                 return [found], None
         each: float = method.cost
         slice_size = _first_slice(wanted, meter, method.cost)
@@ -196,10 +205,14 @@ def _scales(wanted: Wanted, parts: list[Quotients]) -> NDArray[np.float64]:
 
 
 def _first_pass(
-    wanted: Wanted, found: Quotients | None, seed: int, meter: Meter
+    wanted: Wanted,
+    found: Quotients | None,
+    seed: int,
+    meter: Meter,
+    products: ThroughProducts | None = None,
 ) -> tuple[Block, BaseException | None]:
     """Make a block of cheap differences, as far as they came, or of those found."""
-    parts, stop = ([found], None) if found else _slices(wanted, seed, meter)
+    parts, stop = ([found], None) if found else _slices(wanted, seed, meter, products)
     done = sum(part.step.shape[1] for part in parts)
     rows = len(wanted.origin.base)
 
@@ -239,5 +252,6 @@ def _first_pass(
         still=stillness(wanted.origin.base),
         bend=joined("bend"),
         pattern=parts[0].pattern if len(parts) == 1 else None,
+        through=parts[0].through if len(parts) == 1 else 0,
     )
     return block, stop

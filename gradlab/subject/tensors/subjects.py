@@ -9,6 +9,7 @@ copy.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from gradlab.subject.tensors.bits import Before
 from gradlab.subject.tensors.devices import batch_bytes
 from gradlab.subject.tensors.double import in_double
 from gradlab.subject.tensors.elsewhere import followed
+from gradlab.subject.tensors.entering import products_of
 from gradlab.subject.tensors.forward import ForwardMode
 from gradlab.subject.tensors.lent import lent
 from gradlab.subject.tensors.outputs import observe, scalar_loss, to_row, variables_of
@@ -164,6 +166,7 @@ class TorchSubject:
         self._batches = Batches(self)
         self.may_batch = self._batches.may_be  # without a trial: see there
         self.first_rows = self._batches.first_rows
+        self.products = functools.partial(products_of, self)
         self.at_point: NDArray[np.float64] | None = None  # the row there, if known
 
     @property

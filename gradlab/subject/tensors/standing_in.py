@@ -1,0 +1,223 @@
+"""What stands for inputs that only products may use.
+
+An evaluation gets tensors without memory in place of matrices, and every function of
+torch that meets one of them is looked at: a product is known by its factors, and who
+asked may put another tensor in its place. Whatever else is done with a matrix is known
+as well, so that nobody takes for a factor what is more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any, Literal
+
+from gradlab.subject.tensors.differing import (
+    OtherUseError,
+    answered,
+    exact,
+    is_differing,
+    whole,
+    without_memory,
+)
+from gradlab.subject.tensors.narrow import called
+from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.words import tensors_in, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Met", "standing_in"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Met:
+    """A product that one of the matrices is part of.
+
+    Attributes
+    ----------
+    place
+        Which of the matrices.
+    number
+        Which product of the evaluation, from 1.
+    side
+        Where the matrix stands: ``other @ matrix`` or ``matrix @ other``; "added" where
+        it is the bias of a linear map.
+    turned
+        Whether its transpose does.
+    other
+        The other factor; None beside a bias.
+    out
+        The product.
+    """
+
+    place: int
+    number: int
+    side: Literal["left", "right", "added"]
+    turned: bool
+    other: Any
+    out: Any
+
+
+def standing_in(
+    matrices: Sequence[Any],
+    meet: Callable[[Met], Any],
+    call: Callable[[list[Any]], tuple[Any, ...]],
+    refused: set[int] | None = None,
+) -> tuple[Any, ...]:
+    """Call with something in place of matrices that only products may use.
+
+    Parameters
+    ----------
+    matrices
+        These; a vector may be the bias of a linear map.
+    meet
+        Gives what takes the place of each product that one of them is part of.
+    call
+        Evaluates, with what it gets in place of the matrices; returns tensors.
+    refused
+        Gets the places of those that are used otherwise; without it, that is an error.
+
+    Raises
+    ------
+    OtherUseError
+        If a matrix is used otherwise, and nobody asked which; or by code that bypasses
+        the functions of torch.
+
+    Examples
+    --------
+    >>> import torch
+    >>> met = []
+    >>> x, w = torch.ones(1, 2), torch.ones(2, 3)
+    >>> standing_in(
+    ...     [w], lambda each: met.append(each) or each.out, lambda given: [x @ given[0]]
+    ... )
+    (tensor([[2., 2., 2.]]),)
+    >>> met[0].side, met[0].turned
+    ('right', False)
+    """
+    watch = _Watch(meet, refused)
+    made = [_stand_in()(each, place) for place, each in enumerate(matrices)]
+    with uncompiled(), _mode()(watch.answer):
+        found = call(made)
+    out = [each for each in tensors_in(found) if type(each) is _stand_in()]
+    if out:
+        watch.refuse(out)
+    return tuple(_memory(tensor) for tensor in found)
+
+
+@functools.cache
+def _stand_in() -> Any:
+    """Make the class of what stands for a matrix."""
+
+    class StandIn(without_memory()):  # type: ignore[misc] # made when asked for
+        """Knows the matrix, or its transpose."""
+
+        def __init__(self, plain: Any, place: int, turned: bool = False) -> None:  # noqa: FBT001, FBT002 - only here
+            self.plain, self.place, self.turned = plain, place, turned
+
+    return StandIn
+
+
+@functools.cache
+def _mode() -> Any:
+    """Make the class that torch asks about every function; it needs torch itself."""
+    from torch.overrides import TorchFunctionMode
+
+    class Answered(TorchFunctionMode):
+        def __init__(self, answer: Callable[..., Any]) -> None:
+            super().__init__()
+            self.answer = answer
+
+        def __torch_function__(
+            self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return self.answer(func, args, kwargs or {})
+
+    return Answered
+
+
+def _memory(tree: Any) -> Any:
+    """Give the matrices behind what stands for them, and the whole of what differs."""
+    if isinstance(tree, dict):
+        return {key: _memory(value) for key, value in tree.items()}
+    if type(tree) in (tuple, list):
+        return type(tree)(_memory(value) for value in tree)
+    return tree.plain if type(tree) is _stand_in() else whole(tree)
+
+
+class _Watch:
+    """Answers for the functions that are called in one evaluation."""
+
+    def __init__(self, meet: Callable[[Met], Any], refused: set[int] | None) -> None:
+        self.meet, self.refused = meet, refused
+        self.products = 0  # so far, with and without one of the matrices
+
+    def answer(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call a function; products of a matrix are what `meet` makes of them."""
+        known = words()
+        linear = func in known.linear
+        product = func in known.products or func in known.swapped
+        self.products += linear or product
+        given = list(tensors_in((args, kwargs)))
+        met = [value for value in given if type(value) is _stand_in()]
+        if not met:
+            if any(map(is_differing, given)):
+                return answered(func, args, kwargs)
+            return called(func, args, kwargs)
+        if func in known.harmless:
+            return func(*_memory(args), **kwargs)
+        if func in known.turned and len(args) == 1:
+            (one,) = met
+            return _stand_in()(func(one.plain), one.place, not one.turned)
+        once = len({each.place for each in met}) == len(met)
+        factors = None
+        if once and linear:
+            factors = _of_linear(args, kwargs)
+        elif once and product and len(args) == 2 and not kwargs:
+            factors = _of_product(*(args[::-1] if func in known.swapped else args))
+        if factors is None:
+            self.refuse(met)
+            return called(func, _memory(args), _memory(kwargs))
+        out = exact(func(*_memory(args), **_memory(kwargs)), met[0].plain)
+        for matrix, side, turned, other in factors:
+            met_one = Met(matrix.place, self.products, side, turned, other, out)
+            out = self.meet(met_one)
+        return out
+
+    def refuse(self, met: Sequence[Any]) -> None:
+        """Take down that matrices are used otherwise."""
+        if self.refused is None:
+            raise OtherUseError
+        self.refused.update(each.place for each in met)
+
+
+def _of_linear(args: Any, kwargs: Any) -> list[tuple[Any, ...]]:
+    """Matrices that are part of a linear map: each, its side, turned, and the other."""
+    given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
+    factors = []
+    for name, value in given.items():
+        if type(value) is not _stand_in():
+            continue
+        if name == "weight":
+            factor = value, "right", not value.turned, _memory(given["input"])
+        elif name == "input":
+            factor = value, "left", value.turned, _memory(given["weight"]).mT
+        else:
+            factor = value, "added", value.turned, None
+        factors.append(factor)
+    return factors
+
+
+def _of_product(left: Any, right: Any) -> list[tuple[Any, ...]] | None:
+    """Matrices that are factors, as `_of_linear`; None where there is an axis more."""
+    factors = []
+    if type(left) is _stand_in():
+        if right.dim() != 2:
+            return None
+        factors.append((left, "left", left.turned, _memory(right)))
+    if type(right) is _stand_in():
+        if left.dim() == 0:
+            return None
+        factors.append((right, "right", right.turned, _memory(left)))
+    return factors

@@ -1,0 +1,187 @@
+"""Weights measured by the products that they enter: the same slopes, in fewer calls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.differentiation.evaluation import Budget, Meter, base_row
+from gradlab.differentiation.through_products import ThroughProducts
+from gradlab.subject.tensors.subjects import torch_subject
+from tests.specimens.torch_sides import randn
+
+torch = pytest.importorskip("torch")
+
+F = torch.nn.functional
+
+BATCH, WIDE, HIDDEN, CLASSES = 4, 50, 20, 6
+SHAPES = ((BATCH, WIDE), (HIDDEN, WIDE), (HIDDEN,), (CLASSES, HIDDEN), (CLASSES,))
+NAMES = ("x", "w1", "b1", "w2", "b2")
+GOAL = torch.tensor([0, 1, 2, 3])
+
+
+def _loss(x, w1, b1, w2, b2):
+    return F.cross_entropy(F.linear(torch.tanh(F.linear(x, w1, b1)), w2, b2), GOAL)
+
+
+def _logits(x, w1, b1, w2, b2):
+    return torch.tanh(x @ w1.T + b1) @ w2.T + b2
+
+
+def _point(scale=0.3):
+    torch.manual_seed(0)
+    return tuple((scale * randn(*shape)).requires_grad_() for shape in SHAPES)
+
+
+def _measured(fn, point, **budget):
+    subject = torch_subject(fn, point, names=NAMES)
+    meter = Meter(**budget)
+    base = base_row(subject, meter)
+    products = ThroughProducts(subject, range(len(point)), base, meter)
+    return [products.of(which) for which in range(len(point))], meter
+
+
+@pytest.mark.parametrize("fn", [_loss, _logits])
+def test_slopes_are_those_of_autograd(fn):
+    """Within three bars; and the bars are narrow."""
+    point = _point()
+    truth = torch.autograd.functional.jacobian(fn, point)
+
+    found, _ = _measured(fn, point)
+
+    for exact, quotients in zip(truth, found, strict=True):
+        if quotients is None:  # a bias that is added by itself
+            assert fn is _logits
+            continue
+        wanted = exact.reshape(quotients.value.shape).numpy()
+        error = np.abs(quotients.value - wanted)
+        assert (error <= 3 * quotients.error).all()
+        assert quotients.error.max() <= 1e-7 * np.abs(wanted).max()
+
+
+def test_a_product_is_displaced_once_for_all_its_factors():
+    """Two evaluations an entry, four along a direction each, one to find them."""
+    found, meter = _measured(_loss, _point())
+
+    assert all(found)
+    entries = BATCH * (HIDDEN + CLASSES)
+    assert meter.evaluations == 1 + 1 + 2 * entries + 2 * 4
+
+
+def test_a_check_takes_a_tenth_of_the_evaluations_and_says_so():
+    """The report tells what was displaced."""
+    point = _point()
+
+    report = gl.check(_loss, *point, coverage="full", names=NAMES)
+
+    own = 2 * sum(tensor.numel() for tensor in point)
+    assert report.verdict is gl.Verdict.AGREES
+    assert report.evaluations < own / 5
+    assert any(remark.endswith("rule: x, w1, b1, w2, b2") for remark in report.remarks)
+
+
+class _Wrong(torch.autograd.Function):
+    """A linear map of which entries of one gradient are changed."""
+
+    @staticmethod
+    def forward(ctx, x, w, change):
+        ctx.save_for_backward(x, w)
+        ctx.change = change
+        return x @ w.T
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        return grad @ w, ctx.change(grad.T @ x), None
+
+
+def _one(factor):
+    def change(gradient):
+        gradient = gradient.clone()
+        gradient[3, 7] *= factor
+        return gradient
+
+    return change
+
+
+def test_a_function_that_cannot_be_batched_is_evaluated_one_by_one():
+    """A custom Function without a rule for vmap: as few evaluations as any other."""
+    x, w1, *_ = _point()
+
+    def fn(x, w1):
+        return torch.tanh(_Wrong.apply(x, w1, lambda gradient: gradient)).square().sum()
+
+    report = gl.check(fn, x, w1, coverage="full", names=("x", "w1"))
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert report.evaluations < 2 * BATCH * HIDDEN + 10
+    assert report.remarks[0].endswith("x, w1")
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1.01, 2.0])
+def test_one_wrong_entry_is_named(factor):
+    """Nothing else is accused: neither of the weight nor of its neighbours."""
+    x, w1, *_ = _point()
+
+    def fn(x, w1):
+        return torch.tanh(_Wrong.apply(x, w1, _one(factor))).square().sum()
+
+    report = gl.check(fn, x, w1, coverage="full", names=("x", "w1"))
+
+    right, wrong = report.comparisons
+    assert right.verdict is gl.Verdict.AGREES
+    assert wrong.verdict is gl.Verdict.DISAGREES
+    assert wrong.counts[gl.Verdict.DISAGREES] == 1
+    assert wrong.worst(1)["label"].item() == "w1[3, 7]"
+
+
+def test_what_else_becomes_of_a_weight_is_measured_as_ever():
+    """A penalty whose gradient is lost is found, although a product is there."""
+    x, w1, *_ = _point()
+
+    def fn(x, w1):
+        return torch.tanh(x @ w1.T).sum() + w1.detach().square().sum()
+
+    report = gl.check(fn, x, w1, coverage="full", names=("x", "w1"))
+
+    assert report.verdict is gl.Verdict.DISAGREES
+    assert not any(remark.endswith("w1") for remark in report.remarks)
+
+
+def test_a_corner_is_met_as_ever():
+    """A hidden unit exactly at the corner of relu: what autograd takes is a slope."""
+    x, w1, *_ = _point()
+    with torch.no_grad():
+        w1[3] = 0.0
+
+    def fn(x, w1):
+        hidden = torch.relu(x @ w1.T)
+        return hidden.square().sum() + hidden.sum()
+
+    report = gl.check(fn, x, w1, coverage="full", names=("x", "w1"))
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert any("kink" in str(finding) for finding in (*report.findings, report))
+
+
+def test_a_small_budget_is_left_to_the_entries():
+    """What cannot be paid is not begun."""
+    found, meter = _measured(_loss, _point(), budget=Budget(evaluations=100))
+
+    assert found == [None] * 5
+    assert meter.evaluations <= 100
+
+
+def test_an_input_of_zeros_has_no_slopes_and_finite_bars():
+    """A pixel that is black in every picture moves nothing, whatever its weight."""
+    x, *rest = (tensor.detach() for tensor in _point())
+    x[:, 5] = 0.0
+
+    found, _ = _measured(_loss, (x, *rest))
+
+    dead = found[1].value.reshape(HIDDEN, WIDE)[:, 5]
+    bars = found[1].error.reshape(HIDDEN, WIDE)[:, 5]
+    assert not dead.any()
+    assert np.isfinite(found[1].step).all()
+    assert ((bars > 0) & (bars < 1e-8)).all()
