@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import inspect
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -56,6 +55,8 @@ def no_such_option(door: str, name: str, options: Collection[str]) -> InputTypeE
     >>> print(no_such_option("check", "colour", ["grad", "jac"]))
     check() has no option 'colour'; it has grad=, jac=
     """
+    import difflib  # for a message that few users see
+
     known = [words for option, words in _ELSEWHERE.get(name, ()) if option in options]
     near = difflib.get_close_matches(name.lower(), options, 1)
     meant = known[:1] or [f"{each}=" for each in near]

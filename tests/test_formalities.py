@@ -120,6 +120,30 @@ def test_import_loads_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
+def test_check_of_what_is_right_loads_no_more_than_it_asks():
+    """A right gradient in NumPy waits for no detector, search, ladder or layer."""
+    unasked = (
+        "diagnosis.detectors",
+        "differentiation.ladder.climb",
+        "localisation.layers",
+        "localisation.searching",
+        "pipeline.large",
+        "subject.tensors.subjects",
+    )
+    code = (
+        "import sys, numpy as np, gradlab as gl\n"
+        "x = np.linspace(0.5, 1, 5)\n"
+        "report = gl.check(np.sin, x, jac=lambda x: np.diag(np.cos(x)))\n"
+        "assert report.verdict == gl.Verdict.AGREES\n"
+        f"print([m for m in {unasked!r} if f'gradlab.{{m}}' in sys.modules])\n"
+        "print('numpy.ma' in sys.modules)"
+    )
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, capture_output=True, check=True, text=True)
+
+    assert done.stdout.split("\n")[:2] == ["[]", "False"]
+
+
 def test_import_costs_about_as_much_as_numpy():
     """Importing gradlab is at most half as much work again as importing numpy alone.
 

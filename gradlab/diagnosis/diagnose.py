@@ -8,35 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.diagnosis import (
-    balances,
-    conditions,
-    constant_errors,
-    couplings,
-    exchanged,
-    exits,
-    factors,
-    formulas,
-    group_sizes,
-    layers,
-    leftovers,
-    new_leaves,
-    normalising,
-    penalties,
-    products,
-    rearranged,
-    returned,
-    separable,
-    severed,
-    shared_memory,
-    shuffles,
-    sketched,
-    special,
-    surrogates,
-    tables,
-    upstream,
-    zeros,
-)
+from gradlab.diagnosis import conditions, returned, shared_memory, upstream
 from gradlab.diagnosis.finding import BugKind, Finding, rank
 from gradlab.diagnosis.layer_shapes import layer_of
 from gradlab.diagnosis.measures import Case, Clue, cases_of
@@ -62,69 +34,6 @@ _FAINT = 0.25  # confidence below which an explanation is not worth telling
 # Whether a detector that fails ends the check. The tests of gradlab set it, so that
 # none fails unseen; a user's report gets a note instead.
 STRICT = False
-
-_DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
-    sketched.read_from_directions,
-    zeros.detached,
-    severed.severed,
-    new_leaves.begun_anew,
-    severed.hooked,
-    severed.written,
-    exits.left_torch,
-    shuffles.conjugated,
-    factors.accumulation,
-    surrogates.straight_through,
-    surrogates.on_identity,
-    surrogates.clipped,
-    factors.scales,
-    group_sizes.uneven_means,
-    penalties.penalty,
-    zeros.partial_zeros,
-    shuffles.transposed,
-    shuffles.transposed_factor,
-    shuffles.transposed_inside,
-    couplings.swapped_output,
-    couplings.coupled_axes,
-    couplings.identity_path,
-    couplings.invariant_sums,
-    shuffles.moved_one,
-    shuffles.permuted,
-    formulas.elementwise,
-    formulas.output_slopes,
-    normalising.terms_of_normalisation,
-    tables.repeated_rows,
-    balances.units,
-    special.kinked_point,
-    rearranged.partly_transposed,
-    rearranged.offset,
-    rearranged.repeated,
-    rearranged.copied,
-    rearranged.other_axis,
-    rearranged.selection,
-    balances.coupling_factor,
-    balances.broken_sums,
-    balances.constants,
-    balances.unreal,
-    exchanged.of_another_input,
-    exchanged.multiplier,
-    exchanged.growing,
-)
-
-# only where the cheap ones leave a doubt: these evaluate at other points
-_COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
-    separable.entry_by_entry,
-    special.symmetric_point,
-    special.real_point,
-    constant_errors.steady,
-    layers.equal_units,
-    separable.piecewise_linear,
-)
-
-# what structure alone suggests of one line of code
-_LINES: tuple[Callable[[Case], list[Clue]], ...] = (
-    layers.siblings,
-    products.one_product,
-)
 
 
 def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
@@ -242,13 +151,15 @@ def _ask(case: Case, broken: list[Finding], *, costly: bool) -> list[Clue]:
     costly
         Whether to ask those that evaluate as well.
     """
-    clues = _each(case, _DETECTORS, broken)
+    from gradlab.diagnosis import detectors  # nobody waits for them if all is right
+
+    clues = _each(case, detectors.DETECTORS, broken)
     if not costly and _only_guessed(clues):
         return clues
     if max((clue.confidence for clue in clues), default=0.0) < _SURE:
-        clues += _each(case, _COSTLY, broken)
-        lines = _each(case, _LINES, broken)
-        guesses = _each(case, (leftovers.terms,), broken)
+        clues += _each(case, detectors.COSTLY, broken)
+        lines = _each(case, detectors.LINES, broken)
+        guesses = _each(case, detectors.GUESSES, broken)
         if lines:  # one line of code is wrong: what is zero where tells little then
             guesses = [
                 dataclasses.replace(clue, confidence=min(clue.confidence, 0.58))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -389,6 +388,8 @@ def fraction_words(value: float) -> str | None:
     """
     if not np.isfinite(value) or value == 0:
         return None
+    from fractions import Fraction  # it loads decimal, which few checks need
+
     simple = Fraction(value).limit_denominator(12)
     if simple.numerator == 0 or abs(simple.numerator) > 1000:
         return None

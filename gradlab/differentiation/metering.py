@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Subject
 
 __all__ = [
+    "DEAR",
     "Budget",
     "BudgetExhausted",
     "Crew",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 
+DEAR = 2_000_000  # coordinates: from so many on every evaluation is dear
 _UNBOUNDED = 1 << 60  # evaluations
 _GRACE = 1.1  # of a budget in seconds: for this long others are waited for
 _PART = 16  # of a bound on memory that one batch may take

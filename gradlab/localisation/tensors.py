@@ -17,6 +17,7 @@ from gradlab.comparison.judge import NEGLIGIBLE
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter
+from gradlab.differentiation.metering import DEAR
 from gradlab.localisation.entries import located_from
 from gradlab.localisation.searching.search import NOTHING, Search
 from gradlab.localisation.searching.set_up import set_up
@@ -35,13 +36,12 @@ if TYPE_CHECKING:
     from gradlab.localisation.searching.readings import Reading
     from gradlab.subject.subject import Subject
 
-__all__ = ["DEAR", "TensorProbe", "TensorProbes", "probe_tensors"]
+__all__ = ["TensorProbe", "TensorProbes", "probe_tensors"]
 
 # An error of all entries of an input by this fraction must not hide in the error bars.
 _BLIND = 1e-2
-# From so many coordinates on evaluations are dear; there errors of a thousandth of the
-# norm of a tensor's gradient must show, wherever they are, and no single entry must.
-DEAR = 2_000_000
+# Where evaluations are dear errors of a thousandth of the norm of a tensor's gradient
+# must show, wherever they are, and no single entry must.
 _BLIND_DEAR = 1e-3
 _NAMED = 16  # wrong entries at most
 _SHORT = 48  # entries of an input whose smallest ones are asked about

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank
-from gradlab.diagnosis.severed import names_cut
 from gradlab.differentiation.metering import BudgetExhausted, why_stopped
 from gradlab.errors import GradlabError, InputError
-from gradlab.localisation.layers.audited import INTERRUPTED, LayerState
 from gradlab.pipeline.around.noticing import purposeful
 from gradlab.pipeline.examining import compare
-from gradlab.pipeline.local_reports import explained, local_report
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -86,6 +83,7 @@ def _with_layers(
     contaminates; those are named after it.
     """
     from gradlab.blaming import blame
+    from gradlab.localisation.layers.audited import INTERRUPTED
 
     try:
         audit = blame(module, *inputs, loss=loss)
@@ -143,6 +141,9 @@ def _errors(audit: LayerAudit, plan: Plan, report: Report) -> list[Finding]:
 
     A layer that cannot be looked at by itself keeps the finding it has.
     """
+    from gradlab.diagnosis.severed import names_cut
+    from gradlab.pipeline.local_reports import explained, local_report
+
     found: list[Finding] = []
     looks = 0
     blamed = () if audit.live is None else audit.live.blamed
@@ -179,6 +180,8 @@ def _known(finding: Finding, audit: LayerAudit, report: Report) -> Finding | Non
 
 def _has_formula(finding: Finding, audit: LayerAudit) -> bool:
     """Whether what is wrong is a Function, or a hook: no graph is cut there."""
+    from gradlab.localisation.layers.audited import LayerState
+
     rows = [row for row in audit.rows if row.state is LayerState.WRONG]
     return any(":" in row.name for row in rows) or _of_a_hook(finding)
 

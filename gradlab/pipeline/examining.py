@@ -34,9 +34,13 @@ from gradlab.pipeline.assembling import (
 )
 from gradlab.pipeline.blocks import Origin
 from gradlab.pipeline.checking import run_full
-from gradlab.pipeline.large.probing import compare_by_probes
-from gradlab.pipeline.large.streaming import needs_streaming, run_streamed
-from gradlab.pipeline.planning import Coverage, Estimate, choose_columns, estimate
+from gradlab.pipeline.planning import (
+    Coverage,
+    Estimate,
+    choose_columns,
+    estimate,
+    needs_streaming,
+)
 from gradlab.report import Report
 from gradlab.subject.subject import analytic_of, input_columns, output_rows
 
@@ -89,10 +93,14 @@ def examine(
     coverage, expected = _planned(subject, plan, meter)
     excuses: list[Finding] = []
     if coverage.name == "probe":
+        from gradlab.pipeline.large.probing import compare_by_probes
+
         known = purposeful(subject)
         excuses = list(known.values())
         seen = compare_by_probes(subject, plan, meter, base, notes, known)
     elif needs_streaming(subject, coverage.columns, plan.memory):
+        from gradlab.pipeline.large.streaming import run_streamed
+
         found = run_streamed(own, plan, meter, coverage.columns)
         seen = _seen(subject, plan, meter, found.outcome, notes, coverage)
         seen = dataclasses.replace(

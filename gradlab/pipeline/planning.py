@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.localisation.tensors import DEAR
+from gradlab.differentiation.metering import DEAR
 from gradlab.subject.subject import input_columns, output_rows
 
 if TYPE_CHECKING:
@@ -18,8 +18,17 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Budget
     from gradlab.subject.subject import Subject
 
-__all__ = ["Coverage", "Estimate", "choose_columns", "estimate"]
+__all__ = [
+    "WHOLE",
+    "Coverage",
+    "Estimate",
+    "choose_columns",
+    "estimate",
+    "needs_streaming",
+]
 
+# Measured peak of a check that keeps everything, bytes for each entry of the Jacobian.
+WHOLE = 180
 # "Cheap": a pause nobody minds, and matrices that fit several times into 1 GiB.
 _SECONDS = 20.0
 _EVALUATIONS = 60_000
@@ -235,3 +244,11 @@ def _draw(
         picks = np.floor(edges[:-1] + rng.random(most) * np.diff(edges)).astype(np.intp)
         entries = entries[np.unique(np.minimum(picks, len(entries) - 1))]
     return variable.coordinates_of(entries)
+
+
+def needs_streaming(
+    subject: Subject, columns: list[NDArray[np.intp]], memory: int
+) -> bool:
+    """Whether a check that keeps everything would need more than `memory` bytes."""
+    total = sum(len(positions) for positions in columns)
+    return WHOLE * output_rows(subject.outputs) * total > memory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,8 +72,9 @@ def as_numpy(value: Any, what: str) -> NDArray[Any]:
         if str(value.dtype) == "torch.bfloat16":
             value = value.float()
         return np.asarray(value.numpy())
-    if isinstance(value, np.ma.MaskedArray):  # what is masked is not there
-        value = value.filled(0)
+    masked = sys.modules.get("numpy.ma")  # whoever has one has loaded it
+    if masked is not None and isinstance(value, masked.MaskedArray):
+        value = value.filled(0)  # what is masked is not there
     if hasattr(value, "toarray"):  # scipy's sparse matrices
         value = value.toarray()
     elif hasattr(value, "get") and hasattr(value, "__cuda_array_interface__"):

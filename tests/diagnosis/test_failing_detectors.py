@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.diagnosis import diagnose
+from gradlab.diagnosis import detectors, diagnose
 
 
 def failing(case):
@@ -16,8 +16,8 @@ def failing(case):
 
 @pytest.fixture
 def _with_failing(monkeypatch):
-    detectors = (failing, *diagnose._DETECTORS)
-    monkeypatch.setattr(diagnose, "_DETECTORS", detectors)
+    asked = (failing, *detectors.DETECTORS)
+    monkeypatch.setattr(detectors, "DETECTORS", asked)
 
 
 def doubled():

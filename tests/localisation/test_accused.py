@@ -13,7 +13,7 @@ from tests.specimens.functions import Spoiled
 
 torch = pytest.importorskip("torch")
 
-WIDTH, LAYERS, PLACE = 600, 6, 4  # more coordinates than `tensors.DEAR`
+WIDTH, LAYERS, PLACE = 600, 6, 4  # more coordinates than `metering.DEAR`
 
 
 def network(slip=None, *, bias=False, act=torch.nn.Tanh):

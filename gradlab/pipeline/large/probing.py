@@ -17,10 +17,9 @@ from gradlab.comparison.comparison import Comparison
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Evidence
 from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.metering import why_stopped
+from gradlab.differentiation.metering import DEAR, why_stopped
 from gradlab.labels import ravel
 from gradlab.localisation.tensors import (
-    DEAR,
     TensorProbe,
     TensorProbes,
     probe_tensors,

@@ -34,6 +34,7 @@ from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.large.keeping import Keeper, spread_step
 from gradlab.pipeline.large.sparse_streams import compare_entries, laid_out
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS
+from gradlab.pipeline.planning import WHOLE
 from gradlab.pipeline.sides.analytic_side import AnalyticSide
 from gradlab.subject.subject import block_slices, output_rows
 
@@ -48,23 +49,12 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Block, Origin, Plan
     from gradlab.pipeline.large.sparse_streams import Laid
-    from gradlab.subject.subject import Subject
 
-__all__ = ["Streamed", "needs_streaming", "run_streamed"]
+__all__ = ["Streamed", "run_streamed"]
 
-# Measured peak of a check that keeps everything, bytes for each entry of the Jacobian.
-_WHOLE = 180
-_SLAB = 260  # the same for a slab, whose differences are made all at once
+_SLAB = 260  # `WHOLE` of a slab, whose differences are made all at once
 _FEWEST, _MOST = 8, 512  # columns kept
 _PROOFS, _FEW_LOOKS = 2, 1  # slabs to confirm accusations in; columns in those after
-
-
-def needs_streaming(
-    subject: Subject, columns: list[NDArray[np.intp]], memory: int
-) -> bool:
-    """Whether a check that keeps everything would need more than `memory` bytes."""
-    total = sum(len(positions) for positions in columns)
-    return _WHOLE * output_rows(subject.outputs) * total > memory
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +153,7 @@ class _Stream:
         held = getattr(subject.analytic, "held", None)
         self.held = (lambda: 0) if held is None else held
         self.width = max(2, memory // 4 // (_SLAB * max(self.rows, 1)))
-        most = memory // 8 // (_WHOLE * max(self.rows, 1))
+        most = memory // 8 // (WHOLE * max(self.rows, 1))
         self.most = min(max(most, _FEWEST), _MOST)
 
     # ------------------------------------------------------------- cutting

@@ -9,7 +9,6 @@ report then says that it is partial.
 from __future__ import annotations
 
 import contextlib
-import html
 import importlib
 import math
 import sys
@@ -242,7 +241,9 @@ class NotebookProgress:
     def markup(self) -> str:
         """Return the bar as HTML."""
         known = f' value="{self.n}" max="{self.total}"' if self.total else ""
-        words = html.escape(self.words())
+        from html import escape
+
+        words = escape(self.words())
         return (
             '<div style="font:13px var(--jp-ui-font-family,sans-serif)">'
             f'<progress{known} aria-label="progress of the check" '
