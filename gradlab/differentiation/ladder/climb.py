@@ -247,7 +247,8 @@ def _finish(
 ) -> None:
     """Take down what some outputs of some coordinates have come to."""
     depth = now.samples.depth(which)
-    for rows, columns in blocks(reading.estimate.value.shape, depth, now.settings):
+    shape = reading.estimate.value.shape
+    for rows, columns in blocks(shape, depth, now.settings.block):
         own = columns if isinstance(outputs, slice) else outputs[rows, columns]
         found = conclude(
             now.samples.part(which[rows], own),

@@ -113,9 +113,8 @@ def read(
     base = samples.base[outputs]
     shape = (which.size, base.shape[-1])
     whole: list[tuple[slice, slice, Estimate, Suspicion]] = []
-    depth = samples.depth(which)
-    most = 0 if served is None else _RUNS
-    for rows, columns in blocks(shape, depth, settings, most):
+    each = _comparisons(samples.depth(which), settings.width, served)
+    for rows, columns in blocks(shape, each, settings.block):
         own = outputs[rows, columns] if isinstance(outputs, np.ndarray) else columns
         ladder = samples.part(which[rows], own)
         only = None if served is None else _often(served[rows])
@@ -141,8 +140,16 @@ def _often(served: np.ndarray) -> tuple[tuple[int, int], ...]:
     return tuple((int(bottom), int(top)) for bottom, top in runs[most])
 
 
+def _comparisons(depth: int, width: int, served: np.ndarray | None) -> int:
+    """Count the comparisons made for each entry of ladders of so many rungs."""
+    where = layout(max(depth, 2), width)
+    if served is None:
+        return where.run.size
+    return max(_RUNS * depth, where.bottom.size)
+
+
 def blocks(
-    shape: tuple[int, int], depth: int, settings: AdaptiveSettings, most: int = 0
+    shape: tuple[int, int], each: int, size: int
 ) -> Iterator[tuple[slice, slice]]:
     """Cut coordinates and outputs into pieces that fit the processor's cache.
 
@@ -150,18 +157,14 @@ def blocks(
     ----------
     shape
         Coordinates and outputs.
-    depth
-        Rungs of the longest ladder.
-    settings
-        Size of a piece, width of an extrapolation.
-    most
-        Runs that are judged, at most; 0 for all.
+    each
+        Numbers held for each entry.
+    size
+        Numbers that a piece may hold.
     """
-    where = layout(max(depth, 2), settings.width)
-    weight = max(most * depth, where.bottom.size) if most else where.run.size
-    size = max(1, settings.block // weight)
-    rows = max(1, size // max(1, shape[1]))
-    columns = max(1, size if rows == 1 else shape[1])
+    entries = max(1, size // max(1, each))
+    rows = max(1, entries // max(1, shape[1]))
+    columns = max(1, entries if rows == 1 else shape[1])
     for start in range(0, shape[0], rows):
         for left in range(0, shape[1], columns):
             yield slice(start, start + rows), slice(left, left + columns)
