@@ -11,6 +11,7 @@ import pytest
 import gradlab as gl
 
 torch = pytest.importorskip("torch")
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 nn = torch.nn
 
@@ -36,6 +37,52 @@ class Swish(nn.Module):
 
     def forward(self, x):
         return _Swish.apply(x, self.factor)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, factor):
+        ctx.save_for_backward(x, weight)
+        ctx.factor = factor
+        return x @ weight.T
+
+    @staticmethod
+    def backward(ctx, upstream):
+        x, weight = ctx.saved_tensors
+        return upstream @ weight, ctx.factor * upstream.T @ x, None
+
+
+class Handing(nn.Module):
+    """Hands its weight to a Function."""
+
+    def __init__(self, factor=1.0):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(7, 5, dtype=torch.float64))
+        self.factor = factor
+
+    def forward(self, x):
+        return _Linear.apply(x, self.weight, self.factor)
+
+
+class HandingUnseen(Handing):
+    """The same, where autograd does not record."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            return super().forward(x)
+
+
+class Clones(TorchDispatchMode):
+    """Counts copies of tensors of one shape."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.shape, self.count = shape, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        copied = func.overloadpacket is torch.ops.aten.clone
+        self.count += copied and args[0].shape == self.shape
+        return func(*args, **(kwargs or {}))
 
 
 class Residual(nn.Module):
@@ -125,6 +172,47 @@ def test_a_wrong_sum_is_moved_by_the_block_before_it(model):
 
     assert audit.culprits == ("blocks.3",)
     assert count == RIGHT + 1
+
+
+def test_a_weight_that_is_handed_to_a_function_is_copied_nowhere():
+    """To hand on a parameter is nothing that could be wrong."""
+    model = Handing()
+    state_guard = 1  # the user's own is saved once, to be put back
+
+    with Clones(model.weight.shape) as clones:
+        audit = gl.blame(model, torch.randn(3, 5, dtype=torch.float64))
+
+    assert audit.culprits == ()
+    assert clones.count <= state_guard
+
+
+def test_a_hook_on_a_weight_that_is_handed_to_a_function_is_found():
+    """It hangs between the parameter and the Function, which is right."""
+    model = Handing()
+    model.weight.register_hook(lambda gradient: 3 * gradient)
+
+    audit = gl.blame(model, torch.randn(3, 5, dtype=torch.float64))
+
+    assert audit.culprits == ("Handing",)
+    assert "hook" in audit.findings[0].evidence
+
+
+def test_a_weight_that_is_handed_over_unrecorded_is_found():
+    """What no_grad cuts is wrong, although the Function is right."""
+    audit = gl.blame(HandingUnseen(), torch.randn(3, 5, dtype=torch.float64))
+
+    assert audit.culprits == ("HandingUnseen",)
+
+
+def test_a_function_wrong_by_a_weight_that_it_is_given_is_named():
+    """Each entry of a parameter moves by itself, so nothing has to show its reach."""
+    model = nn.Sequential(nn.Linear(3, 5).double(), Handing(0.5))
+
+    count, audit = calls(model, model[0])
+
+    assert audit.culprits == ("1",)
+    assert audit.findings[0].kind == gl.BugKind.SCALE
+    assert count == RIGHT
 
 
 def test_a_kink_within_the_first_step_is_passed_by_a_shorter_one():

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.hooks import HookedInput
     from gradlab.localisation.layers.recording.record import Recording
     from gradlab.localisation.layers.recording.recorder import Program
+    from gradlab.localisation.layers.variables import Variable
 
     Cuts = Callable[[Iterator[Callable[[], Any]]], bool]
 
@@ -223,8 +224,8 @@ class _Audit:
 
     def _as_far_as_it_reaches(self, frame: Frame, outcome: Outcome) -> Outcome:
         """Call nothing wrong that is right for all that this model can hand to it."""
-        about_inputs = outcome.wrong and all(
-            variable.kind != "parameter" for variable in outcome.wrong
+        about_inputs = outcome.wrong and not any(
+            _is_parameter(variable, frame) for variable in outcome.wrong
         )
         if not about_inputs or outcome.measure is None or outcome.hook:
             return outcome
@@ -311,6 +312,12 @@ class _Audit:
             count = len(self._contaminated([frame], nodes, cut))
             found[frame.name] = Blamed(frame, outcome, *source_of(frame), count)
         return tuple(found.values())
+
+
+def _is_parameter(variable: Variable, frame: Frame) -> bool:
+    """Whether each entry of something moves by itself: a parameter, or one given."""
+    given = variable.kind == "input" and frame.inputs[variable.place].parameter
+    return variable.kind == "parameter" or given
 
 
 def _inside_out(frames: list[Frame]) -> list[Frame]:

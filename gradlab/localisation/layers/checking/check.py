@@ -221,7 +221,9 @@ class Checker:
             )
         if frame.reached or any(child.reached for child in frame.children):
             for place, gradient in product.passed.items():
-                if gradient is not None and any_nonzero(gradient):
+                if gradient is None or frame.inputs[place].parameter:
+                    continue
+                if any_nonzero(gradient):
                     frame.input_cotangents[place] = gradient.detach()
         precision = Precision.of(piece)
         seen = self._probe(piece, product, precision)

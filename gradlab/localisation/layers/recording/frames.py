@@ -32,6 +32,9 @@ class Slot:
         Version counter at that moment.
     source
         The tensor itself; only while recording.
+    parameter
+        Whether it is a parameter just as it is registered, without a hook: handing it
+        on cannot be wrong.
     """
 
     label: str
@@ -40,6 +43,7 @@ class Slot:
     wanted: bool
     version: int
     source: Any = None
+    parameter: bool = False
 
 
 @dataclasses.dataclass(slots=True, eq=False)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.recording.frames import Frame, Slot, walk
+from gradlab.localisation.layers.recording.hooks import hooks_of
 from gradlab.localisation.layers.recording.intercept import call_function, call_module
 from gradlab.localisation.layers.recording.state import entry_of, random_now
 from gradlab.localisation.layers.recording.trees import Hole, leaves, take_out
@@ -88,6 +89,7 @@ class Recorder:
             for module in program.module.modules()
             if any(parameter.requires_grad for parameter in module.parameters())
         }
+        self._parameters = program.owners.names
         self._is_piece = program.owners.is_piece
         self._tensor = torch.Tensor
         self._stale = stale
@@ -245,6 +247,9 @@ class Recorder:
             and (tensor.requires_grad or lost or id(tensor) in self._live),
             version=_version(tensor),
             source=tensor,
+            parameter=id(tensor) in self._parameters
+            and torch.is_grad_enabled()
+            and not hooks_of(tensor),
         )
 
     def stale(self) -> Stale:
