@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["accumulation", "factor", "scales"]
 
+_CONSTANT = 0.999  # share of the error above which a factor is told to be one
 _NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 _CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
 _PASSES = 50  # that anybody forgets to set a gradient to zero before
+_TELLING = 0.9  # trust in a factor from which on it may be one on purpose
 _FEW = 3  # entries, of which any two numbers are nearly a multiple of each other
 _LOSS_SCALE = 128  # the least power of two that is rather one of mixed precision
 _DRIFT = 0.12  # spread of the ratio while parameters move between passes
@@ -56,7 +58,7 @@ def scales(case: Case) -> list[Clue]:
         share = case.share_of_factor(c)
         if only_wrong:
             share = case.share(np.where(case.wrong, c * case.numeric, case.numeric))
-        if share < EXACT or (only_wrong and not _proportional(case, c)):
+        if share < _CONSTANT or (only_wrong and not _proportional(case, c)):
             continue
         count = int(case.wrong.sum())
         trust = 1.0 if count > 2 or _simple(c) else 0.6
@@ -75,7 +77,7 @@ def _proportional(case: Case, c: float) -> bool:
     """Whether the wrong entries are c times what they should be, however small c is."""
     a, n = case.analytic[case.wrong], case.numeric[case.wrong]
     left = np.maximum(np.abs(a - c * n) - case.tolerance[case.wrong], 0.0)
-    return bool(np.linalg.norm(left) <= (1 - EXACT) * np.linalg.norm(a))
+    return bool(np.linalg.norm(left) <= (1 - _CONSTANT) * np.linalg.norm(a))
 
 
 def _less(case: Case, c: float) -> Clue:
@@ -127,7 +129,9 @@ def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
     reduction = _reduction(case, c, trust, evidence) if whole or c > 0 else None
     if reduction is not None:
         return [reduction, _lower(scale, reduction)]
-    return [scale, _reversal(c, trust, evidence)] if c < 0 else [scale]
+    if c > 0 or trust < _TELLING:  # one number may have any factor
+        return [scale]
+    return [scale, _reversal(c, trust, evidence)]
 
 
 def _is_loss_scale(case: Case, c: float) -> bool:
@@ -267,7 +271,7 @@ def _flipped(case: Case) -> list[Clue]:
     if not flipped.any():
         return []
     share = case.share(np.where(flipped, -case.numeric, case.numeric))
-    if share < EXACT:
+    if share < _CONSTANT:
         return []
     return [
         Clue(

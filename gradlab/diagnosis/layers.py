@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["equal_units", "siblings"]
 
 _LEVELS = (-1.0, -0.4, 0.5, 1.1)  # pre-activations at which slopes are compared
+_SAME_SLOPE = 1e-3  # how near to one another two slopes are the same
 _COORDINATES = 6  # entries of a bias that are varied at each
 
 
@@ -189,7 +190,8 @@ def equal_units(case: Case) -> list[Clue]:
         return []
     evidence = case.evidence
     wrong = {side.part.which for side in sides_of(evidence) if side.is_wrong}
-    if layer.bias not in wrong or layer.weight not in wrong:
+    alone = not wrong & {layer.weight, layer.recurrent}
+    if layer.bias not in wrong or (alone and not is_named(evidence, layer)):
         return []
     bias = next(side for side in sides_of(evidence) if side.part.which == layer.bias)
     signal = bias.error
@@ -200,10 +202,44 @@ def equal_units(case: Case) -> list[Clue]:
     if all(row is None for row in rows):
         return []
     names = evidence.subject.inputs
+    early = _before_the_slope(bias, names[layer.weight].name, rows) if alone else []
+    if early:
+        return early
     where = f"the layer of {names[layer.weight].name} and {names[layer.bias].name}"
     if len(units) < signal.shape[1]:
         where = f"the gate of units {units[0]} to {units[-1]} in {where}"
     return _reading(where, rows, loops=layer.recurrent is not None)
+
+
+def _before_the_slope(
+    bias: Case, weight: str, rows: list[tuple[float, float, bool] | None]
+) -> list[Clue]:
+    """Recognise a bias that gets the error signal before the slope; its weight after.
+
+    With all units at one pre-activation t, it is too large by 1 / slope(t).
+    """
+    seen = {
+        t: a / n
+        for t, row in zip(_LEVELS, rows, strict=True)
+        if row is not None and row[2] and row[1] > 0
+        for a, n in [row[:2]]
+    }
+    for name, (f, slope) in _IN_OUTPUT.items():
+        lacks = [abs(r * slope(f(t)) - 1) < _SAME_SLOPE for t, r in seen.items()]
+        if len(lacks) > 2 and all(lacks):
+            return [
+                Clue(
+                    BugKind.WRONG_DERIVATIVE,
+                    0.95,
+                    f"{weight} of the same layer is right; with all units at one "
+                    f"pre-activation t the gradient of {bias.name} is too large by 1 / "
+                    f"the slope of {name} at t: it sums the error signal before that "
+                    f"slope.",
+                    f"Sum for {bias.name} the very error signal that {weight} gets: "
+                    f"after the slope of the activation.",
+                )
+            ]
+    return []
 
 
 def _gate(bias: Case) -> NDArray[np.intp]:
@@ -331,7 +367,7 @@ def _stale(where: str, ratios: list[tuple[float, float]]) -> list[Clue]:
         at_output = [slope(f(f(t))) / slope(f(t)) for t, _ in ratios]
         for words, model in (("input", at_input), ("output", at_output)):
             if all(
-                abs(r - m) < 1e-3 * max(abs(m), 0.1)
+                abs(r - m) < _SAME_SLOPE * max(abs(m), 0.1)
                 for (_, r), m in zip(ratios, model, strict=True)
             ):
                 return [

@@ -35,7 +35,8 @@ def penalty(case: Case) -> list[Clue]:
             continue  # the gradient itself has that direction: a factor, no penalty
         trust = 0.985 if len(x) > 2 else 0.6
         if words:  # of few entries a mask or a slope may look the same
-            trust = 0.9 if len(x) >= 8 else 0.5
+            # and where all have one sign, any constant does
+            trust = 0.9 if len(x) >= 8 and np.ptp(np.sign(x)) > 0 else 0.5
         verb = "is missing from the gradient"
         if factor > 0:
             verb = "is in the gradient and not in the loss"

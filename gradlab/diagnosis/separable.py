@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["entry_by_entry", "piecewise_linear"]
 
 _MOST = 0.5  # of the entries, at least, miss a term that all have
+_ASKED = 6  # entries of which each is asked whether another one's slope follows it
 _PROBED = 5  # entries whose slopes are measured again
 _POINTS: dict[str, Map] = {
     "twice the input": lambda x: 2 * x,
@@ -56,10 +57,49 @@ def entry_by_entry(case: Case) -> list[Clue]:
         slope = slopes_at(evidence, {which: moved}, which, unit)[0]
         if not abs(slope - n[j]) <= 1e-5 * max(abs(n[j]), 1e-3 * np.abs(n).max()):
             return []
-    few = _one_of_many(case, chosen)
-    return few or [
+    known = _one_of_many(case, chosen) or _mixed(case, int(chosen[0]))
+    return known or [
         *_constant(case, chosen), *_elsewhere(case, chosen), _other(case)
     ]  # fmt: skip
+
+
+def _mixed(case: Case, j: int) -> list[Clue]:
+    """Recognise a gradient that mixes entries which the function keeps apart."""
+    others = np.delete(np.arange(len(case.point)), j)
+    if not _follows(case, j, others):
+        return []
+    some = case.evidence.rng.permutation(others)[:_ASKED]
+    alone = [_follows(case, j, some[[i]]) for i in range(len(some))]
+    label = case.variable.label(int(case.part.positions[j]))
+    told = (
+        f"The function keeps the entries of {case.name} apart: each slope depends on "
+        f"its own entry. The analytic gradient at {label} moves with other entries"
+    )
+    axis = Clue(
+        BugKind.WRONG_AXIS,
+        0.88,
+        f"{told}, {sum(alone)} of {len(alone)} that were moved one by one.",
+        f"Check the axis of every sum in the gradient of {case.name}.",
+    )
+    index = Clue(
+        BugKind.WRONG_INDEX,
+        0.88,
+        f"{told}.",
+        f"Check the index at which the gradient of {case.name} reads {case.name}, or "
+        f"what was made from it.",
+    )
+    return [axis] if sum(alone) > 1 else [index]
+
+
+def _follows(case: Case, j: int, others: NDArray[np.intp]) -> bool:
+    """Whether one entry of the analytic gradient moves with other entries."""
+    moved = case.point.copy()
+    moved[others] += 0.3 + 0.3 * np.abs(moved[others])
+    analytic = analytic_at(case.evidence, {case.part.which: moved})
+    if analytic is None:
+        return False
+    apart = np.abs(analytic[case.part.which][j] - case.analytic[0, j])
+    return bool(apart > 1e-5 * np.abs(case.analytic).max())
 
 
 def _one_of_many(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:

@@ -134,8 +134,9 @@ def transposed(case: Case) -> list[Clue]:
             share = case.share(turned.reshape(len(grid), -1))
             if share > EXACT:
                 how = "" if same else ", read in the wrong order"
-                reduced = not case.scalar and all(
-                    len(output.shape) < len(shape) for output in case.outputs
+                # summed over an axis, each entry is part of one output, and no more
+                reduced = not case.scalar and bool(
+                    ((~case.numeric_zero).sum(axis=0) <= 1).all()
                 )
                 clues.append(
                     Clue(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Response", "hidden_upstream", "ignored", "respond"]
 
 
+_UNMOVED = "the gradient does not change at all with the incoming gradient"
+_ALWAYS = "an incoming gradient of zero still gives a gradient"
 _LARGE = 100_000  # coordinates beyond which a gradient that agrees is left alone
 
 
@@ -104,8 +106,8 @@ class Response:
             return None
         if np.abs(zero).max(initial=0.0) > slack:
             if np.abs(twice - once).max(initial=0.0) <= slack:
-                return "the gradient does not change at all with the incoming gradient"
-            return "an incoming gradient of zero still gives a gradient"
+                return _UNMOVED
+            return _ALWAYS
         if np.abs(twice - 2 * once).max(initial=0.0) > 2 * slack:
             return "twice the incoming gradient does not give twice the gradient"
         if np.abs(minus + once).max(initial=0.0) > slack:
@@ -196,7 +198,7 @@ def ignored(case: Case, response: Response) -> list[Clue]:
     return [
         Clue(
             BugKind.IGNORES_UPSTREAM,
-            0.985 if same else 0.955 if flaw is not None and "zero" in flaw else 0.9,
+            0.985 if same else 0.955 if flaw in (_UNMOVED, _ALWAYS) else 0.9,
             f"{case.name}: {'; '.join(told)}.",
             f"Multiply the local derivative of {case.name} by the incoming gradient "
             f"(grad_output) before summing or returning it.",
