@@ -313,3 +313,14 @@ def test_bars_of_outputs_that_are_small_by_themselves():
     error, bar = np.abs(np.diag(found.value) - truth), np.diag(found.error)
     assert (error <= bar).all()
     assert (bar <= 1e-9 * np.abs(truth)).all()
+
+
+def test_sum_that_cancels_to_nothing_is_no_staircase():
+    """The rounding of large terms moves a sum of zero in steps: no slope is lost."""
+    x = np.linspace(-1, 1, 500)
+
+    found = gl.numeric_jacobian(lambda x: np.sin(x).sum(), x)
+
+    assert np.abs(np.sin(x).sum()) < 1e-12
+    assert (np.abs(found.value - np.cos(x)) <= 5 * found.error).all()
+    assert (found.error < 0.01 * np.cos(x)).all()

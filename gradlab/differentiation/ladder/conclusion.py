@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Derivatives
 from gradlab.differentiation.ladder.extrapolation import extrapolate_side
+from gradlab.differentiation.ladder.runs import Pick
 from gradlab.differentiation.ladder.suspicion import Suspicion, jumps, rises, stairs
 from gradlab.differentiation.smoothness import Smoothness
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from gradlab.differentiation.ladder.runs import Estimate
 
 __all__ = ["conclude"]
+
+_TOLD = 1e-2  # relative bar of a slope that is known well
 
 
 def conclude(
@@ -46,12 +49,12 @@ def conclude(
         error = np.maximum(plain, settings.safety * estimate.hidden)
         wide = error.copy()
         kind = np.full(value.shape, Smoothness.SMOOTH, np.int8)
-        known = np.maximum(estimate.known, floor * _typical_size(ladder))
+        known = np.maximum(estimate.known, floor * ladder.typical_size())
         kind[estimate.noise > 100 * known] = Smoothness.NOISY
         odd = (estimate.hidden > estimate.error) & (estimate.ledge == 0)
         odd &= kind == Smoothness.SMOOTH
         kind[estimate.hidden > np.abs(value) / 10] = Smoothness.NOISY  # a ledge
-        steps = stairs(ladder, floor)
+        steps = stairs(ladder, floor, error < _TOLD * np.abs(value))
         kind[steps] = Smoothness.STAIRCASE
         error[steps] += np.abs(value[steps])
         value[steps] = 0.0
@@ -157,17 +160,10 @@ def _from_sides(
     return np.where(needed, ahead, np.nan), np.where(needed, behind, np.nan)
 
 
-def _typical_size(ladder: Ladder) -> np.ndarray:
-    """Return the largest size of f within the scale of each coordinate, (C, m)."""
-    near = (ladder.rungs >= 0)[:, :, None]
-    size = np.fmax(np.abs(ladder.right), np.abs(ladder.left))
-    size = np.where(near & np.isfinite(size), size, 0.0).max(axis=0)
-    return np.asarray(np.fmax(size, np.abs(ladder.base)))
-
-
 def _largest_step(ladder: Ladder, top: np.ndarray) -> np.ndarray:
     """Return the step of a rung of each entry, (C, m)."""
-    return np.asarray(ladder.steps[top, np.arange(len(top))[:, None]])
+    steps = np.broadcast_to(ladder.steps[:, :, None], ladder.right.shape)
+    return Pick(top)(steps)
 
 
 def _frozen_bar(ladder: Ladder, estimate: Estimate, floor: float) -> np.ndarray:

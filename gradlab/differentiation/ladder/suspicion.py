@@ -157,10 +157,17 @@ def rises(ladder: Ladder, floor: float, *, right: bool) -> np.ndarray:
         return np.where(grows & seen, sign, 0.0)
 
 
-def stairs(ladder: Ladder, floor: float) -> np.ndarray:
+def stairs(ladder: Ladder, floor: float, told: np.ndarray) -> np.ndarray:
     """Say where f is piecewise constant: flat close by, moving in whole steps, (C, m).
 
     All moves must be multiples of one height, and the height far above rounding.
+
+    Parameters
+    ----------
+    ladder, floor
+        Values of f, and the rounding unit of its arithmetic.
+    told
+        Where the slope is known well, (C, m).
     """
     with np.errstate(all="ignore"):
         flat = (ladder.right[0] == ladder.base) & (ladder.left[0] == ladder.base)
@@ -177,7 +184,10 @@ def stairs(ladder: Ladder, floor: float) -> np.ndarray:
             near = np.abs(count - np.round(count)) < 1e-6
             whole |= (near | (count > 1e4)).all(axis=0)
         enough = ((moves > 0) & (moves < 1e4 * smallest)).sum(axis=0) >= 2
-        size = np.abs(np.broadcast_to(ladder.base, flat.shape)[flat]) + smallest
+        # where a slope is told, f may be a sum that is zero, with the rounding of its
+        # terms; where none is, those steps are all there is of f
+        base = np.abs(np.broadcast_to(ladder.base, flat.shape))
+        size = np.where(told, ladder.typical_size(), base)[flat] + smallest
         seen = smallest > np.maximum(_LOUD * floor, FINE) * size
         flat[flat] = whole & enough & seen
         return np.asarray(flat)
