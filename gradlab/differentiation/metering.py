@@ -282,6 +282,21 @@ class Meter:
             most = min(most, int(0.1 * time_left / max(each, 1e-9)) + 1)
         return max(0, most)
 
+    @property
+    def unspent(self) -> float | None:
+        """What is left of the budget, in evaluations or seconds; None without one.
+
+        Examples
+        --------
+        >>> Meter(Budget(evaluations=20), evaluations=5).unspent
+        15
+        """
+        if self.budget.evaluations is not None:
+            return self.budget.evaluations - self.evaluations
+        if self.budget.seconds is not None:
+            return max(0.0, self.budget.seconds - self.seconds)
+        return None
+
     def grace(self) -> float:
         """Return the seconds that one may wait for what others do; inf if unbounded.
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter
+from gradlab.differentiation.metering import why_stopped
 from gradlab.localisation.located import Located, Suspect, WrongEntry
 from gradlab.localisation.searching.output_rows import wrong_cells
+from gradlab.localisation.searching.retracting import take_back
 from gradlab.localisation.searching.search import Search
 from gradlab.localisation.searching.set_up import set_up
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from gradlab.localisation.searching.bench import Bench
@@ -21,6 +26,12 @@ if TYPE_CHECKING:
     from gradlab.localisation.searching.group_testing import Group
     from gradlab.localisation.searching.output_rows import Cell
     from gradlab.subject.subject import Subject
+
+    Measured = Mapping[tuple[int, int], Column]  # by input and coordinate
+    Hearing = Callable[[Sequence[WrongEntry], Measured], Sequence[bool]]
+
+# of an entry of the Jacobian: input, index, output, its index
+Place = tuple[str, tuple[int, ...], str, tuple[int, ...]]
 
 __all__ = ["locate_entries", "located_from"]
 
@@ -33,6 +44,7 @@ def locate_entries(
     seed: int = 0,
     limit: int = 64,
     base: NDArray[np.float64] | None = None,
+    hear: Hearing | None = None,
 ) -> Located:
     """Find wrong entries by group testing with random directions.
 
@@ -52,6 +64,10 @@ def locate_entries(
         `Located.wrong_share` estimates how many there are.
     base
         f at the point, where that is already known; saves one evaluation.
+    hear
+        Says of entries that are named, on closer look, which of them stand: told what
+        was measured of their coordinates. Where some do not stand, the search goes on
+        for errors that are larger than those.
 
     Raises
     ------
@@ -82,41 +98,79 @@ def locate_entries(
         precise=True,
     )
     search = Search(bench, limit=limit)
-    finished = True
+    stopped = ""
+    verdicts: dict[Place, bool] = {}
     try:
         search.run()
-    except (BudgetExhausted, KeyboardInterrupt):
-        finished = False
-    return located_from(bench, search, finished=finished)
+        for last in (False, True):
+            if hear is None or _all_stand(bench, search, hear, verdicts) or last:
+                break
+            search.run()
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        stopped = why_stopped(stop)
+    found = located_from(bench, search, stopped=stopped)
+    stand = tuple(entry for entry in found.entries if verdicts.get(_place(entry), True))
+    return dataclasses.replace(found, entries=stand)
 
 
-def located_from(bench: Bench, search: Search, *, finished: bool) -> Located:
+def _all_stand(
+    bench: Bench, search: Search, hear: Hearing, verdicts: dict[Place, bool]
+) -> bool:
+    """Have what was named heard, and take back what does not stand.
+
+    Parameters
+    ----------
+    verdicts
+        Whether an entry stands, of those that were heard; gets the others.
+    """
+    named = _entries(bench, search)
+    fresh = [entry for entry in named if _place(entry) not in verdicts]
+    verdicts |= zip(map(_place, fresh), hear(fresh, search.wrong), strict=True)
+    standing: set[tuple[int, int]] = set()
+    for which, variable in enumerate(bench.subject.inputs):
+        entries = [
+            variable.entry_at(entry.index)
+            for entry in named
+            if entry.input == variable.name and verdicts[_place(entry)]
+        ]
+        places = variable.coordinates_of(np.array(entries, dtype=np.intp))
+        standing |= {(which, place) for place in places.tolist()}
+    gone = search.wrong.keys() - standing
+    take_back(search, gone)
+    return not gone
+
+
+def _place(entry: WrongEntry) -> Place:
+    """Tell which entry of the Jacobian is meant."""
+    return entry.input, entry.index, entry.output, entry.output_index
+
+
+def located_from(bench: Bench, search: Search, *, stopped: str) -> Located:
     """Put into words what a search found.
 
     Parameters
     ----------
-    finished
-        Whether it came to its end; if not, nothing more is evaluated.
+    stopped
+        Why it did not come to its end, and nothing more is evaluated; "" if it did.
     """
+    finished = not stopped
     entries = _entries(bench, search, frugal=not finished)
     inputs, meter = bench.subject.inputs, bench.meter
-    left: float | None = None
-    if meter.budget.evaluations is not None:
-        left = meter.budget.evaluations - meter.evaluations
-    elif meter.budget.seconds is not None:
-        left = max(0.0, meter.budget.seconds - meter.seconds)
     open_groups = [*search.doubtful, *([] if finished else search.pending)]
     suspects = _suspects(bench, open_groups)
+    suspects += _inputs(bench, sorted(search.excused))
     dead = not bench.cotangent.any()  # no output is finite: nothing can be said
     if dead or (not finished and not search.screened and not suspects):
-        suspects = _all_inputs(bench)  # nothing was looked at yet
+        suspects = _inputs(
+            bench, range(len(bench.subject.inputs))
+        )  # nothing was looked at yet
     for which, places in bench.immovable.items():  # infinite, from first to last
         suspects += (_suspect(bench, which, int(places[0]), int(places[-1]) + 1),)
     power = {} if dead else search.power
     return Located(
         entries=tuple(entries),
         evaluations=meter.evaluations,
-        budget_left=left,
+        budget_left=meter.unspent,
         complete=finished and not suspects and len(search.wrong) < search.limit,
         suspects=suspects,
         crowded=tuple(
@@ -129,6 +183,7 @@ def located_from(bench: Bench, search: Search, *, finished: bool) -> Located:
         problems=bench.problems,
         seed=bench.seed,
         rows=len(bench.base),
+        stopped=stopped,
     )
 
 
@@ -142,12 +197,9 @@ def _suspects(bench: Bench, groups: list[Group]) -> tuple[Suspect, ...]:
     return tuple(found)
 
 
-def _all_inputs(bench: Bench) -> tuple[Suspect, ...]:
-    return tuple(
-        _suspect(bench, which, 0, variable.coordinates)
-        for which, variable in enumerate(bench.subject.inputs)
-        if variable.coordinates
-    )
+def _inputs(bench: Bench, some: Iterable[int]) -> tuple[Suspect, ...]:
+    counts = [(k, bench.subject.inputs[k].coordinates) for k in some]
+    return tuple(_suspect(bench, k, 0, count) for k, count in counts if count)
 
 
 def _suspect(bench: Bench, which: int, start: int, stop: int) -> Suspect:

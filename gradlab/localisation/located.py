@@ -106,6 +106,8 @@ class Located:
         Of the random directions.
     remarks
         What was met on the way, such as a function that overwrites its inputs.
+    stopped
+        Why the search did not come to its end; "" if it did.
     """
 
     entries: tuple[WrongEntry, ...]
@@ -120,6 +122,7 @@ class Located:
     problems: tuple[Problem, ...]
     seed: int
     remarks: tuple[str, ...] = ()
+    stopped: str = ""  # why the search did not come to its end, if it did not
     rows: int = 1  # real rows of the Jacobian: more than one, and the table says which
 
     @property

@@ -17,7 +17,7 @@ from gradlab.comparison.judge import NEGLIGIBLE
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter
-from gradlab.differentiation.metering import DEAR
+from gradlab.differentiation.metering import DEAR, why_stopped
 from gradlab.localisation.entries import located_from
 from gradlab.localisation.searching.search import NOTHING, Search
 from gradlab.localisation.searching.set_up import set_up
@@ -199,7 +199,8 @@ def probe_tensors(
     except (BudgetExhausted, KeyboardInterrupt) as why:
         stop = why
     finished = stop is None
-    located = located_from(bench, search, finished=finished)
+    stopped = "" if stop is None else why_stopped(stop)
+    located = located_from(bench, search, stopped=stopped)
     tensors = tuple(
         _tensor(bench, search, which, alone.get(which), finished=finished)
         for which in range(len(subject.inputs))
@@ -256,7 +257,7 @@ def _tensor(
     elif empty:
         verdict = Verdict.AGREES
     elif doubted or group is None or _hidden(bench, which, power):
-        settled = search.tolerated(which) and not doubted
+        settled = bench.patience.tolerated(which) and not doubted
         verdict = Verdict.AGREES if settled else Verdict.UNDECIDED
     else:
         verdict = Verdict.AGREES

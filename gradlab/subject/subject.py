@@ -95,6 +95,17 @@ class Variable:
         flat = entry if self.support is None else int(self.support[entry])
         return labels.unravel(flat, self.shape)
 
+    def entry_at(self, index: tuple[int, ...]) -> int:
+        """Entry at a position in the user's array; the inverse of `index`.
+
+        Examples
+        --------
+        >>> Variable("s", (2, 3), support=np.array([1, 5])).entry_at((1, 2))
+        1
+        """
+        flat = labels.ravel(index, self.shape)
+        return flat if self.support is None else int(self.support.searchsorted(flat))
+
     def label(self, entry: int) -> str:
         """Name of an entry, such as ``W1[3, 2]``."""
         flat = entry if self.support is None else int(self.support[entry])

@@ -194,7 +194,7 @@ class TestDenseErrors:
         assert found.factors["W1"] == pytest.approx(1.001, abs=1e-7)
         assert found.wrong_share == {"W1": 1.0}
         assert {name for name, _ in places(found)} == {"W1"}
-        assert found.evaluations <= 150
+        assert found.evaluations <= 300  # a slight slip is heard with care
 
     def test_everything_scaled(self, case):
         """One factor over all tensors is one measurement for all of them."""

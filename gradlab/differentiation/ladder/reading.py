@@ -73,7 +73,8 @@ class Reading:
 
 def _map(record: Any, change: Any) -> Any:
     """Apply the same to every array of a dataclass."""
-    return type(record)(*(change(getattr(record, name)) for name in record.__slots__))
+    names = [field.name for field in dataclasses.fields(record)]
+    return type(record)(*(change(getattr(record, name)) for name in names))
 
 
 def read(

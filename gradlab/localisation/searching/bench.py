@@ -22,6 +22,7 @@ from gradlab.localisation.searching.columns import Column
 from gradlab.localisation.searching.cotangents import draw_cotangent
 from gradlab.localisation.searching.gradients import fetched
 from gradlab.localisation.searching.ladders import beyond_rounding, ladders_of
+from gradlab.localisation.searching.patience import Patience
 from gradlab.localisation.searching.quick_lines import Line, noise_of, quick_probe
 from gradlab.subject.subject import analytic_of
 
@@ -82,6 +83,8 @@ class Bench:
     spare
         The same in reserve: of a dear subject the gradients are judged as they come
         first, for their round-off is small beside what has to show.
+    patience
+        What entries are off by that stand accused of nothing.
     """
 
     subject: Subject
@@ -103,6 +106,7 @@ class Bench:
     immovable: dict[int, NDArray[np.intp]] = dataclasses.field(default_factory=dict)
     precise: Precise | None = None
     spare: Precise | None = None
+    patience: Patience = dataclasses.field(default_factory=Patience)
     _rough: bool = False
     _ladders: dict[tuple[int, int], Ladder] = dataclasses.field(default_factory=dict)
     _reach: float | None = None

@@ -41,6 +41,7 @@ __all__ = [
     "joined",
     "less",
     "measured",
+    "patient",
     "sharpened",
     "split",
     "unseen",
@@ -147,12 +148,25 @@ def _read(bench: Bench, group: Group) -> Group:
     probes = group.probes
     if bench.dear:  # what was heard along the last goes for all
         probes = tuple(_blurred(probe, bench.noise) for probe in probes)
-    return dataclasses.replace(
+    read = dataclasses.replace(
         group,
         defects=np.array([probe.defect for probe in probes]),
         errors=np.array([probe.error for probe in probes]),
         thresholds=np.array([bench.threshold(probe, group.parts) for probe in probes]),
         probes=probes,
+    )
+    return patient(bench, read)
+
+
+def patient(bench: Bench, group: Group) -> Group:
+    """Allow for what entries are off by that were looked at in vain."""
+    slip = bench.patience.slip(group.parts, bench.units, group.thinning)
+    if not slip:
+        return group
+    return dataclasses.replace(
+        group,
+        errors=np.maximum(group.errors, slip),
+        thresholds=np.maximum(group.thresholds, SAFETY * slip),
     )
 
 

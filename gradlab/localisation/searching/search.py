@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,13 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.directions import without
 from gradlab.localisation.searching import group_testing
 from gradlab.localisation.searching.dense import common_factor, sample, thinned_tests
-from gradlab.localisation.searching.group_testing import Group, joined, measured, split
+from gradlab.localisation.searching.group_testing import (
+    Group,
+    joined,
+    measured,
+    patient,
+    split,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +48,6 @@ _PURSUIT = 60  # evaluations of a dear subject, spent on entries of one input
 _RANGES = 4  # of one input that are full of errors, before all of it is taken to be
 # Entries of an input of which no direction tells anything, looked at one by one.
 _ALONE = 16
-_PATIENCE = 4  # entries that were looked at in vain before an input is given up
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -77,6 +81,8 @@ class Search:
         Of a dear subject: what is wrong as a whole, by input; entries that were seen.
     pending
         What is being worked on; after an interruption, what is still suspected.
+    excused
+        Inputs of which an accusation was taken back.
     """
 
     bench: Bench
@@ -92,8 +98,7 @@ class Search:
     screened: bool = False
     readings: dict[int, Reading] = dataclasses.field(default_factory=dict)
     looked: dict[tuple[int, int], Column] = dataclasses.field(default_factory=dict)
-    _tolerated: Counter[int] = dataclasses.field(default_factory=Counter)
-    _vain: Counter[int] = dataclasses.field(default_factory=Counter)
+    excused: set[int] = dataclasses.field(default_factory=set)
     _given_up: set[int] = dataclasses.field(default_factory=set)
 
     def run(self) -> None:
@@ -119,12 +124,8 @@ class Search:
 
     def forgive(self, which: int) -> None:
         """Look no further into an input whose differences are within the tolerance."""
-        self._tolerated[which] = max(self._tolerated[which], _PATIENCE)
+        self.bench.patience.forgive(which)
         self.bench.settle(which)
-
-    def tolerated(self, which: int) -> bool:
-        """Whether an input differs, but by no more than is forgiven."""
-        return self._tolerated[which] >= _PATIENCE
 
     # ------------------------------------------------------------- screening
     def screen(self, parts: Sequence[Part]) -> list[Group]:
@@ -240,7 +241,7 @@ class Search:
         bench = self.bench
         if group.size == 1:
             which, position = group.parts[0].which, group.parts[0].start
-            self._vain[which] += not self.examine(which, position).corrected
+            self.examine(which, position)
             return []
         candidates = group_testing.decode(bench, group) if group.legible else []
         if len(candidates) > 2:
@@ -251,7 +252,6 @@ class Search:
             defect = before - float(bench.gradients[which][position])
             if defect:  # else right, or corrected before: it is not that
                 return [group_testing.less(group, bench, which, position, defect)]
-            self._vain[which] += 1
         if not candidates and group.size > 8:
             if self._settle_factor(group):
                 return [group]
@@ -306,9 +306,8 @@ class Search:
         names = sorted(set(rng.integers(part.start, part.stop, _SAMPLE).tolist()))
         bench.climb(part.which, names)
         hits = [self.examine(part.which, p).wrong for p in names]
-        if self._tolerated[part.which] >= _PATIENCE and not any(hits):
-            bench.settle(part.which)
-            return []
+        if not any(hits) and bench.patience.tolerated(part.which):
+            return [dataclasses.replace(group, sparse=group.size)]
         share = sum(hits) / len(hits)
         if not share and not group.sparse:
             return None  # crowded somewhere inside, perhaps: halving will tell
@@ -348,24 +347,22 @@ class Search:
         column = self.bench.column(which, position)
         if column.wrong:
             self.wrong[which, position] = column
-        elif column.differs:
-            self._tolerated[which] += 1
+        else:
+            self.bench.patience.looked(which, column)
         if column.corrected:
             self.bench.correct(which, position, column)
         return column
 
     def _without_excluded(self, group: Group) -> Group | None:
         """Return what is left of a group after inputs were settled; None if nothing."""
-        bench = self.bench
-        found = {which for which, _ in self.wrong}
-        for count in (self._tolerated, self._vain):
-            for which, number in count.items():
-                if number >= _PATIENCE and which not in found | self._given_up:
-                    self._given_up.add(which)
-                    bench.settle(which)
-                    if count is self._vain:
-                        part = bench.settled[-1]
-                        self.doubtful.append(dataclasses.replace(group, parts=(part,)))
+        bench, group = self.bench, patient(self.bench, group)
+        done = {which for which, _ in self.wrong} | self._given_up
+        for which in {part.which for part in group.parts} - done:
+            if group.suspicious and bench.patience.over(which):
+                self._given_up.add(which)
+                bench.settle(which)
+                part = bench.settled[-1]
+                self.doubtful.append(dataclasses.replace(group, parts=(part,)))
         parts = tuple(q for p in group.parts for q in without(p, bench.settled))
         if parts == group.parts:
             return group

@@ -18,7 +18,6 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Evidence
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import DEAR, why_stopped
-from gradlab.labels import ravel
 from gradlab.localisation.tensors import (
     TensorProbe,
     TensorProbes,
@@ -224,9 +223,9 @@ def _confirmed(outcome: Outcome) -> bool:
 
 
 def _found(probes: TensorProbes, variable: Variable) -> list[int]:
-    """Flat places of the entries of an input that group testing named."""
+    """Entries of an input that group testing named."""
     return [
-        ravel(entry.index, variable.shape)
+        variable.entry_at(entry.index)
         for entry in probes.located.entries
         if entry.input == variable.name
     ]
@@ -250,7 +249,7 @@ def _contradicted(
         looked = int((closer[0].verdicts == Verdict.AGREES).sum())
         return bool((1.0 - min(share, 1.0)) ** looked < _UNLIKELY)
     named, shown = _found(probes, variable), closer[0].columns
-    seen = shown is None or bool(np.isin(_entries_of(variable, named), shown).all())
+    seen = shown is None or bool(np.isin(named, shown).all())
     return bool(named) and seen and probes.located.complete
 
 
@@ -260,16 +259,8 @@ def _positions(
     """Real coordinates of the entries to look at, in order."""
     count = min(few, variable.size)
     drawn = rng.choice(variable.size, size=count, replace=False)
-    entries = np.union1d(_entries_of(variable, found), drawn).astype(np.intp)
+    entries = np.union1d(found, drawn).astype(np.intp)
     return variable.coordinates_of(entries)
-
-
-def _entries_of(variable: Variable, flat: list[int]) -> NDArray[np.intp]:
-    """Turn flat places into positions among the entries that are stored."""
-    places = np.asarray(flat, dtype=np.intp)
-    if variable.support is None:
-        return places
-    return np.searchsorted(variable.support, places)
 
 
 def _in_doubt(probe: TensorProbe) -> TensorProbe:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Block, Origin
 
-__all__ = ["WIDE", "accused_of_much", "widen_by_jumps"]
+__all__ = ["SLIGHT", "WIDE", "accused_of_much", "widen_by_jumps"]
 
-_SLIGHT = 1e-2  # of the largest entry of the row: more is no matter of a tolerance
+SLIGHT = 1e-2  # of the largest entry of the row: more is no matter of a tolerance
 _MANY = 1.0  # times as many columns accused of more
 _SAW = 30.0  # times what the slope is off by up to the jump: a higher one is another's
 WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
@@ -126,7 +126,7 @@ def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     with np.errstate(all="ignore"):
         apart = np.abs(block.formula[rows, columns] - block.value[rows, columns])
         top = tops_of(block.value, block.scales).effect[rows, 0]
-        little = apart * block.scales[columns] <= _SLIGHT * top
+        little = apart * block.scales[columns] <= SLIGHT * top
         little &= apart > SAFETY * block.error[rows, columns]
     little &= ~np.isin(block.kinds[rows, columns], (Smoothness.KINK, Smoothness.EDGE))
     much = np.zeros(wrong.shape[1], dtype=bool)

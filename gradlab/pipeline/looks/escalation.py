@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["look_again", "settle_still"]
+__all__ = ["CLEAR", "look_again", "settle_still"]
 
 _SLIGHT = 1e-2  # relative: a smaller slip is measured twice
-_CLEAR = 40.0  # error bars: an accusation that rests on more needs no confirmation
+CLEAR = 40.0  # error bars: an accusation that rests on more needs no confirmation
 _ROUNDINGS = 64.0  # of the largest output: as much may have cancelled in any other
 _CONFIRMED = 0.5  # of the columns looked at, if no value moved: the rest is believed
 _SEVERAL = 3  # columns that move nothing: fewer have ladders of their own
@@ -323,7 +323,7 @@ def _clear(block: Block, columns: NDArray[np.intp] | slice) -> NDArray[np.bool_]
     whole = wrong if isinstance(columns, slice) else columns[wrong]
     with np.errstate(all="ignore"):
         far = _distance(block, rows, whole)
-        doubtful[wrong[~(far > _CLEAR * block.error[rows, whole])]] = True
+        doubtful[wrong[~(far > CLEAR * block.error[rows, whole])]] = True
     return np.asarray(~doubtful)
 
 
@@ -351,7 +351,7 @@ def _hear_again(
     rows, places = np.nonzero(close)
     with np.errstate(all="ignore"):
         apart = _distance(block, rows, places)
-        near = apart < _CLEAR * block.error[rows, places]
+        near = apart < CLEAR * block.error[rows, places]
         near |= apart < _SLIGHT * np.abs(block.value[rows, places])
     near &= ~np.isin(block.kinds[rows, places], (Smoothness.KINK, Smoothness.EDGE))
     close[rows, places] = near

@@ -1,0 +1,169 @@
+"""Entries that a search accuses, heard as a full check hears its own.
+
+A search differentiates every entry by itself before it names it. A full check does
+more before it accuses: it measures the noise of f, climbs a second ladder, looks for
+jumps of rounding and of solvers, and for a kink at the very point. What a search names
+has to stand all of that, beside the largest entries of its input.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.judge import tops_of
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.pipeline.around.beside import look_beside
+from gradlab.pipeline.assembling import comparisons_of
+from gradlab.pipeline.blocks import Outcome
+from gradlab.pipeline.checking import (
+    add_analytic,
+    analytic_columns,
+    compare_blocks,
+    reference_of,
+)
+from gradlab.pipeline.first_pass import Wanted, first_passes
+from gradlab.pipeline.looks.early_stops import SLIGHT
+from gradlab.pipeline.looks.escalation import CLEAR
+from gradlab.subject.subject import input_columns, output_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.comparison.comparison import Comparison
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.localisation.located import WrongEntry
+    from gradlab.localisation.searching.columns import Column
+    from gradlab.pipeline.blocks import Block, Origin, Plan
+    from gradlab.subject.subject import Subject
+
+__all__ = ["upheld"]
+
+_ENTRIES = 8_000_000  # numbers of an analytic Jacobian that may be read out as a whole
+_BESIDE = 16  # largest entries of an input: of as many outputs, where there are many
+
+
+def upheld(
+    named: Sequence[WrongEntry],
+    measured: Mapping[tuple[int, int], Column],
+    own: Origin,
+    plan: Plan,
+    meter: Meter,
+) -> list[bool]:
+    """Say which entries a full check would accuse as well.
+
+    Parameters
+    ----------
+    named
+        By a search.
+    measured
+        By input and coordinate: what the search has measured there.
+    own
+        The subject, at its point.
+    plan
+        Of such a check.
+    meter
+        Charged for every evaluation.
+
+    Returns
+    -------
+    list of bool
+        One for each; all of them of a Jacobian that is too large to be read out.
+    """
+    subject = own.subject
+    numbers = output_rows(subject.outputs) * input_columns(subject.inputs)
+    if not named or numbers > _ENTRIES:
+        return [True] * len(named)
+    reference = reference_of(own, plan, meter)
+    analytic = analytic_columns(subject, plan, reference, meter)
+    blocks = []
+    for which, values in enumerate(analytic.side.values):
+        positions = _columns(subject, which, values, named)
+        if positions.size:
+            wanted = Wanted(reference, which, positions, plan.method, None)
+            ((block, stop),) = first_passes([wanted], reference, plan.seed, meter)
+            if stop is not None:
+                raise stop
+            add_analytic(block, analytic, len(positions), chosen=True)
+            _sharpen(block, measured)
+            block.looked |= _beyond_doubt(block)
+            blocks.append(block)
+    twin = None if reference.subject is subject else reference.subject
+    outcome = Outcome(blocks, own.base, analytic.side.problems, twin)
+    compare_blocks(own, plan, meter, reference, outcome)
+    look_beside(subject, outcome, meter, plan.seed)
+    looked = comparisons_of(
+        subject, blocks, method=plan.first_method, coverage="sample"
+    )
+    return [_verdict(entry, looked) == Verdict.DISAGREES for entry in named]
+
+
+def _sharpen(block: Block, measured: Mapping[tuple[int, int], Column]) -> None:
+    """Put in what the search has measured where a cheap difference cannot tell."""
+    block.unfold()
+    open_ = block.gap <= SAFETY * block.error
+    for place, position in enumerate(block.positions.tolist()):
+        column = measured.get((block.which, position))
+        if column is None:
+            continue
+        better = (open_[:, place] & (column.error < block.error[:, place]))[:, None]
+        new = {"value": column.seen, "error": column.error, "step": column.step}
+        block.overwrite(
+            np.array([place]), better, **{k: v[:, None] for k, v in new.items()}
+        )
+
+
+def _beyond_doubt(block: Block) -> NDArray[np.bool_]:
+    """Columns that a ladder shows wrong by far, where they are, (n,).
+
+    No noise or jump explains them, and another ladder would find the same.
+    """
+    top = tops_of(block.value, block.scales).effect
+    with np.errstate(all="ignore"):
+        gap = np.abs(block.analytic - block.value)
+        right = gap <= SAFETY * block.error
+        far = (gap > CLEAR * block.error) & (gap * block.scales > SLIGHT * top)
+    return np.asarray((right | far).all(axis=0) & far.any(axis=0))
+
+
+def _columns(
+    subject: Subject,
+    which: int,
+    values: NDArray[np.float64],
+    named: Sequence[WrongEntry],
+) -> NDArray[np.intp]:
+    """Coordinates of the entries of one input that were named, and of its largest."""
+    variable = subject.inputs[which]
+    entries = [
+        variable.entry_at(entry.index)
+        for entry in named
+        if entry.input == variable.name
+    ]
+    if not entries:
+        return np.zeros(0, dtype=np.intp)
+    sizes = np.where(np.isfinite(values), np.abs(values), 0.0)
+    sizes[:, ~np.isfinite(subject.point(which))] = 0.0
+    rows = np.argsort(-sizes.max(axis=1, initial=0.0), kind="stable")[:_BESIDE]
+    largest = [variable.entry_of(int(k)) for k in sizes[rows].argmax(axis=1)]
+    return variable.coordinates_of(np.unique([*entries, *largest]))
+
+
+def _verdict(entry: WrongEntry, looked: Sequence[Comparison]) -> int:
+    """Verdict of a check on one entry; the worst of all outputs, where it has none."""
+    told = int(Verdict.AGREES)
+    for comparison in looked:
+        variable, output = comparison.input, comparison.output
+        if variable.name != entry.input:
+            continue
+        column = variable.entry_at(entry.index)
+        if comparison.columns is not None:
+            column = int(np.searchsorted(comparison.columns, column))
+        verdicts = comparison.verdicts[:, column]
+        if output.name == entry.output:
+            return int(verdicts[output.entry_at(entry.output_index)])
+        told = max(told, int(verdicts.max(initial=told)))
+    return told
