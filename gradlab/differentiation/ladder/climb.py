@@ -39,7 +39,6 @@ class _Climb:
     stride: float
     limit: np.ndarray  # largest useful exponent, (C,)
     record: np.ndarray  # worst bars of the last four rounds, (4, C)
-    spent: np.ndarray  # evaluations, (C,)
     wish: np.ndarray  # rungs to evaluate next, (2 or 3, C)
     known: np.ndarray  # noise of every output that is known from elsewhere, (m,)
     inherited: np.ndarray  # of it, the rounding of larger numbers, (m,)
@@ -63,8 +62,7 @@ class _Climb:
         busy = np.flatnonzero(wanted.any(axis=0))
         if busy.size:
             self.samples.extend(self.sample, self.unit, self.wish)
-            self.spent += 2 * wanted.sum(axis=0)
-        self.wish = np.full((2, self.spent.size), np.nan)
+        self.wish = np.full((2, self.unit.size), np.nan)
         return busy
 
 
@@ -98,7 +96,6 @@ def climb(
         stride=stride,
         limit=np.floor(np.minimum(bits, np.log2(unit) - np.log2(spacing))),
         record=np.full((4, points.size), np.inf),
-        spent=np.zeros(points.size, int),
         wish=np.repeat((stride * np.arange(1.0, 4.0))[:, None], points.size, axis=1),
         known=noise,
         inherited=inherited,
@@ -119,7 +116,7 @@ def climb(
             for some, outputs in _alike(alone):
                 _look_alone(now, some, outputs)
             alone = {c: alone[c] for c in now.round().tolist()}
-    return dataclasses.replace(now.results, evaluations=int(now.spent.sum()))
+    return dataclasses.replace(now.results, evaluations=int(now.samples.spent.sum()))
 
 
 def _watched(samples: Samples) -> np.ndarray | None:
@@ -162,7 +159,7 @@ def _look_at_all(now: _Climb, watched: np.ndarray) -> dict[int, np.ndarray]:
     in full, and so is what rests on less noise than other coordinates show.
     """
     # ladders that are alike side by side: they are cut into pieces together
-    every = np.lexsort((*now.served.mean(axis=1).T, now.spent))
+    every = np.lexsort((*now.served.mean(axis=1).T, now.samples.count))
     whole = now.read(every, slice(None), now.served[every])
     now.noise = np.fmax(now.known, np.nan_to_num(_heard(whole)))
     again = unsettled(_situation(now, every, whole), now.settings)
@@ -236,7 +233,7 @@ def _plan(now: _Climb, which: np.ndarray, reading: Reading) -> np.ndarray:
     grew = bar > 2 * record[-1]  # it was too small: start counting again
     older = np.where(grew, np.inf, record[1:])
     now.record[:, which] = np.concatenate([older, bar[None]])
-    planned = now.spent[which] + 2 * np.isfinite(wish).sum(axis=0)
+    planned = now.samples.spent[which] + 2 * np.isfinite(wish).sum(axis=0)
     wish[:, planned > now.settings.most] = np.nan
     now.wish[:, which] = wish
     return np.flatnonzero(np.isnan(wish).all(axis=0))

@@ -8,7 +8,6 @@ import numpy as np
 
 from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Derivatives
 from gradlab.differentiation.ladder.extrapolation import extrapolate_side
-from gradlab.differentiation.ladder.runs import Pick
 from gradlab.differentiation.ladder.suspicion import Suspicion, jumps, rises, stairs
 from gradlab.differentiation.smoothness import Smoothness
 
@@ -162,8 +161,7 @@ def _from_sides(
 
 def _largest_step(ladder: Ladder, top: np.ndarray) -> np.ndarray:
     """Return the step of a rung of each entry, (C, m)."""
-    steps = np.broadcast_to(ladder.steps[:, :, None], ladder.right.shape)
-    return Pick(top)(steps)
+    return np.asarray(ladder.steps[top, np.arange(len(top))[:, None]])
 
 
 def _frozen_bar(ladder: Ladder, estimate: Estimate, floor: float) -> np.ndarray:

@@ -133,9 +133,11 @@ def _excused(
     """
     if relative.shape[1] < _SEVERAL:
         return np.zeros(relative.shape, bool)
+    done = np.median(relative, axis=1, keepdims=True) <= settings.tolerance
+    if not done.any():
+        return np.zeros(relative.shape, bool)
     share = estimate.error / estimate.known
     usual = np.median(share, axis=1, keepdims=True)
-    done = np.median(relative, axis=1, keepdims=True) <= settings.tolerance
     return np.asarray(done & (share <= _SIMILAR * usual) & (relative <= _FINE))
 
 
@@ -212,7 +214,7 @@ def _urgent(now: Situation, needy: _Needy) -> np.ndarray:
     dive = np.minimum(smallest + now.stride, now.limit)
     urgent = np.where(doubt.any(axis=1) & (dive > smallest), dive, np.nan)
     # a rung is missing between a fine slope and the strays above it
-    cut = np.nan_to_num(estimate.split, nan=-1.0).max(axis=1).astype(int)
+    cut = np.fmax(estimate.split, -1.0).max(axis=1).astype(int)
     columns = np.arange(cut.size)
     below, above = rungs[cut, columns], rungs[np.minimum(cut + 1, needy.last), columns]
     split = (cut >= 0) & (below - above >= 2)
@@ -242,7 +244,7 @@ def unsettled(now: Situation, settings: AdaptiveSettings) -> np.ndarray:
         found = relative > settings.tolerance
         found &= ~_excused(estimate, relative, settings)
         found |= _doubts(now, relative)
-        cut = np.nan_to_num(estimate.split, nan=-1.0).astype(int)
+        cut = np.fmax(estimate.split, -1.0).astype(int)
         columns = np.arange(len(cut))[:, None]
         above = np.minimum(cut + 1, now.ladder.count[:, None] - 1)
         gap = now.ladder.rungs[cut, columns] - now.ladder.rungs[above, columns]

@@ -73,8 +73,7 @@ class Reading:
 
 def _map(record: Any, change: Any) -> Any:
     """Apply the same to every array of a dataclass."""
-    names = [field.name for field in dataclasses.fields(record)]
-    return type(record)(*(change(getattr(record, name)) for name in names))
+    return type(record)(*(change(getattr(record, name)) for name in record.__slots__))
 
 
 def read(

@@ -101,6 +101,7 @@ class Samples:
     def __init__(self, base: np.ndarray, points: np.ndarray) -> None:
         self.base = base
         self.points = points
+        self.count = np.zeros(points.size, int)  # rungs evaluated per coordinate
         self.rungs = np.empty((0, points.size))
         self._ahead = np.empty((0, points.size))
         self._behind = np.empty((0, points.size))
@@ -108,6 +109,11 @@ class Samples:
         self._used = 1  # the first row stands for what has not been evaluated
         self._right = np.full((1, base.size), np.nan)
         self._left = np.full((1, base.size), np.nan)
+
+    @property
+    def spent(self) -> np.ndarray:
+        """Evaluations per coordinate, two for each rung, shape (C,)."""
+        return 2 * self.count
 
     def extend(self, sample: Sampler, unit: np.ndarray, exponents: np.ndarray) -> None:
         """Evaluate new rungs and sort them in.
@@ -124,7 +130,8 @@ class Samples:
         level, which = np.nonzero(np.isfinite(exponents))
         exponent = exponents[level, which]
         step = unit[which] * np.exp2(-exponent) * _dither(exponent)
-        both, taken = sample(np.tile(which, 2), np.concatenate([step, -step]))
+        twice = np.concatenate([which, which])
+        both, taken = sample(twice, np.concatenate([step, -step]))
         half = which.size
         rows = self._reserve(half)
         self._right[rows], self._left[rows] = both[:half], both[half:]
@@ -132,6 +139,7 @@ class Samples:
         ahead, behind = (np.full(exponents.shape, np.nan) for _ in range(2))
         row[level, which] = np.arange(rows.start, rows.stop)
         ahead[level, which], behind[level, which] = taken[:half], -taken[half:]
+        self.count += np.isfinite(exponents).sum(axis=0)
         self.rungs = np.concatenate([self.rungs, exponents])
         self._row = np.concatenate([self._row, row])
         self._ahead = np.concatenate([self._ahead, ahead])
@@ -140,8 +148,7 @@ class Samples:
 
     def moved(self) -> np.ndarray:
         """Say which outputs moved on the largest rung of each coordinate, (C, m)."""
-        last = np.isfinite(self.rungs).sum(axis=0) - 1
-        row = self._row[last, np.arange(last.size)]
+        row = self._row[self.count - 1, np.arange(self.count.size)]
         right, left = self._right[row] != self.base, self._left[row] != self.base
         return np.asarray(right | left)
 
@@ -159,15 +166,14 @@ class Samples:
 
     def _sort(self) -> None:
         """Order the rungs of every coordinate by step, padding last."""
-        order = np.argsort(-np.where(np.isnan(self.rungs), -np.inf, self.rungs), axis=0)
-        order = order[: int(np.isfinite(self.rungs).sum(axis=0).max())]
+        order = np.argsort(-self.rungs, axis=0)[: int(self.count.max())]
+        columns = np.arange(self.count.size)
         for name in ("rungs", "_row", "_ahead", "_behind"):
-            array = getattr(self, name)
-            setattr(self, name, np.take_along_axis(array, order, axis=0))
+            setattr(self, name, getattr(self, name)[order, columns])
 
     def depth(self, which: np.ndarray) -> int:
         """Count the rungs of the longest ladder of some coordinates."""
-        return int(np.isfinite(self.rungs[:, which]).sum(axis=0).max(initial=0))
+        return int(self.count[which].max(initial=0))
 
     def part(
         self, which: np.ndarray, outputs: slice | np.ndarray = slice(None)

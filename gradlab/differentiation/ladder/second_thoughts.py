@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.ladder.runs import Pick
 from gradlab.differentiation.ladder.suspicion import FINE
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def roughen(best: Estimate, table: Tableau, rungs: Rungs) -> Estimate:
     rough = (terms[4] > smooth) & (highest > spread * known) & small
     # a slope that changes much up there is a kink or curvature, no hidden jump
     rough &= np.abs(table.slopes[4:levels] - best.value) < 0.1 * np.abs(best.value)
-    reach = Pick(best.top)(np.broadcast_to(h, rungs.odd.shape))
+    reach = h[best.top, np.arange(h.shape[1])[:, None], 0]
     rough &= (h[4:] <= 40 * reach) & (h[4:] >= reach / 2)
     rough &= h[4:] <= 12 * h[2 : levels - 2]
     suspects = rough.any(axis=0)
