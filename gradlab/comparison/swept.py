@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Curves", "Swept", "step_errors"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Swept:
     """One input of a sweep: all that does not depend on the step.
 
@@ -92,7 +93,7 @@ class Swept:
             seen = np.abs(self.reference) > SAFETY * self.reference_error
         return bool(seen.any() or not np.any(self.analytic))
 
-    @property
+    @functools.cached_property
     def told(self) -> NDArray[np.bool_]:
         """Entries that stand out of the numeric noise; all if none does."""
         size = np.fmax(np.abs(self.analytic), np.abs(self.reference))
@@ -101,7 +102,13 @@ class Swept:
         told |= self.verdicts == Verdict.DISAGREES
         return told if told.any() else np.ones_like(told)
 
-    @property
+    @functools.cached_property
+    def floor(self) -> float:
+        """Size of an entry below which no relative error is told."""
+        known = np.abs(self.reference)
+        return RELATIVE_FLOOR * float(np.max(known[np.isfinite(known)], initial=0.0))
+
+    @functools.cached_property
     def trusted(self) -> NDArray[np.float64]:
         """What the numeric side is measured against, by itself.
 
@@ -111,7 +118,7 @@ class Swept:
         agrees = self.verdicts == Verdict.AGREES
         return np.where(agrees, self.analytic, self.reference)
 
-    @property
+    @functools.cached_property
     def culprit(self) -> tuple[int, int] | None:
         """The entry that is wrong by most, or None."""
         wrong = self.verdicts == Verdict.DISAGREES
@@ -208,8 +215,7 @@ def step_errors(
     """
     if numeric.size == 0:
         return 0.0, 0.0, 0.0, float("nan")
-    known = np.abs(block.reference)
-    floor = RELATIVE_FLOOR * float(np.max(known[np.isfinite(known)], initial=0.0))
+    floor = block.floor
     error = relative_error(block.analytic, numeric, floor)
     # an analytic side that is not a number is as wrong as can be
     lost = ~np.isfinite(block.analytic) & np.isfinite(numeric)

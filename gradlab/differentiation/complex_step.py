@@ -82,7 +82,7 @@ def complex_step(
         seen = np.where(value != 0, shaken[:, None] / steps, 0.0)
         seen = np.fmax(seen, underflow(subject.epsilon) / steps)
         error = np.where(np.isnan(value), np.inf, np.fmax(error, seen))
-    shape = np.broadcast_to(steps, value.shape).copy()
+    shape = np.full(value.shape, steps)
     return Quotients(value=value, error=error, step=shape, bend=np.zeros_like(value))
 
 

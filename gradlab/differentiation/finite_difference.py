@@ -152,7 +152,7 @@ def from_pairs(
         # ratio of the step to the scale on which f bends, at worst the step's own root
         noise = _round_off(np.maximum(np.abs(up), np.abs(down)), base, epsilon)
         error = noise / np.abs(width) * 2 + np.abs(bend) * np.sqrt(epsilon)
-        step = np.broadcast_to(width / 2, value.shape).copy()
+        step = np.full(value.shape, width / 2)
     return Quotients(value=value, error=error, step=step, bend=bend)
 
 
@@ -194,7 +194,7 @@ def one_sided(
         # where f did not move, less than its last digit is hidden
         noise = np.where(value == 0, noise / (2 * ULPS), noise)
         error = noise + np.abs(value) * np.abs(taken) / scales
-        step = np.broadcast_to(np.abs(taken), value.shape).copy()
+        step = np.full(value.shape, np.abs(taken))
     return Quotients(
         value=value, error=error, step=step, bend=np.full_like(value, np.nan)
     )

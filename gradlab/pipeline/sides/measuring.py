@@ -72,29 +72,34 @@ def numeric_side(
         Relative noise of f that the steps are chosen for; default the rounding unit.
     """
     epsilon = subject.epsilon if epsilon is None else epsilon
-    scales = scales_of(subject, which)[positions]
     match method:
         case Adaptive():
             return _as_quotients(_climbed(subject, which, positions, base, meter))
         case ComplexStep():
+            scales = scales_of(subject, which)[positions]
             found = complex_step(subject, which, positions, scales, method.step, meter)
             return believed(subject, which, positions, scales, base, found, meter)
         case Forward() | Backward():
-            steps = _steps(scales, method.step, epsilon, 1)
+            steps = _steps(subject, which, positions, method.step, epsilon, 1)
             sign = 1.0 if isinstance(method, Forward) else -1.0
             return one_sided(subject, which, positions, sign * steps, base, meter)
         case Auto() | Central():
             wanted = method.step if isinstance(method, Central) else None
-            steps = _steps(scales, wanted, epsilon, 2)
+            steps = _steps(subject, which, positions, wanted, epsilon, 2)
             return central(subject, which, positions, steps, base, meter)
 
 
 def _steps(
-    scales: NDArray[np.float64], wanted: float | None, epsilon: float, order: int
+    subject: Subject,
+    which: int,
+    positions: NDArray[np.intp],
+    wanted: float | None,
+    epsilon: float,
+    order: int,
 ) -> NDArray[np.float64]:
     if wanted is not None:
-        return np.full_like(scales, wanted)
-    return step_sizes(scales, epsilon, order)
+        return np.full(len(positions), wanted)
+    return step_sizes(scales_of(subject, which)[positions], epsilon, order)
 
 
 def _climbed(
