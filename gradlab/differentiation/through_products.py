@@ -159,20 +159,33 @@ class ThroughProducts:
         return bool(holds.all())
 
     def _carried(self, product: Any, which: int, slopes: Quotients) -> Quotients:
-        """Carry slopes to a factor, and their bars."""
-        subject, inner = self._subject, sum(product.shape)
+        """Carry slopes to a factor, and their bars.
+
+        Of these, round-off adds up like its squares, being another one at every entry
+        of the product, and truncation, which may have one sign, as it is. One-sided
+        slopes change sides with the sign of the other factor.
+        """
+        subject, root = self._subject, np.sqrt(self._subject.epsilon)
         own_steps = step_sizes(scales_of(subject, which), subject.epsilon, 2)
+
+        def spread(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+            total: NDArray[np.float64] = product.pull(which, squares, np.square)
+            return np.sqrt(total)
+
         with np.errstate(all="ignore"):
-            rounding = inner * subject.epsilon * np.abs(slopes.value)
-            error = product.pull(which, slopes.error + rounding, absolute=True)
-            # a displacement that noise of f would spoil as much
-            nearest = product.pull(which, 1 / slopes.step[:1], absolute=True)
-            step = np.minimum(1 / nearest, own_steps)
-            least = np.multiply.outer(np.abs(self._base), 1 / own_steps)
+            truncation = np.abs(slopes.bend) * root
+            noise = spread((slopes.error - truncation) ** 2)
+            # a displacement that round-off of f would spoil as much
+            step = np.minimum(1 / spread(slopes.step[:1] ** -2.0), own_steps)
+            # and what a difference leaves open that does not move
+            least = np.multiply.outer(
+                np.abs(self._base), subject.epsilon / 2 / own_steps
+            )
+            error = np.maximum(noise, least) + product.pull(which, truncation, np.abs)
         return Quotients(
             value=product.pull(which, slopes.value),
-            error=np.maximum(error, subject.epsilon / 2 * least),
+            error=error,
             step=np.broadcast_to(step, error.shape),
-            bend=product.pull(which, np.abs(slopes.bend), absolute=True),
+            bend=product.pull(which, slopes.bend, np.abs),
             through=len(product.point),
         )

@@ -52,6 +52,7 @@ __all__ = [
     "trusted",
 ]
 
+_NAMED = 6  # inputs in a remark
 _INSIDE = 4.0  # units of round-off of all inputs that intermediate values may lose
 
 
@@ -285,11 +286,12 @@ def _remarks(
     """Say what was met, what was looked at again, and what was not looked at."""
     total = sum(len(positions) for positions in columns)
     yield from outcome.met()
-    through = [block.which for block in outcome.blocks if block.through]
+    through = [subject.inputs[b.which].name for b in outcome.blocks if b.through]
     if through:
+        more = f" and {len(through) - _NAMED} more" if len(through) > _NAMED else ""
         yield (
             f"differences of the product that each enters, carried on by the chain "
-            f"rule: {', '.join(subject.inputs[which].name for which in through)}"
+            f"rule: {', '.join(through[:_NAMED])}{more}"
         )
     if outcome.looked:
         yield (

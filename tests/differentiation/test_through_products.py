@@ -26,7 +26,7 @@ def _loss(x, w1, b1, w2, b2):
 
 
 def _logits(x, w1, b1, w2, b2):
-    return torch.tanh(x @ w1.T + b1) @ w2.T + b2
+    return 3 + torch.tanh(x @ w1.T + b1) @ w2.T + b2  # none is small by cancellation
 
 
 def _point(scale=0.3):

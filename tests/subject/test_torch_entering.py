@@ -41,6 +41,9 @@ FOUND = {
     "from the left": lambda w, x: torch.matmul(w, x.T).sin(),
     "three axes": lambda w, x: F.linear(x.reshape(1, 3, 1, -1), w).sin(),
     "one row": lambda w, x: (w @ x.T[:, :1]).sin() + (x[0] * 2).sum(),
+    "rows of a table": lambda w, x: w[torch.tensor([[3, -1], [3, 0]])].sin(),
+    "an embedding": lambda w, x: F.embedding(torch.tensor([1, 1, 2]), w).sin(),
+    "rows selected": lambda w, x: torch.index_select(w, 0, torch.tensor([1, 2])).sin(),
     "written to afterwards": lambda w, x: F.linear(x, w).sin_().mul_(2),
 }
 
@@ -77,6 +80,13 @@ OTHER = {
     "as a view": lambda w, x: x @ w.reshape(OUTER, INNER).T,
     "as numbers": lambda w, x: F.linear(x, w) * float(w.detach().numpy()[0, 0]),
     "a row of it": lambda w, x: F.linear(x, w) * w[0, 0],
+    "one row of a table": lambda w, x: w[3].sin(),
+    "entries of a table": lambda w, x: w[torch.tensor([1]), torch.tensor([2])].sin(),
+    "rows by a mask": lambda w, x: w[torch.arange(OUTER) > 3].sin(),
+    "columns selected": lambda w, x: w.index_select(1, torch.tensor([1, 2])).sin(),
+    "an embedding with its norm": lambda w, x: F.embedding(
+        torch.tensor([1, 1, 2]), w, max_norm=99.0
+    ),
     "a product of three axes": lambda w, x: (w @ x.reshape(BATCH, INNER, 1)).sin(),
 }
 
@@ -112,6 +122,8 @@ def test_a_function_that_writes_to_its_input_is_left_alone():
         (lambda w, b, x: F.linear(x, w, b), (WEIGHT, BIAS, INPUT)),
         (lambda w, b, x: (x @ w).sin() + b, (TURNED, BIAS, INPUT)),
         (lambda w, x: (w @ x.T).sin(), (WEIGHT, INPUT)),
+        (lambda w: w[torch.tensor([[3, -1], [3, 0]])].sin(), (WEIGHT,)),
+        (lambda w: F.embedding(torch.tensor([1, 1, 2]), w, 2).sin(), (WEIGHT,)),
     ],
 )
 def test_slopes_are_carried_as_the_chain_rule_says(fn, shapes):
@@ -132,7 +144,7 @@ def test_slopes_are_carried_as_the_chain_rule_says(fn, shapes):
         (there,) = products_of(subject, range(len(shapes)))
         subject.place(which, None)
         assert there.point - product.point == pytest.approx(moved)
-        bound = product.pull(which, np.abs(slopes), absolute=True)
+        bound = product.pull(which, np.abs(slopes), np.abs)
         assert (np.abs(pulled) <= bound * (1 + 1e-12)).all()
 
 

@@ -27,6 +27,8 @@ USES = {
     "transposed twice": lambda w, x: x[..., :ROWS] @ w.t().t(),
     "from the left": lambda w, x: w @ x.T,
     "both sides": lambda w, x: torch.tanh(x @ w.T) @ w,
+    "rows of a table": lambda w, x: torch.tanh(w[torch.tensor([3, 1, 3])]) @ x.T,
+    "an embedding": lambda w, x: F.embedding(torch.tensor([[3, 1], [3, -0]]), w).sin(),
     "its shape": lambda w, x: x @ w.mT / w.shape[0] + w.size(1),
 }
 

@@ -134,11 +134,10 @@ class _Factor:
         self,
         slopes: NDArray[np.float64],
         shape: tuple[int, int],
-        *,
-        absolute: bool = False,
+        weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
     ) -> NDArray[np.float64]:
         """Carry what belongs to the entries of the product to those of the factor."""
-        other = np.abs(self.other) if absolute else self.other
+        other = self.other if weigh is None else weigh(self.other)
         there = slopes.reshape(-1, *shape)
         here = other.T @ there if self.side == "right" else there @ other.T
         here = here.swapaxes(1, 2) if self.turned else here
@@ -178,7 +177,10 @@ class Product:
         self.factors: dict[int, _Factor] = {}
 
     def pull(
-        self, which: int, slopes: NDArray[np.float64], *, absolute: bool = False
+        self,
+        which: int,
+        slopes: NDArray[np.float64],
+        weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
     ) -> NDArray[np.float64]:
         """Carry slopes with respect to the product to one of its factors.
 
@@ -188,15 +190,16 @@ class Product:
             Number of the input.
         slopes
             Of every output, with respect to every entry: (rows, entries).
-        absolute
-            Whether to add up absolute values, as error bars do.
+        weigh
+            Applied to the other factor: ``np.abs`` for what adds up whatever its sign,
+            ``np.square`` for the squares of what is independent.
 
         Returns
         -------
         ndarray
             Shape (rows, coordinates).
         """
-        return self.factors[which].pull(slopes, self.shape, absolute=absolute)
+        return self.factors[which].pull(slopes, self.shape, weigh)
 
     def push(self, which: int, moves: NDArray[np.float64]) -> NDArray[np.float64]:
         """Say how the entries move when one factor moves so; (entries,)."""

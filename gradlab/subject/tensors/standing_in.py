@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Met", "standing_in"]
 
+_ZEROS = 2**23  # numbers of a lookup that is written as a product: 64 MiB
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Met:
@@ -42,7 +44,8 @@ class Met:
         Which product of the evaluation, from 1.
     side
         Where the matrix stands: ``other @ matrix`` or ``matrix @ other``; "added" where
-        it is the bias of a linear map.
+        it is the bias of a linear map. Rows of a table are a product with zeros and
+        ones.
     turned
         Whether its transpose does.
     other
@@ -158,7 +161,8 @@ class _Watch:
         known = words()
         linear = func in known.linear
         product = func in known.products or func in known.swapped
-        self.products += linear or product
+        lookup = func in known.lookups
+        self.products += linear or product or lookup
         given = list(tensors_in((args, kwargs)))
         met = [value for value in given if type(value) is _stand_in()]
         if not met:
@@ -176,6 +180,8 @@ class _Watch:
             factors = _of_linear(args, kwargs)
         elif once and product and len(args) == 2 and not kwargs:
             factors = _of_product(*(args[::-1] if func in known.swapped else args))
+        elif once and lookup:
+            factors = _of_lookup(func, args, kwargs)
         if factors is None:
             self.refuse(met)
             return called(func, _memory(args), _memory(kwargs))
@@ -221,3 +227,31 @@ def _of_product(left: Any, right: Any) -> list[tuple[Any, ...]] | None:
             return None
         factors.append((right, "right", right.turned, _memory(left)))
     return factors
+
+
+def _of_lookup(func: Any, args: Any, kwargs: Any) -> list[tuple[Any, ...]] | None:
+    """Table of which rows are taken: a product with rows of zeros and a one.
+
+    None where it is not rows, or so many that those zeros would not fit.
+    """
+    import torch
+
+    functional = torch.nn.functional
+    if func is functional.embedding and kwargs.get("max_norm") is None:
+        index, table = args  # torch hands them on in this order, the rest by name
+    elif func is torch.Tensor.__getitem__:
+        table, index = args
+    elif len(args) == 3 and args[1] == 0:
+        table, _, index = args
+    else:
+        return None
+    if type(table) is not _stand_in() or table.turned or table.dim() != 2:
+        return None
+    if not isinstance(index, torch.Tensor) or index.dtype is not torch.int64:
+        return None
+    if type(index) is _stand_in() or index.numel() * len(table) > _ZEROS:
+        return None
+    rows = torch.where(index < 0, index + len(table), index)
+    return [
+        (table, "right", False, functional.one_hot(rows, len(table)).to(table.dtype))
+    ]

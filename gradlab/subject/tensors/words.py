@@ -21,6 +21,7 @@ class Words:
     linear: frozenset[Any]
     products: frozenset[Any]
     swapped: frozenset[Any]  # products whose second argument stands on the left
+    lookups: frozenset[Any]  # rows of a table by their numbers
     turned: frozenset[Any]  # transposes
     harmless: frozenset[Any]  # what says nothing of the entries
 
@@ -55,6 +56,14 @@ def words() -> Words:
         linear=frozenset((torch.nn.functional.linear,)),
         products=named("matmul mm __matmul__"),
         swapped=frozenset((tensor.__rmatmul__,)),
+        lookups=frozenset(
+            (
+                torch.nn.functional.embedding,
+                torch.index_select,
+                tensor.index_select,
+                tensor.__getitem__,
+            )
+        ),
         turned=frozenset((torch.t, tensor.t, *map(_getter, ("T", "mT")))),
         harmless=_harmless(),
     )
