@@ -12,8 +12,11 @@ import dataclasses
 
 import numpy as np
 
-from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Derivatives
-from gradlab.differentiation.ladder.rungs import Sampler
+from gradlab.differentiation.ladder.derivatives import (
+    AdaptiveSettings,
+    Derivatives,
+    Sampler,
+)
 from gradlab.differentiation.smoothness import Smoothness
 
 __all__ = ["AdaptiveSettings", "Derivatives", "Sampler", "adaptive"]

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.ladder.conclusion import conclude
-from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Derivatives
+from gradlab.differentiation.ladder.derivatives import (
+    AdaptiveSettings,
+    Derivatives,
+    Sampler,
+)
 from gradlab.differentiation.ladder.planning import Situation, next_rungs, unsettled
 from gradlab.differentiation.ladder.reading import Reading, blocks, read
-from gradlab.differentiation.ladder.rungs import Sampler, Samples
+from gradlab.differentiation.ladder.rungs import Samples
 from gradlab.differentiation.sharing import FEW, shared_noise, underrated
 
 if TYPE_CHECKING:

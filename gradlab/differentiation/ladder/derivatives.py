@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradlab.differentiation.smoothness import Smoothness
 
-__all__ = ["AdaptiveSettings", "Derivatives"]
+__all__ = ["AdaptiveSettings", "Derivatives", "Sampler"]
+
+Sampler = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 _MATRICES = ("value", "error", "step", "left", "right", "kind", "noise", "plain")
 

@@ -8,13 +8,14 @@ different rungs; missing ones are padded with nan at the large end.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-__all__ = ["Ladder", "Sampler", "Samples"]
+if TYPE_CHECKING:
+    from gradlab.differentiation.ladder.derivatives import Sampler
 
-Sampler = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+__all__ = ["Ladder", "Samples"]
 
 
 def _dither(exponent: np.ndarray) -> np.ndarray:

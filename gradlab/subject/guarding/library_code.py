@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import pathlib
+import re
 import sys
 import types
 
@@ -60,14 +60,16 @@ _OPEN = (
 )
 
 
+_INSTALLED = re.compile(r"(^|[/\\])(site|dist)-packages[/\\]")
+
+
 @functools.cache
 def _library_package(top: str) -> bool:
     if top in sys.stdlib_module_names or top in _CLOSED or top == "gradlab":
         return True
     module = sys.modules.get(top)
     file: str | None = getattr(module, "__file__", None)
-    parts = pathlib.PurePath(file or "").parts
-    return "site-packages" in parts or "dist-packages" in parts
+    return _INSTALLED.search(file or "") is not None
 
 
 def is_library(module: object) -> bool:
