@@ -1,0 +1,95 @@
+"""What a float32 program holds was rounded before: its formula is as good as that.
+
+The numeric side evaluates in float64, and so does the formula of the gradient; what
+both make of arrays in float32 alone, a product or a transform, they round each in its
+way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+N = 24
+
+
+def short(rng, *shape):
+    """Normal numbers in float32."""
+    return rng.normal(size=shape).astype(np.float32)
+
+
+def residuals(rng):
+    """A mean of squares; the gradient multiplies out."""
+    a, c, x = short(rng, N, N), short(rng, N), short(rng, N)
+    return (
+        lambda x: ((a @ x - c) ** 2).mean() / 2,
+        lambda x: a.T @ a / np.float32(N) @ x - a.T @ c / N,
+        x,
+    )
+
+
+def shifted(rng):
+    """A tenth of an array, on both sides, in another order."""
+    a, c, x = short(rng, N, N), short(rng, N), short(rng, N)
+    tenth = np.float32(0.1)
+    return (
+        lambda x: ((a @ x + tenth * c - 0.3) ** 2).sum(),
+        lambda x: 2 * (a.T @ a) @ x + 2 * a.T @ (tenth * c - np.float32(0.3)),
+        x,
+    )
+
+
+def filtered(rng):
+    """A circular convolution; transforms of float32 are complex64."""
+    w, h, x = short(rng, N), short(rng, N), short(rng, N)
+    back = np.fft.ifft(np.fft.fft(w) * np.fft.fft(h).conj()).real
+
+    def f(x):
+        y = np.fft.ifft(np.fft.fft(x) * np.fft.fft(h)).real
+        return (w * y).sum() + (x**3).sum()
+
+    return f, lambda x: back + 3 * x**2, x
+
+
+def whitened(rng):
+    """A square of half a solution, whose gradient is a solution."""
+    root, x = short(rng, N, N), short(rng, N)
+    matrix = root @ root.T + np.eye(N, dtype=np.float32)
+
+    def f(x):
+        return ((np.linalg.solve(np.linalg.cholesky(matrix), x)) ** 2).sum() / 2
+
+    return f, lambda x: np.linalg.solve(matrix, x), x
+
+
+PROGRAMS = (residuals, shifted, filtered, whitened)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_right_gradient_in_float32_is_not_accused(program, seed):
+    """Of these twelve checks eight were: of entries a tenth as large as others."""
+    f, grad, x = program(np.random.default_rng(seed))
+
+    report = gl.check(f, x, grad=grad)
+
+    assert report.verdict == gl.Verdict.AGREES, report
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_slip_in_the_least_entry_is_told(program):
+    """One percent of the entry that is smallest, beside others a hundred times it."""
+    f, grad, x = program(np.random.default_rng(1))
+    least = int(np.abs(grad(x)).argmin())
+
+    def slipped(x):
+        found = grad(x)
+        found[least] *= 1.01
+        return found
+
+    report = gl.check(f, x, grad=slipped)
+
+    wrong = np.flatnonzero(report["x"].verdicts == gl.Verdict.DISAGREES)
+    assert wrong.tolist() == [least]
