@@ -79,20 +79,17 @@ def suspect(ladder: Ladder, floor: float, inherited: np.ndarray) -> Suspicion:
         # the largest rung of each coordinate has none above it to be compared with
         last = np.maximum(ladder.count - 2, 0)[:, None]
         seen = np.minimum(np.argmax(loud, axis=0), last)
-        steps = np.broadcast_to(h, even.shape)
+        linear = _linear(signed, h)
         here = Pick(seen)
-        kink = here(loud) & _linear(signed, steps, seen)
+        kink = here(loud) & here(linear)
         # noise passes once in ten times, twice in a hundred
-        kink &= _linear(signed, steps, np.minimum(seen + 1, last))
-        # a kink at the point itself would still stand out one rung below, if it could
-        under = Pick(np.maximum(seen - 1, 0))
-        expected = here(even) * under(steps) / here(steps)
-        hidden = expected < 2 * _LOUD * under(unit)
-        kink &= (seen == 0) | hidden
+        kink &= Pick(np.minimum(seen + 1, last))(linear)
+        if kink.any():
+            kink &= (seen == 0) | _hidden_below(ladder, even, unit, seen)
         fresh = kink & (seen == 0)
         jump = moved[0] > np.maximum(_LOUD * floor, FINE) * size[0]
         jump &= moved[0] > moved[1] * (h[0] / h[1]) ** 0.4
-        passed = _passed(even, moved, loud, steps)
+        passed = _passed(even, moved, loud, h)
         lost = np.isnan(ahead[0]) | np.isnan(behind[0])
         return Suspicion(
             kink=kink & ~lost,
@@ -103,12 +100,20 @@ def suspect(ladder: Ladder, floor: float, inherited: np.ndarray) -> Suspicion:
         )
 
 
-def _linear(even: np.ndarray, steps: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Say where the even part grows like h**a, 0.3 < a < 1.5, over two rungs."""
-    here, above = Pick(index), Pick(index + 1)
-    ratio = here(steps) / above(steps)
-    growth = here(even) / above(even)
+def _linear(even: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Say where the even part grows like h**a, 0.3 < a < 1.5, to the rung above."""
+    ratio, growth = steps[:-1] / steps[1:], even[:-1] / even[1:]
     return np.asarray((growth > ratio**1.5) & (growth < ratio**0.3))
+
+
+def _hidden_below(
+    ladder: Ladder, even: np.ndarray, unit: np.ndarray, seen: np.ndarray
+) -> np.ndarray:
+    """Say where a kink at the point itself would not stand out one rung below."""
+    under = np.maximum(seen - 1, 0)
+    columns = np.arange(len(seen))[:, None]
+    shrinks = ladder.steps[under, columns] / ladder.steps[seen, columns]
+    return np.asarray(Pick(seen)(even) * shrinks < 2 * _LOUD * Pick(under)(unit))
 
 
 def _passed(
