@@ -25,3 +25,18 @@ def test_wrong_everywhere_is_not_measured_twice_over(slip):
     assert report.culprit == "2"
     assert all(c.verdict == gl.Verdict.DISAGREES for c in report.comparisons)
     assert report.evaluations <= 2 * (2 * count + 1)
+
+
+def test_a_search_goes_through_all_that_one_layer_spoils():
+    """Two wrong entries of each input are enough, where all of another was wrong."""
+    torch.manual_seed(0)
+    layers = [part for _ in range(8) for part in (nn.Linear(10, 10), nn.Tanh())]
+    model = nn.Sequential(*layers, Swish("extra term")).double()
+    x = torch.randn(5, 10, dtype=torch.float64)
+
+    found = gl.locate(model, x, loss=lambda out: out.pow(2).mean())
+
+    spoiled = {name for name, _ in model.named_parameters()}
+    assert {entry.input for entry in found.entries} == spoiled
+    assert set(found.wrong_share.values()) == {1.0}
+    assert found.suspects == ()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from gradlab.localisation.searching.bench import Bench
 
-__all__ = ["common_factor", "sample", "thinned_tests"]
+__all__ = ["common_factor", "largest", "sample", "thinned_tests"]
 
 # One coordinate in 64: a group with a few wrong entries hardly ever shows any of them,
 # one with more than a hundred hardly ever hides them all.
@@ -76,6 +76,17 @@ def _proportion(group: Group, along: NDArray[np.float64]) -> float | None:
         misfit = np.abs(group.defects - slope * along)
     slack = SAFETY * group.errors + 1e-9 * np.abs(group.defects)
     return slope if (misfit <= slack).all() else None
+
+
+def largest(gradient: NDArray[np.float64], count: int) -> list[int]:
+    """Positions of the largest entries, as far as they are numbers."""
+    size = np.nan_to_num(np.abs(gradient), nan=-1.0)
+    count = min(count, size.size)
+    found = []
+    for _ in range(count):
+        found.append(int(np.argmax(size)))
+        size[found[-1]] = -1.0
+    return found
 
 
 def _depth(group: Group) -> int:

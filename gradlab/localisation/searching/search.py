@@ -9,8 +9,7 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.directions import without
-from gradlab.localisation.searching import group_testing
-from gradlab.localisation.searching.dense import common_factor, sample, thinned_tests
+from gradlab.localisation.searching import dense, group_testing
 from gradlab.localisation.searching.group_testing import (
     Group,
     joined,
@@ -44,6 +43,7 @@ _CARE = 1e-2  # a single entry of typical size that is wrong by this must show
 _SHRUNK = 16
 # Entries of a group that looks full of errors, looked at one by one.
 _SAMPLE = 6
+_ALIKE = 2  # first, where all of another input was wrong: one layer spoils many
 _PURSUIT = 60  # evaluations of a dear subject, spent on entries of one input
 _RANGES = 4  # of one input that are full of errors, before all of it is taken to be
 # Entries of an input of which no direction tells anything, looked at one by one.
@@ -286,10 +286,12 @@ class Search:
 
     def _settle_factor(self, group: Group) -> bool:
         """Deal with whole inputs that are wrong by one factor."""
-        factors = common_factor(self.bench, group)
+        factors = dense.common_factor(self.bench, group)
         for which, ratio in (factors or {}).items():
             self.factor[which], self.share[which] = ratio, 1.0
-            self._name_some(which)
+            for position in dense.largest(self.bench.gradients[which], 2):
+                if len(self.wrong) < self.limit:
+                    self.examine(which, position)
             self.bench.settle(which)
         return bool(factors)
 
@@ -297,22 +299,23 @@ class Search:
         self, group: Group, rng: np.random.Generator
     ) -> list[Group] | None:
         """Deal with a group much of which may be wrong; None if few entries are."""
-        bench = self.bench
-        if not thinned_tests(bench, group):
-            return None
-        if len(group.parts) > 1:
-            return split(bench, group, ())
-        part = group.parts[0]
-        names = sorted(set(rng.integers(part.start, part.stop, _SAMPLE).tolist()))
-        bench.climb(part.which, names)
-        hits = [self.examine(part.which, p).wrong for p in names]
+        bench, part = self.bench, group.parts[0]
+        others = [share for which, share in self.share.items() if which != part.which]
+        alike = len(group.parts) == 1 and 1.0 in others
+        hits = self._sampled(part, rng, _ALIKE) if alike else []
+        if not (hits and all(hits)):
+            if not dense.thinned_tests(bench, group):
+                return None
+            if len(group.parts) > 1:
+                return split(bench, group, ())
+            hits += self._sampled(part, rng, _SAMPLE - len(hits))
         if not any(hits) and bench.patience.tolerated(part.which):
             return [dataclasses.replace(group, sparse=group.size)]
         share = sum(hits) / len(hits)
         if not share and not group.sparse:
             return None  # crowded somewhere inside, perhaps: halving will tell
         if not share:
-            thin, share = sample(bench, group)
+            thin, share = dense.sample(bench, group)
             count = len(self.wrong)
             if thin is not None:
                 self.explore(thin, rng)
@@ -331,14 +334,11 @@ class Search:
             bench.settle(part.which)
         return []
 
-    def _name_some(self, which: int) -> None:
-        """Measure the two largest entries of an input that is wrong throughout."""
-        size = np.nan_to_num(np.abs(self.bench.gradients[which]), copy=False, nan=-1.0)
-        for _ in range(min(2, len(size))):
-            position = int(np.argmax(size))
-            size[position] = -1.0
-            if len(self.wrong) < self.limit:
-                self.examine(which, position)
+    def _sampled(self, part: Part, rng: np.random.Generator, count: int) -> list[bool]:
+        """Look at some entries of a range: whether they are wrong."""
+        names = sorted(set(rng.integers(part.start, part.stop, count).tolist()))
+        self.bench.climb(part.which, names)
+        return [self.examine(part.which, name).wrong for name in names]
 
     def examine(self, which: int, position: int) -> Column:
         """Differentiate along one coordinate; accuse it if it is wrong."""
