@@ -21,6 +21,7 @@ from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.searching.set_up import set_up
 from gradlab.properties.curvature import hessian_product, refuse_products
+from gradlab.properties.hearing import heard
 from gradlab.properties.lines import Line, direction_of, norm_of
 from gradlab.properties.remainders import Derivative, TaylorTest
 from gradlab.subject.state_guard import StateGuard
@@ -147,13 +148,13 @@ def taylor_test(
                 product = hessian_product(subject, bench.cotangent, hvp=hvp, hess=hess)
             line = Line(bench, direction_of(bench, direction, number))
             test = _tested(line, ladder, product)
-            if test.ok or not is_torch_subject(subject):
-                return test
-            rest, excuses = _rest_of(line)
-            if not excuses:
-                return test
-            test = _tested(rest, ladder, product)
-            return dataclasses.replace(test, remarks=(*test.remarks, *excuses))
+            if not test.ok and is_torch_subject(subject):
+                rest, excuses = _rest_of(line)
+                if excuses:
+                    line, test = rest, _tested(rest, ladder, product)
+                    remarks = (*test.remarks, *excuses)
+                    test = dataclasses.replace(test, remarks=remarks)
+            return heard(test, line)
     except BudgetExhausted as cause:
         msg = f"the budget ended before the Taylor test was complete ({cause})"
         raise BudgetError(msg) from cause
