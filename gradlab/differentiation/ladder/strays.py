@@ -237,8 +237,8 @@ def _growth(
         np.maximum(peak[tail:], total[level], out=peak[tail:])
     third = peak / 3
     for j, (level, tail) in enumerate(zip(where.levels, where.tails, strict=True)):
-        high = total[level] >= third[tail:]
-        np.maximum(most[tail:], unit[j], out=most[tail:], where=high)
+        high = np.where(total[level] >= third[tail:], unit[j], 0.0)
+        np.maximum(most[tail:], high, out=most[tail:])
     growth = peak / most
     growth[~((peak > 0) & np.isfinite(growth))] = 1.0
     return peak[where.back], growth[where.back]
