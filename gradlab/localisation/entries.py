@@ -166,7 +166,9 @@ def located_from(bench: Bench, search: Search, *, stopped: str) -> Located:
         )  # nothing was looked at yet
     for which, places in bench.immovable.items():  # infinite, from first to last
         suspects += (_suspect(bench, which, int(places[0]), int(places[-1]) + 1),)
-    power = {} if dead else search.power
+    # in the units of the output that counts for least in the weighted sum of all
+    weight = np.abs(bench.cotangent[bench.cotangent != 0]).min(initial=np.inf)
+    power = {} if dead else {k: v / weight for k, v in search.power.items()}
     return Located(
         entries=tuple(entries),
         evaluations=meter.evaluations,

@@ -99,7 +99,8 @@ class Located:
         Analytic over numeric, for inputs where one number explains all entries.
     power
         Smallest error of a single entry that would have been seen, by input, in the
-        units of the derivative (for several outputs, of the largest of them).
+        units of the derivative. It is one number for all outputs: next to large ones
+        a small output may be wrong as a whole by less.
     problems
         What is odd about the gradients short of their values: shapes, dtypes, None.
     seed

@@ -175,3 +175,34 @@ def test_noise_that_leaves_several_candidates_is_met_by_further_directions(seed)
 
     assert places(found) == {("x", (int(wrong),))}
     assert found.evaluations < 200
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_power_is_in_the_units_of_the_outputs(size):
+    """Of outputs of any size an error of twice the stated power is found."""
+    x = np.linspace(-1, 2, 40)
+
+    def vjp(off):
+        slip = np.where(np.arange(40) == 7, off, 0.0)
+        return lambda up, x: up * (size * np.cos(x) + slip)
+
+    def f(x):
+        return size * np.sin(x)
+
+    power = locate(f, x, vjp=vjp(0.0)).power["x"]
+    found = locate(f, x, vjp=vjp(2 * power), rtol=0.0, atol=0.0)
+
+    assert power < 1e-6 * size
+    assert [entry.index for entry in found.entries] == [(7,)]
+
+
+def test_power_is_no_boast_where_outputs_differ_in_size():
+    """An output of 1e-8 beside one of 1e8 is below it, and may be wrong unseen."""
+    sizes = 10.0 ** np.arange(-8, 9, 4)
+    x = np.linspace(0.1, 0.9, 5)
+
+    found = locate(
+        lambda x: sizes * np.sin(x), x, vjp=lambda up, x: up * sizes * np.cos(x)
+    )
+
+    assert found.power["x"] > sizes[0]
