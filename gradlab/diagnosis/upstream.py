@@ -41,8 +41,8 @@ class Response:
         c = evidence.rng.uniform(0.5, 1.5, rows)
         c *= 1.0 if rows == 1 else evidence.rng.choice([-1.0, 1.0], rows)
         seeds = (np.zeros(rows), c, 2 * c, -c, c)
-        if large and getattr(analytic, "streams", False):
-            self._stream(evidence, analytic, c)
+        if large:
+            self._few(evidence, analytic, c)
             return
         try:
             evidence.meter.spend(len(seeds))
@@ -54,39 +54,29 @@ class Response:
             for which in range(len(subject.inputs))
         )
 
-    def _stream(
-        self, evidence: Evidence, analytic: Any, c: NDArray[np.float64]
-    ) -> None:
+    def _few(self, evidence: Evidence, analytic: Any, c: NDArray[np.float64]) -> None:
         """Ask about the wrong inputs of a large model alone, in two passes if it can.
 
         Where c and -2c get opposite answers, one twice the other, the map is linear,
-        and repeats itself.
+        and repeats itself: no answer is kept.
         """
         wrong = [part.which for part in evidence.parts if part.wrong.any()]
         answers: list[dict[int, NDArray[np.float64]]] = []
 
         def ask(factor: float) -> bool:
-            found: dict[int, NDArray[np.float64]] = {}
             evidence.meter.spend(1)
-            told = analytic.stream(
-                factor * c, wrong, lambda k, g: found.update({k: g.astype(np.float64)})
-            )
+            found = _gradients(analytic, factor * c, wrong)
             answers.append(found)
-            return told is not None
+            return bool(found)
 
         if not (ask(1.0) and ask(-2.0)):
             return
         once, back = answers
-        if not all(
-            _opposite(once[k], back[k], evidence.subject.epsilon) for k in wrong
-        ):
-            answers.clear()
-            if not all(map(ask, (0.0, 1.0, 2.0, -1.0, 1.0))):
-                return
-        else:
-            answers[:] = [
-                {k: factor * once[k] for k in wrong} for factor in (0, 1, 2, -1, 1)
-            ]
+        answers = []
+        if all(_opposite(once[k], back[k], evidence.subject.epsilon) for k in wrong):
+            answers = [{}] * 5
+        elif not all(map(ask, (0.0, 1.0, 2.0, -1.0, 1.0))):
+            return
         empty = np.zeros(0)
         self.values = tuple(
             np.stack([found.get(k, empty) for found in answers])
@@ -133,6 +123,26 @@ class Response:
             return False
         same = bool((np.abs(twice - once) <= 1e-7 * size).all())
         return same and bool((np.abs(minus + once) <= 1e-7 * size).all())
+
+
+def _gradients(
+    analytic: Any, cotangent: NDArray[np.float64], which: list[int]
+) -> dict[int, NDArray[np.float64]]:
+    """Gradients of some inputs for one cotangent; none where its code refuses it."""
+    found: dict[int, NDArray[np.float64]] = {}
+
+    def take(k: int, gradient: NDArray[Any]) -> None:
+        found[k] = gradient.astype(np.float64)
+
+    if getattr(analytic, "streams", False):
+        return {} if analytic.stream(cotangent, which, take) is None else found
+    try:
+        values = analytic.pull(cotangent[None]).values
+    except Exception:  # noqa: BLE001 - the user's code may refuse such cotangents
+        return {}
+    for k in which:
+        take(k, values[k][0])
+    return found
 
 
 def _opposite(
