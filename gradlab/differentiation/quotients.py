@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.support import Support
 
-__all__ = ["Pattern", "Quotients"]
+__all__ = ["BENT", "Pattern", "Quotients"]
+
+BENT = 1.5e-3  # one-sided slopes further apart than this, relative to the slope, kink
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

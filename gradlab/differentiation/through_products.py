@@ -10,6 +10,7 @@ evaluated as any other point is, has to agree.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from gradlab.differentiation.finite_difference import (
     two_sided,
     typical_sizes,
 )
-from gradlab.differentiation.noise import ULPS
-from gradlab.differentiation.quotients import Quotients
+from gradlab.differentiation.noise import ULPS, difference_noise
+from gradlab.differentiation.quotients import BENT, Quotients
 from gradlab.differentiation.sparsity import affordable
 
 if TYPE_CHECKING:
@@ -39,8 +40,44 @@ __all__ = ["ThroughProducts"]
 _WORTHWHILE = 0.5  # of the evaluations that the inputs themselves would take
 _FEWEST = 256  # entries of all inputs together; below, nothing is gained
 _SLICE = 4096  # entries between two looks at the budget and the Stop button
+_THIRDS = np.array([-3, -2, -1, 1, 2, 3]) / 3  # of the length of a walk
+_DEVIATIONS = 4.0  # of its noise, by which a difference may be off
+_LIKE = 0.2  # of a second difference: how near to linear that of a kink shrinks
 _SAFETY = 8.0  # error bars by which a directional derivative may be off
 _PART = 4  # of the memory: what values of f may take
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Slopes:
+    """Differences of the entries of a product, (rows, entries) each."""
+
+    value: NDArray[np.float64]
+    noise: NDArray[np.float64]  # of the bar, what is another one at every entry
+    truncation: NDArray[np.float64]  # and what may have the same sign everywhere
+    bend: NDArray[np.float64]
+    step: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, found: Quotients, epsilon: float) -> _Slopes:
+        """Take bars apart.
+
+        The truncation is a sixth of the third derivative times ``h**2``. Seen is the
+        second times `h`; over which length that changes is told by the slopes of the
+        same output, their mean square.
+        """
+        with np.errstate(all="ignore"):
+            bend = np.abs(found.bend)
+            small = bend * np.sqrt(epsilon)
+            typical = np.sqrt(np.mean(found.value**2, axis=1, keepdims=True))
+            shorter = np.where(typical > 0, bend / typical, 0.0)
+            truncation = np.maximum(small, bend * np.minimum(shorter, 1.0) / 2)
+        noise = found.error - small
+        return cls(found.value, noise, truncation, found.bend, found.step)
+
+    def along(self, moves: NDArray[np.float64]) -> tuple[Any, Any]:
+        """How far outputs move when the entries do, and the bar of that, (rows,)."""
+        bars = (self.noise + self.truncation) @ np.abs(moves)
+        return self.value @ moves, bars
 
 
 class ThroughProducts:
@@ -72,7 +109,7 @@ class ThroughProducts:
         self._subject, self._inputs, self._base = subject, inputs, base
         self._meter, self._seed = meter, seed
         self._products: list[Any] | None = None
-        self._slopes: dict[int, Quotients | None] = {}  # by place among the products
+        self._slopes: dict[int, _Slopes | None] = {}  # by place among the products
 
     def of(self, which: int) -> Quotients | None:
         """Differentiate with respect to all coordinates of one input.
@@ -110,7 +147,7 @@ class ThroughProducts:
             <= _WORTHWHILE * sum(sizes[k] for k in product.factors)
         ]
 
-    def _measured(self, product: Any) -> Quotients | None:
+    def _measured(self, product: Any) -> _Slopes | None:
         """Take central differences of the entries of a product."""
         meter, rows, count = self._meter, len(self._base), 2 * len(product.point)
         if not np.isfinite(product.point).all() or not affordable(meter, count):
@@ -130,16 +167,18 @@ class ThroughProducts:
             except Exception:  # noqa: BLE001 - the user's code, far from anything usual
                 return None
         values, taken = (np.concatenate(each) for each in zip(*parts, strict=True))
-        slopes = from_pairs(values, taken, self._base, self._subject.epsilon)
-        return slopes if self._holds(product, slopes) else None
+        epsilon = self._subject.epsilon
+        found = from_pairs(values, taken, self._base, epsilon)
+        return self._confirmed(product, _Slopes.of(found, epsilon))
 
-    def _holds(self, product: Any, slopes: Quotients) -> bool:
-        """Whether f moves along a random direction as the slopes say, and smoothly.
+    def _confirmed(self, product: Any, slopes: _Slopes) -> _Slopes | None:
+        """Walk along a random direction: None if f does not move as the slopes say.
 
-        All factors are displaced at once, to both sides, at full length and at half of
-        it: the second difference has to shrink to a quarter, that of a kink to a half.
+        All factors are displaced at once, to both sides, in thirds of the length. A
+        second difference that shrinks like it, and not like its square, is that of a
+        kink; what else the seven values are noisy by widens the bars.
         """
-        subject, base, inputs = self._subject, self._base, tuple(product.factors)
+        subject, inputs = self._subject, tuple(product.factors)
         rng = np.random.default_rng([self._seed, *inputs, 17])
         moves, directions = np.zeros(len(product.point)), []
         for which in inputs:
@@ -147,25 +186,33 @@ class ThroughProducts:
             direction *= rng.choice([-1.0, 1.0], len(direction))
             directions.append(direction)
             moves += product.push(which, direction)
-        walks = np.multiply.outer([1.0, -1.0, 0.5, -0.5], np.concatenate(directions))
-        ends = displaced_sets(subject, inputs, walks, self._meter)
+        walks = np.multiply.outer(_THIRDS, np.concatenate(directions))
+        found = displaced_sets(subject, inputs, walks, self._meter)
+        values = np.insert(found, len(_THIRDS) // 2, self._base, axis=0)
         with np.errstate(all="ignore"):
-            size = np.abs(ends).max(initial=0.0)
-            slack = _SAFETY * ULPS * subject.epsilon * size
-            off = np.abs((ends[0] - ends[1]) / 2 - slopes.value @ moves)
-            holds = off <= _SAFETY * (slopes.error @ np.abs(moves)) + slack
-            far, near = (ends[k] - base + (ends[k + 1] - base) for k in (0, 2))
-            holds &= np.abs(far - 4 * near) <= 2 * slack
-        return bool(holds.all())
+            least = ULPS * subject.epsilon * np.abs(values).max(initial=0.0)
+            bars = _SAFETY * (slopes.noise @ np.abs(moves) + least)
+            far, middle, near = values[:-4:-1] + values[:3] - 2 * self._base
+            linear = np.maximum(np.abs(far - 3 * near), np.abs(far - 1.5 * middle))
+            torn = (np.abs(far) > bars) & (linear < _LIKE * np.abs(far))
+            noise = np.nan_to_num(difference_noise(values))[:, None]
+            heard = _DEVIATIONS * noise / (2 * np.abs(slopes.step))
+            slopes = dataclasses.replace(slopes, noise=np.maximum(slopes.noise, heard))
+            expected, bars = slopes.along(moves)
+            bars = _SAFETY * (bars + least)
+            off = np.abs((values[-1] - values[0]) / 2 - expected)
+            holds = ~torn & (off <= bars) & (np.abs(far - 9 * near) <= 4 * bars)
+        return slopes if holds.all() else None
 
-    def _carried(self, product: Any, which: int, slopes: Quotients) -> Quotients:
+    def _carried(self, product: Any, which: int, slopes: _Slopes) -> Quotients:
         """Carry slopes to a factor, and their bars.
 
         Of these, round-off adds up like its squares, being another one at every entry
         of the product, and truncation, which may have one sign, as it is. One-sided
-        slopes change sides with the sign of the other factor.
+        slopes change sides with the sign of the other factor; what curvature leaves of
+        their difference is none, also where the slopes themselves cancel.
         """
-        subject, root = self._subject, np.sqrt(self._subject.epsilon)
+        subject = self._subject
         own_steps = step_sizes(scales_of(subject, which), subject.epsilon, 2)
 
         def spread(squares: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -173,19 +220,22 @@ class ThroughProducts:
             return np.sqrt(total)
 
         with np.errstate(all="ignore"):
-            truncation = np.abs(slopes.bend) * root
-            noise = spread((slopes.error - truncation) ** 2)
+            noise = spread(slopes.noise**2)
             # a displacement that round-off of f would spoil as much
             step = np.minimum(1 / spread(slopes.step[:1] ** -2.0), own_steps)
             # and what a difference leaves open that does not move
             least = np.multiply.outer(
                 np.abs(self._base), subject.epsilon / 2 / own_steps
             )
-            error = np.maximum(noise, least) + product.pull(which, truncation, np.abs)
+            error = np.maximum(noise, least) + product.pull(
+                which, slopes.truncation, np.abs
+            )
+            bend = product.pull(which, slopes.bend, np.abs)
+            terms = product.pull(which, np.abs(slopes.value), np.abs)
         return Quotients(
             value=product.pull(which, slopes.value),
             error=error,
             step=np.broadcast_to(step, error.shape),
-            bend=product.pull(which, slopes.bend, np.abs),
+            bend=np.where(np.abs(bend) > BENT * terms, bend, 0.0),
             through=len(product.point),
         )

@@ -9,6 +9,7 @@ import numpy as np
 from gradlab.comparison.judge import scales_in, sensitivity, unresolved
 from gradlab.comparison.tiling import bands
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.quotients import BENT
 from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block
 
 __all__ = ["suspect_columns", "suspects_of", "suspicious"]
-
-_BENT = 1.5e-3  # difference of one-sided slopes, relative to the slope
 
 
 def _bent_entries(block: Block, own: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -33,9 +32,9 @@ def _bent_entries(block: Block, own: NDArray[np.float64]) -> NDArray[np.bool_]:
         with np.errstate(all="ignore"):
             bend, error = np.abs(block.bend[band]), block.error[band]
             noise = error - bend * np.sqrt(EPSILON)  # the round-off part of the bar
-            seen = (bend > _BENT * np.abs(block.value[band])) & (bend > 10 * noise)
+            seen = (bend > BENT * np.abs(block.value[band])) & (bend > 10 * noise)
             if seen.any():
-                seen &= bend * scales_in(block.scales, band) > 0.1 * _BENT * own[band]
+                seen &= bend * scales_in(block.scales, band) > 0.1 * BENT * own[band]
             bent[band] = seen
     return bent
 

@@ -42,6 +42,27 @@ def _measured(fn, point, **budget):
     return [products.of(which) for which in range(len(point))], meter
 
 
+def _steep(x, w1, b1, w2, b2):
+    return torch.sigmoid(20 * F.linear(x, w1, b1)).sum() + (w2 @ w2.T).sum() + b2.sum()
+
+
+def _rounded(x, w1, b1, w2, b2):
+    return torch.tanh(F.linear(x, w1, b1).float()).double().sum() + w2.sum() + b2.sum()
+
+
+@pytest.mark.parametrize("fn", [_steep, _rounded])
+def test_bars_cover_truncation_and_rounding_inside(fn):
+    """Curvature on a scale of a twentieth, and noise of single precision."""
+    point = _point()
+    truth = torch.autograd.functional.jacobian(fn, point)
+
+    found, _ = _measured(fn, point)
+
+    for exact, quotients in list(zip(truth, found, strict=True))[:3]:
+        error = np.abs(quotients.value - exact.reshape(1, -1).numpy())
+        assert (error <= 1.5 * quotients.error).all()
+
+
 @pytest.mark.parametrize("fn", [_loss, _logits])
 def test_slopes_are_those_of_autograd(fn):
     """Within three bars; and the bars are narrow."""
@@ -61,12 +82,12 @@ def test_slopes_are_those_of_autograd(fn):
 
 
 def test_a_product_is_displaced_once_for_all_its_factors():
-    """Two evaluations an entry, four along a direction each, one to find them."""
+    """Two evaluations an entry, six along a direction each, one to find them."""
     found, meter = _measured(_loss, _point())
 
     assert all(found)
     entries = BATCH * (HIDDEN + CLASSES)
-    assert meter.evaluations == 1 + 1 + 2 * entries + 2 * 4
+    assert meter.evaluations == 1 + 1 + 2 * entries + 2 * 6
 
 
 def test_a_check_takes_a_tenth_of_the_evaluations_and_says_so():
@@ -163,6 +184,19 @@ def test_a_corner_is_met_as_ever():
 
     assert report.verdict is gl.Verdict.AGREES
     assert any("kink" in str(finding) for finding in (*report.findings, report))
+
+
+def test_a_bias_whose_slopes_cancel_is_not_torn():
+    """In front of a batch normalisation nothing depends on it: no kink is told."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(WIDE, HIDDEN), torch.nn.BatchNorm1d(HIDDEN), torch.nn.Tanh()
+    ).double()
+
+    report = gl.check(model, randn(6, WIDE), loss=torch.sum, coverage="full")
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert {finding.kind.value for finding in report.findings} == {"stateful"}
 
 
 def test_a_small_budget_is_left_to_the_entries():

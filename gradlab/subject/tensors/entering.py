@@ -226,19 +226,25 @@ class Product:
         taken = (old + displacements) - old
         places = np.unravel_index(positions, self.shape)
         moves = tuple(torch.from_numpy(each).to(device) for each in (*places, taken))
-        try:
-            return self._batched(moves), taken
-        except Exception:  # noqa: BLE001 - vmap raises many types; loop
-            rows = [self._single(*move) for move in zip(*moves, strict=True)]
-            return np.concatenate(rows), taken
+        for narrow in (True, False):
+            try:
+                return self._batched(moves, narrow), taken
+            except Exception:  # noqa: BLE001, S112 - vmap raises many types
+                continue
+        rows = [self._single(*move) for move in zip(*moves, strict=True)]
+        return np.concatenate(rows), taken
 
-    def _batched(self, moves: tuple[Any, ...]) -> NDArray[np.float64]:
-        """Evaluate by vmap, and one of the displacements by itself as well."""
+    def _batched(self, moves: tuple[Any, ...], narrow: bool) -> NDArray[np.float64]:  # noqa: FBT001 - only here
+        """Evaluate by vmap, and one of the displacements by itself as well.
+
+        Going by the column that moves alone where functions of torch allow
+        (`gradlab.subject.tensors.differing`), if it is `narrow`.
+        """
         parts, at, size, count = [], 0, _FIRST, len(moves[0])
-        sizes: list[int] = []
+        sizes: list[int] = [] if narrow else [len(self.point)]
 
         def moved(row: Any, column: Any, step: Any) -> tuple[Any, ...]:
-            return self._moved(row, column, step, sizes)
+            return self._moved(row, column, step, sizes if narrow else None)
 
         while at < count:
             batch = tuple(each[at : at + size] for each in moves)
@@ -261,20 +267,27 @@ class Product:
         if self._subject.reset is not None:
             self._subject.reset()
         with torch.no_grad():
-            return to_row(self._moved(row, column, step, []))[None]
+            return to_row(self._moved(row, column, step, None))[None]
 
     def _moved(
-        self, row: Any, column: Any, step: Any, sizes: list[int]
+        self, row: Any, column: Any, step: Any, sizes: list[int] | None
     ) -> tuple[Any, ...]:
-        """Evaluate with one entry of the product displaced."""
+        """Evaluate with one entry of the product displaced.
+
+        As a tensor that differs in one column, which adds to the `sizes` of what has to
+        be filled; without these, as any other tensor.
+        """
         import torch
 
         index = column.reshape(1)
 
         def meet(met: Met) -> Any:
-            *lead, _ = met.out.shape
+            *lead, width = met.out.shape
             rows = torch.arange(math.prod(lead), device=met.out.device)
             by = ((rows == row) * step).reshape(*lead, 1)
+            if sizes is None:
+                columns = torch.arange(width, device=met.out.device)
+                return met.out + by * (columns == column)
             part = torch.index_select(met.out, -1, index) + by
             return differing(met.out, -1, index, part, sizes)
 
