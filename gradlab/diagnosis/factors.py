@@ -58,7 +58,7 @@ def scales(case: Case) -> list[Clue]:
         share = case.share_of_factor(c)
         if only_wrong:
             share = case.share(np.where(case.wrong, c * case.numeric, case.numeric))
-        if share < _CONSTANT or (only_wrong and not _proportional(case, c)):
+        if share < _least(case) or (only_wrong and not _proportional(case, c)):
             continue
         count = int(case.wrong.sum())
         trust = 1.0 if count > 2 or _simple(c) else 0.6
@@ -73,11 +73,20 @@ def scales(case: Case) -> list[Clue]:
     return clues or _flipped(case)
 
 
+def _least(case: Case) -> float:
+    """Share of the error that a factor has to account for, as far as bars allow.
+
+    Numbers that are noisy by a hundredth show no constant to a thousandth.
+    """
+    blurred = case.freedom / case.total if case.total > 0 else 0.0
+    return 1 - max(1 - _CONSTANT, min(1 - EXACT, blurred))
+
+
 def _proportional(case: Case, c: float) -> bool:
     """Whether the wrong entries are c times what they should be, however small c is."""
     a, n = case.analytic[case.wrong], case.numeric[case.wrong]
     left = np.maximum(np.abs(a - c * n) - case.tolerance[case.wrong], 0.0)
-    return bool(np.linalg.norm(left) <= (1 - _CONSTANT) * np.linalg.norm(a))
+    return bool(np.linalg.norm(left) <= (1 - _least(case)) * np.linalg.norm(a))
 
 
 def _less(case: Case, c: float) -> Clue:
@@ -271,7 +280,7 @@ def _flipped(case: Case) -> list[Clue]:
     if not flipped.any():
         return []
     share = case.share(np.where(flipped, -case.numeric, case.numeric))
-    if share < _CONSTANT:
+    if share < _least(case):
         return []
     return [
         Clue(

@@ -272,3 +272,24 @@ def test_a_slope_at_the_entry_before_is_a_wrong_index(rng):
     )
 
     assert errors(report, "x")[0] == "wrong_index"
+
+
+SLIPS = {"scale": lambda g: 2 * g, "sign": lambda g: np.where(g == g.max(), -g, g)}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_factor_is_told_as_far_as_noise_allows(slip):
+    """Where f rounds to single precision inside no factor is a constant to 0.1 %."""
+    rng = np.random.default_rng(1)
+    x, w = rng.normal(size=(4, 60)) / 2, rng.normal(size=(60, 8)) / 2
+
+    def f(w):
+        return float((np.tanh((x @ w).astype(np.float32)).astype(float) ** 2).sum())
+
+    def grad(w):
+        up = np.tanh(x @ w)
+        return SLIPS[slip](x.T @ (2 * up * (1 - up**2)))
+
+    report = gl.check(f, w, grad=grad, names=["w"])
+
+    assert errors(report, "w")[0] == slip
