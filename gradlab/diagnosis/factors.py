@@ -57,7 +57,7 @@ def scales(case: Case) -> list[Clue]:
             continue
         share = case.share_of_factor(c)
         if only_wrong:
-            share = case.share(np.where(case.wrong, c * case.numeric, case.numeric))
+            share = case.share(c * case.numeric, case.wrong)
         if share < _least(case) or (only_wrong and not _proportional(case, c)):
             continue
         count = int(case.wrong.sum())
@@ -279,7 +279,7 @@ def _flipped(case: Case) -> list[Clue]:
     flipped = (case.analytic * case.numeric < 0) & case.wrong
     if not flipped.any():
         return []
-    share = case.share(np.where(flipped, -case.numeric, case.numeric))
+    share = case.share(np.where(flipped, -case.numeric, case.numeric), case.wrong)
     if share < _least(case):
         return []
     return [
