@@ -89,8 +89,7 @@ def upheld(
             if stop is not None:
                 raise stop
             add_analytic(block, analytic, len(positions), chosen=True)
-            _sharpen(block, measured)
-            block.looked |= _beyond_doubt(block)
+            _put_in(block, measured)
             blocks.append(block)
     twin = None if reference.subject is subject else reference.subject
     outcome = Outcome(blocks, own.base, analytic.side.problems, twin)
@@ -102,32 +101,32 @@ def upheld(
     return [_verdict(entry, looked) == Verdict.DISAGREES for entry in named]
 
 
-def _sharpen(block: Block, measured: Mapping[tuple[int, int], Column]) -> None:
-    """Put in what the search has measured where a cheap difference cannot tell."""
+def _put_in(block: Block, measured: Mapping[tuple[int, int], Column]) -> None:
+    """Take over what the search measured where that is beyond doubt, or not seen here.
+
+    Where an entry is wrong by far on a ladder no noise or jump explains it, and another
+    ladder would find the same. Where a cheap difference accuses as well, what follows
+    is what follows in a check.
+    """
     block.unfold()
-    open_ = block.gap <= SAFETY * block.error
+    agrees = block.gap <= SAFETY * block.error
+    top = tops_of(block.value, block.scales).effect[:, 0]
     for place, position in enumerate(block.positions.tolist()):
         column = measured.get((block.which, position))
         if column is None:
             continue
-        better = (open_[:, place] & (column.error < block.error[:, place]))[:, None]
+        with np.errstate(all="ignore"):
+            gap = np.abs(block.formula[:, place] - column.seen)
+            right = gap <= SAFETY * column.error
+            far = (gap > CLEAR * column.error) & (
+                gap * block.scales[place] > SLIGHT * top
+            )
+        block.looked[place] = (right | far).all() and far.any()
+        taken = block.looked[place] | agrees[:, place]
         new = {"value": column.seen, "error": column.error, "step": column.step}
         block.overwrite(
-            np.array([place]), better, **{k: v[:, None] for k, v in new.items()}
+            np.array([place]), taken[:, None], **{k: v[:, None] for k, v in new.items()}
         )
-
-
-def _beyond_doubt(block: Block) -> NDArray[np.bool_]:
-    """Columns that a ladder shows wrong by far, where they are, (n,).
-
-    No noise or jump explains them, and another ladder would find the same.
-    """
-    top = tops_of(block.value, block.scales).effect
-    with np.errstate(all="ignore"):
-        gap = np.abs(block.analytic - block.value)
-        right = gap <= SAFETY * block.error
-        far = (gap > CLEAR * block.error) & (gap * block.scales > SLIGHT * top)
-    return np.asarray((right | far).all(axis=0) & far.any(axis=0))
 
 
 def _columns(

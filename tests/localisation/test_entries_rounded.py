@@ -64,3 +64,18 @@ def test_wrong_entry_shows_through_single_precision(factor):
     wrong[worst] *= factor
     found = gl.locate(f, x, grad=lambda x: wrong)
     assert found.table["index"].tolist() == [(worst,)]
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+@pytest.mark.parametrize("seed", [2, 6])
+def test_wrong_sign_shows_through_an_output_of_six_decimals(seed, wrong):
+    """A cheap difference across one such step is no measure of what is accused."""
+    rng = np.random.default_rng(seed)
+    w, x = rng.standard_normal((2, 6))
+    signs = np.where(np.arange(6) == wrong, -1.0, 1.0)
+
+    found = gl.locate(
+        lambda x: np.round(np.sin(x) @ w, 6), x, grad=lambda x: signs * np.cos(x) * w
+    )
+
+    assert [entry.index for entry in found.entries] == [(wrong,)]
