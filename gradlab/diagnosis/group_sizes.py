@@ -28,6 +28,8 @@ def uneven_means(case: Case) -> list[Clue]:
     a, n = case.analytic[there], case.numeric[there]
     if a.size < _ENTRIES or not (a * n > 0).all():
         return []
+    if int(case.wrong.sum()) == 1:
+        return []  # one factor is no list of lengths
     ratios = a / n
     sizes = {n for v in (case.variable, *case.outputs) for n in (*v.shape, v.size)}
     most = max(_MOST, *sizes)

@@ -95,8 +95,8 @@ class Case:
     @functools.cached_property
     def usable(self) -> NDArray[np.bool_]:
         """Entries where both sides are numbers."""
-        numbers = np.isfinite(self.part.analytic) & np.isfinite(self.part.numeric)
-        return np.asarray(numbers)
+        both = np.isfinite(self.part.analytic) & np.isfinite(self.part.numeric)
+        return np.asarray(both)
 
     @functools.cached_property
     def all_usable(self) -> bool:
@@ -150,9 +150,10 @@ class Case:
         tiny = 1e-3 * self.relative * self._tops
         size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
         result = SAFETY * self._bar
-        result += self.relative * size
-        result += tiny
+        result += self.relative * size + tiny
         np.maximum(size, tiny, out=size)
+        # no part of an error is explained by being small beside other entries
+        np.copyto(size, np.abs(self.error), where=self.wrong)
         size *= 0.25
         return np.asarray(np.minimum(result, size, out=result))
 
@@ -194,7 +195,7 @@ class Case:
             left = left if self.all_usable else left[self.usable]
             return _accounted(left, self.total)
         mask = self.usable & where
-        total = float(np.linalg.norm((self.analytic - self.numeric)[mask]))
+        total = float(np.linalg.norm(self.error[mask]))
         if not total > 0:
             return 0.0
         left = _left_over(self.analytic, model, self.tolerance)[mask]
@@ -266,8 +267,8 @@ class Case:
 
     @functools.cached_property
     def total(self) -> float:
-        """Norm of the difference between the two sides."""
-        return float(np.linalg.norm(np.subtract(*self.alive)))
+        """Norm of the error; of right entries the noise alone may be more."""
+        return float(np.linalg.norm(self.error))
 
     @functools.cached_property
     def largest(self) -> NDArray[np.intp]:

@@ -19,6 +19,8 @@ def penalty(case: Case) -> list[Clue]:
     x = case.point
     if len(x) < 2 and case.numeric.size < 2:
         return []
+    if int(case.wrong.sum()) == 1:
+        return []  # one error is some multiple of the input there, whatever it is
     clues = []
     for words, direction in (
         ("", x),

@@ -293,3 +293,33 @@ def test_a_factor_is_told_as_far_as_noise_allows(slip):
     report = gl.check(f, w, grad=grad, names=["w"])
 
     assert errors(report, "w")[0] == slip
+
+
+def test_one_small_input_with_a_wrong_sign_is_told_as_such(rng):
+    """Beside slopes of a million one of a millionth: no penalty, and no other order."""
+    sizes = 10.0 ** np.arange(-6, 7, 2)
+    signs = np.array([1, 1, 1, 1, 1, 1, -1])
+
+    report = gl.check(
+        lambda x: np.sin(x / sizes).sum(),
+        sizes * rng.uniform(0.5, 1.2, 7),
+        grad=lambda x: signs * np.cos(x / sizes) / sizes,
+    )
+
+    assert errors(report, "x") == ["sign"]
+    assert "in x[6] alone" in report.findings[0].evidence
+
+
+def test_one_small_output_with_a_wrong_factor_is_told_as_such(rng):
+    """Beside outputs of 1e8, whose last digits are a thousand times as large."""
+    sizes = 10.0 ** np.arange(-8, 9, 2)
+    factors = np.where(np.arange(9) == 0, 2, 1)
+
+    report = gl.check(
+        lambda x: sizes * np.sin(x),
+        rng.uniform(0.2, 1.2, 9),
+        vjp=lambda up, x: factors * up * sizes * np.cos(x),
+    )
+
+    assert errors(report, "x") == ["scale"]
+    assert "analytic = 2 x numeric" in report.findings[0].evidence
