@@ -58,7 +58,7 @@ class _Slopes:
     step: NDArray[np.float64]
 
     @classmethod
-    def of(cls, found: Quotients, epsilon: float) -> _Slopes:
+    def of(cls, found: Quotients, base: NDArray[np.float64], epsilon: float) -> _Slopes:
         """Take bars apart.
 
         The truncation is a sixth of the third derivative times ``h**2``. Seen is the
@@ -71,7 +71,10 @@ class _Slopes:
             typical = np.sqrt(np.mean(found.value**2, axis=1, keepdims=True))
             shorter = np.where(typical > 0, bend / typical, 0.0)
             truncation = np.maximum(small, bend * np.minimum(shorter, 1.0) / 2)
-        noise = found.error - small
+            # where f did not move, less than its last digit is hidden
+            digit = np.abs(base)[:, None] * epsilon / 2 / np.abs(found.step)
+            moved = (found.value != 0) | (found.bend != 0)
+            noise = np.where(moved, found.error - small, digit)
         return cls(found.value, noise, truncation, found.bend, found.step)
 
     def along(self, moves: NDArray[np.float64]) -> tuple[Any, Any]:
@@ -169,14 +172,14 @@ class ThroughProducts:
         values, taken = (np.concatenate(each) for each in zip(*parts, strict=True))
         epsilon = self._subject.epsilon
         found = from_pairs(values, taken, self._base, epsilon)
-        return self._confirmed(product, _Slopes.of(found, epsilon))
+        return self._confirmed(product, _Slopes.of(found, self._base, epsilon))
 
     def _confirmed(self, product: Any, slopes: _Slopes) -> _Slopes | None:
         """Walk along a random direction: None if f does not move as the slopes say.
 
         All factors are displaced at once, to both sides, in thirds of the length. A
         second difference that shrinks like it, and not like its square, is that of a
-        kink; what else the seven values are noisy by widens the bars.
+        kink, and no noise; what the seven values are noisy by widens the bars.
         """
         subject, inputs = self._subject, tuple(product.factors)
         rng = np.random.default_rng([self._seed, *inputs, 17])
@@ -195,13 +198,17 @@ class ThroughProducts:
             far, middle, near = values[:-4:-1] + values[:3] - 2 * self._base
             linear = np.maximum(np.abs(far - 3 * near), np.abs(far - 1.5 * middle))
             torn = (np.abs(far) > bars) & (linear < _LIKE * np.abs(far))
-            noise = np.nan_to_num(difference_noise(values))[:, None]
+            noise = np.where(torn, 0.0, np.nan_to_num(difference_noise(values)))[
+                :, None
+            ]
             heard = _DEVIATIONS * noise / (2 * np.abs(slopes.step))
             slopes = dataclasses.replace(slopes, noise=np.maximum(slopes.noise, heard))
             expected, bars = slopes.along(moves)
             bars = _SAFETY * (bars + least)
             off = np.abs((values[-1] - values[0]) / 2 - expected)
-            holds = ~torn & (off <= bars) & (np.abs(far - 9 * near) <= 4 * bars)
+            # a kink that an entry of the product shows by itself is in its bar
+            holds = (off <= bars) & (np.abs(far - 9 * near) <= 4 * bars)
+            holds &= ~torn | (np.abs(far) <= 2 * bars)
         return slopes if holds.all() else None
 
     def _carried(self, product: Any, which: int, slopes: _Slopes) -> Quotients:
@@ -223,11 +230,11 @@ class ThroughProducts:
             noise = spread(slopes.noise**2)
             # a displacement that round-off of f would spoil as much
             step = np.minimum(1 / spread(slopes.step[:1] ** -2.0), own_steps)
-            # and what a difference leaves open that does not move
+            # what enters times zero has the bar of a difference that does not move
             least = np.multiply.outer(
                 np.abs(self._base), subject.epsilon / 2 / own_steps
             )
-            error = np.maximum(noise, least) + product.pull(
+            error = np.where(noise > 0, noise, least) + product.pull(
                 which, slopes.truncation, np.abs
             )
             bend = product.pull(which, slopes.bend, np.abs)

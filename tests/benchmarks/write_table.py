@@ -24,6 +24,7 @@ SCRIPTS = (
     "bench_large",
     "bench_sparse",
     "bench_planted",
+    "bench_whole_models",
 )
 
 

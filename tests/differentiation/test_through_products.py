@@ -186,6 +186,26 @@ def test_a_corner_is_met_as_ever():
     assert any("kink" in str(finding) for finding in (*report.findings, report))
 
 
+def test_units_that_sleep_take_no_second_looks():
+    """Their slopes are zero on both sides, and the small weights have narrow bars."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(400, 60), torch.nn.ReLU(), torch.nn.Linear(60, 5)
+    ).double()
+    x = torch.rand(4, 400, dtype=torch.float64)
+    x[:, :50] = 0.0  # pixels that are black in all of them
+    asleep = int((model[:2](x) == 0).all(dim=0).sum())
+
+    report = gl.check(
+        model, x, loss=lambda y: F.cross_entropy(y, GOAL), coverage="full"
+    )
+
+    assert asleep > 0
+    assert report.verdict is gl.Verdict.AGREES
+    assert report.evaluations < 2 * 4 * (60 + 5) + 30
+    assert not any("looked at again" in remark for remark in report.remarks)
+
+
 def test_a_bias_whose_slopes_cancel_is_not_torn():
     """In front of a batch normalisation nothing depends on it: no kink is told."""
     torch.manual_seed(0)
