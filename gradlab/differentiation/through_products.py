@@ -143,12 +143,12 @@ class ThroughProducts:
         if not np.isfinite(self._base).all():
             return []
         self._meter.spend(1)
-        return [
-            product
-            for product in find(tuple(sizes))
-            if len(product.point)
-            <= _WORTHWHILE * sum(sizes[k] for k in product.factors)
-        ]
+        found = []
+        for product in find(tuple(sizes)):
+            own = sum(sizes[which] for which in product.factors)
+            if 0 < len(product.point) <= _WORTHWHILE * own:
+                found.append(product)
+        return found
 
     def _measured(self, product: Any) -> _Slopes | None:
         """Take central differences of the entries of a product."""
@@ -198,10 +198,8 @@ class ThroughProducts:
             far, middle, near = values[:-4:-1] + values[:3] - 2 * self._base
             linear = np.maximum(np.abs(far - 3 * near), np.abs(far - 1.5 * middle))
             torn = (np.abs(far) > bars) & (linear < _LIKE * np.abs(far))
-            noise = np.where(torn, 0.0, np.nan_to_num(difference_noise(values)))[
-                :, None
-            ]
-            heard = _DEVIATIONS * noise / (2 * np.abs(slopes.step))
+            noise = np.where(torn, 0.0, np.nan_to_num(difference_noise(values)))
+            heard = _DEVIATIONS * noise[:, None] / (2 * np.abs(slopes.step))
             slopes = dataclasses.replace(slopes, noise=np.maximum(slopes.noise, heard))
             expected, bars = slopes.along(moves)
             bars = _SAFETY * (bars + least)

@@ -219,6 +219,26 @@ def test_a_bias_whose_slopes_cancel_is_not_torn():
     assert {finding.kind.value for finding in report.findings} == {"stateful"}
 
 
+def test_a_batch_of_nothing_has_no_products():
+    """No rows: the loss depends on the bias behind them alone."""
+    w = randn(30, 40).requires_grad_()
+
+    report = gl.check(
+        lambda w: (torch.zeros(0, 40, dtype=w.dtype) @ w.T).sum() + 2.0, w
+    )
+
+    assert report.verdict is gl.Verdict.AGREES
+
+
+def test_one_weight_for_each_column_is_measured_as_ever():
+    """Logistic regression, whose weights are a vector."""
+    x, w = randn(4, 300), (0.1 * randn(300)).requires_grad_()
+
+    report = gl.check(lambda w: F.softplus(x @ w).sum(), w, coverage="full")
+
+    assert report.verdict is gl.Verdict.AGREES
+
+
 def test_a_small_budget_is_left_to_the_entries():
     """What cannot be paid is not begun."""
     found, meter = _measured(_loss, _point(), budget=Budget(evaluations=100))

@@ -87,6 +87,7 @@ OTHER = {
     "an embedding with its norm": lambda w, x: F.embedding(
         torch.tensor([1, 1, 2]), w, max_norm=99.0
     ),
+    "columns weighed by a vector": lambda w, x: (w @ x[0]).sin(),
     "a product of three axes": lambda w, x: (w @ x.reshape(BATCH, INNER, 1)).sin(),
 }
 
@@ -106,6 +107,15 @@ def test_one_input_that_is_used_otherwise_leaves_the_others():
     assert _found(fn, (INNER, INNER), INPUT, asked=[0, 1]) == [[0]]
 
 
+def test_a_vector_of_weights_is_no_factor():
+    """What is weighed is summed at once: there is no axis of units."""
+
+    def fn(v, x):
+        return (x @ v).sin() + F.linear(x, v)
+
+    assert _found(fn, (INNER,), INPUT, asked=[0]) == []
+
+
 def test_a_function_that_writes_to_its_input_is_left_alone():
     """What it computes from is not what it was given."""
 
@@ -123,6 +133,9 @@ def test_a_function_that_writes_to_its_input_is_left_alone():
         (lambda w, b, x: (x @ w).sin() + b, (TURNED, BIAS, INPUT)),
         (lambda w, x: (w @ x.T).sin(), (WEIGHT, INPUT)),
         (lambda w: w[torch.tensor([[3, -1], [3, 0]])].sin(), (WEIGHT,)),
+        (lambda v, w: (v @ w).sin(), ((INNER,), TURNED)),
+        (lambda v, w, b: F.linear(v, w, b).sin(), ((INNER,), WEIGHT, BIAS)),
+        (lambda w, x: (x.reshape(1, BATCH, INNER) @ w.T).sin(), (WEIGHT, INPUT)),
         (lambda w: F.embedding(torch.tensor([1, 1, 2]), w, 2).sin(), (WEIGHT,)),
     ],
 )

@@ -198,9 +198,15 @@ class _Watch:
         self.refused.update(each.place for each in met)
 
 
-def _of_linear(args: Any, kwargs: Any) -> list[tuple[Any, ...]]:
-    """Matrices that are part of a linear map: each, its side, turned, and the other."""
+def _of_linear(args: Any, kwargs: Any) -> list[tuple[Any, ...]] | None:
+    """Matrices that are part of a linear map: each, its side, turned, and the other.
+
+    None where it maps to one number, or adds more than a vector.
+    """
     given = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
+    bias = given.get("bias")
+    if given["weight"].dim() != 2 or (bias is not None and bias.dim() != 1):
+        return None
     factors = []
     for name, value in given.items():
         if type(value) is not _stand_in():
@@ -216,15 +222,15 @@ def _of_linear(args: Any, kwargs: Any) -> list[tuple[Any, ...]]:
 
 
 def _of_product(left: Any, right: Any) -> list[tuple[Any, ...]] | None:
-    """Matrices that are factors, as `_of_linear`; None where there is an axis more."""
+    """Matrices that are factors, as `_of_linear`; None where the right one is none."""
+    if left.dim() == 0 or right.dim() != 2:
+        return None
     factors = []
     if type(left) is _stand_in():
-        if right.dim() != 2:
+        if left.dim() > 2:
             return None
         factors.append((left, "left", left.turned, _memory(right)))
     if type(right) is _stand_in():
-        if left.dim() == 0:
-            return None
         factors.append((right, "right", right.turned, _memory(left)))
     return factors
 
