@@ -15,7 +15,12 @@ import functools
 from typing import Any
 
 from gradlab.subject.tensors.narrow import called
-from gradlab.subject.tensors.words import is_batched, tensors_in, words
+from gradlab.subject.tensors.words import (
+    is_batched,
+    over_leaves,
+    tensors_in,
+    words,
+)
 
 __all__ = [
     "OtherUseError",
@@ -143,7 +148,7 @@ def answered(func: Any, args: Any, kwargs: Any) -> Any:
         )
         if found is not NotImplemented:
             return found
-    return called(func, _whole_of(args), _whole_of(kwargs))
+    return called(func, over_leaves(whole, args), over_leaves(whole, kwargs))
 
 
 def _by_change(func: Any, args: Any, kwargs: Any) -> Any:
@@ -214,14 +219,6 @@ def _writes(args: Any, kwargs: Any) -> bool:
     """Whether one of the functions followed here may write to an argument."""
     flags = (*args, *kwargs.values())  # such as relu(x, True)
     return "out" in kwargs or any(flag is True for flag in flags)
-
-
-def _whole_of(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _whole_of(value) for key, value in tree.items()}
-    if type(tree) in (tuple, list):
-        return type(tree)(_whole_of(value) for value in tree)
-    return whole(tree)
 
 
 def _like(change: _Change, base: Any, part: Any) -> Any:

@@ -22,7 +22,7 @@ from gradlab.subject.tensors.differing import (
 )
 from gradlab.subject.tensors.narrow import called
 from gradlab.subject.tensors.uncompiled import uncompiled
-from gradlab.subject.tensors.words import tensors_in, words
+from gradlab.subject.tensors.words import over_leaves, tensors_in, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,13 +140,13 @@ def _mode() -> Any:
     return Answered
 
 
+def _plain(value: Any) -> Any:
+    return value.plain if type(value) is _stand_in() else whole(value)
+
+
 def _memory(tree: Any) -> Any:
     """Give the matrices behind what stands for them, and the whole of what differs."""
-    if isinstance(tree, dict):
-        return {key: _memory(value) for key, value in tree.items()}
-    if type(tree) in (tuple, list):
-        return type(tree)(_memory(value) for value in tree)
-    return tree.plain if type(tree) is _stand_in() else whole(tree)
+    return over_leaves(_plain, tree)
 
 
 class _Watch:

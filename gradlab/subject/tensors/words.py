@@ -7,9 +7,9 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["Words", "is_batched", "tensors_in", "words"]
+__all__ = ["Words", "is_batched", "over_leaves", "tensors_in", "words"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +104,15 @@ def tensors_in(tree: Any) -> Iterator[Any]:
     elif isinstance(tree, tuple | list):
         for value in tree:
             yield from tensors_in(value)
+
+
+def over_leaves(change: Callable[[Any], Any], tree: Any) -> Any:
+    """Change all leaves of nested tuples, lists and dicts."""
+    if isinstance(tree, dict):
+        return {key: over_leaves(change, value) for key, value in tree.items()}
+    if type(tree) in (tuple, list):
+        return type(tree)(over_leaves(change, value) for value in tree)
+    return change(tree)
 
 
 def is_batched(value: Any) -> bool:
