@@ -88,6 +88,10 @@ OTHER = {
         torch.tensor([1, 1, 2]), w, max_norm=99.0
     ),
     "columns weighed by a vector": lambda w, x: (w @ x[0]).sin(),
+    "for every row of x": lambda w, x: torch.vmap(
+        lambda row: (w @ torch.diag(row)).sin()
+    )(x),
+    "in a gradient": lambda w, x: torch.func.grad(lambda z: (z @ w.T).sin().sum())(x),
     "a product of three axes": lambda w, x: (w @ x.reshape(BATCH, INNER, 1)).sin(),
 }
 

@@ -21,6 +21,7 @@ from gradlab.subject.tensors.loops import same_values
 from gradlab.subject.tensors.outputs import to_row
 from gradlab.subject.tensors.stacks import vmapped
 from gradlab.subject.tensors.standing_in import Met, standing_in
+from gradlab.subject.tensors.words import is_transformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,7 +78,7 @@ def _met(subject: TorchSubject, inputs: Sequence[int]) -> dict[int, Met]:
     refused: set[int] = set()
 
     def meet(met: Met) -> Any:
-        if met.place in found:
+        if met.place in found or is_transformed(met.out):
             refused.add(met.place)
         factor = None if met.other is None else met.other.clone()  # or it is written to
         found[met.place] = dataclasses.replace(met, other=factor, out=met.out.clone())

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Words", "is_batched", "over_leaves", "tensors_in", "words"]
+__all__ = [
+    "Words",
+    "is_batched",
+    "is_transformed",
+    "over_leaves",
+    "tensors_in",
+    "words",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -120,3 +127,10 @@ def is_batched(value: Any) -> bool:
     import torch
 
     return bool(torch._C._functorch.is_batchedtensor(value))  # noqa: SLF001 - torch's only way
+
+
+def is_transformed(value: Any) -> bool:
+    """Whether a tensor lives only inside a transform of `torch.func`, such as vmap."""
+    import torch
+
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(value))  # noqa: SLF001 - as above
