@@ -7,6 +7,8 @@ nan, and the meter remembers the first such exception.
 
 from __future__ import annotations
 
+import functools
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +19,7 @@ from gradlab.differentiation.metering import (
     Meter,
     parse_budget,
 )
+from gradlab.differentiation.overtime import NotReturnedError
 from gradlab.errors import GradlabError, SubjectError
 from gradlab.subject.subject import output_rows, side_by_side
 
@@ -53,9 +56,10 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
         If the function raises; the user's exception is the cause.
     """
     meter.spend(1)
+    began = time.perf_counter()
     try:
         with np.errstate(all="ignore"):
-            return subject.row()
+            row = subject.row()
     except GradlabError:
         raise
     except Exception as cause:
@@ -64,6 +68,8 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
             f"(call it once with these inputs to see where)"
         )
         raise SubjectError(msg) from cause
+    meter.usual = max(meter.usual, time.perf_counter() - began)
+    return row
 
 
 def row_or_nan(subject: Subject, width: int, meter: Meter) -> NDArray[np.float64]:
@@ -181,6 +187,8 @@ def _loop(
     meter: Meter,
 ) -> None:
     flat, row = subject.coordinates(which), subject.row
+    if meter.watch is not None:
+        row = functools.partial(meter.watch.call, row)
     unbounded = meter.unbounded
     i = -1
     try:
@@ -197,6 +205,8 @@ def _loop(
                     values[i] = row()
                 except GradlabError:
                     raise
+                except NotReturnedError:
+                    values[i] = np.nan
                 except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
                     meter.failed(cause)
                     values[i] = np.nan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ __all__ = ["look_closer"]
 # by 1e-4 to 3e-2: of 5400 bars 98 were too small by more than three; with 2^-20 it is
 # 30, with 2^-16 13, with this 11. Ordinary slopes rest on longer steps.
 _LEDGE = 2.0**-12
+_FAR = 1.2  # of the scale: displaced by more, f may not return
 _TOLD = 0.1  # relative: a slope with a wider bar is hardly told from 0
 _BEYOND = 8.0  # steps longer than this many scales average over what f does
 _NEAR = 0.0  # power of two of the scale: the longest step that averages nothing
@@ -74,14 +76,19 @@ def look_closer(
     if noise is not None:  # a second look, which nobody could foresee
         meter.expect(Adaptive.cost * len(positions))
 
-    def sample(
-        columns: NDArray[np.intp], displacements: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return displaced_rows(subject, which, positions[columns], displacements, meter)
-
     points = subject.point(which)[positions]
     if scales is None:
         scales = scales_of(subject, which)[positions]
+    size = scales * stretch
+
+    def sample(
+        columns: NDArray[np.intp], displacements: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        moves = positions[columns], displacements
+        far = (np.abs(displacements) > _FAR * size[columns]).any()
+        with meter.watching() if far else contextlib.nullcontext():
+            return displaced_rows(subject, which, *moves, meter)
+
     hidden = None if noise is None else hidden_rounding(subject, noise, base)
     inherited = None
     if noise is not None and hidden is None:
@@ -90,7 +97,7 @@ def look_closer(
         subject,
         sample,
         points,
-        scales * stretch,
+        size,
         base,
         noise=hidden,
         inherited=inherited,
@@ -110,7 +117,7 @@ def look_closer(
             noise=np.nan_to_num(heard),
         )
         found = merged(found, own, own_scale)
-    climb_of = subject, sample, points, scales * stretch, base
+    climb_of = subject, sample, points, size, base
     if noise is None:
         return _off_ledges(found, *climb_of)
     # beyond the scale of the input, "noise" may be the very signal: 1e13 + sin(x)

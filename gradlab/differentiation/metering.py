@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gradlab.differentiation.overtime import Watch
 from gradlab.errors import BudgetError, GradlabError, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -30,6 +34,8 @@ DEAR = 2_000_000  # coordinates: from so many on every evaluation is dear
 _UNBOUNDED = 1 << 60  # evaluations
 _GRACE = 1.1  # of a budget in seconds: for this long others are waited for
 _PART = 16  # of a bound on memory that one batch may take
+_LONGEST, _FACTOR = 10.0, 1000.0  # an evaluation may take: seconds, times the usual
+_LEAST, _LEAST_FACTOR = 0.5, 100.0  # the same where many have taken longer
 _BYTES = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "b": 1,
@@ -188,6 +194,12 @@ class Meter:
         Who evaluates, if not this process.
     each
         Seconds of one evaluation as it was measured, 0 while that is not known.
+    usual
+        Seconds that one at the point itself took at most; 0 before there was one.
+    watch
+        Ends evaluations that do not return, while there is one.
+    ended
+        Seconds after which it ended each.
     memory
         Bound in bytes on what is held beside the user's own; None is unbounded.
     """
@@ -200,6 +212,9 @@ class Meter:
     started: float = dataclasses.field(default_factory=_now)
     crew: Crew | None = None
     each: float = 0.0
+    usual: float = 0.0
+    watch: Watch | None = None
+    ended: list[float] = dataclasses.field(default_factory=list)
     memory: int | None = None
 
     def room(self, most: int) -> int:
@@ -321,6 +336,23 @@ class Meter:
     def seconds(self) -> float:
         """Seconds since the meter was made."""
         return _now() - self.started
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """End evaluations that do not return, where it is known how long they take.
+
+        A thousand times as long as at the point is for ever, from ten seconds on.
+        """
+        if self.watch is not None or not self.usual:
+            yield
+            return
+        least = max(_LEAST, _LEAST_FACTOR * self.usual)
+        limit = min(max(_LONGEST, _FACTOR * self.usual), max(least, self.grace()))
+        try:
+            with Watch(limit, least, self.ended) as self.watch:
+                yield
+        finally:
+            self.watch = None
 
     def failed(self, cause: Exception) -> None:
         """Remember that the function raised away from the point."""

@@ -137,6 +137,7 @@ def examine(
             *coverage.remarks,
             *_told_before(meter, expected),
             *seen.remarks,
+            *_given_up(meter),
             *missing,
         ),
         partial=seen.partial or bool(missing),
@@ -277,6 +278,19 @@ def _told_before(meter: Meter, expected: Estimate) -> tuple[str, ...]:
     """Show the estimate where somebody has to wait, or has asked for a bound."""
     bounded = meter.budget.evaluations is not None or meter.budget.seconds is not None
     return (expected.words,) if bounded or expected.seconds > _WAIT else ()
+
+
+def _given_up(meter: Meter) -> tuple[str, ...]:
+    """Tell of evaluations that did not return."""
+    count = len(meter.ended)
+    if not count:
+        return ()
+    what = "1 evaluation" if count == 1 else f"{count} evaluations"
+    words = (
+        f"{what} away from the point had not returned after {meter.ended[0]:.2g} s, "
+        f"where one at the point takes {meter.usual:.1g} s; given up"
+    )
+    return (words,)
 
 
 def _method_words(plan: Plan, seen: Seen) -> str:

@@ -12,10 +12,11 @@ caller stops waiting for it, and only the end of the process ends it.
 from __future__ import annotations
 
 import contextvars
-import ctypes
 import threading
 import time
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from gradlab.differentiation.overtime import Overtime, arrive, interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,18 +26,7 @@ __all__ = ["call_within"]
 _Result = TypeVar("_Result")
 _BUSY = 3.0  # by how much a busy machine may stretch the time on the wall
 _AGAIN = 0.1  # seconds between two calls to stop: a bare `except:` swallows one
-_BYTECODES = 10  # an interruption arrives on the next one that looks for it
 _PATIENCE = 20  # calls to stop before the thread is left to itself
-
-
-class _Overtime(SystemExit):
-    """Raised in the thread whose time is up."""
-
-
-def _interrupt(thread: int) -> None:
-    """Raise an exception in a thread."""
-    send = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    send(ctypes.c_ulong(thread), ctypes.py_object(_Overtime))
 
 
 class _Errand(Generic[_Result]):
@@ -71,9 +61,9 @@ class _Errand(Generic[_Result]):
                     self._closed = True
                     self._error = error
                 self._receive()
-            except _Overtime:
+            except Overtime:
                 self._receive()
-        except _Overtime:
+        except Overtime:
             pass
         self._done.set()
 
@@ -90,8 +80,7 @@ class _Errand(Generic[_Result]):
         """Let arrive what was sent before it was closed."""
         with self._gate:
             pass
-        for _ in range(_BYTECODES):  # it arrives on one of these
-            pass
+        arrive()
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so long, and say whether it is done."""
@@ -134,7 +123,7 @@ class _Errand(Generic[_Result]):
                     self._closed = True
                     return True
                 if not self._closed:
-                    _interrupt(self._thread.ident or 0)
+                    interrupt(self._thread.ident or 0)
             if self.wait(_AGAIN):
                 return True
         return False

@@ -13,6 +13,7 @@ import weakref
 import numpy as np
 import pytest
 
+from gradlab.differentiation import overtime
 from gradlab.errors import InputError
 from gradlab.teaching import time_limit
 from gradlab.teaching.hunt import Hunt
@@ -286,7 +287,7 @@ def test_an_interruption_at_the_end_is_caught(unhandled):
         assert begun.wait(PATIENCE)
         with errand._gate:  # the end of the work has to wait for this
             go.set()
-            time_limit._interrupt(errand._thread.ident)
+            overtime.interrupt(errand._thread.ident)
         errand._thread.join(PATIENCE)
 
         assert not errand._thread.is_alive()
@@ -305,7 +306,7 @@ def test_an_interruption_after_another_is_caught(unhandled):
     def half():
         """Return what is cleared away; no line of Python runs when that is."""
         thing, thread = np.ones(3), threading.get_ident()
-        again = functools.partial(send, thread, time_limit._Overtime)
+        again = functools.partial(send, thread, overtime.Overtime)
         kept.append(weakref.ref(thing, again))
         return thing
 
@@ -340,7 +341,7 @@ def test_late_news_of_the_end_interrupts_nobody(monkeypatch):
     sent = []
     errand = time_limit._Errand(lambda: "done")
     assert errand.wait(PATIENCE)
-    monkeypatch.setattr(time_limit, "_interrupt", lambda *call: sent.append(call))
+    monkeypatch.setattr(time_limit, "interrupt", lambda *call: sent.append(call))
     monkeypatch.setattr(errand, "wait", lambda _: False)
 
     assert not errand.stop()

@@ -1,0 +1,138 @@
+"""An end to evaluations that do not return.
+
+Away from the point a function may take for ever where it took a moment before: an
+integrator whose step shrinks to nothing, an iteration that does not converge. Another
+thread watches the clock, and raises an exception in the one that evaluates: Python
+delivers it before the next bytecode, so that a loop ends, as it does by Ctrl-C. Nothing
+of it may arrive after the function has returned; a gate between the two sees to that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+import time
+from typing import TYPE_CHECKING, Self, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["WATCHING", "NotReturnedError", "Overtime", "Watch", "arrive", "interrupt"]
+
+WATCHING = "gradlab, watching the clock"  # name of the thread
+
+_Result = TypeVar("_Result")
+_IMPATIENT = 0.25  # of a limit, that is left for the next when one has outlasted it
+_LOOKS = 20  # at the clock, in the shortest limit
+_BYTECODES = 10  # an interruption arrives on the next one that looks for it
+
+
+class NotReturnedError(TimeoutError):
+    """Raised instead of what an evaluation would have returned."""
+
+
+class Overtime(SystemExit):
+    """Raised in a thread whose time is up; ``except Exception`` does not catch it."""
+
+
+def interrupt(thread: int) -> None:
+    """Raise `Overtime` in a thread, before its next bytecode: not in a call to C."""
+    send = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    send(ctypes.c_ulong(thread), ctypes.py_object(Overtime))
+
+
+def arrive() -> None:
+    """Let arrive what was sent to this thread; raises it, if there is anything."""
+    for _ in range(_BYTECODES):  # it arrives on one of these
+        pass
+
+
+class Watch:
+    """Ends evaluations that outlast a limit.
+
+    Parameters
+    ----------
+    limit
+        Seconds that the first may take.
+    least
+        And each after many were ended: where one does not return, others do not either.
+    ended
+        Gets the limit of each that is ended; what is there was ended before.
+
+    Examples
+    --------
+    >>> with Watch(10.0, 0.5, []) as watch:
+    ...     watch.call(lambda: 6 * 7)
+    42
+    """
+
+    def __init__(self, limit: float, least: float, ended: list[float]) -> None:
+        self._first, self._least, self._ended = limit, least, ended
+        self._gate = threading.Lock()
+        self._began: float | None = None  # behind the gate
+        self._sent = False  # behind the gate
+        self._over = threading.Event()
+        self._evaluating = threading.get_ident()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def call(self, work: Callable[[], _Result]) -> _Result:
+        """Call a function in this thread.
+
+        Raises
+        ------
+        NotReturnedError
+            If it was ended. Whatever else it raises comes through.
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._look, name=WATCHING)
+            self._thread.daemon = True
+            self._thread.start()
+        self._sent = False
+        self._began = time.monotonic()
+        try:
+            try:
+                result = work()
+            finally:
+                self._settle()
+        except Overtime:
+            self._settle_again()
+        else:
+            if not self._sent:  # else it swallowed what ended it: it did not get there
+                return result
+        self._ended.append(self._limit)
+        raise NotReturnedError
+
+    @property
+    def _limit(self) -> float:
+        """Seconds that the next evaluation may take."""
+        return max(self._least, self._first * _IMPATIENT ** len(self._ended))
+
+    def _look(self) -> None:
+        """Look at the clock now and then, in the thread that watches."""
+        while not self._over.wait(self._least / _LOOKS):
+            with self._gate:
+                began = self._began
+                # time and again: a bare `except:` swallows one
+                if began is not None and time.monotonic() - began > self._limit:
+                    self._sent = True
+                    interrupt(self._evaluating)
+
+    def _settle(self) -> None:
+        """Close the gate, and let arrive what was sent before."""
+        with self._gate:
+            self._began = None
+        if self._sent:
+            arrive()
+
+    def _settle_again(self) -> None:
+        """Do so when one has arrived: a second may have been sent, but no third."""
+        for _ in range(2):
+            with contextlib.suppress(Overtime):
+                self._settle()
