@@ -26,6 +26,7 @@ from gradlab.diagnosis import (
     sketched,
     special,
     surrogates,
+    switched,
     tables,
     zeros,
 )
@@ -91,6 +92,7 @@ COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
     special.real_point,
     constant_errors.steady,
     layers.equal_units,
+    switched.units_near_zero,
     separable.piecewise_linear,
 )
 

@@ -111,6 +111,8 @@ def slopes_at(
     points: Points,
     which: int,
     directions: NDArray[np.float64],
+    *,
+    step: float = _STEP,
 ) -> NDArray[np.float64]:
     """Directional derivatives at another point, with respect to one input.
 
@@ -124,6 +126,9 @@ def slopes_at(
         The input that is differentiated.
     directions
         Shape (count, coordinates).
+    step
+        Mean displacement of a coordinate, relative to the largest (at least 1); the
+        default balances truncation against rounding.
 
     Returns
     -------
@@ -139,7 +144,7 @@ def slopes_at(
             subject.place(other, point)
         for i, direction in enumerate(directions):
             length = float(np.linalg.norm(direction)) or 1.0
-            h = _STEP * max(1.0, float(np.abs(here).max(initial=0.0))) / length
+            h = step * max(1.0, float(np.abs(here).max(initial=0.0))) / length
             h *= float(np.sqrt(len(direction)))
             evidence.meter.spend(2)
             subject.place(which, here + h * direction)

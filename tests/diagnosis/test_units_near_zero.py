@@ -1,0 +1,89 @@
+"""Slopes of activations behind weights without a bias: which is wrong, and how."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+
+def _network(rng, activate, slope, *, rows_are_units=False):
+    """Two layers without biases; `slope(z, incoming)` is what the backward uses."""
+    x, y = rng.normal(size=(9, 3)), rng.normal(size=(9, 2))
+
+    def loss_and_grads(params):
+        first, second = params["W1"], params["W2"]
+        z = x @ (first.T if rows_are_units else first)
+        h = activate(z)
+        e = (h @ second - y) / len(x)
+        back = e @ second.T
+        d_first = x.T @ (back * slope(z, back))
+        return 0.5 * len(x) * (e**2).sum(), {
+            "W1": d_first.T if rows_are_units else d_first,
+            "W2": h.T @ e,
+        }
+
+    shape = (4, 3) if rows_are_units else (3, 4)
+    params = {"W1": rng.normal(size=shape), "W2": rng.normal(size=(4, 2))}
+    return loss_and_grads, params
+
+
+def _relu(z):
+    return np.maximum(z, 0)
+
+
+@pytest.mark.parametrize("rows_are_units", [False, True])
+@pytest.mark.parametrize(
+    ("slope", "kind", "words"),
+    [
+        (lambda z, back: 1.0, "wrong_mask", "on for every sample"),
+        (lambda z, back: z < 0, "wrong_mask", "wrong way round"),
+        (lambda z, back: back > 0, "wrong_mask", "stays the same"),
+        (lambda z, back: np.where(z > 0, 1, 0.2), "wrong_derivative", "0.2 x"),
+    ],
+)
+def test_masks_are_told_without_a_bias(rng, slope, kind, words, rows_are_units):
+    """No bias is needed to see which mask of a relu a backward uses."""
+    network = _network(rng, _relu, slope, rows_are_units=rows_are_units)
+
+    report = gl.check(*network)
+
+    assert report.culprit == "W1"
+    assert report.findings[0].kind == kind
+    assert words in report.findings[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("slope", "words"),
+    [
+        (lambda z, back: 1.0, "it is right"),
+        (lambda z, back: np.tanh(z), None),
+        (lambda z, back: 2 * (1 - np.tanh(z)), "it is 2 x numeric"),
+    ],
+)
+def test_slopes_are_told_without_a_bias(rng, slope, words):
+    """A wrong slope of tanh is one factor where all pre-activations are zero.
+
+    One that vanishes there is no factor, and is not told as one.
+    """
+    report = gl.check(*_network(rng, np.tanh, slope))
+
+    told = [f.evidence for f in report.findings if f.where == "W1"]
+    assert (words is None) != any("same pre-activation" in each for each in told)
+    assert words is None or words in told[0]
+
+
+def test_a_wrong_array_is_no_wrong_slope(rng):
+    """A weight that is multiplied with another array has a right slope behind it."""
+    x, other = rng.normal(size=(2, 8, 3))
+    y = rng.normal(size=8)
+
+    def loss_and_grads(w):
+        z = x @ w
+        e = np.tanh(z).sum(axis=1) - y
+        return 0.5 * (e**2).sum(), other.T @ (e[:, None] * (1 - np.tanh(z) ** 2))
+
+    report = gl.check(loss_and_grads, rng.normal(size=(3, 4)))
+
+    assert not any("pre-activation" in f.evidence for f in report.findings)
