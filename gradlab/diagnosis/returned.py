@@ -52,9 +52,9 @@ def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
                 "error",
                 where,
                 0.9,
-                f"The backward raised: {detail}",
-                "Make the backward run first: called by hand at this point it shows "
-                "the line where it stops.",
+                f"The {detail}",
+                "Make it run first: called by hand at this point it shows the line "
+                "where it stops.",
             )
         ]
     return []  # "none" and "missing" are zeros: told by the detector of zeros

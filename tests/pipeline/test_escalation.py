@@ -150,3 +150,17 @@ def test_few_looks_among_dense_kinks(seed):
     assert (wrong.verdict.name, right.verdict.name) == ("DISAGREES", "AGREES")
     assert wrong.evaluations < 1_000  # 400 differences, and eight ladders or so
     assert np.mean(wrong["x"].verdicts == gl.Verdict.DISAGREES) > 0.95
+
+
+def test_a_backward_that_raises_costs_no_second_looks():
+    """Where there is nothing to compare, one difference of each coordinate will do."""
+
+    def fails(W):
+        raise KeyError("cache")
+
+    W = np.random.default_rng(0).standard_normal((20, 20))
+    report = gl.check(lambda W: float(np.tanh(W).sum()), W, grad=fails)
+    assert report.verdict.name == "DISAGREES"
+    assert report.evaluations < 3 * W.size
+    (finding,) = report.findings
+    assert finding.evidence == "The grad raised KeyError: 'cache'."

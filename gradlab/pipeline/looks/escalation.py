@@ -149,6 +149,7 @@ def _escalate(
     """
     auto = [isinstance(plan.method_of(v.name), Auto) for v in subject.inputs]
     blocks = [b for b in outcome.blocks if b.positions.size and auto[b.which]]
+    blocks = [b for b in blocks if not _is_missing(subject, b, outcome)]
     suspects = [suspect_columns(block) for block in blocks]
     pairs = [pair for pair in zip(blocks, suspects, strict=True) if pair[1].size]
     if not pairs:
@@ -198,6 +199,13 @@ def _escalate(
                 changed = True
     if changed:
         judge_all(subject, outcome, plan)
+
+
+def _is_missing(subject: Subject, block: Block, outcome: Outcome) -> bool:
+    """Whether a backward that raised left nothing that numbers could confirm."""
+    name = subject.inputs[block.which].name
+    blank = any(p.where == name and p.kind == "raised" for p in outcome.problems)
+    return blank and not np.isfinite(block.analytic).any()
 
 
 def _uphold(

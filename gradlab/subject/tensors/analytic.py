@@ -393,4 +393,5 @@ def _problem(cell: Cell, error: Exception) -> Problem:
         sizes = None if found is None else found.group(1).split(",")
         got = None if sizes is None else tuple(int(n) for n in sizes if n.strip())
         return Problem("wrong_shape", where, detail, got)
-    return Problem("raised", where, f"{type(error).__name__}: {text:.300}")
+    detail = f"backward raised {type(error).__name__}: {text:.300}"
+    return Problem("raised", where, detail)

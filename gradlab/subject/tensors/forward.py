@@ -186,7 +186,7 @@ class ForwardMode:
                 rows = output_rows(self._subject.outputs)
                 block = np.full((rows, variable.coordinates), np.nan)
                 text = " ".join(str(error).split())
-                detail = f"{type(error).__name__}: {text:.300}"
+                detail = f"jvp raised {type(error).__name__}: {text:.300}"
                 problems.append(Problem("raised", variable.name, detail))
             blocks.append(block)
         return blocks, problems
