@@ -25,6 +25,7 @@ from gradlab.diagnosis import (
     shuffles,
     sketched,
     special,
+    stretching,
     surrogates,
     switched,
     tables,
@@ -78,6 +79,7 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     rearranged.selection,
     balances.coupling_factor,
     balances.broken_sums,
+    stretching.part_along_itself,
     balances.constants,
     balances.unreal,
     exchanged.of_another_input,
@@ -93,13 +95,14 @@ COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
     constant_errors.steady,
     layers.equal_units,
     switched.units_near_zero,
+    penalties.of_its_own_entry,
     separable.piecewise_linear,
 )
 
 # what structure alone suggests of one line of code
 LINES: tuple[Callable[[Case], list[Clue]], ...] = (
     layers.siblings,
-    products.one_product,
+    products.too_few_products,
 )
 
 # what is left over, read as a term: only where nothing else explains it

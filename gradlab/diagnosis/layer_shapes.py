@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 # last parts of names that vectors of a normalisation have
 _NORM = re.compile(r"(g|ga|gain|gamma|be|beta|scale|shift|(ln|bn|norm)\w*)\d*")
 
+# of which these are gains and those are shifts
+_GAIN = re.compile(r"(g|ga|gain|gamma|scale)\d*")
+_SHIFT = re.compile(r"(be|beta|shift)\d*")
+
 # and those that a bias has: b1, by, b_out, bias2, beta, offset
 _BIAS = re.compile(r"(b[a-z]?|b_\w+|bias\w*|\w+_bias|beta|offset|shift|intercept)\d*")
 
@@ -117,7 +121,18 @@ def _of_a_norm(vector: Variable, inputs: tuple[Variable, ...]) -> bool:
     if _NORM.fullmatch(last.lower()):
         return True
     mates = [v for v in inputs if start and v.name == f"{start}.weight"]
-    return bool(mates) and len(mates[0].shape) < 2
+    return (bool(mates) and len(mates[0].shape) < 2) or _after_a_gain(vector, inputs)
+
+
+def _after_a_gain(vector: Variable, inputs: tuple[Variable, ...]) -> bool:
+    """Whether a vector is the shift of a gain that stands before it, as in ``g, b``."""
+    place = next(i for i, v in enumerate(inputs) if v is vector)
+    before, after = (inputs[i : i + 1] for i in (place - 1, place + 1))
+    last = [v.name.rpartition(".")[2].lower() for v in (*before, *after)]
+    alike = [v.shape == vector.shape for v in (*before, *after)]
+    gain = place > 0 and alike[0] and bool(_GAIN.fullmatch(last[0]))
+    own = len(last) > 1 and alike[-1] and bool(_SHIFT.fullmatch(last[-1]))
+    return gain and not own
 
 
 def _of_one_number(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import Case, Clue
-from gradlab.diagnosis.places import every_entry
+from gradlab.diagnosis.moving import analytic_at, slopes_at
+from gradlab.diagnosis.places import every_entry, place_words
 
-__all__ = ["penalty"]
+__all__ = ["of_its_own_entry", "penalty"]
 
 # A penalty is proportional to the input exactly; near zero every odd slip is nearly so.
 _PROPORTIONAL = 0.999
+_FEWEST = 3  # entries of which an error is no multiple by chance
+_SAME = 1e-4  # relative: two errors at different points that are the same
+_ASKED = 3  # entries that are moved
 
 
 def penalty(case: Case) -> list[Clue]:
@@ -21,39 +27,50 @@ def penalty(case: Case) -> list[Clue]:
         return []
     if int(case.wrong.sum()) == 1:
         return []  # one error is some multiple of the input there, whatever it is
-    clues = []
-    for words, direction in (
-        ("", x),
-        ("the sign of ", np.sign(x)),
-        ("the cube of ", x**3),
-    ):
-        if _refuted(case, direction):
-            continue
-        model, factor = _fit(case, direction)
-        share = case.share(model)
+    # of few entries a mask or a slope may look the same
+    # and where all have one sign, any constant does
+    odd = 0.9 if len(x) >= 8 and np.ptp(np.sign(x)) > 0 else 0.5
+    models: list[tuple[str, np.ndarray, np.ndarray | None, float]] = [
+        ("", x, None, 0.985 if len(x) > 2 else 0.6),
+        ("the sign of ", np.sign(x), None, odd),
+        ("the cube of ", x**3, None, odd),
+    ]
+    if case.scalar and int(case.wrong.sum()) >= _FEWEST:
+        models.append(("", x, case.wrong, 0.95))
+    for words, direction, where, trust in models:
+        share, factor = _explained(case, direction, where)
         if share < _PROPORTIONAL or factor == 0:
             continue
-        if _parallel(case.numeric, direction) > 0.999999:
+        if _parallel(case.numeric, direction, where) > 0.999999:
             continue  # the gradient itself has that direction: a factor, no penalty
-        trust = 0.985 if len(x) > 2 else 0.6
-        if words:  # of few entries a mask or a slope may look the same
-            # and where all have one sign, any constant does
-            trust = 0.9 if len(x) >= 8 and np.ptp(np.sign(x)) > 0 else 0.5
-        verb = "is missing from the gradient"
-        if factor > 0:
-            verb = "is in the gradient and not in the loss"
-        clues.append(
-            Clue(
-                BugKind.REGULARIZATION,
-                trust * share,
-                f"analytic - numeric = {factor:.6g} * {words}{case.name} "
-                f"{every_entry(case.numeric.size)}: a penalty {verb}.",
-                f"Put the penalty on {case.name} into both the loss and its gradient, "
-                f"with the same strength (0.5 * c * w**2 goes with c * w).",
-            )
-        )
-        break
-    return clues or _scaled_data(case) or _other_penalty(case)
+        place = every_entry(case.numeric.size) if where is None else place_words(case)
+        return [_told(case, factor, words, place, trust * share)]
+    return _scaled_data(case) or _other_penalty(case)
+
+
+def _explained(
+    case: Case, direction: np.ndarray, where: np.ndarray | None
+) -> tuple[float, float]:
+    """Share of the error that is a multiple of a direction, and that multiple."""
+    if where is None and _refuted(case, direction):
+        return 0.0, 0.0
+    model, factor = _fit(case, direction, where)
+    return case.share(model), factor
+
+
+def _told(case: Case, factor: float, words: str, place: str, trust: float) -> Clue:
+    if factor > 0:
+        verb = "is in the gradient and not in the loss, or too strong there"
+    else:
+        verb = "is missing from the gradient, or too weak there"
+    return Clue(
+        BugKind.REGULARIZATION,
+        trust,
+        f"analytic - numeric = {factor:.6g} * {words}{case.name} {place}: a penalty "
+        f"{verb}.",
+        f"Put the penalty on {case.name} into both the loss and its gradient, with the "
+        f"same strength and on the same entries (0.5 * c * w**2 goes with c * w).",
+    )
 
 
 def _scaled_data(case: Case) -> list[Clue]:
@@ -76,23 +93,30 @@ def _scaled_data(case: Case) -> list[Clue]:
     if abs(large - round(large)) > 1e-3 * large or round(large) < 2:
         return []
     size = round(large)
+    told = f"analytic = {c:.6g} x numeric {k:+.6g} x {case.name}"
+    data = Clue(
+        BugKind.MISSING_REDUCTION,
+        0.93,
+        f"{told}: the data part is {c:.6g} times as large as it should be, the penalty "
+        f"on {case.name} is not.",
+        f"Divide the data part of the gradient by {size} as the loss does, before the "
+        f"penalty is added."
+        if c > 1
+        else f"Divide the data part of the gradient by {size} once, not twice.",
+    )
+    if size == 2:  # of a square, rather than of two samples
+        data = dataclasses.replace(
+            data,
+            kind=BugKind.SCALE,
+            advice=f"Search the data part of the gradient of {case.name} for the "
+            f"factor {'2' if c > 1 else '1/2'}.",
+        )
     return [
-        Clue(
-            BugKind.MISSING_REDUCTION,
-            0.93,
-            f"analytic = {c:.6g} x numeric {k:+.6g} x {case.name}: the data part is "
-            f"{c:.6g} times as large as it should be, the penalty on {case.name} is "
-            f"not.",
-            f"Divide the data part of the gradient by {size} as the loss does, before "
-            f"the penalty is added."
-            if c > 1
-            else f"Divide the data part of the gradient by {size} once, not twice.",
-        ),
+        data,
         Clue(
             BugKind.REGULARIZATION,
             0.7,
-            f"analytic = {c:.6g} x numeric {k:+.6g} x {case.name}: data part and "
-            f"penalty do not have the same factor.",
+            f"{told}: data part and penalty do not have the same factor.",
             f"Compare the weights of data and penalty on {case.name} in loss and "
             f"gradient.",
         ),
@@ -123,6 +147,62 @@ def _other_penalty(case: Case) -> list[Clue]:
     ]
 
 
+def of_its_own_entry(case: Case) -> list[Clue]:
+    """Detect an error that moves with its own entry alone, where the gradient does not.
+
+    A penalty adds a function of one entry to each slope, data couple them. So one
+    entry with a penalty, an intercept say, is told from any other error there.
+    """
+    if not case.scalar or case.variable.is_complex or not case.part.complete:
+        return []
+    chosen = np.flatnonzero(case.wrong[0] & (case.point != 0))[:_ASKED]
+    if not len(chosen) or len(case.point) < 2:
+        return []
+    forms = [_form(case, int(j)) for j in chosen]
+    if None in forms or len(set(forms)) > 1:
+        return []
+    how = {
+        "proportional": "in proportion",
+        "constant": "by its sign alone",
+        "other": "and is odd in it",
+    }[str(forms[0])]
+    return [
+        Clue(
+            BugKind.REGULARIZATION,
+            0.93,
+            f"{case.name} is wrong {place_words(case)}, by an error that depends on "
+            f"the same entry of {case.name} and no other, {how}: a penalty is in the "
+            f"loss or in the gradient only, or has another form there.",
+            f"Put the same penalty on the same entries of {case.name} into the loss "
+            f"and its gradient; an intercept or a bias usually has none.",
+        )
+    ]
+
+
+def _form(case: Case, j: int) -> str | None:
+    """Say how the error of an entry follows it; None where others move it as well."""
+    evidence, which, x = case.evidence, case.part.which, case.point
+    unit = np.eye(len(x))[[j]]
+    here, numeric = float(case.error[0, j]), float(case.numeric[0, j])
+    errors, slopes = [], []
+    for own in (x[j], 2 * x[j], -x[j]):
+        moved = x + (0.1 + 0.1 * np.abs(x)) * evidence.rng.normal(size=len(x))
+        moved[j] = own
+        ours = analytic_at(evidence, {which: moved})
+        if ours is None:
+            return None
+        slopes.append(float(slopes_at(evidence, {which: moved}, which, unit)[0]))
+        errors.append(float(ours[which][j]) - slopes[-1])
+    same, twice, turned = np.array(errors) / here
+    if not abs(same - 1) < _SAME or abs(slopes[0] - numeric) < _SAME * abs(here):
+        return None  # data take part, or nothing but this entry does
+    if abs(turned + 1) > _SAME:
+        return None  # every penalty is odd: a constant is none
+    if abs(twice - 2) < 2 * _SAME:
+        return "proportional"
+    return "constant" if abs(twice - 1) < _SAME else "other"
+
+
 def _refuted(case: Case, direction: np.ndarray) -> bool:
     """Whether norms alone tell that the error of all rows is no such direction."""
     rows, below = len(case.numeric), float(direction @ direction)
@@ -133,18 +213,25 @@ def _refuted(case: Case, direction: np.ndarray) -> bool:
     return bool(left - case.freedom > 2 * (1 - _PROPORTIONAL) * case.total)
 
 
-def _fit(case: Case, direction: np.ndarray) -> tuple[np.ndarray, float]:
-    rows = np.broadcast_to(direction, case.numeric.shape)[case.usable]
-    below = float(rows @ rows)
+def _fit(
+    case: Case, direction: np.ndarray, where: np.ndarray | None
+) -> tuple[np.ndarray, float]:
+    mask = case.usable if where is None else where
+    rows = np.broadcast_to(direction, case.numeric.shape)
+    below = float(rows[mask] @ rows[mask])
     if below == 0:
         return case.numeric, 0.0
-    difference = (case.analytic - case.numeric)[case.usable]
-    factor = float(difference @ rows) / below
-    return case.numeric + factor * direction, factor
+    difference = (case.analytic - case.numeric)[mask]
+    factor = float(difference @ rows[mask]) / below
+    added = rows if where is None else np.where(where, rows, 0.0)
+    return case.numeric + factor * added, factor
 
 
-def _parallel(matrix: np.ndarray, direction: np.ndarray) -> float:
+def _parallel(
+    matrix: np.ndarray, direction: np.ndarray, where: np.ndarray | None
+) -> float:
     """Return the cosine between all rows of a matrix and a direction."""
-    rows = np.broadcast_to(direction, matrix.shape).ravel()
-    size = float(np.linalg.norm(matrix) * np.linalg.norm(rows))
-    return abs(float(matrix.ravel() @ rows)) / size if size > 0 else 0.0
+    mask = np.ones(matrix.shape, dtype=bool) if where is None else where
+    one, other = matrix[mask], np.broadcast_to(direction, matrix.shape)[mask]
+    size = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return abs(float(one @ other)) / size if size > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Detector of a sum of outer products of which one alone is left."""
+"""Detector of a sum of outer products of which some are lost."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gradlab.diagnosis.measures import Case, Clue
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["one_product"]
+__all__ = ["too_few_products"]
 
 _LARGE = 500  # rows or columns of a matrix beyond which its rank is not asked for
 
 
-def one_product(case: Case) -> list[Clue]:
-    """Detect a matrix that holds one outer product where many are added up.
+def too_few_products(case: Case) -> list[Clue]:
+    """Detect a matrix that holds fewer outer products than are added up.
 
     The gradient of a weight is a sum of outer products, one for each sample and step.
     """
@@ -29,28 +29,82 @@ def one_product(case: Case) -> list[Clue]:
         return []
     if 2 * int(case.wrong.sum()) <= case.wrong.size:
         return []  # a contribution that is lost spoils more
-    ours, true = (side.reshape(shape) for side in (case.analytic, case.numeric))
-    penalty = _up_to_a_penalty(ours, case.point.reshape(shape))
-    if penalty is None:
+    sides = (case.analytic, case.numeric, case.point)
+    ours, true, weights = (side.reshape(shape) for side in sides)
+    # rows and columns that get no gradient at all say nothing about the others
+    there = np.ix_((ours != 0).any(axis=1), (ours != 0).any(axis=0))
+    ours, true, weights = ours[there], true[there], weights[there]
+    if min(ours.shape) < 2:
         return []
-    weights = case.point.reshape(shape)
-    left = np.linalg.svd(true - penalty * weights, compute_uv=False)
-    rank = int((left > 1e-4 * left[0]).sum())
-    if rank < 2 or left[0] < 1e-6 * np.abs(true).max():
+    penalty = _up_to_a_penalty(ours, weights)
+    kept = 1 if penalty is not None else _rank(ours, 1e-6 * np.abs(ours).max())
+    rank = _rank(true - (penalty or 0.0) * weights, 1e-4 * np.abs(true).max())
+    if kept >= rank:
         return []
+    stale = _before_activation(case, ours, there)
+    if stale:
+        return stale
     apart = f", apart from {penalty:.4g} x {case.name}," if penalty else ""
+    some = "one outer product" if kept == 1 else f"a sum of {kept} outer products"
+    left = "one is" if kept == 1 else "a part is"
     return [
         Clue(
             BugKind.LOST_ACCUMULATION,
-            0.76,
-            f"The analytic gradient of {case.name}{apart} is one outer product, the "
-            f"numeric one has rank {rank} of {min(shape)}: of what several samples or "
-            f"steps contribute one is left (or they were averaged before they were "
-            f"multiplied).",
+            0.76 if kept == 1 else 0.7,
+            f"The analytic gradient of {case.name}{apart} is {some}, the "
+            f"numeric one has rank {rank} of {min(ours.shape)}: of what several "
+            f"samples or steps contribute {left} left (or they were averaged before "
+            f"they were multiplied).",
             f"In a loop add every contribution to the gradient of {case.name} (+=) in "
             f"place of assigning; without a loop multiply whole arrays, x.T @ delta.",
         )
     ]
+
+
+def _before_activation(
+    case: Case, ours: NDArray[np.float64], there: tuple[NDArray[np.intp], ...]
+) -> list[Clue]:
+    """Recognise the pre-activation as factor: it lies in the span of its own layer."""
+    inputs = case.evidence.subject.inputs
+    for axis, length in enumerate(case.variable.shape):
+        kept = there[axis].ravel()
+        vectors = ours if axis == 0 else ours.T
+        for which, layer in enumerate(inputs):
+            if which == case.part.which or len(layer.shape) != 2 or layer.is_complex:
+                continue
+            point = case.evidence.subject.point(which).reshape(layer.shape)
+            basis = [v for v in (point, point.T) if v.shape[0] == length]
+            if len(basis) != 1:
+                continue
+            shifts = [
+                case.evidence.subject.point(i)[:, None]
+                for i, v in enumerate(inputs)
+                if v.shape == (length,) and not v.is_complex
+            ]
+            span = np.hstack([*basis, *shifts])[kept]
+            size = float(np.abs(span).max(initial=0.0))
+            both = np.hstack([span, vectors * (size / np.abs(vectors).max())])
+            own = _rank(span, 1e-6 * size)
+            if own < len(kept) and _rank(both, 1e-6 * size) == own:
+                return [_pre_activation(case, layer.name)]
+    return []
+
+
+def _pre_activation(case: Case, layer: str) -> Clue:
+    return Clue(
+        BugKind.STALE_CACHE,
+        0.85,
+        f"The analytic gradient of {case.name} is made of combinations of {layer}, the "
+        f"numeric one is not: it is multiplied with the array that {layer} gives, "
+        f"before the activation.",
+        f"Multiply the error signal for {case.name} with the output of the activation "
+        f"that enters {case.name}, not with its pre-activation.",
+    )
+
+
+def _rank(matrix: NDArray[np.float64], least: float) -> int:
+    """Count the singular values above `least`."""
+    return int((np.linalg.svd(matrix, compute_uv=False) > least).sum())
 
 
 def _up_to_a_penalty(

@@ -27,6 +27,7 @@ _NEAR = 1e-4  # size of a unit's weights: without effect on the loss
 _STEP = 1e-3 * _NEAR  # of one of these weights: hardly any sample switches within it
 _CLOSE = 3e-3  # relative: how near two slopes are that differ by these two alone
 _JUMP = 10 * _CLOSE  # relative: a change of slope that is a switch
+_LITTLE = 1e-2  # of the length of a gradient: no wrong slope changes so little
 _DIRECTIONS = 5  # along which the slopes of one unit are compared
 _UNITS = 2  # that have to say the same
 _FEWEST = 3  # weights of a unit, of which no two slopes are parallel by chance
@@ -190,6 +191,8 @@ def _two_slopes(units: list[_Unit], lead: str) -> list[Clue]:
 
 def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
     """Recognise a slope that is wrong or missing: one factor at pre-activation zero."""
+    if case.total < _LITTLE * float(np.linalg.norm(case.numeric)):
+        return []  # a rounded constant rather than another slope
     factors = []
     for unit in units:
         ours, true = unit.analytic.ravel(), unit.numeric.ravel()

@@ -1,0 +1,78 @@
+"""Penalties that are in the loss or in the gradient only, on part of the parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+
+def _logistic(rng, *, wrong):
+    """Logistic regression whose intercept has no penalty; `wrong(w)` is its slope."""
+    x = np.c_[np.ones(9), rng.normal(size=(9, 3))]
+    y = rng.integers(0, 2, 9) * 1.0
+
+    def loss_and_grad(w):
+        p = 1 / (1 + np.exp(-x @ w))
+        data = -(y * np.log(p) + (1 - y) * np.log(1 - p)).mean()
+        return data + 0.1 * (w[1:] ** 2).sum(), x.T @ (p - y) / 9 + wrong(w)
+
+    return loss_and_grad, rng.normal(size=4)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda w: 0.2 * w, "in w[0] alone"),
+        (lambda w: 0.4 * np.r_[0, w[1:]], "= 0.2 * w only in entries 1 to 3"),
+        (lambda w: 0.2 * np.r_[0, np.sign(w[1:])], "in it"),
+        (lambda w: 0 * w, "= -0.2 * w only in entries 1 to 3"),
+    ],
+)
+def test_a_penalty_on_part_of_the_weights(rng, wrong, words):
+    """An intercept that is penalised, or a penalty too strong elsewhere, is named."""
+    report = gl.check(*_logistic(rng, wrong=wrong))
+
+    assert report.diagnosis == "regularization"
+    assert words in report.findings[0].evidence
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda w: 0.2 * np.r_[0.3, w[1:]], lambda w: 0.2 * np.r_[w[1], w[1:]]]
+)
+def test_other_errors_of_an_intercept_are_no_penalty(rng, wrong):
+    """A constant, or another entry's penalty, is an error of one entry as well."""
+    report = gl.check(*_logistic(rng, wrong=wrong))
+
+    assert not report.ok
+    assert "regularization" not in {f.kind for f in report.findings}
+
+
+def test_the_half_of_a_data_part_is_a_factor(rng):
+    """Two is no number of samples here: the factor of the data part is told as one."""
+    x, y = rng.normal(size=(7, 3)), rng.normal(size=(7, 4))
+
+    def loss_and_grad(w):
+        e = x @ w - y
+        return (e**2).sum() + 0.05 * (w**2).sum(), x.T @ e + 0.1 * w
+
+    report = gl.check(loss_and_grad, rng.normal(size=(3, 4)))
+
+    assert report.diagnosis == "scale"
+    assert "1/2" in report.findings[0].advice
+
+
+def test_rows_penalised_once_for_each_use_are_no_lost_accumulation(rng):
+    """Rows looked up twice are wrong here by the penalty, and by nothing else."""
+    index, target = np.array([0, 1, 1, 2, 3, 3]), rng.normal(size=(6, 3))
+
+    def loss_and_grad(table):
+        e = table[index] - target
+        grad = np.zeros_like(table)
+        np.add.at(grad, index, e + 0.1 * table[index])
+        return 0.5 * (e**2).sum() + 0.05 * (table**2).sum(), grad
+
+    report = gl.check(loss_and_grad, rng.normal(size=(4, 3)))
+
+    assert report.diagnosis == "regularization"
