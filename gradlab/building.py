@@ -121,7 +121,22 @@ def _check_options(fn: object, sides: Sides) -> None:
         if value is not None and not callable(value):
             msg = f"{name}= must be a function, got {type(value).__name__}"
             raise InputTypeError(msg)
+    if sides.grad is not None and not callable(sides.grad):
+        _refuse_no_gradients(sides.grad)
     refuse_criteria(sides.loss)
+
+
+def _refuse_no_gradients(grad: Any) -> None:
+    """Refuse what cannot be a gradient: a word, a set, an object."""
+    for leaf in leaves_of(grad, "grad"):
+        value = leaf.value
+        array = hasattr(value, "shape") or hasattr(value, "__array__")
+        if not (value is None or is_number(value) or array):
+            msg = (
+                f"{leaf.name} must be a function or the gradients themselves, arrays "
+                f"or a dict or tuple of them, got {type(value).__name__} {value!r:.60}"
+            )
+            raise InputTypeError(msg)
 
 
 # ------------------------------------------------------------------ torch

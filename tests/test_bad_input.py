@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from matplotlib import pyplot as plt
 
 import gradlab as gl
 from gradlab.errors import (
@@ -111,6 +113,56 @@ REFUSED = {
         ),
         SubjectError,
         "shapes must not depend on the values",
+    ),
+    "table of pandas": (
+        lambda: gl.check(square, pd.DataFrame({"a": X}), grad=double),
+        InputError,
+        "got x: DataFrame (3, 1)); pass at least one array",
+    ),
+    "column of pandas": (
+        lambda: gl.check(square, pd.Series(X), grad=double),
+        InputTypeError,
+        "x is of type Series, which follows no array standard; pass np.asarray(x)",
+    ),
+    "gradient that is a word": (
+        lambda: gl.check(square, X, grad="abc"),
+        InputTypeError,
+        "the gradients themselves, arrays or a dict or tuple of them, got str 'abc'",
+    ),
+    "gradients with a set among them": (
+        lambda: gl.locate(lambda p: square(p["x"]), {"x": X}, grad={"x": {1, 2}}),
+        InputTypeError,
+        "grad.x must be a function or the gradients themselves",
+    ),
+    "tolerances in an array": (
+        lambda: gl.check(square, X, grad=double, atol=np.ones(3)),
+        InputError,
+        "atol must be a number >= 0 or None, got array([1., 1., 1.])",
+    ),
+    "number of entries that is none": (
+        lambda: gl.check(square, X, grad=double)["x"].worst("all"),
+        InputError,
+        "k must be a whole number >= 0, got 'all'",
+    ),
+    "axes that are none": (
+        lambda: gl.check(square, X, grad=double).plot(ax=plt),
+        InputTypeError,
+        "ax must be one Axes of matplotlib, as figure.add_subplot() makes, got module",
+    ),
+    "level by name": (
+        lambda: gl.BugHunt(level="relu"),
+        InputError,
+        "there is no level 'relu': choose one of 1 to 9",
+    ),
+    "seed of a game": (
+        lambda: gl.BugHunt(seed="ada"),
+        InputError,
+        "seed must be an integer >= 0, got 'ada'",
+    ),
+    "time that is none": (
+        lambda: gl.BugHunt(seconds=-1),
+        InputError,
+        "seconds must be a number > 0, got -1",
     ),
     "two sides": (
         lambda: gl.check(square, X, grad=double, jac=double),
@@ -283,6 +335,7 @@ ODD = {
     "wrong shape": (lambda x: np.ones((3, 3)), "wrong_shape"),
     "one axis too many": (lambda x: (2 * x)[None], "wrong_shape"),
     "integers": (lambda x: (2 * x).astype(int), "dtype"),
+    "a word": (lambda x: "abc", "dtype"),
     "none": (lambda x: None, "detached"),
 }
 
@@ -293,6 +346,15 @@ def test_odd_gradients_are_findings(case):
     gradient, kind = ODD[case]
     report = gl.check(square, X + 0.25, grad=gradient)
     assert kind in {str(f.kind) for f in report.findings if f.severity != "note"}
+
+
+def test_tables_are_read_where_they_are_returned():
+    """Values and derivatives may come back as pandas has them."""
+    report = gl.check(
+        lambda x: pd.Series(x) ** 2, X, jac=lambda x: pd.DataFrame(np.diag(2 * x))
+    )
+
+    assert report.verdict == gl.Verdict.AGREES
 
 
 def test_backward_that_raises_is_a_finding():

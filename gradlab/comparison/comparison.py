@@ -308,7 +308,7 @@ class Comparison:
         Raises
         ------
         InputError
-            If `k` is negative.
+            If `k` is negative, or no whole number.
 
         Examples
         --------
@@ -317,9 +317,8 @@ class Comparison:
         >>> report["x"].ranking(1)
         [(0, 1)]
         """
-        if k < 0:
-            msg = f"k must be 0 or more, got {k}"
-            raise InputError(msg)
+        if not isinstance(k, int | np.integer) or k < 0:
+            raise InputError(f"k must be a whole number >= 0, got {k!r}")
         verdicts, excess = self.verdicts.ravel(), self.excess.ravel()
         near = _candidates(verdicts, excess, k)
         # order: verdict, then excess, then size of the error; first index on ties

@@ -85,8 +85,10 @@ class Tolerance:
     own: Mapping[str, Tolerance] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
+        given: dict[str, Any] = {"rtol": self.rtol, "atol": self.atol}
+        for name, value in given.items():
             number = isinstance(value, int | float | np.number | np.ndarray)
+            number = number and np.ndim(value) == 0
             # `not >=` also refuses nan, by name
             if value is not None and not (number and np.isreal(value) and value >= 0):
                 msg = f"{name} must be a number >= 0 or None, got {value!r}"

@@ -12,6 +12,7 @@ from gradlab.differentiation.hand_written import match, shielded, unique
 from gradlab.errors import InputTypeError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.subject import Problem, Pullback, output_rows
+from gradlab.subject.tree import is_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,7 +106,7 @@ def _by_output(result: Any, reader: Outputs, inputs: Sequence[Variable]) -> list
     One for each output, by position or by name; or all outputs under each other, as
     SciPy's solvers have it: one matrix, or one for each input.
     """
-    if hasattr(result, "keys") and not hasattr(result, "dtype"):
+    if is_mapping(result):
         named = {str(key): value for key, value in result.items()}
         return [named[path] for path in reader.paths if path in named]
     parts = [result] if len(inputs) == 1 else result

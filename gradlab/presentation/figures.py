@@ -14,6 +14,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, fontManager, get_font
@@ -21,11 +22,11 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
+from gradlab.errors import InputTypeError
 from gradlab.presentation.palettes import INK
 from gradlab.presentation.words import shows_words_only
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.font_manager import FontProperties
 
 __all__ = [
@@ -66,7 +67,7 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def figure_of(ax: Axes) -> Figure:
+def figure_of(ax: Any) -> Figure:
     """Return the whole figure behind axes, whatever subfigures are in between.
 
     Examples
@@ -75,6 +76,12 @@ def figure_of(ax: Axes) -> Figure:
     >>> figure_of(figure.add_subplot()) is figure
     True
     """
+    if not isinstance(ax, Axes):
+        msg = (
+            f"ax must be one Axes of matplotlib, as figure.add_subplot() makes, got "
+            f"{type(ax).__name__}"
+        )
+        raise InputTypeError(msg)
     figure = ax.figure
     while not isinstance(figure, Figure):
         figure = figure.figure

@@ -13,6 +13,7 @@ import numpy as np
 from gradlab.errors import GradlabError, InputError, SubjectError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.subject import analytic_of, is_torch_subject
+from gradlab.subject.tree import is_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -176,7 +177,7 @@ def _given_hvp(
             for part, variable in zip(split_flat(flat, inputs), inputs, strict=True)
         ]
         result = called("hvp", hvp, (*_arguments(subject), *directions))
-        if hasattr(result, "keys") and not hasattr(result, "dtype"):
+        if is_mapping(result):
             result = [result[variable.name] for variable in inputs]
         several = isinstance(result, tuple | list) and len(inputs) > 1
         parts = list(result) if several else [result]

@@ -14,6 +14,7 @@ from gradlab.differentiation.own_scales import OWN_SCALE
 from gradlab.errors import InputError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.subject import DOUBLE
+from gradlab.subject.tree import is_mapping
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +44,7 @@ def direction_of(bench: Bench, given: Any, seed: int) -> list[NDArray[np.float64
         for which, still in bench.immovable.items():
             drawn[which][still] = 0.0
         return drawn
-    if hasattr(given, "keys") and not hasattr(given, "dtype"):
+    if is_mapping(given):
         unknown = set(given) - {v.name for v in inputs}
         if unknown:
             known = ", ".join(repr(v.name) for v in inputs)

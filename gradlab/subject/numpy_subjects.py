@@ -78,9 +78,7 @@ class ArraySubject:
         self.live = live
         self._call = call
         self._output_name = output_name
-        self._working = [
-            working_copy(tree.leaves[p].value, live=live) for p in self.which
-        ]
+        self._working = [working_copy(tree.leaves[p], live=live) for p in self.which]
         self._values: list[Any] = [leaf.value for leaf in tree.leaves]
         for position, working in zip(self.which, self._working, strict=True):
             self._values[position] = working.value()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.subject.subject import Coordinates
+    from gradlab.subject.tree import Leaf
 
 __all__ = [
     "Outputs",
@@ -84,17 +85,14 @@ def as_numpy(value: Any, what: str) -> NDArray[Any]:
     except Exception as cause:
         msg = f"{what} is a {type(value).__name__}, which is not an array"
         raise InputTypeError(msg) from cause
-    if array.dtype == object:
+    if array.dtype.kind in "OSTUMm":  # objects, words and dates
+        kind = "None" if value is None else f"of type {type(value).__name__}"
         msg = (
-            f"{what} is {_describe(value)}, which is not an array of numbers; return "
+            f"{what} is {kind}, which is not an array of numbers; return "
             f"NumPy arrays, tensors or numbers"
         )
         raise InputTypeError(msg)
     return array
-
-
-def _describe(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
 
 
 # ------------------------------------------------------------------ inputs
@@ -119,12 +117,13 @@ class Working:
         return self.array if self.present is None else self.present(self.array)
 
 
-def working_copy(value: Any, *, live: bool) -> Working:
+def working_copy(leaf: Leaf, *, live: bool) -> Working:
     """Prepare one input for perturbation.
 
     NumPy arrays keep their memory order; numbers and arrays of other libraries are
     held as NumPy arrays and converted back for every call.
     """
+    value = leaf.value
     present: Callable[[NDArray[Any]], Any] | None = None
     if isinstance(value, np.ndarray):
         array = value if live else np.array(value, order="K", copy=True, subok=True)
@@ -136,7 +135,14 @@ def working_copy(value: Any, *, live: bool) -> Working:
     elif isinstance(value, list | tuple):
         array = np.array(value, dtype=np.result_type(np.asarray(value), np.float64))
     else:
-        array, present = np.array(as_numpy(value, "an input")), _converter(value)
+        array, present = np.array(as_numpy(value, leaf.name)), _converter(value)
+        if present is None:
+            msg = (
+                f"{leaf.name} is of type {type(value).__name__}, which follows no "
+                f"array standard; pass np.asarray({leaf.name}), a tensor of torch, "
+                f"or an array of another array-API library"
+            )
+            raise InputTypeError(msg)
     return Working(array, present, array.copy(order="K"))
 
 
@@ -148,18 +154,14 @@ def _as_python(array: NDArray[Any]) -> Any:
     return array.item()
 
 
-def _converter(value: Any) -> Callable[[NDArray[Any]], Any]:
-    """Conversion from NumPy to the library of `value`."""
+def _converter(value: Any) -> Callable[[NDArray[Any]], Any] | None:
+    """Conversion from NumPy to the library of `value`; None if it is of no library."""
     import array_api_compat
 
     try:
         library = array_api_compat.array_namespace(value)
-    except TypeError as cause:
-        msg = (
-            f"an input is a {type(value).__name__}, which follows no array standard; "
-            f"pass NumPy arrays, torch tensors or arrays of an array-API library"
-        )
-        raise InputTypeError(msg) from cause
+    except TypeError:
+        return None
     device = array_api_compat.device(value)
     # a copy each time: the library may keep what it is given, and we perturb in place
     return lambda array: library.asarray(array.copy(), device=device)

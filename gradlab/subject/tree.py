@@ -16,7 +16,15 @@ from gradlab.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Leaf", "Tree", "argument_names", "flatten", "leaves_of", "rename"]
+__all__ = [
+    "Leaf",
+    "Tree",
+    "argument_names",
+    "flatten",
+    "is_mapping",
+    "leaves_of",
+    "rename",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +109,7 @@ def flatten(arguments: Sequence[Any], names: Sequence[str]) -> Tree:
     """
     leaves: list[Leaf] = []
     template = tuple(
-        _empty(argument, "" if _is_mapping(argument) else name, leaves)
+        _empty(argument, "" if is_mapping(argument) else name, leaves)
         for argument, name in zip(arguments, names, strict=True)
     )
     return Tree(tuple(leaves), template)
@@ -141,7 +149,7 @@ def rename(
         result = list(found)
     elif isinstance(names, str):
         result = [names]
-    elif _is_mapping(names):
+    elif is_mapping(names):
         unknown = [key for key in names if key not in found]
         if unknown:
             msg = f"names= renames {unknown}, but the inputs are {list(found)}"
@@ -165,11 +173,20 @@ def rename(
     return result
 
 
-def _is_mapping(value: object) -> bool:
+def is_mapping(value: object) -> bool:
+    """Whether a value is a container with names, and no array that has some too.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> is_mapping({"w": 1.0}), is_mapping(pandas.DataFrame({"w": [1.0]}))
+    (True, False)
+    """
     return isinstance(value, dict) or (
         hasattr(value, "keys")
         and hasattr(value, "__getitem__")
         and not hasattr(value, "dtype")
+        and not hasattr(value, "__array__")
     )
 
 
@@ -179,7 +196,7 @@ def _empty(value: Any, path: str, leaves: list[Leaf]) -> Any:
     def joined(key: object) -> str:
         return f"{path}.{key}" if path else str(key)
 
-    if _is_mapping(value):
+    if is_mapping(value):
         return _Mapping(
             value, {key: _empty(value[key], joined(key), leaves) for key in value}
         )

@@ -10,6 +10,9 @@ import datetime as dt
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from gradlab.building import valid_seed
 from gradlab.errors import InputError
 from gradlab.teaching.isolation import grade
 from gradlab.teaching.judging import judge
@@ -48,6 +51,19 @@ def _read_levels(levels: Sequence[Level] | None) -> tuple[Level, ...]:
             )
             raise InputError(msg)
     return tuple(levels)
+
+
+def _valid_seconds(seconds: Any) -> float:
+    """Return how long code may run.
+
+    Raises
+    ------
+    InputError
+        If it is no positive number.
+    """
+    if not isinstance(seconds, int | float | np.number) or not seconds > 0:
+        raise InputError(f"seconds must be a number > 0, got {seconds!r}")
+    return float(seconds)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,7 +143,8 @@ class Hunt:
         student: str = "",
     ) -> None:
         self.levels = _read_levels(levels)
-        self.seed, self.seconds, self.student = int(seed), float(seconds), str(student)
+        self.seed, self.student = valid_seed(seed), str(student)
+        self.seconds = _valid_seconds(seconds)
         self._namespace = {} if namespace is None else namespace
         self._progress: dict[int, _Progress] = {}
         self._records: list[dict[str, Any]] = []
@@ -179,7 +196,8 @@ class Hunt:
         return self._at(self.number if level is None else level).source
 
     def _at(self, number: int) -> Level:
-        if not 1 <= number <= len(self.levels):
+        whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+        if not (whole and 1 <= number <= len(self.levels)):
             raise InputError(
                 f"there is no level {number!r}: choose one of 1 to {len(self.levels)}"
             )
