@@ -137,3 +137,18 @@ def flat(parts):
     """Leaves of a nested tuple."""
     for part in parts:
         yield from flat(part) if isinstance(part, tuple | list) else [part]
+
+
+@pytest.mark.parametrize(("dtype", "said"), [(np.float32, False), (np.float64, True)])
+def test_a_number_has_the_precision_of_the_arrays_it_meets(dtype, said):
+    """A float32 gradient of a number has lost digits only beside float64 arrays."""
+    x = W.astype(dtype)
+
+    def scaled(x, factor):
+        loss = (np.float32(factor) * x).sum()
+        return loss, (np.full_like(x, factor), np.float32(x.sum()))
+
+    report = gl.check(scaled, x, 3.0)
+
+    assert {c.input.name for c in report.comparisons} == {"x", "factor"}
+    assert ("dtype" in {str(f.kind) for f in report.findings}) is said

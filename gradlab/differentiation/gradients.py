@@ -14,7 +14,7 @@ import numpy as np
 from gradlab.errors import GradlabError
 from gradlab.subject.numpy_values import as_numpy, gather
 from gradlab.subject.subject import Problem, Variable
-from gradlab.subject.tree import leaves_of
+from gradlab.subject.tree import is_mapping, leaves_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ def match_by_position(
         One gradient per input, or a sentence that says what is wrong with the number.
     """
     paths = [tree.leaves[p].name for p in which]
-    if hasattr(gradients, "keys") and not hasattr(gradients, "dtype"):
+    if is_mapping(gradients):
         return match_by_name(gradients, inputs, paths)
     if not isinstance(gradients, tuple | list):
         if len(inputs) == 1:
@@ -93,7 +93,7 @@ def match_by_position(
 
 def by_leaf(gradients: Any, tree: Tree) -> dict[int, Any]:
     """Find what came back for each leaf, by position; nothing where it is not told."""
-    if hasattr(gradients, "keys") and not hasattr(gradients, "dtype"):
+    if is_mapping(gradients):
         named = {leaf.name: leaf.value for leaf in leaves_of(dict(gradients), "")}
         flat = {str(key): value for key, value in gradients.items()}
         known = {**flat, **named}
@@ -128,10 +128,12 @@ def _match_argument(part: Any, ours: list[Any]) -> list[tuple[int, Any]]:
 
 
 def read_gradient(
-    value: Any,
-    variable: Variable,
+    value: Any, variable: Variable, inputs: Sequence[Variable]
 ) -> tuple[NDArray[np.float64], list[Problem]]:
     """Turn one gradient into real coordinates; what is odd about it goes along.
+
+    A single number takes the precision of the arrays it meets, in NumPy as in torch, so
+    the gradient of one may have that of any of the `inputs`.
 
     Returns
     -------
@@ -173,7 +175,9 @@ def read_gradient(
         detail = f"the gradient of {name} is {array.dtype}, but {name} is real."
         problems.append(Problem("dtype", name, detail))
         array = array.real
-    elif array.dtype.itemsize < _itemsize(variable):
+    elif array.dtype.itemsize < min(
+        map(_itemsize, inputs if variable.shape == () else [variable])
+    ):
         detail = (
             f"the gradient of {name} has dtype {array.dtype}, but {name} is "
             f"{variable.dtype}: digits were lost on the way."

@@ -21,7 +21,7 @@ from gradlab.differentiation.gradients import (
 from gradlab.errors import GradlabError, InputError, SubjectError
 from gradlab.subject.state_guard import HiddenState
 from gradlab.subject.subject import Problem, Pullback, output_rows
-from gradlab.subject.tree import flatten
+from gradlab.subject.tree import flatten, is_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ def _assemble(
         return blank, [Problem("wrong_shape", v.name, f"{gradients}.") for v in inputs]
     rows, problems = [], []
     for value, variable in zip(gradients, inputs, strict=True):
-        row, found = read_gradient(value, variable)
+        row, found = read_gradient(value, variable, inputs)
         rows.append(row)
         problems += found
     return rows, problems
@@ -79,9 +79,9 @@ def match(
     InputError
         If a mapping has no gradient for one of the inputs.
     """
-    if hasattr(gradients, "keys") and not hasattr(gradients, "dtype"):
+    if is_mapping(gradients):
         _require_keys(gradients, tree, which, inputs)
-    if in_place and not hasattr(gradients, "keys"):
+    if in_place and not is_mapping(gradients):
         # params= is one argument that the function reads by itself
         return match_by_position((gradients,), tree, which, inputs)
     return match_by_position(gradients, tree, which, inputs)
