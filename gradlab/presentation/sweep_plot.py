@@ -140,7 +140,9 @@ class SweepDisplay:
         ax.set_xlim(*ends)
         known = [curve[np.isfinite(curve) & (curve > 0)] for curve in self._errors()]
         least = min((float(k.min()) for k in known if k.size), default=1e-12)
-        ax.set_ylim(max(_LOWEST, min(least / 30, 1e-6)), _HIGHEST)
+        # a quarter of the height below the valley, where theory has its names
+        room = (_HIGHEST / least) ** (1 / 3)
+        ax.set_ylim(max(_LOWEST, min(least / room, 1e-6)), _HIGHEST)
         ink(ax, grid=True)
         ax.yaxis.set_major_locator(LogLocator(numticks=8))
         ax.xaxis.set_major_locator(LogLocator(numticks=9))
@@ -187,6 +189,16 @@ class SweepDisplay:
 
     def _curves(self) -> None:
         self.lines_ = {}
+        if any((errors == 0).any() for errors in self._errors()):
+            self.ax_.annotate(
+                "lower edge: no error at all",
+                (0, 0),
+                xycoords="axes fraction",
+                xytext=(5, 5),
+                textcoords="offset points",
+                fontsize=8,
+                color=INK,
+            )
         low = self.ax_.get_ylim()[0]
         order = sorted(self.sweep.inputs, key=lambda name: self.sweep.verdicts[name])
         for number, method in enumerate(self.sweep.methods):

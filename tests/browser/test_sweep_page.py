@@ -119,19 +119,23 @@ def test_names_of_short_branches_stay_off_the_line_of_the_best_step(show, sweep,
         assert not name["left"] - 1 < best["x"] < name["right"] + 1
 
 
-def test_a_floor_below_the_plot_is_not_drawn_as_a_level(show, sweep):
-    """A plateau ends the plot at 1e-6: a floor of 1e-13 is told, with an arrow."""
+@pytest.mark.parametrize(("floor", "told"), [(1e-13, "1e−13"), (0.0, "0")])
+def test_a_floor_below_the_plot_is_not_drawn_as_a_level(show, sweep, floor, told):
+    """A plateau ends the plot at 1e-6: what is below is told, with an arrow."""
     level = np.full_like(sweep.errors["central", "fc1.weight"], 1e-2)
     sweep.errors = dict.fromkeys(sweep.errors, level)
+    sweep.theory["central"] = [("rounding ~ u/h", -1, -18.5)]
     sweep.methods = ("central",)
-    sweep.curve = lambda *_: types.SimpleNamespace(best_step=1e-5, floor=1e-13)
-    page = show(pack_sweep(sweep))
+    sweep.curve = lambda *_: types.SimpleNamespace(best_step=1e-5, floor=floor)
+    page = show(pack_sweep(sweep), width=480)
 
-    expect(page.locator(".gl svg text", has_text="floor")).to_have_text(
-        "↓ floor ≈ 1e−13"
-    )
+    floor = page.locator(".gl svg text", has_text="floor")
+    expect(floor).to_have_text(f"↓ floor ≈ {told}")
     lines = page.locator(".gl svg line[stroke='var(--ok)']")
     expect(lines).to_have_count(1)  # that of the best step
+    name = page.locator(".gl svg text", has_text="u/h").bounding_box()
+    box = floor.bounding_box()  # in the other corner than the name of the branch
+    assert name["x"] + name["width"] < box["x"] or box["y"] > name["y"] + name["height"]
 
 
 def test_every_curve_is_drawn_and_the_worst_is_read(show, sweep):

@@ -120,11 +120,33 @@ class TestDisplay:
             box = name.get_window_extent()
             assert frame.x0 < box.x0 < box.x1 < frame.x1
 
-    def test_everything_equal_can_be_drawn(self):
-        """A curve of zeros has no logarithm and is drawn all the same."""
-        sweep = gl.sweep(lambda x: 0 * x.sum(), np.ones(2), grad=np.zeros_like)
+    def test_names_of_the_branches_stay_off_the_curve(self):
+        """Below the valley there is room for them, left and right of its foot."""
+        x = np.array([0.6, 1.0, 1.9])
+        display = gl.sweep(np.log, x, jac=lambda x: np.diag(1 / x)).plot()
+        display.figure_.draw_without_rendering()
+        ((_, line),) = display.lines_.items()
+        drawn = line.get_path().transformed(line.get_transform())
+        names = [t for t in display.ax_.texts if t.get_text().startswith("~")]
+        boxes = [name.get_window_extent().padded(4) for name in names]
 
-        assert "image/png" in sweep.plot()._repr_mimebundle_()[0]
+        assert len(boxes) == 2
+        assert not boxes[0].overlaps(boxes[1])
+        assert not any(drawn.intersects_bbox(box, filled=False) for box in boxes)
+
+    def test_everything_equal_can_be_drawn(self):
+        """A curve of zeros has no logarithm, and what its level means is said."""
+        sweep = gl.sweep(lambda x: 0 * x.sum(), np.ones(2), grad=np.zeros_like)
+        display = sweep.plot()
+
+        assert "image/png" in display._repr_mimebundle_()[0]
+        assert "lower edge: no error at all" in [
+            text.get_text() for text in display.ax_.texts
+        ]
+
+    def test_nothing_is_said_of_zeros_where_there_are_none(self, doubled):
+        """The lower edge means nothing then."""
+        assert not any("edge" in text.get_text() for text in doubled.plot().ax_.texts)
 
     def test_bundle(self, doubled):
         """At the end of a cell: page, picture and text."""

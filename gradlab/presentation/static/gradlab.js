@@ -1507,9 +1507,9 @@ export function mountSweep(element, host) {
     const svg = s("svg", { width: W, height: H, viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": `Relative error against step size, ${method}, log-log` });
     frame(svg, X, y, x0, x1, m.l, W - m.r, m.t, H - m.b, W < 560 ? 4 : 2, 21); // below the handle of the cursor
     svg.append(s("text", { x: m.l, y: H - 8, class: "mute" }, "step size h →"), s("text", { transform: `translate(11 ${(m.t + H - m.b) / 2}) rotate(-90)`, "text-anchor": "middle", class: "mute" }, "worst relative error"));
-    theory(svg, y, X, x0, x1, m, W, H);
+    const named = theory(svg, y, X, x0, x1, m, W, H);
     const ends = lines(svg, X, y, W - m.r);
-    if (ladder()) best(svg, X, m, H, y, W - m.r);
+    if (ladder()) best(svg, X, m, H, y, W - m.r, named);
     labels(svg, ends, W - m.r, m.t, H - m.b, m.r);
     if (ladder()) cursor(svg, X, x0, x1, m, W, H, y);
     ruler = ladder() ? { W, left: m.l, span: W - m.l - m.r, x0, x1 } : null;
@@ -1518,7 +1518,8 @@ export function mountSweep(element, host) {
     chipRow();
     heatmap();
   }
-  // Truncation C h^p and rounding u/h, as quiet lines with their name along them.
+  // Truncation C h^p and rounding u/h, as quiet lines with their name along them; tells
+  // where the names stand.
   function theory(svg, y, X, x0, x1, m, W, H) {
     const clip = `gl${Math.random().toString(36).slice(2)}`;
     svg.append(s("defs", {}, s("clipPath", { id: clip }, s("rect", { x: m.l, y: m.t, width: W - m.l - m.r, height: H - m.t - m.b }))));
@@ -1527,6 +1528,7 @@ export function mountSweep(element, host) {
     const [[, p, c], [, q, d]] = branches.length === 2 ? branches : [[], []];
     const valley = (number(d) - number(c)) / (p - q); // log of the step where they meet
     const foot = X(number(data.best[method]?.[picked] ?? NaN)); // a line stands there
+    const named = [];
     for (const [words_, exponent, coefficient] of branches) {
       const log = (v) => number(coefficient) + exponent * v;
       const a = [X(10 ** x0), y.raw(log(x0))], b = [X(10 ** x1), y.raw(log(x1))];
@@ -1547,14 +1549,18 @@ export function mountSweep(element, host) {
       // where the tail is too short for it, it goes up the line instead, into the valley
       if (Math.abs(px - foot) < inset.x + 9) { px = foot + Math.sign(exponent) * (inset.x + 12); py = a[1] + ((px - a[0]) / (b[0] - a[0])) * (b[1] - a[1]); }
       if (py < top || py > bottom + 1 || px < left || px > right) continue;
+      named.push([px, py]);
       group.append(s("text", { class: "mute", transform: `translate(${px} ${py}) rotate(${(angle * 180) / Math.PI}) translate(0 -6)`, "text-anchor": "middle" }, label));
     }
     svg.append(group);
+    return named;
   }
-  function best(svg, X, m, H, y, right) {
+  function best(svg, X, m, H, y, right, named) {
     const floor = number(data.floor[method]?.[picked] ?? NaN);
-    if (floor > 0 && Math.log10(floor) < y.low) { // a line at the edge would be a wrong level
-      svg.append(s("text", { x: m.l + 5, y: H - m.b - 5, class: "mute" }, `↓ floor ≈ ${format(floor, 2)}`));
+    if (floor >= 0 && Math.log10(floor) < y.low) { // a line at the edge would be a wrong level
+      const taken = named.some(([px, py]) => px < m.l + 135 && py > H - m.b - 40);
+      const corner = taken ? { x: right - 5, "text-anchor": "end" } : { x: m.l + 5 };
+      svg.append(s("text", { ...corner, y: H - m.b - 5, class: "mute" }, `↓ floor ≈ ${format(floor, 2)}`));
     } else if (floor > 0) {
       svg.append(s("line", { x1: m.l, x2: right, y1: y.at(floor), y2: y.at(floor), stroke: "var(--ok)", "stroke-width": 1, "stroke-dasharray": "1 3" }),
         s("text", { x: m.l + 5, y: y.at(floor) - 4, class: "mute" }, `floor ≈ ${format(floor, 2)}`));
