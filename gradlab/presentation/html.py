@@ -75,11 +75,15 @@ def _literal(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _inert(text: str, png: bytes | None) -> str:
+_NO_SCRIPT = "Scripts are switched off here; with them this page is interactive."
+_UNTRUSTED = "Trust the notebook, or run the cell again, for the interactive page."
+
+
+def _inert(text: str, png: bytes | None, advice: str) -> str:
     """Show text and picture where no script may run, and say how to get more."""
     style = "margin:0 0 6px;background:none;color:inherit;font-size:12px"
     parts = [
-        f'<pre style="{style};white-space:pre-wrap">{html.escape(text)}</pre>',
+        f'<pre style="{style};overflow-x:auto">{html.escape(text)}</pre>',
     ]
     if png is not None:
         code = base64.b64encode(png).decode("ascii")
@@ -87,10 +91,7 @@ def _inert(text: str, png: bytes | None) -> str:
             f'<img alt="{html.escape(text.splitlines()[0] if text else "")}" '
             f'style="max-width:100%" src="data:image/png;base64,{code}">'
         )
-    parts.append(
-        f'<p style="{style};opacity:.7">Trust the notebook, or run the cell again, for'
-        " the interactive page.</p>"
-    )
+    parts.append(f'<p style="{style};opacity:.7">{advice}</p>')
     return "".join(parts)
 
 
@@ -161,14 +162,15 @@ def _save(text: str, path: str | PathLike[str] | None) -> str:
 
 def _bundle(packed: Packed, text: str, image: bytes | None) -> dict[str, str]:
     """Page, picture and text: each front end takes the best that it can show."""
-    bundle = {"text/plain": text, "text/html": island(packed, _inert(text, image))}
+    inert = _inert(text, image, _UNTRUSTED)
+    bundle = {"text/plain": text, "text/html": island(packed, inert)}
     if image is not None:
         bundle["image/png"] = base64.b64encode(image).decode("ascii")
     return bundle
 
 
 def _document(packed: Packed, text: str, image: bytes | None, title: str) -> str:
-    return document(island(packed, _inert(text, image)), title)
+    return document(island(packed, _inert(text, image, _NO_SCRIPT)), title)
 
 
 # ------------------------------------------------------------------ reports

@@ -36,9 +36,10 @@ __all__ = [
 _PLAIN = {"✗": "X", "✓": "+", "↑": "^", "○": "o", "…": "~", "±": "+-", "·": "*"}
 WIDTH = 79  # columns of a line of prose: the least that a terminal has
 NAME = 100  # letters of a name that stands alone; what it loses may be what tells it
-# What no line breaks in: an index, a number with its side, an error bar, an arrow.
+# What no line breaks in: an index, a number with its side, an error bar, an arrow,
+# seconds.
 _UNBROKEN = re.compile(
-    r"\[[^][]*\]|\b(?:analytic|numeric|seed) [-+\d]|± \S|-> \S|\w = [-+\d]"
+    r"\[[^][]*\]|\b(?:analytic|numeric|seed) [-+\d]|± \S|-> \S|\w = [-+\d]|\d s\b"
 )
 _TIE = "\N{NO-BREAK SPACE}"
 

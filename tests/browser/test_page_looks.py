@@ -109,6 +109,18 @@ def test_without_scripts_picture_and_text_remain(show):
     assert page.locator(".gl").count() == 0
 
 
+def test_without_scripts_no_row_of_the_table_is_broken(show):
+    """A table that is wider than the page is as high as on a wide one."""
+    heights = {
+        show("zoo", java_script_enabled=False, width=width)
+        .locator("pre")
+        .bounding_box()["height"]
+        for width in (500, 1400)
+    }
+
+    assert max(heights) - min(heights) < 40  # a scroll bar
+
+
 def test_nothing_is_fetched(show):
     """The page asks the network for nothing."""
     page = show("zoo")

@@ -109,11 +109,18 @@ class TestTerminal:
     @pytest.mark.parametrize("width", range(30, 60))
     def test_no_line_breaks_in_an_index_or_an_error_bar(self, width):
         """`out[1, 1]`, a number with its side and a bar with its sign stay whole."""
-        words = "wrong (out[1, 1] / x[1, 0]: analytic 1.101, numeric 0.03 ± 2e-12)"
+        words = "wrong (out[1, 1] / x[1, 0]: analytic 1.101, numeric 0.03 ± 2e-12, 9 s)"
         lines = wrapped(words, "  ", width=width)
 
         assert " ".join(line.strip() for line in lines) == words
-        for whole in ("out[1, 1]", "x[1, 0]", "analytic 1.101", "numeric 0.03", "± 2e"):
+        for whole in (
+            "out[1, 1]",
+            "x[1, 0]",
+            "analytic 1.101",
+            "numeric 0.03",
+            "± 2e",
+            "9 s",
+        ):
             assert any(whole in line for line in lines)
 
     def test_lines_of_wide_letters_fit_as_well(self):

@@ -190,5 +190,8 @@ class JacobianExplorer(LiveView):
         }, {}
 
     def __repr__(self) -> str:
-        # one line: the whole text would sort the entries of a large block
-        return f"JacobianExplorer: {headline(self._report)}"
+        # short: the whole text would sort the entries of a large block
+        return (
+            f"JacobianExplorer: {headline(self._report)}\n"
+            "Where no window opens: view.report shows it, without a kernel too."
+        )

@@ -210,7 +210,11 @@ class BugHunt(LiveView):
         return {}, {}
 
     def __repr__(self) -> str:
-        return repr(self._hunt)
+        return (
+            f"{self._hunt!r}\n"
+            "Where no window opens: hunt.source() is the broken code, hunt.check(),\n"
+            "hunt.hint() and hunt.next() play."
+        )
 
 
 def _shell() -> Any:

@@ -65,6 +65,15 @@ def test_text_picture_and_page_say_the_same(rng):
     assert first[2:] in bundle["text/html"]
 
 
+def test_without_scripts_the_next_step_is_one_that_can_be_taken(rng):
+    """A notebook is trusted, or its cell run again; a saved page is neither."""
+    report = builders.tutorial(rng)
+
+    assert "Trust the notebook" in report._repr_mimebundle_()["text/html"]
+    assert "Scripts are switched off here" in report.to_html()
+    assert "Trust the notebook" not in report.to_html()
+
+
 def test_page_refers_to_nothing_outside(rng):
     """No script, style, font or picture is fetched from anywhere."""
     text = builders.zoo(rng).to_html()

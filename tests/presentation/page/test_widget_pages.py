@@ -34,3 +34,17 @@ def test_a_game_has_no_page(monkeypatch):
     monkeypatch.setenv("GRADLAB_PAGES", "1")
 
     assert HTML not in gl.BugHunt()._repr_mimebundle_()[0]
+
+
+@pytest.mark.parametrize(
+    ("live", "way"),
+    [
+        (lambda r: r.explore(), "view.report shows it"),
+        (lambda r: gl.BugHunt(), "hunt.source() is the broken code"),
+    ],
+)
+def test_where_no_window_opens_the_text_says_how_to_go_on(report, live, way):
+    """Without a widget manager there is the text alone."""
+    data, _ = live(report)._repr_mimebundle_()
+
+    assert way in data["text/plain"]
