@@ -258,6 +258,8 @@ def _lab(
 ) -> None:
     """Copy the notebooks here (yours are never overwritten) and open JupyterLab."""
     with _errors_in_one_sentence():
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{str(folder)!r} is a file; name a folder for the copies")
         if not copy_only and importlib.util.find_spec("jupyterlab") is None:
             raise InputError(
                 "JupyterLab is not installed beside gradlab; "
