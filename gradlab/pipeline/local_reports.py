@@ -31,7 +31,7 @@ from gradlab.subject.subject import input_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gradlab.localisation.layers.audited import LayerAudit
+    from gradlab.localisation.layers.audited import LayerAudit, LayerRow
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.report import Report
 
@@ -73,7 +73,7 @@ def local_report(
     ------
     InputError
         If the audit is not live (loaded from a file), has no such layer, or the layer
-        was not called, or has nothing to differentiate.
+        was not called, is another one by now, or has nothing to differentiate.
     SubjectError
         If the layer cannot be run by itself.
 
@@ -87,7 +87,7 @@ def local_report(
     ('AGREES', (2, 2))
     """
     live = _live(audit)
-    chosen = _call_of(audit, layer) if call is None else call
+    row = _row_of(audit, layer)
     from gradlab.localisation.layers.recording.owners import Owners
     from gradlab.localisation.layers.recording.record import record
     from gradlab.localisation.layers.recording.recorder import Program
@@ -115,7 +115,7 @@ def local_report(
             live.seed,
             owners,
         )
-        frame = _frame(record(program).all, layer, chosen)
+        frame = _frame(record(program).all, row, row.call if call is None else call)
         with _entered(frame):
             sample = one_sample(frame) if plan is not None else None
             if sample is not None:
@@ -135,22 +135,28 @@ def _live(audit: LayerAudit) -> Any:
     return audit.live
 
 
-def _call_of(audit: LayerAudit, layer: str) -> int:
+def _row_of(audit: LayerAudit, layer: str) -> LayerRow:
+    """First row of a layer that is wrong, else its first."""
     rows = [row for row in audit.rows if row.name == layer]
     if not rows:
         known = ", ".join(dict.fromkeys(row.name for row in audit.rows))
         raise InputError(f"the audit has no layer {layer!r}; it has {known}")
-    wrong = [row.call for row in rows if row.state is LayerState.WRONG]
-    return wrong[0] if wrong else rows[0].call
+    return next((row for row in rows if row.state is LayerState.WRONG), rows[0])
 
 
-def _frame(frames: list[Frame], layer: str, call: int) -> Frame:
+def _frame(frames: list[Frame], row: LayerRow, call: int) -> Frame:
     for frame in frames:
-        if frame.name == layer and frame.call == call:
+        if frame.name == row.name and frame.call == call:
+            if frame.type != row.type:
+                raise InputError(
+                    f"{row.name} was a {row.type} when the model was audited, and is a "
+                    f"{frame.type} now; run gradlab.blame again"
+                )
             return frame
+    times = f" {call + 1} times" if call else ""
     raise InputError(
-        f"layer {layer!r} was not called {f'{call + 1} times' if call else ''}".rstrip()
-        + " in this run of the model; there is nothing to look at"
+        f"layer {row.name!r} was not called{times} in this run of the model; there is "
+        "nothing to look at"
     )
 
 

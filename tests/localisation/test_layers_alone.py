@@ -203,3 +203,16 @@ def test_hook_that_follows_no_factor_is_a_surrogate():
     found = next(f for f in report.findings if f.where == "1")
     assert found.kind == "surrogate"
     assert "Remove the hook" in found.advice
+
+
+def test_a_layer_that_was_exchanged_meanwhile_is_not_taken_for_the_audited_one():
+    """A mended layer behind a cross of the audit would look like a contradiction."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()).double()
+    audit = gl.blame(model, torch.ones(1, 3, dtype=torch.float64))
+    model[1] = torch.nn.Sigmoid()
+
+    with pytest.raises(
+        gl.GradlabError, match="was a Tanh when the model was audited, and"
+    ):
+        local_report(audit, "1")
+    assert local_report(audit, "0").ok
