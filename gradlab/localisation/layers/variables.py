@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-__all__ = ["BackwardError", "Product", "ReplayError", "Variable"]
+__all__ = ["BackwardError", "Product", "ReplayError", "Variable", "double_of"]
 
 
 class ReplayError(Exception):
@@ -68,3 +68,12 @@ class Product:
     outputs: list[Any]
     cotangents: list[Any]
     size: float | None = None
+
+
+def double_of(tensor: Any) -> Any:
+    """Double precision of the kind of number that a tensor holds."""
+    import torch
+
+    if tensor.is_complex():
+        return torch.complex128
+    return torch.float64 if tensor.is_floating_point() else tensor.dtype

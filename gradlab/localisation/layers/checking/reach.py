@@ -234,14 +234,27 @@ def _moved(part: _Part, frame: Frame, seed: int) -> tuple[Frame, Frame, float]:
 
 
 def _of(variable: Variable, up: Frame, down: Frame, apart: float) -> Any:
-    """How the model moved one thing that the call takes."""
+    """How the model moved one thing that the call takes.
+
+    Raises
+    ------
+    ReplayError
+        If the call takes other things there: a backward that is called anew, say.
+    """
     sides = []
     for run in (up, down):
-        if variable.kind == "input":
-            value = run.inputs[variable.place].value
-        else:
-            child, output = variable.place
-            value = run.children[child].outputs[output].value
+        try:
+            if variable.kind == "input":
+                value = run.inputs[variable.place].value
+            else:
+                child, output = variable.place
+                value = run.children[child].outputs[output].value
+        except IndexError:
+            message = "takes other things when the model is moved"
+            raise ReplayError(message) from None
+        if value.shape != variable.base.shape:
+            message = "takes things of another shape when the model is moved"
+            raise ReplayError(message)
         sides.append(value.to(variable.base.dtype))
     return (sides[0] - sides[1]) / apart
 

@@ -11,7 +11,15 @@ if TYPE_CHECKING:
 
     from gradlab.localisation.layers.recording.state import Entry, RandomState
 
-__all__ = ["Frame", "Slot", "may_use_others", "owner_name", "source_of", "walk"]
+__all__ = [
+    "Frame",
+    "Slot",
+    "may_use_others",
+    "owner_name",
+    "parameters_handed_in",
+    "source_of",
+    "walk",
+]
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -132,6 +140,21 @@ def dissolve(frame: Frame) -> None:
         frame = frame.parent
     for call in list(walk([frame])):
         call.parent, call.children = None, []
+
+
+def parameters_handed_in(frame: Frame) -> dict[int, Any]:
+    """Find the parameters that a custom Function gets, by position of the input.
+
+    It may reach the same ones through a module that it gets as well: the adjoint of an
+    integrator gets both, and its gradient is that by either way.
+    """
+    if frame.kind != "function":
+        return {}
+    return {
+        k: slot.edge.node.variable
+        for k, slot in enumerate(frame.inputs)
+        if slot.parameter and slot.edge is not None
+    }
 
 
 def owner_name(frame: Frame) -> str:

@@ -18,7 +18,10 @@ from gradlab.localisation.layers.products import (
     leaves_behind,
     nodes_behind,
 )
-from gradlab.localisation.layers.recording.frames import may_use_others
+from gradlab.localisation.layers.recording.frames import (
+    may_use_others,
+    parameters_handed_in,
+)
 from gradlab.localisation.layers.recording.hooks import share_hooks
 from gradlab.localisation.layers.recording.intercept import call_function, intercepting
 from gradlab.localisation.layers.recording.owners import standing_in
@@ -31,6 +34,7 @@ from gradlab.localisation.layers.variables import (
     Product,
     ReplayError,
     Variable,
+    double_of,
 )
 
 if TYPE_CHECKING:
@@ -89,6 +93,7 @@ class Piece:
         self.handed = 1.0  # factor of the gradients that come back from calls inside
         held = owners.inside(frame.target) if whole else owners.held(frame)
         self._parameters: list[Any] = held
+        self._handed_in = parameters_handed_in(frame)
 
     def with_cotangents(self, cotangents: Sequence[Any]) -> Piece:
         """Return the same piece with other weights of its outputs."""
@@ -108,13 +113,7 @@ class Piece:
         return tensor.to(self._dtype(tensor))
 
     def _dtype(self, tensor: Any) -> Any:
-        import torch
-
-        if not self.raised:
-            return tensor.dtype
-        if tensor.is_complex():
-            return torch.complex128
-        return torch.float64 if tensor.is_floating_point() else tensor.dtype
+        return double_of(tensor) if self.raised else tensor.dtype
 
     # ------------------------------------------------------------- variables
     def variables(self) -> list[Variable]:
@@ -186,8 +185,9 @@ class Piece:
         """Take the vector-Jacobian product that autograd computes for this piece."""
         import torch
 
-        if self._copied and may_use_others(self.frame):
-            self._find_parameters()
+        if self._copied and may_use_others(self.frame):  # see which it uses
+            found = self._reached(self.outputs_once(), {})
+            self._parameters += [v.parameter for v in found if self._lasts(v)]
         with torch.enable_grad():
             unasked = [
                 k
@@ -230,6 +230,10 @@ class Piece:
                 if not self.bare:
                     share_hooks(variable.parameter, leaf[key])
                 stand_ins.append((variable.parameter, functools.partial(leaf.get, key)))
+        for k, parameter in self._handed_in.items():
+            if k in leaf:
+                leaf[k] = torch.nn.Parameter(leaf[k].detach())
+                stand_ins.append((parameter, functools.partial(leaf.get, k)))
         inputs = [
             self._argument(k, leaf.get(k, self.cast(slot.value)))
             for k, slot in enumerate(self.frame.inputs)
@@ -274,11 +278,6 @@ class Piece:
     def _argument(self, k: int, value: Any) -> Any:
         # What the call overwrites must not be the recorded tensor, nor a leaf.
         return value.clone() if k in self.frame.overwritten else value
-
-    def _find_parameters(self) -> None:
-        """See which parameters the own code uses."""
-        found = self._reached(self.outputs_once(), {})
-        self._parameters += [v.parameter for v in found if self._lasts(v)]
 
     def outputs_once(self) -> list[Any]:
         """Run once as the model does."""
@@ -366,13 +365,16 @@ class Piece:
             return value.clone() if value is slot.value else value
 
         def outputs_now() -> list[Any]:
-            inputs = [
-                self._argument(k, value_at(k, slot).requires_grad_(self._records))
-                if slot.wanted
-                else self._argument(k, value_at(k, slot))
-                for k, slot in enumerate(self.frame.inputs)
+            slots = self.frame.inputs
+            values = [value_at(k, slot) for k, slot in enumerate(slots)]
+            for k, slot in enumerate(slots):
+                values[k].requires_grad_(self._records and slot.wanted)
+            inputs = [self._argument(k, value) for k, value in enumerate(values)]
+            also = [
+                (parameter, functools.partial(values.__getitem__, k))
+                for k, parameter in self._handed_in.items()
             ]
-            with self._running(child_value, stand_ins) as stand_in:
+            with self._running(child_value, [*stand_ins, *also]) as stand_in:
                 outputs = self._call(inputs)
             return outputs + [t for _, kept in stand_in.handed for t in kept]
 

@@ -1,0 +1,67 @@
+"""Functions that get a module and its parameters, as adjoints of integrators do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import gradlab as gl
+
+
+class Adjoint(torch.autograd.Function):
+    """A layer run without a graph, and run again in the backward."""
+
+    @staticmethod
+    def forward(ctx, x, inner, factor, *weights):
+        ctx.inner, ctx.factor = inner, factor
+        ctx.save_for_backward(x, *weights)
+        with torch.no_grad():
+            return inner(x)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        x, *weights = ctx.saved_tensors
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            out = torch.tanh(ctx.inner(x)) if ctx.factor is None else ctx.inner(x)
+            slope, *others = torch.autograd.grad(out, [x, *weights], upstream)
+        return (ctx.factor or 1.0) * slope, None, None, *others
+
+
+class Model(nn.Module):
+    """Hands over what it would train, as torchdiffeq does."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.inner, self.factor = nn.Linear(3, 3), factor
+
+    def forward(self, x):
+        weights = [p for p in self.inner.parameters() if p.requires_grad]
+        return Adjoint.apply(x, self.inner, self.factor, *weights)
+
+
+@pytest.fixture(params=[torch.float64, torch.float32])
+def point(request):
+    """Four samples of three numbers."""
+    torch.manual_seed(0)
+    return torch.randn(4, 3, dtype=request.param, requires_grad=True)
+
+
+def test_a_right_adjoint_is_not_accused(point):
+    """Its parameters move where the module has them, too: the two are one tensor."""
+    audit = gl.blame(Model(1.0).to(point.dtype), point)
+    assert not audit.culprits
+    states = {row.name: row.state.name for row in audit.rows}
+    assert states["Model:Adjoint"] == "RIGHT"
+
+
+@pytest.mark.parametrize("factor", [1.01, None])
+def test_a_wrong_one_is(point, factor):
+    """By a factor of its input, or the slope of another layer; nothing raises."""
+    model = Model(factor).to(point.dtype)
+    audit = gl.blame(model, point)
+    assert audit.culprits == ("Model",)
+    report = gl.check(model, point)
+    assert report.verdict.name == "DISAGREES"
+    assert model.inner.weight.grad is None
