@@ -13,9 +13,17 @@ from gradlab.diagnosis.places import place_words
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["broken_sums", "constants", "coupling_factor", "units", "unreal"]
+__all__ = [
+    "broken_sums",
+    "constants",
+    "coupling_factor",
+    "moved_along",
+    "units",
+    "unreal",
+]
 
 _CLOSE = 1e-4  # relative slack of factors and constants that are recognised
+_SUMS = 2  # that do not vanish together by chance
 
 
 def coupling_factor(case: Case) -> list[Clue]:
@@ -121,6 +129,49 @@ def broken_sums(case: Case) -> list[Clue]:
             f"margin.",
         )
     ]
+
+
+def moved_along(case: Case) -> list[Clue]:
+    """Detect contributions at wrong places: what is too much here is missing there.
+
+    The error sums to zero along an axis along which the gradient does not.
+    """
+    n = case.grid(case.numeric)
+    if not case.scalar or n is None or case.variable.is_complex:
+        return []
+    error = (case.analytic - case.numeric).reshape(n.shape)[0]
+    for axis, length in enumerate(case.variable.shape):
+        left, total = (np.abs(side.sum(axis=axis)) for side in (error, n[0]))
+        lost = np.abs(error).sum(axis=axis) > 0
+        if length < 2 or int(lost.sum()) < _SUMS:
+            continue
+        size = np.abs(error).sum(axis=axis).max()
+        if left.max() > 1e-6 * size or (total[lost] < 1e-3 * size).any():
+            continue
+        noun = {0: "rows", 1: "columns"}.get(axis, f"indices along axis {axis}")
+        noun = noun if n.ndim == 3 else f"indices along axis {axis}"
+        told = (
+            f"The error of {case.name} sums to zero along axis {axis}, its gradient "
+            f"does not, {place_words(case)}: parts of it stand in other {noun}, or a "
+            f"term is missing that sums to zero itself, as that of a softmax does."
+        )
+        return [
+            Clue(
+                BugKind.WRONG_INDEX,
+                0.62,
+                told,
+                f"Check the indices (labels, tokens, an offset) with which {noun} of "
+                f"{case.name} are read in the forward pass and written in the "
+                f"backward.",
+            ),
+            Clue(
+                BugKind.MISSING_TERM,
+                0.6,
+                told,
+                f"Add up the contributions of every use of {case.name}.",
+            ),
+        ]
+    return []
 
 
 def constants(case: Case) -> list[Clue]:

@@ -234,7 +234,8 @@ def _matching(case: Case, large: float) -> tuple[int, str, bool] | None:
         for size, words, leading in _sizes_of(case)
         if size > 1 and abs(size - large) < _CLOSE * size
     ]
-    found.sort(key=lambda item: not item[2])
+    # samples stand along the first axis, and are rather counted than all entries
+    found.sort(key=lambda item: (not item[2], "axis 0" not in item[1]))
     return found[0] if found else None
 
 
@@ -268,10 +269,11 @@ def _sizes_of(case: Case) -> Iterator[tuple[int, str, bool]]:
                     (f"the batch times spatial size of {variable.name}"),
                     True,
                 )
-    for shape in dict.fromkeys(array.shape for _, array in held_arrays(subject)):
-        for axis, length in enumerate(shape):
-            yield length, f"the length of axis {axis} of an array it uses", axis == 0
-        yield math.prod(shape), "the number of entries of an array it uses", True
+    for name, array in held_arrays(subject):
+        called = f"`{name}`" if name else "an array it uses"
+        for axis, length in enumerate(array.shape):
+            yield length, f"the length of axis {axis} of {called}", axis == 0
+        yield math.prod(array.shape), f"the number of entries of {called}", True
 
 
 def _flipped(case: Case) -> list[Clue]:

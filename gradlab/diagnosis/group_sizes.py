@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["uneven_means"]
 
 _MOST = 1000  # members that a group may have
+_LONGEST = 100  # members of the longest group, where no array has its length
 _CLOSE = 1e-5  # how near to whole numbers ratios have to be
 _ENTRIES = 4  # that are enough to speak of whole numbers
 
@@ -38,7 +39,9 @@ def uneven_means(case: Case) -> list[Clue]:
     model = np.where(there, case.analytic, case.numeric)
     if case.analytic_zero[there].any() or case.share(model) < EXACT:
         return []
-    for total in (1, *sorted(size for size in sizes if size > 1)):
+    # the total, or the longest group, which alone is right then
+    longest = range(2, _LONGEST) if abs(ratios.max() - 1) <= _CLOSE else ()
+    for total in sorted({1, *sizes, *longest} - {0}):
         counts = _different_counts(ratios * total, total)
         if counts:
             words = "is missing" if total == 1 else f"is 1/{total} instead"
@@ -55,10 +58,11 @@ def _different_counts(ratios: NDArray[np.float64], total: int) -> list[int]:
     """Return the whole numbers that ratios are, if they are, and are not all one."""
     whole = np.round(ratios)
     near = np.abs(ratios - whole) <= _CLOSE * np.maximum(whole, 1)
+    counts = [int(count) for count in np.unique(whole)]
     most = _MOST if total == 1 else total
-    if not near.all() or not 0 < whole.min() < whole.max() <= most:
+    if not near.all() or not 0 < counts[0] < counts[-1] <= most:
         return []
-    return [int(count) for count in np.unique(whole)]
+    return counts
 
 
 def _clue(case: Case, ratio: str, counts: list[int], words: str) -> Clue:

@@ -27,7 +27,7 @@ _BIAS = re.compile(r"(b[a-z]?|b_\w+|bias\w*|\w+_bias|beta|offset|shift|intercept
 # and those of states, which no layer multiplies with: h0, c_prev, hidden
 _STATE = re.compile(r"[hcsz]_?(0|init|prev|last)|(hidden|state|init)\w*|prev_?[hcs]")
 
-__all__ = ["Layer", "is_named", "layer_of", "layers_of"]
+__all__ = ["Layer", "is_after_a_gain", "is_named", "layer_of", "layers_of"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,18 +121,27 @@ def _of_a_norm(vector: Variable, inputs: tuple[Variable, ...]) -> bool:
     if _NORM.fullmatch(last.lower()):
         return True
     mates = [v for v in inputs if start and v.name == f"{start}.weight"]
-    return (bool(mates) and len(mates[0].shape) < 2) or _after_a_gain(vector, inputs)
+    return bool(mates) and len(mates[0].shape) < 2
 
 
-def _after_a_gain(vector: Variable, inputs: tuple[Variable, ...]) -> bool:
-    """Whether a vector is the shift of a gain that stands before it, as in ``g, b``."""
-    place = next(i for i, v in enumerate(inputs) if v is vector)
-    before, after = (inputs[i : i + 1] for i in (place - 1, place + 1))
-    last = [v.name.rpartition(".")[2].lower() for v in (*before, *after)]
-    alike = [v.shape == vector.shape for v in (*before, *after)]
-    gain = place > 0 and alike[0] and bool(_GAIN.fullmatch(last[0]))
-    own = len(last) > 1 and alike[-1] and bool(_SHIFT.fullmatch(last[-1]))
-    return gain and not own
+def is_after_a_gain(evidence: Evidence, layer: Layer) -> bool:
+    """Whether a bias is the shift of a gain before it, as in ``g, b``.
+
+    A normalisation stands between it and the weight then.
+    """
+    inputs, i = evidence.subject.inputs, layer.bias
+    if i == 0 or not _is_called(inputs[i - 1], _GAIN, inputs[i].shape):
+        return False
+    return not any(
+        _is_called(v, _SHIFT, inputs[i].shape) for v in inputs[i + 1 : i + 2]
+    )
+
+
+def _is_called(
+    variable: Variable, names: re.Pattern[str], shape: tuple[int, ...]
+) -> bool:
+    last = variable.name.rpartition(".")[2].lower()
+    return variable.shape == shape and names.fullmatch(last) is not None
 
 
 def _of_one_number(

@@ -12,7 +12,12 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.layer_shapes import is_named, layer_of, layers_of
+from gradlab.diagnosis.layer_shapes import (
+    is_after_a_gain,
+    is_named,
+    layer_of,
+    layers_of,
+)
 from gradlab.diagnosis.measures import Case, Clue, sides_of
 from gradlab.diagnosis.moving import analytic_at, slopes_at
 
@@ -35,6 +40,8 @@ def siblings(case: Case) -> list[Clue]:
     """Detect a mistake in one line: the other gradient of the layer is right."""
     layer = layer_of(case.evidence, case.part.which)
     if layer is None or not is_named(case.evidence, layer):
+        return _alone(case)
+    if is_after_a_gain(case.evidence, layer):
         return _alone(case)
     wrong = {side.part.which for side in sides_of(case.evidence) if side.is_wrong}
     inputs = case.evidence.subject.inputs

@@ -308,7 +308,8 @@ def copied(case: Case) -> list[Clue]:
         pairs = []
         for k in spoiled:
             gaps = np.abs(true - ours[k]).max(axis=1)
-            if gaps.min() <= 1e-6 * np.abs(ours[k]).max() and gaps.argmin() != k:
+            same = gaps <= 1e-6 * np.abs(ours[k]).max()
+            if int(same.sum()) == 1 and not same[k]:  # of several alike none is copied
                 pairs.append(f"index {k} holds that of index {int(gaps.argmin())}")
         if len(pairs) < len(spoiled):
             continue

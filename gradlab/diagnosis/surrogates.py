@@ -109,7 +109,8 @@ def clipped(case: Case) -> list[Clue]:
     inside = bool((np.abs(a[case.usable]) <= top * (1 + 1e-6)).all())
     # where all stand at the bound, several sizes must have been cut to it: of equal
     # ones any constant would be a bound
-    passing = bool((a[case.usable & ~wrong] != 0).any())
+    right = np.abs(a[case.usable & ~wrong])
+    passing = bool(((right > 0) & (right < top * (1 - 1e-6))).any())
     sizes = len(np.unique(np.round(np.abs(n[wrong]) / top, 6)))
     if not passing and sizes < _SIZES:
         return _norm_clipped(case)

@@ -174,7 +174,7 @@ def _two_slopes(units: list[_Unit], lead: str) -> list[Clue]:
     (on, off), *_ = np.linalg.lstsq(np.stack([own, other], axis=1), ours, rcond=None)
     models = [on * unit.numeric + off * unit.numeric[::-1] for unit in units]
     fits = [unit.sides_like(m) for unit, m in zip(units, models, strict=True)]
-    if not all(fits):
+    if not all(fits) or abs(off) < _CLOSE:
         return []
     return [
         Clue(
@@ -202,18 +202,29 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
         factors.append(c)
     if np.ptp(factors) > _CLOSE * max(map(abs, factors)):
         return []
-    right = abs(factors[0] - 1) <= _CLOSE
-    told = "it is right" if right else f"it is {factors[0]:.4g} x numeric"
+    lead = f"Where the weights of one unit in {case.name} are zero"
+    advice = (
+        f"Check the slope of the activation behind {case.name}: that it multiplies the "
+        f"error signal, and that it is written in the array it is given (input or "
+        f"output of the activation)."
+    )
+    if abs(factors[0] - 1) <= _CLOSE:
+        return [
+            Clue(
+                BugKind.WRONG_DERIVATIVE,
+                0.5,
+                f"{lead} their gradient is right: what is wrong grows with the values "
+                f"of the unit, as with a wrong slope of an activation.",
+                advice,
+            )
+        ]
     return [
         Clue(
             BugKind.WRONG_DERIVATIVE,
             0.88,
-            f"The analytic gradient of {case.name} is no multiple of the numeric one; "
-            f"of a unit whose weights are zero {told}. There all samples have the same "
-            f"pre-activation, so what is wrong depends on it: the slope of the "
-            f"activation.",
-            f"Check the slope of the activation behind {case.name}: that it multiplies "
-            f"the error signal, and that it is written in the array it is given "
-            f"(input or output of the activation).",
+            f"{lead} analytic = {factors[0]:.4g} x numeric; elsewhere it is no "
+            f"multiple. All samples have the same pre-activation there, so the factor "
+            f"is that of a slope of the activation.",
+            advice,
         )
     ]

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import EXACT, Case, Clue, fraction_words, reaches
+from gradlab.diagnosis.moving import affine
 from gradlab.diagnosis.places import place_words
 
 if TYPE_CHECKING:
@@ -75,7 +76,64 @@ def partial_zeros(case: Case) -> list[Clue]:
         clues = _imaginary(case, lost, share) or _lost(case, lost, share)
         if clues:
             return clues
-    return [_mask_clue(case, lost, extra, share, told), *_ends(case, lost, extra)]
+    if not both.any():
+        elsewhere = _elsewhere(case, lost, extra, share)
+        if elsewhere:
+            return elsewhere
+        told = "none is right"
+    clues = [_mask_clue(case, lost, extra, share, told), *_ends(case, lost, extra)]
+    return [*clues, *_handed_on(case, lost, extra, share)]
+
+
+def _elsewhere(
+    case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_], share: float
+) -> list[Clue]:
+    """Recognise outputs that reach other entries, and none of those they depend on.
+
+    A mask stops a whole output, or lets it through.
+    """
+    if not (reaches(lost, 1) == reaches(extra, 1)).all():
+        return []
+    return [
+        Clue(
+            BugKind.WRONG_INDEX,
+            0.93 * share,
+            f"Every output that is wrong hands its gradient to entries of {case.name} "
+            f"that it does not depend on, and to none of those that it does "
+            f"({place_words(case)}).",
+            f"Send each incoming gradient to the entries of {case.name} that the "
+            f"forward pass read for that output.",
+        )
+    ]
+
+
+def _handed_on(
+    case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_], share: float
+) -> list[Clue]:
+    """Recognise a sum over too many axes: each output reaches entries of its mates.
+
+    Of an input that the function is a straight line in, no value decides which entry
+    an output depends on: what is not zero there comes from no mask.
+    """
+    rows = reaches(extra, 1)
+    own = ~case.numeric_zero
+    if case.scalar or lost.any() or (own.sum(axis=1)[rows] != 1).any():
+        return []
+    same = np.where(own, case.numeric, 0.0).sum(axis=1, keepdims=True)
+    apart = np.abs(case.analytic - same) > case.tolerance + case.relative * np.abs(same)
+    if (apart & extra).any() or not affine(case.evidence, case.part.which):
+        return []
+    return [
+        Clue(
+            BugKind.WRONG_AXIS,
+            0.95 * share,
+            f"Each output depends on one entry of {case.name}; its gradient is handed "
+            f"to others as well ({int(extra.sum())} times), the same number: a sum "
+            f"that runs over an axis of {case.name} itself.",
+            f"Sum the gradient of {case.name} over the axes along which it was "
+            f"broadcast, and over no other.",
+        )
+    ]
 
 
 def _imaginary(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
