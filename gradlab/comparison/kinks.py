@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sides", "nearest_slope"]
 
-_SETTLED = 0.002  # of the gap: outside it, so much settles it whatever the bars say
+_SETTLED = 0.002  # of a gap that is told: outside it, so much settles it
 _FINEST = 1e-9  # of the gap: one-sided slopes are known no better
 _BARS = 4.0  # of both sides together: an extrapolation to one side is a rough one
 
@@ -66,8 +66,11 @@ def nearest_slope(
         high = np.fmax(sides.left, sides.right)
         gap = high - low
         between = np.clip(analytic, low, high)
-        known = np.fmax(_BARS * (measured.error - gap / 2), _FINEST * gap)
-        bar = np.fmin(np.minimum(measured.error, _SETTLED * gap), known)
+        rest = measured.error - gap / 2  # of both sides together
+        known = np.fmax(_BARS * rest, _FINEST * gap)
+        # two slopes that differ by less than their bars are no kink for certain
+        settled = np.where(rest < gap, _SETTLED * gap, np.inf)
+        bar = np.fmin(np.minimum(measured.error, settled), known)
         bar = np.where(between == analytic, 0.0, bar)
     inside = kink & np.isfinite(between)
     return Side(

@@ -383,8 +383,11 @@ def _hear_again(
         with np.errstate(all="ignore"):
             apart = np.abs(found.value - block.value[:, columns])
             error = block.error[:, columns]
-            # bars that reach each other contradict nothing
-            apart = np.where(apart > 2 * (error + found.error), apart, 0.0)
+            # bars that reach each other contradict nothing; half as much does where the
+            # gradient is nearer to what is found now
+            nearer = np.abs(block.formula[:, columns] - found.value) < apart
+            reach = np.where(nearer, 1, 2) * (error + found.error)
+            apart = np.where(apart > reach, apart, 0.0)
         wider = np.where(ours, np.fmax(error, apart), 0.0)
         block.error[:, columns] = np.fmax(error, wider)
         if not (ours & (far[:, columns] <= SAFETY * wider)).any():

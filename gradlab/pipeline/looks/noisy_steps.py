@@ -9,6 +9,7 @@ import numpy as np
 from gradlab.comparison.judge import sensitivity
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.finite_difference import seen_truncation
 from gradlab.differentiation.hidden_noise import LAST_DIGITS, ROUGH
 from gradlab.differentiation.method import Auto
 from gradlab.pipeline.sides.measuring import numeric_side
@@ -76,8 +77,9 @@ def allow_for_noise(
         apart = np.abs(again.value - block.value[:, columns])
         error = np.where(apart > SAFETY * floor[:, columns], apart, error)
         # nor is a step a good part of the scale without bending, whatever noise says
-        share = np.abs(again.step) / block.scales[columns]
-        error = np.fmax(error, share**2 * np.abs(again.value) / 2)
+        scales = block.scales[columns]
+        error = np.fmax(error, (again.step / scales) ** 2 * np.abs(again.value) / 2)
+        error = np.fmax(error, seen_truncation(again, scales))
         better = error < block.error[:, columns]
     block.overwrite(
         columns,
