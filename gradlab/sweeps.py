@@ -344,9 +344,9 @@ class Sweep:
         >>> sweep.to_html().startswith("<!doctype html>")
         True
         """
-        from gradlab.presentation.html import page_sweep
+        from gradlab.presentation.html import page
 
-        return page_sweep(self, path)
+        return page(self, path)
 
     def __repr__(self) -> str:
         from gradlab.presentation.layer_text import sweep_text
@@ -357,9 +357,9 @@ class Sweep:
     __str__ = __repr__
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        from gradlab.presentation.html import mimebundle_sweep
+        from gradlab.presentation.html import mimebundle
 
-        return mimebundle_sweep(self)
+        return mimebundle(self)
 
 
 def curves_of(

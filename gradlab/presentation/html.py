@@ -15,30 +15,28 @@ import re
 import uuid
 from typing import TYPE_CHECKING
 
+from gradlab.localisation.layers.audited import LayerAudit
 from gradlab.presentation.figures import png
 from gradlab.presentation.layer_text import audit_text, sweep_text
 from gradlab.presentation.packing_results import pack_layers, pack_report, pack_sweep
 from gradlab.presentation.plots import plot_report
 from gradlab.presentation.text import report_text
 from gradlab.presentation.words import shows_words_only
+from gradlab.sweeps import Sweep
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from gradlab.localisation.layers.audited import LayerAudit
+    from matplotlib.figure import Figure
+
     from gradlab.presentation.packing import Packed
     from gradlab.report import Report
-    from gradlab.sweeps import Sweep
 
 __all__ = [
     "document",
     "island",
     "mimebundle",
-    "mimebundle_layers",
-    "mimebundle_sweep",
     "page",
-    "page_layers",
-    "page_sweep",
     "script_path",
 ]
 
@@ -154,39 +152,33 @@ def document(body: str, title: str) -> str:
     return _DOCUMENT.format(title=html.escape(title), body=body)
 
 
-def _save(text: str, path: str | PathLike[str] | None) -> str:
-    if path is not None:
-        pathlib.Path(path).write_text(text, encoding="utf-8")
-    return text
+def _parts(
+    result: Report | Sweep | LayerAudit,
+) -> tuple[Packed, str, bytes | None, str]:
+    """Return the numbers, the text and the picture of a result, and a title.
+
+    A report without a block that could be drawn has no picture.
+    """
+    figure: Figure | None = None
+    if isinstance(result, LayerAudit):
+        packed, text, title = pack_layers(result), audit_text(result), "Layers"
+        figure = result.plot().figure_
+    elif isinstance(result, Sweep):
+        packed, text, title = pack_sweep(result), sweep_text(result), "Step sizes"
+        figure = result.plot().figure_
+    else:
+        packed, text, title = pack_report(result), report_text(result), result.subject
+        if any(comparison.analytic.size for comparison in result.comparisons):
+            figure = plot_report(result, None, None).figure_
+    return packed, text, None if figure is None else png(figure, _SHARPNESS), title
 
 
-def _bundle(packed: Packed, text: str, image: bytes | None) -> dict[str, str]:
-    """Page, picture and text: each front end takes the best that it can show."""
-    inert = _inert(text, image, _UNTRUSTED)
-    bundle = {"text/plain": text, "text/html": island(packed, inert)}
-    if image is not None:
-        bundle["image/png"] = base64.b64encode(image).decode("ascii")
-    return bundle
-
-
-def _document(packed: Packed, text: str, image: bytes | None, title: str) -> str:
-    return document(island(packed, _inert(text, image, _NO_SCRIPT)), title)
-
-
-# ------------------------------------------------------------------ reports
-def _report_png(report: Report) -> bytes | None:
-    """Draw the worst block; None if the report has no block to draw."""
-    if not any(comparison.analytic.size for comparison in report.comparisons):
-        return None
-    figure = plot_report(report, None, None).figure_
-    return None if figure is None else png(figure, _SHARPNESS)
-
-
-def mimebundle(report: Report) -> dict[str, str]:
+def mimebundle(result: Report | Sweep | LayerAudit) -> dict[str, str]:
     """Give a notebook a page, a picture for where scripts are dropped, and a text.
 
-    Plain HTML, not a widget: it works after re-opening, in a notebook that somebody
-    else sent, in exported HTML, while the kernel is busy, and without one.
+    Each front end takes the best that it can show. Plain HTML, not a widget: it works
+    after re-opening, in a notebook that somebody else sent, in exported HTML, while the
+    kernel is busy, and without one.
 
     Examples
     --------
@@ -196,11 +188,18 @@ def mimebundle(report: Report) -> dict[str, str]:
     """
     if shows_words_only():
         return {}  # then IPython asks for the repr
-    return _bundle(pack_report(report), report_text(report), _report_png(report))
+    packed, text, image, _ = _parts(result)
+    inert = _inert(text, image, _UNTRUSTED)
+    bundle = {"text/plain": text, "text/html": island(packed, inert)}
+    if image is not None:
+        bundle["image/png"] = base64.b64encode(image).decode("ascii")
+    return bundle
 
 
-def page(report: Report, path: str | PathLike[str] | None = None) -> str:
-    """Return a report as one self-contained page, written to `path` if given.
+def page(
+    result: Report | Sweep | LayerAudit, path: str | PathLike[str] | None = None
+) -> str:
+    """Return a result as one self-contained page, written to `path` if given.
 
     Examples
     --------
@@ -208,75 +207,8 @@ def page(report: Report, path: str | PathLike[str] | None = None) -> str:
     >>> page(report).startswith("<!doctype html>")
     True
     """
-    image, text = _report_png(report), report_text(report)
-    return _save(_document(pack_report(report), text, image, report.subject), path)
-
-
-# ------------------------------------------------------------------ sweeps
-def _sweep_png(sweep: Sweep) -> bytes | None:
-    figure = sweep.plot().figure_
-    return None if figure is None else png(figure, _SHARPNESS)
-
-
-def mimebundle_sweep(sweep: Sweep) -> dict[str, str]:
-    """Give a notebook the page of a sweep, a picture and a text.
-
-    Examples
-    --------
-    >>> sweep = gl.sweep(lambda x: (x**2).sum(), np.ones(2), grad=lambda x: 2 * x)
-    >>> sorted(mimebundle_sweep(sweep))
-    ['image/png', 'text/html', 'text/plain']
-    """
-    if shows_words_only():
-        return {}  # then IPython asks for the repr
-    return _bundle(pack_sweep(sweep), sweep_text(sweep), _sweep_png(sweep))
-
-
-def page_sweep(sweep: Sweep, path: str | PathLike[str] | None = None) -> str:
-    """Return a sweep as one self-contained page, written to `path` if given.
-
-    Examples
-    --------
-    >>> sweep = gl.sweep(lambda x: (x**2).sum(), np.ones(2), grad=lambda x: 2 * x)
-    >>> page_sweep(sweep).startswith("<!doctype html>")
-    True
-    """
-    packed, text = pack_sweep(sweep), sweep_text(sweep)
-    return _save(_document(packed, text, _sweep_png(sweep), "Step sizes"), path)
-
-
-# ------------------------------------------------------------------ layers
-def _layers_png(audit: LayerAudit) -> bytes | None:
-    figure = audit.plot().figure_
-    return None if figure is None else png(figure, _SHARPNESS)
-
-
-def mimebundle_layers(audit: LayerAudit) -> dict[str, str]:
-    """Give a notebook the page of a layer audit, a picture and a text.
-
-    Examples
-    --------
-    >>> import torch
-    >>> net = torch.nn.Linear(3, 2).double()
-    >>> audit = gl.blame(net, torch.ones(4, 3).double())
-    >>> sorted(mimebundle_layers(audit))
-    ['image/png', 'text/html', 'text/plain']
-    """
-    if shows_words_only():
-        return {}  # then IPython asks for the repr
-    return _bundle(pack_layers(audit), audit_text(audit), _layers_png(audit))
-
-
-def page_layers(audit: LayerAudit, path: str | PathLike[str] | None = None) -> str:
-    """Return a layer audit as one self-contained page, written to `path` if given.
-
-    Examples
-    --------
-    >>> import torch
-    >>> net = torch.nn.Linear(3, 2).double()
-    >>> audit = gl.blame(net, torch.ones(4, 3).double())
-    >>> page_layers(audit).startswith("<!doctype html>")
-    True
-    """
-    packed, text = pack_layers(audit), audit_text(audit)
-    return _save(_document(packed, text, _layers_png(audit), "Layers"), path)
+    packed, text, image, title = _parts(result)
+    whole = document(island(packed, _inert(text, image, _NO_SCRIPT)), title)
+    if path is not None:
+        pathlib.Path(path).write_text(whole, encoding="utf-8")
+    return whole

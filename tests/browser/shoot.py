@@ -59,7 +59,7 @@ def real():
     """Results of real checks, by the name of the picture."""
     report = gl.check(*network())
     yield "report", html.page(report)
-    yield "sweep", html.page_sweep(report.sweep(methods=("central", "forward")))
+    yield "sweep", html.page(report.sweep(methods=("central", "forward")))
 
 
 def bare(sweep):

@@ -194,9 +194,9 @@ class LayerAudit:
         path
             Name of the file; default none is written.
         """
-        from gradlab.presentation.html import page_layers
+        from gradlab.presentation.html import page
 
-        return page_layers(self, path)
+        return page(self, path)
 
     # ------------------------------------------------------------- display
     def __repr__(self) -> str:
@@ -208,6 +208,6 @@ class LayerAudit:
     __str__ = __repr__
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        from gradlab.presentation.html import mimebundle_layers
+        from gradlab.presentation.html import mimebundle
 
-        return mimebundle_layers(self)
+        return mimebundle(self)
