@@ -1,4 +1,4 @@
-"""Analytic Jacobians by autograd, forward mode, and second derivatives as a subject."""
+"""Second derivatives by autograd, as a subject."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from gradlab.errors import SubjectError
 from gradlab.subject.subject import output_rows
-from gradlab.subject.tensors.forward import ForwardMode
 from gradlab.subject.tensors.outputs import cotangent_tensors
 from gradlab.subject.tensors.subjects import TorchSubject
 from gradlab.subject.tensors.values import Cell, as_parameter, make_cell
@@ -21,43 +20,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tensors.programs import Program
 
-__all__ = ["forward_jacobian", "second_order"]
-
-
-def forward_jacobian(subject: TorchSubject) -> list[NDArray[np.float64]]:
-    """Jacobian by forward-mode autograd.
-
-    Parameters
-    ----------
-    subject
-        A torch subject.
-
-    Returns
-    -------
-    list of numpy.ndarray
-        For each input the block of shape (rows, coordinates).
-
-    Raises
-    ------
-    SubjectError
-        If the function has no forward-mode formula somewhere.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from gradlab.subject.tensors.subjects import torch_subject
-    >>> forward_jacobian(torch_subject(torch.exp, (torch.zeros(2),)))
-    [array([[1., 0.],
-           [0., 1.]])]
-    """
-    blocks, problems = ForwardMode(subject).jacobian()
-    if problems:
-        msg = (
-            f"forward mode failed for {problems[0].where}: {problems[0].detail}; "
-            f"use mode='reverse', or define jvp on the autograd.Function"
-        )
-        raise SubjectError(msg)
-    return blocks
+__all__ = ["second_order"]
 
 
 def second_order(
