@@ -25,24 +25,7 @@ def _model(blocks):
     import torch.nn.functional as F
     from torch import nn
 
-    class SwishFunction(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, factor):
-            ctx.save_for_backward(x)
-            ctx.factor = factor
-            return x * torch.sigmoid(x)
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            gate = torch.sigmoid(x)
-            return ctx.factor * g * (gate + x * gate * (1 - gate)), None
-
-    class Swish(nn.Module):
-        factor = 1.0
-
-        def forward(self, x):
-            return SwishFunction.apply(x, self.factor)
+    from tests.localisation.networks import Swish
 
     class Block(nn.Module):
         def __init__(self):
@@ -80,7 +63,7 @@ def _model(blocks):
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
     model = Transformer()
-    model.blocks[blocks // 2].act.factor = 1.001
+    model.blocks[blocks // 2].act.slip = "slip of 0.1 %"
     ids = torch.randint(0, VOCABULARY, (1, TOKENS))
     goal = torch.randint(0, VOCABULARY, (TOKENS,))
     return model, ids, lambda out: F.cross_entropy(out.flatten(0, 1), goal)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.localisation.networks import Swish
 
 torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -16,27 +17,6 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 nn = torch.nn
 
 RIGHT = 4
-
-
-class _Swish(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, factor):
-        ctx.save_for_backward(x)
-        ctx.factor = factor
-        return x * torch.sigmoid(x)
-
-    @staticmethod
-    def backward(ctx, upstream):
-        (x,) = ctx.saved_tensors
-        gate = torch.sigmoid(x)
-        return ctx.factor * upstream * (gate + x * gate * (1 - gate)), None
-
-
-class Swish(nn.Module):
-    factor = 1.0
-
-    def forward(self, x):
-        return _Swish.apply(x, self.factor)
 
 
 class _Linear(torch.autograd.Function):
@@ -145,7 +125,7 @@ def test_each_layer_of_a_right_model_is_run_four_times(model):
 @pytest.mark.parametrize("block", [1, 3])
 def test_a_wrong_function_has_layers_run_again_only_in_its_block(model, block):
     """The parameters just before it move it within the reach of the model."""
-    model.blocks[block].act.factor = 1.001
+    model.blocks[block].act.slip = "slip of 0.1 %"
 
     count, audit = calls(model, model.first)
 
@@ -156,7 +136,7 @@ def test_a_wrong_function_has_layers_run_again_only_in_its_block(model, block):
 def test_many_wrong_functions_have_no_layer_run_more_often_for_each_other(model):
     """Four mistakes cost what they cost in four blocks by themselves."""
     for block in model.blocks:
-        block.act.factor = -1.0
+        block.act.slip = "sign"
 
     count, audit = calls(model, model.first)
 
