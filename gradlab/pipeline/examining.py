@@ -17,6 +17,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.metering import why_stopped
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.around.beside import look_beside
+from gradlab.pipeline.around.inexact import excuse_inexact
 from gradlab.pipeline.around.joint_kinks import joint_kinks
 from gradlab.pipeline.around.noticing import (
     excused,
@@ -109,12 +110,13 @@ def examine(
         excuses = found.excuses
     else:
         outcome = run_full(own, plan, meter, coverage.columns)
-        # What these three take back is never judged again, which would accuse it anew:
+        # What these four take back is never judged again, which would accuse it anew:
         # they know by other means than numbers that the slope is not the question. Nor
         # can they come before the verdicts, which tell whom to hear.
         excuses = excused(subject, outcome.blocks)
         excuses += look_beside(subject, outcome, meter, plan.seed)
         excuses += joint_kinks(subject, outcome, meter)
+        excuses += excuse_inexact(subject, outcome)
         seen = _seen(subject, plan, meter, outcome, notes, coverage)
     findings, missing = _findings(seen, explain=explain)
     patterns = {part.which: part.pattern for part in seen.evidence.parts}
