@@ -24,6 +24,7 @@ from gradlab.differentiation.finite_difference import (
     typical_sizes,
 )
 from gradlab.differentiation.noise import ULPS, difference_noise
+from gradlab.differentiation.product_groups import ProductGroup, worthwhile
 from gradlab.differentiation.quotients import BENT, Quotients
 from gradlab.differentiation.sparsity import affordable
 
@@ -37,13 +38,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ThroughProducts"]
 
-_WORTHWHILE = 0.5  # of the evaluations that the inputs themselves would take
 _FEWEST = 256  # entries of all inputs together; below, nothing is gained
 _SLICE = 4096  # entries between two looks at the budget and the Stop button
 _THIRDS = np.array([-3, -2, -1, 1, 2, 3]) / 3  # of the length of a walk
 _DEVIATIONS = 4.0  # of its noise, by which a difference may be off
 _LIKE = 0.2  # of a second difference: how near to linear that of a kink shrinks
 _SAFETY = 8.0  # error bars by which a directional derivative may be off
+_ROUNDED = 1e3  # units of round-off that sums of products may differ by
 _PART = 4  # of the memory: what values of f may take
 
 
@@ -111,8 +112,8 @@ class ThroughProducts:
     ) -> None:
         self._subject, self._inputs, self._base = subject, inputs, base
         self._meter, self._seed = meter, seed
-        self._products: list[Any] | None = None
-        self._slopes: dict[int, _Slopes | None] = {}  # by place among the products
+        self._products: list[ProductGroup] | None = None
+        self._carried: dict[int, Quotients] = {}  # to inputs not yet asked for
 
     def of(self, which: int) -> Quotients | None:
         """Differentiate with respect to all coordinates of one input.
@@ -126,16 +127,16 @@ class ThroughProducts:
         if self._products is None:
             self._products = self._found()
         for place, product in enumerate(self._products):
-            if which not in product.factors:
-                continue
-            if place not in self._slopes:
-                self._slopes[place] = self._measured(product)
-            slopes = self._slopes[place]
-            return None if slopes is None else self._carried(product, which, slopes)
-        return None
+            if which in product.factors:
+                del self._products[place]
+                slopes = self._measured(product)
+                if slopes is not None:
+                    self._carried |= self._carry(product, slopes)
+                break
+        return self._carried.pop(which, None)
 
-    def _found(self) -> list[Any]:
-        """Find the products that have few enough entries."""
+    def _found(self) -> list[ProductGroup]:
+        """Find the products that have few enough entries, in groups."""
         find = getattr(self._subject, "products", None)
         sizes = {k: self._subject.inputs[k].coordinates for k in self._inputs}
         if find is None or sum(sizes.values()) < _FEWEST:
@@ -143,14 +144,9 @@ class ThroughProducts:
         if not np.isfinite(self._base).all():
             return []
         self._meter.spend(1)
-        found = []
-        for product in find(tuple(sizes)):
-            own = sum(sizes[which] for which in product.factors)
-            if 0 < len(product.point) <= _WORTHWHILE * own:
-                found.append(product)
-        return found
+        return worthwhile(find(tuple(sizes)), sizes)
 
-    def _measured(self, product: Any) -> _Slopes | None:
+    def _measured(self, product: ProductGroup) -> _Slopes | None:
         """Take central differences of the entries of a product."""
         meter, rows, count = self._meter, len(self._base), 2 * len(product.point)
         if not np.isfinite(product.point).all() or not affordable(meter, count):
@@ -174,7 +170,7 @@ class ThroughProducts:
         found = from_pairs(values, taken, self._base, epsilon)
         return self._confirmed(product, _Slopes.of(found, self._base, epsilon))
 
-    def _confirmed(self, product: Any, slopes: _Slopes) -> _Slopes | None:
+    def _confirmed(self, product: ProductGroup, slopes: _Slopes) -> _Slopes | None:
         """Walk along a random direction: None if f does not move as the slopes say.
 
         All factors are displaced at once, to both sides, in thirds of the length. A
@@ -209,38 +205,61 @@ class ThroughProducts:
             holds &= ~torn | (np.abs(far) <= 2 * bars)
         return slopes if holds.all() else None
 
-    def _carried(self, product: Any, which: int, slopes: _Slopes) -> Quotients:
-        """Carry slopes to a factor, and their bars.
+    def _carry(self, product: ProductGroup, slopes: _Slopes) -> dict[int, Quotients]:
+        """Carry slopes to all factors, and their bars.
 
         Of these, round-off adds up like its squares, being another one at every entry
         of the product, and truncation, which may have one sign, as it is. One-sided
         slopes change sides with the sign of the other factor; what curvature leaves of
-        their difference is none, also where the slopes themselves cancel.
+        their difference is none, also where the slopes themselves cancel. None at all
+        if what carries them is not the transpose of the product, as it is evaluated.
         """
-        subject = self._subject
-        own_steps = step_sizes(scales_of(subject, which), subject.epsilon, 2)
-
-        def spread(squares: NDArray[np.float64]) -> NDArray[np.float64]:
-            total: NDArray[np.float64] = product.pull(which, squares, np.square)
-            return np.sqrt(total)
-
+        subject, epsilon = self._subject, self._subject.epsilon
+        pull_squares, pull_sizes = product.transposed(_square), product.transposed(abs)
         with np.errstate(all="ignore"):
-            noise = spread(slopes.noise**2)
-            # a displacement that round-off of f would spoil as much
-            step = np.minimum(1 / spread(slopes.step[:1] ** -2.0), own_steps)
-            # what enters times zero has the bar of a difference that does not move
-            least = np.multiply.outer(
-                np.abs(self._base), subject.epsilon / 2 / own_steps
-            )
-            error = np.where(noise > 0, noise, least) + product.pull(
-                which, slopes.truncation, np.abs
-            )
-            bend = product.pull(which, slopes.bend, np.abs)
-            terms = product.pull(which, np.abs(slopes.value), np.abs)
-        return Quotients(
-            value=product.pull(which, slopes.value),
-            error=error,
-            step=np.broadcast_to(step, error.shape),
-            bend=np.where(np.abs(bend) > BENT * terms, bend, 0.0),
-            through=len(product.point),
-        )
+            values = product.transposed()(slopes.value)
+            noises = pull_squares(slopes.noise**2)
+            lengths = pull_squares(slopes.step[:1] ** -2.0)
+            truncations, bends = pull_sizes(slopes.truncation), pull_sizes(slopes.bend)
+            terms = pull_sizes(np.abs(slopes.value))
+            carried: dict[int, Quotients] = {}
+            if not self._is_transposed(product, slopes.value, values, terms):
+                return carried
+            for which, value in values.items():
+                own_steps = step_sizes(scales_of(subject, which), epsilon, 2)
+                # a displacement that round-off of f would spoil as much
+                step = np.minimum(1 / np.sqrt(lengths[which]), own_steps)
+                # what enters times zero has the bar of a difference that does not move
+                least = np.multiply.outer(np.abs(self._base), epsilon / 2 / own_steps)
+                noise, bend = np.sqrt(noises[which]), bends[which]
+                error = np.where(noise > 0, noise, least) + truncations[which]
+                carried[which] = Quotients(
+                    value=value,
+                    error=error,
+                    step=np.broadcast_to(step, error.shape),
+                    bend=np.where(np.abs(bend) > BENT * terms[which], bend, 0.0),
+                    through=len(product.point),
+                )
+        return carried
+
+    def _is_transposed(
+        self,
+        product: ProductGroup,
+        slopes: NDArray[np.float64],
+        values: dict[int, NDArray[np.float64]],
+        terms: dict[int, NDArray[np.float64]],
+    ) -> bool:
+        """Whether slopes give the same along a random direction, carried or not."""
+        rng = np.random.default_rng([self._seed, *product.factors, 18])
+        for which, value in values.items():
+            signs = rng.choice([-1.0, 1.0], value.shape[1])
+            off = np.abs(value @ signs - slopes @ product.push(which, signs))
+            if (
+                off > _ROUNDED * self._subject.epsilon * terms[which].sum(axis=1)
+            ).any():
+                return False
+        return True
+
+
+def _square(factor: Any) -> Any:
+    return factor * factor

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
 import gradlab as gl
 from gradlab.differentiation.evaluation import Budget, Meter, base_row
 from gradlab.differentiation.through_products import ThroughProducts
+from gradlab.subject.tensors import entering
+from gradlab.subject.tensors.engine import run_backward
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import randn
 
@@ -35,7 +39,7 @@ def _point(scale=0.3):
 
 
 def _measured(fn, point, **budget):
-    subject = torch_subject(fn, point, names=NAMES)
+    subject = torch_subject(fn, point, names=NAMES[: len(point)])
     meter = Meter(**budget)
     base = base_row(subject, meter)
     products = ThroughProducts(subject, range(len(point)), base, meter)
@@ -71,9 +75,8 @@ def test_slopes_are_those_of_autograd(fn):
 
     found, _ = _measured(fn, point)
 
-    alone = ["b1", "b2"] if fn is _logits else []  # added to the product afterwards
-    left = [n for n, each in zip(NAMES, found, strict=True) if each is None]
-    assert left == alone
+    alone = ["b2"] if fn is _logits else []  # of which a constant is part as well
+    assert [n for n, each in zip(NAMES, found, strict=True) if each is None] == alone
     for exact, quotients in zip(truth, found, strict=True):
         if quotients is None:
             continue
@@ -221,6 +224,23 @@ def test_a_bias_whose_slopes_cancel_is_not_torn():
     assert {finding.kind.value for finding in report.findings} == {"stateful"}
 
 
+def test_a_product_whose_own_backward_is_wrong_carries_nothing(monkeypatch):
+    """Slopes that torch's own formula carries are held to the product itself."""
+    point = _point()
+
+    def wrong(*args, **options):
+        first, *rest = run_backward(*args, **options)
+        first = first.clone()
+        first.view(-1)[7] *= 1.01
+        return first, *rest
+
+    monkeypatch.setattr(entering, "run_backward", wrong)
+
+    found, _ = _measured(_loss, point)
+
+    assert found == [None] * 5
+
+
 def test_a_batch_of_nothing_has_no_products():
     """No rows: the loss depends on the bias behind them alone."""
     w = randn(30, 40).requires_grad_()
@@ -232,13 +252,83 @@ def test_a_batch_of_nothing_has_no_products():
     assert report.verdict is gl.Verdict.AGREES
 
 
-def test_one_weight_for_each_column_is_measured_as_ever():
-    """Logistic regression, whose weights are a vector."""
-    x, w = randn(4, 300), (0.1 * randn(300)).requires_grad_()
+def _recurrent(x, w, u, b):
+    hidden = torch.zeros(2, HIDDEN, dtype=x.dtype)
+    for step in x:
+        hidden = torch.tanh(step @ w + hidden @ u + b)
+    return hidden.square().sum()
 
-    report = gl.check(lambda w: F.softplus(x @ w).sum(), w, coverage="full")
 
-    assert report.verdict is gl.Verdict.AGREES
+def _tied(table, w):
+    return F.cross_entropy(torch.tanh(table[GOAL] @ w) @ table.T, GOAL)
+
+
+def _attention(x, parts, out):
+    q, k, v = (torch.einsum("ti,oi->to", x, part) for part in parts.chunk(3))
+    return (torch.softmax(q @ k.T / 3, -1) @ v @ out).square().sum()
+
+
+SEVERAL = {
+    "logistic regression": (
+        lambda x, w, b: F.softplus(x @ w + b).sum(),
+        ((4, 300), (300,), ()),
+        2 * 4,
+    ),
+    "recurrent": (
+        _recurrent,
+        ((3, 2, WIDE), (WIDE, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN,)),
+        2 * 3 * 2 * HIDDEN,
+    ),
+    "tied": (_tied, ((300, 20), (20, 20)), 2 * (4 * 20 + 4 * 20 + 4 * 300)),
+    "attention": (
+        _attention,
+        ((4, 40), (120, 40), (40, 40)),
+        2 * (3 * 4 * 40 + 4 * 40),
+    ),
+    "convolution": (
+        lambda x, w, b: F.conv2d(x, w, b, padding=1).tanh().square().sum(),
+        ((1, 32, 3, 3), (16, 32, 3, 3), (16,)),
+        2 * 16 * 9,
+    ),
+}
+
+
+@pytest.mark.parametrize(("fn", "shapes", "displaced"), SEVERAL.values(), ids=SEVERAL)
+def test_weights_that_are_used_in_several_places(fn, shapes, displaced):
+    """The slopes of all uses add up; the evaluations are those of their entries."""
+    torch.manual_seed(0)
+    x, *weights = ((0.3 * randn(*shape)).requires_grad_() for shape in shapes)
+    if fn is _tied:
+        given, own = fn, (x, *weights)
+    else:
+        given, own = functools.partial(fn, x.detach()), tuple(weights)
+    truth = torch.autograd.functional.jacobian(given, own)
+
+    found, meter = _measured(given, own)
+
+    assert meter.evaluations <= displaced + 20
+    for exact, quotients in zip(truth, found, strict=True):
+        wanted = exact.reshape(quotients.value.shape).numpy()
+        error = np.abs(quotients.value - wanted)
+        assert (error <= 3 * quotients.error).all()
+        assert quotients.error.max() <= 1e-7 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_use_without_a_gradient_is_found(which):
+    """One of two products by which a weight enters is cut off from autograd."""
+    torch.manual_seed(0)
+    x, w = randn(2, 60), (0.3 * randn(60, 60)).requires_grad_()
+
+    def fn(w):
+        uses = [w, w]
+        uses[which] = w.detach()
+        return (torch.tanh(x @ uses[0]) @ uses[1]).square().sum()
+
+    report = gl.check(fn, w, coverage="full")
+
+    assert report.verdict is gl.Verdict.DISAGREES
+    assert report.diagnosis == "detached"
 
 
 def test_a_small_budget_is_left_to_the_entries():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gradlab.differentiation.product_groups import worthwhile
 from gradlab.subject.tensors.entering import products_of
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import randn
@@ -25,15 +26,17 @@ def _subject(fn, *shapes):
 
 
 def _found(fn, *shapes, asked):
-    """Factors of each product, of the inputs that are asked for."""
+    """Inputs that are better measured by their products, in groups."""
     subject = _subject(fn, *shapes)
-    found = products_of(subject, asked)
-    return [sorted(product.factors) for product in found]
+    sizes = {which: subject.inputs[which].coordinates for which in asked}
+    groups = worthwhile(products_of(subject, asked), sizes)
+    return sorted(list(group.factors) for group in groups)
 
 
 WEIGHT, TURNED, BIAS = (OUTER, INNER), (INNER, OUTER), (OUTER,)
 INPUT = BATCH, INNER
 
+INDEX = torch.tensor([[3, -1], [3, 0]])
 FOUND = {
     "linear": lambda w, x: F.linear(x, w).sin(),
     "product from the right": lambda w, x: (x @ w.T).sin(),
@@ -41,16 +44,34 @@ FOUND = {
     "from the left": lambda w, x: torch.matmul(w, x.T).sin(),
     "three axes": lambda w, x: F.linear(x.reshape(1, 3, 1, -1), w).sin(),
     "one row": lambda w, x: (w @ x.T[:, :1]).sin() + (x[0] * 2).sum(),
-    "rows of a table": lambda w, x: w[torch.tensor([[3, -1], [3, 0]])].sin(),
-    "an embedding": lambda w, x: F.embedding(torch.tensor([1, 1, 2]), w).sin(),
-    "rows selected": lambda w, x: torch.index_select(w, 0, torch.tensor([1, 2])).sin(),
+    "rows of a table": lambda w, x: w[INDEX].sin(),
+    "an embedding": lambda w, x: F.embedding(INDEX + 1, w).sin(),
+    "rows selected": lambda w, x: torch.index_select(w, 0, INDEX[1]).sin(),
     "written to afterwards": lambda w, x: F.linear(x, w).sin_().mul_(2),
+    "two products": lambda w, x: F.linear(x, w).sum() * F.linear(x.sin(), w).sum(),
+    "returned by parts": lambda w, x: (F.linear(x, w), w[0]),
+    "as a view": lambda w, x: x @ w.reshape(OUTER, INNER).T,
+    "a row of it": lambda w, x: F.linear(x, w) * w[0, 0],
+    "entries of a table": lambda w, x: w[INDEX[0], INDEX[1]].sin(),
+    "columns selected": lambda w, x: w.index_select(1, INDEX[1]).sin(),
+    "columns weighed by a vector": lambda w, x: (w @ x[0]).sin(),
+    "with a bias": lambda w, x: torch.addmm(x[:, :1], x, w.T).sin(),
+    "by indices": lambda w, x: torch.einsum("oi,bi->bo", w, x).sin(),
+    "in parts": lambda w, x: sum((x[:, :10] @ p.T).sin() for p in w.chunk(4, 1)).sum(),
+    "weighed before": lambda w, x: F.linear(x, 0.1 * w).sin(),
+    "in a recurrence": lambda w, x: (
+        torch.tanh(F.linear(torch.tanh(x), w)[:, :3]).sum()
+        + F.linear(x, w).tanh().sum()
+    ),
+    "written out as a sum": lambda w, x: (w * x[:1]).sum().sin(),
+    "in the user's vmap": lambda w, x: torch.vmap(torch.sin)(F.linear(x, w)),
+    "as numbers of its product": lambda w, x: F.linear(x, w).numpy().sum() * x,
 }
 
 
 @pytest.mark.parametrize("fn", FOUND.values(), ids=FOUND)
-def test_a_weight_that_enters_by_one_product(fn):
-    """Found in whatever way the product is written."""
+def test_a_weight_that_enters_by_products(fn):
+    """Found in whatever way they are written."""
     assert _found(fn, WEIGHT, INPUT, asked=[0]) == [[0]]
 
 
@@ -63,8 +84,21 @@ def test_all_factors_of_one_product_are_found_together():
     assert _found(fn, WEIGHT, BIAS, INPUT, asked=range(3)) == [[0, 1, 2]]
 
 
+def test_what_is_added_is_part_of_the_product():
+    """Gates of a recurrent cell: two products and a bias, and no entry more."""
+    subject = _subject(
+        lambda w, u, b, x: (x @ w.T + x.cos() @ u.T + b).sin(),
+        *(WEIGHT, WEIGHT, BIAS, INPUT),
+    )
+
+    (product,) = products_of(subject, [0, 1, 2])
+
+    assert product.factors == {0, 1, 2}
+    assert len(product.point) == BATCH * OUTER
+
+
 def test_each_layer_has_a_product_of_its_own():
-    """Of two layers the numbers of products tell them apart."""
+    """Of two layers the products have nothing in common."""
 
     def fn(w, v, x):
         return F.linear(torch.tanh(F.linear(x, w)), v)
@@ -74,25 +108,19 @@ def test_each_layer_has_a_product_of_its_own():
 
 OTHER = {
     "a penalty": lambda w, x: F.linear(x, w).sum() + (w**2).sum(),
-    "two products": lambda w, x: F.linear(x, w).sum() * F.linear(x.sin(), w).sum(),
     "with itself": lambda w, x: (w @ w.T).sum() * x.sum(),
     "returned": lambda w, x: (F.linear(x, w), w),
-    "as a view": lambda w, x: x @ w.reshape(OUTER, INNER).T,
-    "as numbers": lambda w, x: F.linear(x, w) * float(w.detach().numpy()[0, 0]),
-    "a row of it": lambda w, x: F.linear(x, w) * w[0, 0],
-    "one row of a table": lambda w, x: w[3].sin(),
-    "entries of a table": lambda w, x: w[torch.tensor([1]), torch.tensor([2])].sin(),
+    "as numbers": lambda w, x: F.linear(x, w) * float(w.numpy()[0, 0]),
     "rows by a mask": lambda w, x: w[torch.arange(OUTER) > 3].sin(),
-    "columns selected": lambda w, x: w.index_select(1, torch.tensor([1, 2])).sin(),
-    "an embedding with its norm": lambda w, x: F.embedding(
-        torch.tensor([1, 1, 2]), w, max_norm=99.0
-    ),
-    "columns weighed by a vector": lambda w, x: (w @ x[0]).sin(),
+    "an embedding with its norm": lambda w, x: F.embedding(INDEX + 1, w, max_norm=99.0),
     "for every row of x": lambda w, x: torch.vmap(
         lambda row: (w @ torch.diag(row)).sin()
     )(x),
     "in a gradient": lambda w, x: torch.func.grad(lambda z: (z @ w.T).sin().sum())(x),
-    "a product of three axes": lambda w, x: (w @ x.reshape(BATCH, INNER, 1)).sin(),
+    "rounded": lambda w, x: w.div(0.1, rounding_mode="floor")[0] * x,
+    "more often than it has entries": lambda w, x: (
+        x[:1] + w.expand(9, *w.shape)
+    ).sin(),
 }
 
 
@@ -111,13 +139,13 @@ def test_one_input_that_is_used_otherwise_leaves_the_others():
     assert _found(fn, (INNER, INNER), INPUT, asked=[0, 1]) == [[0]]
 
 
-def test_a_vector_of_weights_is_no_factor():
-    """What is weighed is summed at once: there is no axis of units."""
+def test_a_vector_of_weights_has_an_entry_for_each_sample():
+    """Logistic regression."""
 
-    def fn(v, x):
-        return (x @ v).sin() + F.linear(x, v)
+    def fn(v, b, x):
+        return F.softplus(x @ v + b)
 
-    assert _found(fn, (INNER,), INPUT, asked=[0]) == []
+    assert _found(fn, (INNER,), (), INPUT, asked=[0, 1]) == [[0, 1]]
 
 
 def test_a_function_that_writes_to_its_input_is_left_alone():
@@ -130,39 +158,74 @@ def test_a_function_that_writes_to_its_input_is_left_alone():
     assert _found(fn, WEIGHT, INPUT, asked=[0]) == []
 
 
-@pytest.mark.parametrize(
-    ("fn", "shapes"),
-    [
-        (lambda w, b, x: F.linear(x, w, b), (WEIGHT, BIAS, INPUT)),
-        (lambda w, b, x: (x @ w).sin() + b, (TURNED, BIAS, INPUT)),
-        (lambda w, x: (w @ x.T).sin(), (WEIGHT, INPUT)),
-        (lambda w: w[torch.tensor([[3, -1], [3, 0]])].sin(), (WEIGHT,)),
-        (lambda v, w: (v @ w).sin(), ((INNER,), TURNED)),
-        (lambda v, w, b: F.linear(v, w, b).sin(), ((INNER,), WEIGHT, BIAS)),
-        (lambda w, x: (x.reshape(1, BATCH, INNER) @ w.T).sin(), (WEIGHT, INPUT)),
-        (lambda w: F.embedding(torch.tensor([1, 1, 2]), w, 2).sin(), (WEIGHT,)),
-    ],
-)
+CARRIED = [
+    (lambda w, b, x: F.linear(x, w, b), (WEIGHT, BIAS, INPUT)),
+    (lambda w, b, x: x @ w + b, (TURNED, BIAS, INPUT)),
+    (lambda w, b, x: b - x @ w, (TURNED, BIAS, INPUT)),
+    (lambda w, x: w @ x.T, (WEIGHT, INPUT)),
+    (lambda w: w[INDEX], (WEIGHT,)),
+    (lambda v, w: v @ w, ((INNER,), TURNED)),
+    (torch.dot, ((INNER,), (INNER,))),
+    (F.linear, ((INNER,), WEIGHT, BIAS)),
+    (lambda w, x: x.reshape(1, BATCH, INNER) @ w.T, (WEIGHT, INPUT)),
+    (lambda w: F.embedding(INDEX + 1, w, 2), (WEIGHT,)),
+    (torch.addmm, (BIAS, INPUT, TURNED)),
+    (torch.bmm, ((2, 3, 4), (2, 4, 5))),
+    (lambda x, w: torch.einsum("bti,hio->bhto", x, w), ((2, 3, 4), (2, 4, 5))),
+    (lambda w: w.chunk(2)[1] @ torch.arange(40.0).double(), (WEIGHT,)),
+    (lambda x, w, b: F.conv1d(x, w, b, padding=1), ((2, 3, 8), (5, 3, 3), (5,))),
+    (lambda x, w, b: F.conv2d(x, w, b, 2), ((2, 3, 8, 8), (5, 3, 3, 3), (5,))),
+    (F.conv_transpose1d, ((2, 3, 8), (3, 5, 3))),
+    (
+        lambda w, b: F.bilinear(X[:, :4], X[:, :5].sin(), w, b),
+        ((2, 4, 5), (2,)),
+    ),
+    (lambda w, u: X @ w - X.sin() @ (2 * u), (TURNED, TURNED)),
+]
+X = torch.linspace(-1, 1, BATCH * INNER, dtype=torch.float64).reshape(INPUT)
+
+
+@pytest.mark.parametrize(("fn", "shapes"), CARRIED)
 def test_slopes_are_carried_as_the_chain_rule_says(fn, shapes):
     """Push is the derivative of the product, and pull its transpose."""
-    subject = _subject(fn, *shapes)
-    (product,) = products_of(subject, range(len(shapes)))
+    subject = _subject(lambda *given: fn(*given).sin(), *shapes)
+    product = products_of(subject, range(len(shapes)))[-1]
     rng = np.random.default_rng(0)
     slopes = rng.normal(size=(2, len(product.point)))
-    for which in product.factors:
+    inputs = sorted(product.factors)
+    pulls = [
+        product.transposed(inputs, weigh) for weigh in (None, abs, lambda t: t * t)
+    ]
+    assert inputs
+    for which, *pulled in zip(inputs, *(pull(slopes) for pull in pulls), strict=True):
         point = subject.point(which)
         direction = rng.normal(size=point.shape)
+
         moved = product.push(which, direction)
 
-        pulled = product.pull(which, slopes)
-
-        assert pulled @ direction == pytest.approx(slopes @ moved)
+        assert pulled[0] @ direction == pytest.approx(slopes @ moved)
         subject.place(which, point + direction)
-        (there,) = products_of(subject, range(len(shapes)))
+        there = products_of(subject, range(len(shapes)))[-1]
         subject.place(which, None)
         assert there.point - product.point == pytest.approx(moved)
-        bound = product.pull(which, np.abs(slopes), np.abs)
-        assert (np.abs(pulled) <= bound * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize(("fn", "shapes"), CARRIED)
+def test_bars_are_carried_with_the_sizes_of_factors(fn, shapes):
+    """By those of the Jacobian of the product itself, and by their squares."""
+    subject = _subject(lambda *given: fn(*given).sin(), *shapes)
+    product = products_of(subject, range(len(shapes)))[-1]
+    rng = np.random.default_rng(0)
+    bars = rng.uniform(size=(2, len(product.point)))
+    for which in product.factors:
+        columns = np.eye(len(subject.point(which)))
+        jacobian = np.stack([product.push(which, each) for each in columns], axis=1)
+
+        (sizes,) = product.transposed([which], abs)(bars)
+        (squares,) = product.transposed([which], lambda t: t * t)(bars)
+
+        assert sizes == pytest.approx(bars @ np.abs(jacobian))
+        assert squares == pytest.approx(bars @ jacobian**2)
 
 
 def test_a_displaced_entry_is_evaluated_as_torch_would():

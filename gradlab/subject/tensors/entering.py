@@ -1,27 +1,26 @@
-"""The product by which an input enters a function.
+"""The products by which inputs enter a function.
 
-Where all that becomes of a weight is one product, the function can depend on nothing
-of it but that product, and of a small batch that has far fewer entries: 8 times 100
-instead of 256 times 100. Whether it is so is not guessed: a tensor without memory
-stands for the input (`gradlab.subject.tensors.standing_in`), and whatever else is done
-with that is known. The product is linear in each factor, so that slopes with respect to
-its entries are carried to those of the factor by another product, exactly.
+Where all that becomes of a weight is linear for a while, as products are, the function
+can depend on nothing of it but what comes out there, and of a small batch that has far
+fewer entries: 8 times 100 instead of 256 times 100. Whether it is so is not guessed:
+tensors without memory stand for the inputs (`gradlab.subject.tensors.following`), and
+every use of them is known. A weight may have several, one at each step of a recurrence:
+its slopes are then the sum of what is carried back from each.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradlab.subject.tensors.differing import OtherUseError, differing
+from gradlab.subject.tensors.engine import run_backward
+from gradlab.subject.tensors.following import End, end_replaced, ends_of
 from gradlab.subject.tensors.loops import same_values
 from gradlab.subject.tensors.outputs import to_row
 from gradlab.subject.tensors.stacks import vmapped
-from gradlab.subject.tensors.standing_in import Met, standing_in
-from gradlab.subject.tensors.words import is_transformed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,72 +37,57 @@ _FIRST, _MOST = 256, 4096  # displacements in one batch: to begin with, and at m
 
 
 def products_of(subject: TorchSubject, inputs: Sequence[int]) -> list[Product]:
-    """Find the products by which some inputs enter, and nothing else of them does.
+    """Find the products by which some inputs enter, all of them.
 
     Parameters
     ----------
     subject
         At its point, evaluated before. It is evaluated once more.
     inputs
-        Their numbers. Matrices of float64 may be factors, and vectors a bias.
+        Their numbers; those that are not of float64 are left out.
+
+    Returns
+    -------
+    list of Product
+        f depends on an input by nothing but those of which it is a factor. What is no
+        product is one with a factor of one: an input that f uses as it is.
     """
-    cells, found = subject.cells, dict[int, Product]()
-    if subject.needs_grad or subject.mutated or not subject.outputs:
+    import torch
+
+    cells = subject.cells
+    inputs = tuple(which for which in inputs if _may_be(cells[which]))
+    if subject.needs_grad or subject.mutated or not subject.outputs or not inputs:
         return []
     if any(cell.pattern for cell in cells):
         return []
-    for which, met in _met(subject, [k for k in inputs if _may_be(cells[k])]).items():
-        if met.number not in found:
-            found[met.number] = Product(subject, which, met.out)
-        found[met.number].factors[which] = _Factor.of(met)
-    return list(found.values())
-
-
-def _may_be(cell: Cell) -> bool:
-    """Whether an input may be a factor, a matrix, or a bias, a vector."""
-    import torch
-
-    values = cell.values
-    plain = values.layout is torch.strided and values.dtype is torch.float64
-    return plain and values.dim() in {1, 2}
-
-
-def _met(subject: TorchSubject, inputs: Sequence[int]) -> dict[int, Met]:
-    """Find the product that each input is part of, if nothing more becomes of it."""
-    import torch
-
-    if not inputs:
-        return {}
-    found: dict[int, Met] = {}
-    refused: set[int] = set()
-
-    def meet(met: Met) -> Any:
-        if met.place in found or is_transformed(met.out):
-            refused.add(met.place)
-        factor = None if met.other is None else met.other.clone()  # or it is written to
-        found[met.place] = dataclasses.replace(met, other=factor, out=met.out.clone())
-        return met.out
-
-    versions = [cell.values._version for cell in subject.cells]  # noqa: SLF001 - torch's only mark of a change
+    versions = [cell.values._version for cell in cells]  # noqa: SLF001 - torch's only mark of a change
+    tensors, call = _call(subject, inputs)
     try:
         if subject.reset is not None:
             subject.reset()
         with torch.no_grad():
-            _called(subject, inputs, meet, refused)
+            ends = ends_of(tensors, call)
     except Exception:  # noqa: BLE001 - whatever the user's code makes of such tensors
-        return {}
+        return []
     finally:
         subject.undo_writes(versions)
-    return {inputs[k]: met for k, met in found.items() if k not in refused}
+    if subject.mutated:
+        return []
+    return [Product(subject, inputs, end) for end in ends]
 
 
-def _called(
-    subject: TorchSubject,
-    inputs: Sequence[int],
-    meet: Callable[[Met], Any],
-    refused: set[int] | None = None,
-) -> tuple[Any, ...]:
-    """Evaluate with something standing for some inputs."""
+def _may_be(cell: Cell) -> bool:
+    """Whether an input may be followed."""
+    import torch
+
+    values = cell.values
+    return values.layout is torch.strided and values.dtype is torch.float64
+
+
+def _call(
+    subject: TorchSubject, inputs: Sequence[int]
+) -> tuple[list[Any], Callable[[list[Any]], tuple[Any, ...]]]:
+    """Give the tensors of some inputs, and what evaluates with others in place."""
     given = [part.tensor() for part in subject.cells]
 
     def call(made: list[Any]) -> tuple[Any, ...]:
@@ -111,48 +95,7 @@ def _called(
             given[which] = each
         return subject.observed(given).tensors
 
-    return standing_in([given[which] for which in inputs], meet, call, refused)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Factor:
-    """How a product depends on one input: linear, and known."""
-
-    side: str
-    turned: bool
-    other: NDArray[np.float64]  # the other factor, a matrix; of a bias, ones
-
-    @classmethod
-    def of(cls, met: Met) -> _Factor:
-        columns = met.out.shape[-1]
-        if met.side == "added":
-            rows = met.out.numel() // max(columns, 1)
-            return cls("right", turned=False, other=np.ones((rows, 1)))
-        other = met.other.detach().cpu().numpy()
-        return cls(met.side, met.turned, other.reshape(-1, other.shape[-1]))
-
-    def pull(
-        self,
-        slopes: NDArray[np.float64],
-        shape: tuple[int, int],
-        weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
-    ) -> NDArray[np.float64]:
-        """Carry what belongs to the entries of the product to those of the factor."""
-        other = self.other if weigh is None else weigh(self.other)
-        there = slopes.reshape(-1, *shape)
-        here = other.T @ there if self.side == "right" else there @ other.T
-        here = here.swapaxes(1, 2) if self.turned else here
-        return here.reshape(len(slopes), -1)
-
-    def push(
-        self, moves: NDArray[np.float64], shape: tuple[int, int]
-    ) -> NDArray[np.float64]:
-        """Say how the product moves with the factor, flat."""
-        inner = self.other.shape[1 if self.side == "right" else 0]
-        own = (inner, shape[1]) if self.side == "right" else (shape[0], inner)
-        here = moves.reshape(own[::-1]).T if self.turned else moves.reshape(own)
-        there = self.other @ here if self.side == "right" else here @ self.other
-        return np.asarray(there.reshape(-1))
+    return [given[which] for which in inputs], call
 
 
 class Product:
@@ -160,51 +103,84 @@ class Product:
 
     Attributes
     ----------
-    which
-        One of its factors.
     point
         Its entries, flat.
-    shape
-        Rows, all leading axes together, and columns.
     factors
-        By number of the input: how the product depends on it.
+        Numbers of the inputs that it is linear in.
     """
 
-    def __init__(self, subject: TorchSubject, which: int, out: Any) -> None:
-        self._subject, self.which = subject, which
-        columns = out.shape[-1]
-        self.point: NDArray[np.float64] = out.detach().cpu().numpy().reshape(-1)
-        self.shape = (out.numel() // max(columns, 1), columns)
-        self.factors: dict[int, _Factor] = {}
+    def __init__(
+        self, subject: TorchSubject, inputs: tuple[int, ...], end: End
+    ) -> None:
+        self._subject, self._inputs, self._end = subject, inputs, end
+        self.point: NDArray[np.float64] = end.values.cpu().numpy().reshape(-1)
+        self.factors = frozenset(inputs[place] for place in end.inputs)
 
-    def pull(
-        self,
-        which: int,
-        slopes: NDArray[np.float64],
-        weigh: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
-    ) -> NDArray[np.float64]:
-        """Carry slopes with respect to the product to one of its factors.
+    def transposed(
+        self, inputs: Sequence[int], weigh: Callable[[Any], Any] | None = None
+    ) -> Callable[[NDArray[np.float64]], list[NDArray[np.float64]]]:
+        """Give what carries slopes with respect to the product to some factors.
 
         Parameters
         ----------
-        which
-            Number of the input.
-        slopes
-            Of every output, with respect to every entry: (rows, entries).
+        inputs
+            Their numbers.
         weigh
-            Applied to the other factor: ``np.abs`` for what adds up whatever its sign,
-            ``np.square`` for the squares of what is independent.
+            Applied to the other factor of each, a tensor: `abs` for what adds up
+            whatever its sign, a square for the squares of what is independent.
 
         Returns
         -------
-        ndarray
-            Shape (rows, coordinates).
+        callable
+            From (rows, entries) to (rows, coordinates) for each of them.
         """
-        return self.factors[which].pull(slopes, self.shape, weigh)
+        import torch
+
+        tensors = [each if weigh is None else weigh(each) for each in self._tensors()]
+        leaves = [tensors[self._inputs.index(which)] for which in inputs]
+        for leaf in leaves:
+            leaf.requires_grad_()
+        with torch.enable_grad():
+            made = self._end.made(tensors, weigh)
+
+        def pull(slopes: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+            several = len(slopes) > 1
+            shape = (len(slopes), *made.shape) if several else made.shape
+            given = torch.from_numpy(np.ascontiguousarray(slopes)).to(made.device)
+            found = run_backward(
+                [made], [given.reshape(shape)], leaves, keep=True, batched=several
+            )
+            if (
+                weigh is not None
+            ):  # a difference has a factor of -1, which nobody weighs
+                found = tuple(each.abs() for each in found)
+            return [each.reshape(len(slopes), -1).cpu().numpy() for each in found]
+
+        return pull
 
     def push(self, which: int, moves: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Say how the entries move when one factor moves so; (entries,)."""
-        return self.factors[which].push(moves, self.shape)
+        """Say how the entries move when one factor moves so; (entries,).
+
+        As linear as it is, a long move tells that with more digits than a short one.
+        """
+        import torch
+
+        tensors, place = self._tensors(), self._inputs.index(which)
+        size = float(np.abs(moves).max(initial=0.0)) or 1.0
+        factor = torch.zeros_like(tensors[place])
+        with torch.no_grad():
+            tensors[place] = factor
+            here = self._end.made(tensors)
+            long = torch.from_numpy(moves / size).to(factor.device)
+            tensors[place] = long.reshape(factor.shape)
+            difference = self._end.made(tensors) - here
+        moved: NDArray[np.float64] = size * difference.reshape(-1).cpu().numpy()
+        return moved
+
+    def _tensors(self) -> list[Any]:
+        """Give the inputs that are followed, at their point."""
+        cells = self._subject.cells
+        return [cells[which].tensor().detach() for which in self._inputs]
 
     def rows(
         self, positions: NDArray[np.intp], displacements: NDArray[np.float64]
@@ -222,11 +198,14 @@ class Product:
         """
         import torch
 
-        device = self._subject.cells[self.which].values.device
+        values = self._end.values
         old = self.point[positions]
         taken = (old + displacements) - old
-        places = np.unravel_index(positions, self.shape)
-        moves = tuple(torch.from_numpy(each).to(device) for each in (*places, taken))
+        width = values.shape[-1] if values.dim() else 1
+        places = np.divmod(positions, width)
+        moves = tuple(
+            torch.from_numpy(each).to(values.device) for each in (*places, taken)
+        )
         for narrow in (True, False):
             try:
                 return self._batched(moves, narrow), taken
@@ -280,16 +259,18 @@ class Product:
         """
         import torch
 
-        index = column.reshape(1)
-
-        def meet(met: Met) -> Any:
-            *lead, width = met.out.shape
-            rows = torch.arange(math.prod(lead), device=met.out.device)
+        def moved(values: Any) -> Any:
+            out = values if values.dim() else values.reshape(1)
+            *lead, width = out.shape
+            rows = torch.arange(math.prod(lead), device=out.device)
             by = ((rows == row) * step).reshape(*lead, 1)
-            if sizes is None:
-                columns = torch.arange(width, device=met.out.device)
-                return met.out + by * (columns == column)
-            part = torch.index_select(met.out, -1, index) + by
-            return differing(met.out, -1, index, part, sizes)
+            if sizes is None or not values.dim():
+                columns = torch.arange(width, device=out.device)
+                return (out + by * (columns == column)).reshape(values.shape)
+            index = column.reshape(1)
+            part = torch.index_select(out, -1, index) + by
+            return differing(out, -1, index, part, sizes)
 
-        return _called(self._subject, [self.which], meet)
+        return end_replaced(
+            *_call(self._subject, self._inputs), self._end.number, moved
+        )

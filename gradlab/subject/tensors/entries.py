@@ -79,7 +79,7 @@ def one_entry(
             return _moved(met.out, -1, column, _column(met.other, row) * step, sizes)
         return _moved(met.out, -2, row, _row(met.other, column) * step, sizes)
 
-    return standing_in([values], meet, lambda given: call(*given))
+    return standing_in(values, meet, call)
 
 
 def _moved(out: Any, axis: int, index: Any, by: Any, sizes: list[int]) -> Any:

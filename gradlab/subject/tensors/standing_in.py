@@ -1,13 +1,13 @@
-"""What stands for inputs that only products may use.
+"""What stands for a matrix that only products may use.
 
-An evaluation gets tensors without memory in place of matrices, and every function of
-torch that meets one of them is looked at: a product is known by its factors, and who
-asked may put another tensor in its place. Whatever else is done with a matrix is known
-as well, so that nobody takes for a factor what is more.
+An evaluation gets a tensor without memory in place of a matrix, and every function of
+torch that meets it is looked at: a product is known by its factors, and who asked may
+put another tensor in its place. Whatever else is done with the matrix is refused.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,88 +25,76 @@ from gradlab.subject.tensors.uncompiled import uncompiled
 from gradlab.subject.tensors.words import over_leaves, tensors_in, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
 
-__all__ = ["Met", "standing_in"]
+__all__ = ["Met", "standing_in", "watching"]
 
 _ZEROS = 2**23  # numbers of a lookup that is written as a product: 64 MiB
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Met:
-    """A product that one of the matrices is part of.
+    """A product that the matrix is part of.
 
     Attributes
     ----------
-    place
-        Which of the matrices.
-    number
-        Which product of the evaluation, from 1.
     side
-        Where the matrix stands: ``other @ matrix`` or ``matrix @ other``; "added" where
-        it is the bias of a linear map. Rows of a table are a product with zeros and
-        ones.
+        Where the matrix stands: ``other @ matrix`` or ``matrix @ other``. Rows of a
+        table are a product with zeros and ones.
     turned
         Whether its transpose does.
     other
-        The other factor; None beside a bias.
+        The other factor.
     out
         The product.
     """
 
-    place: int
-    number: int
-    side: Literal["left", "right", "added"]
+    side: Literal["left", "right"]
     turned: bool
     other: Any
     out: Any
 
 
 def standing_in(
-    matrices: Sequence[Any],
-    meet: Callable[[Met], Any],
-    call: Callable[[list[Any]], tuple[Any, ...]],
-    refused: set[int] | None = None,
+    matrix: Any, meet: Callable[[Met], Any], call: Callable[[Any], tuple[Any, ...]]
 ) -> tuple[Any, ...]:
-    """Call with something in place of matrices that only products may use.
+    """Call with something in place of a matrix that only products may use.
 
     Parameters
     ----------
-    matrices
-        These; a vector may be the bias of a linear map.
     meet
-        Gives what takes the place of each product that one of them is part of.
+        Gives what takes the place of each product that it is part of.
     call
-        Evaluates, with what it gets in place of the matrices; returns tensors.
-    refused
-        Gets the places of those that are used otherwise; without it, that is an error.
+        Evaluates, with what it gets in place of the matrix; returns tensors.
 
     Raises
     ------
     OtherUseError
-        If a matrix is used otherwise, and nobody asked which; or by code that bypasses
-        the functions of torch.
+        If the matrix is used otherwise, or by code that bypasses the functions of
+        torch.
 
     Examples
     --------
     >>> import torch
     >>> met = []
     >>> x, w = torch.ones(1, 2), torch.ones(2, 3)
-    >>> standing_in(
-    ...     [w], lambda each: met.append(each) or each.out, lambda given: [x @ given[0]]
-    ... )
+    >>> standing_in(w, lambda each: met.append(each) or each.out, lambda w: [x @ w])
     (tensor([[2., 2., 2.]]),)
     >>> met[0].side, met[0].turned
     ('right', False)
     """
-    watch = _Watch(meet, refused)
-    made = [_stand_in()(each, place) for place, each in enumerate(matrices)]
-    with uncompiled(), _mode()(watch.answer):
-        found = call(made)
-    out = [each for each in tensors_in(found) if type(each) is _stand_in()]
-    if out:
-        watch.refuse(out)
-    return tuple(_memory(tensor) for tensor in found)
+    with watching(functools.partial(_answer, meet)):
+        found = call(_stand_in()(matrix))
+    if any(type(each) is _stand_in() for each in tensors_in(found)):
+        raise OtherUseError
+    return tuple(whole(tensor) for tensor in found)
+
+
+@contextlib.contextmanager
+def watching(answer: Callable[[Any, Any, Any], Any]) -> Iterator[None]:
+    """Let somebody answer for every function of torch, by its arguments."""
+    with uncompiled(), _mode()(answer):
+        yield
 
 
 @functools.cache
@@ -116,8 +104,8 @@ def _stand_in() -> Any:
     class StandIn(without_memory()):  # type: ignore[misc] # made when asked for
         """Knows the matrix, or its transpose."""
 
-        def __init__(self, plain: Any, place: int, turned: bool = False) -> None:  # noqa: FBT001, FBT002 - only here
-            self.plain, self.place, self.turned = plain, place, turned
+        def __init__(self, plain: Any, turned: bool = False) -> None:  # noqa: FBT001, FBT002 - only here
+            self.plain, self.turned = plain, turned
 
     return StandIn
 
@@ -149,57 +137,40 @@ def _memory(tree: Any) -> Any:
     return over_leaves(_plain, tree)
 
 
-class _Watch:
-    """Answers for the functions that are called in one evaluation."""
-
-    def __init__(self, meet: Callable[[Met], Any], refused: set[int] | None) -> None:
-        self.meet, self.refused = meet, refused
-        self.products = 0  # so far, with and without one of the matrices
-
-    def answer(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Call a function; products of a matrix are what `meet` makes of them."""
-        known = words()
-        linear = func in known.linear
-        product = func in known.products or func in known.swapped
-        lookup = func in known.lookups
-        self.products += linear or product or lookup
-        given = list(tensors_in((args, kwargs)))
-        met = [value for value in given if type(value) is _stand_in()]
-        if not met:
-            if any(map(is_differing, given)):
-                return answered(func, args, kwargs)
-            return called(func, args, kwargs)
-        if func in known.harmless:
-            return func(*_memory(args), **kwargs)
-        if func in known.turned and len(args) == 1:
-            (one,) = met
-            return _stand_in()(func(one.plain), one.place, not one.turned)
-        once = len({each.place for each in met}) == len(met)
-        factors = None
-        if once and linear:
-            factors = _of_linear(args, kwargs)
-        elif once and product and len(args) == 2 and not kwargs:
-            factors = _of_product(*(args[::-1] if func in known.swapped else args))
-        elif once and lookup:
-            factors = _of_lookup(func, args, kwargs)
-        if factors is None:
-            self.refuse(met)
-            return called(func, _memory(args), _memory(kwargs))
-        out = exact(func(*_memory(args), **_memory(kwargs)), met[0].plain)
-        for matrix, side, turned, other in factors:
-            met_one = Met(matrix.place, self.products, side, turned, other, out)
-            out = self.meet(met_one)
-        return out
-
-    def refuse(self, met: Sequence[Any]) -> None:
-        """Take down that matrices are used otherwise."""
-        if self.refused is None:
-            raise OtherUseError
-        self.refused.update(each.place for each in met)
+def _answer(meet: Callable[[Met], Any], func: Any, args: Any, kwargs: Any) -> Any:
+    """Call a function; products of the matrix are what `meet` makes of them."""
+    known = words()
+    given = list(tensors_in((args, kwargs)))
+    met = [value for value in given if type(value) is _stand_in()]
+    if not met:
+        if any(map(is_differing, given)):
+            return answered(func, args, kwargs)
+        return called(func, args, kwargs)
+    if func in known.harmless:
+        return func(*_memory(args), **kwargs)
+    if len(met) > 1:
+        raise OtherUseError
+    (one,) = met
+    if func in known.turned and len(args) == 1:
+        return _stand_in()(func(one.plain), not one.turned)
+    if func in known.linear:
+        factor = _of_linear(args, kwargs)
+    elif func in known.products and len(args) == 2 and not kwargs:
+        factor = _of_product(*args)
+    elif func in known.swapped and len(args) == 2 and not kwargs:
+        factor = _of_product(*args[::-1])
+    elif func in known.lookups:
+        factor = _of_lookup(func, args, kwargs)
+    else:
+        factor = None
+    if factor is None:
+        raise OtherUseError
+    out = exact(func(*_memory(args), **_memory(kwargs)), one.plain)
+    return meet(Met(*factor, out))
 
 
-def _of_linear(args: Any, kwargs: Any) -> list[tuple[Any, ...]] | None:
-    """Matrices that are part of a linear map: each, its side, turned, and the other.
+def _of_linear(args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
+    """Side of the matrix in a linear map, whether it is turned, and the other factor.
 
     None where it maps to one number, or adds more than a vector.
     """
@@ -207,35 +178,23 @@ def _of_linear(args: Any, kwargs: Any) -> list[tuple[Any, ...]] | None:
     bias = given.get("bias")
     if given["weight"].dim() != 2 or (bias is not None and bias.dim() != 1):
         return None
-    factors = []
-    for name, value in given.items():
-        if type(value) is not _stand_in():
-            continue
-        if name == "weight":
-            factor = value, "right", not value.turned, _memory(given["input"])
-        elif name == "input":
-            factor = value, "left", value.turned, _memory(given["weight"]).mT
-        else:
-            factor = value, "added", value.turned, None
-        factors.append(factor)
-    return factors
+    if type(given["weight"]) is _stand_in():
+        return "right", not given["weight"].turned, _memory(given["input"])
+    if type(given["input"]) is _stand_in():
+        return "left", given["input"].turned, _memory(given["weight"]).mT
+    return None
 
 
-def _of_product(left: Any, right: Any) -> list[tuple[Any, ...]] | None:
-    """Matrices that are factors, as `_of_linear`; None where the right one is none."""
+def _of_product(left: Any, right: Any) -> tuple[Any, Any, Any] | None:
+    """As `_of_linear`; None where the right one is no matrix."""
     if left.dim() == 0 or right.dim() != 2:
         return None
-    factors = []
-    if type(left) is _stand_in():
-        if left.dim() > 2:
-            return None
-        factors.append((left, "left", left.turned, _memory(right)))
     if type(right) is _stand_in():
-        factors.append((right, "right", right.turned, _memory(left)))
-    return factors
+        return "right", right.turned, _memory(left)
+    return None if left.dim() > 2 else ("left", left.turned, _memory(right))
 
 
-def _of_lookup(func: Any, args: Any, kwargs: Any) -> list[tuple[Any, ...]] | None:
+def _of_lookup(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
     """Table of which rows are taken: a product with rows of zeros and a one.
 
     None where it is not rows, or so many that those zeros would not fit.
@@ -255,9 +214,7 @@ def _of_lookup(func: Any, args: Any, kwargs: Any) -> list[tuple[Any, ...]] | Non
         return None
     if not isinstance(index, torch.Tensor) or index.dtype is not torch.int64:
         return None
-    if type(index) is _stand_in() or index.numel() * len(table) > _ZEROS:
+    if index.numel() * len(table) > _ZEROS:
         return None
     rows = torch.where(index < 0, index + len(table), index)
-    return [
-        (table, "right", False, functional.one_hot(rows, len(table)).to(table.dtype))
-    ]
+    return "right", False, functional.one_hot(rows, len(table)).to(table.dtype)
