@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.audit import Blamed, RawAudit
     from gradlab.localisation.layers.recording.hooks import HookedInput
 
-__all__ = ["blame"]
+__all__ = ["CUTS", "blame"]
 
+# what comes before the operations that cut the graph in a forward, in a sentence
+CUTS = " Its forward uses "
 _OPTIONS = ("loss", "seed", "memory_bound", "progress")
 _ADVICE = {
     "scale": "Look for the factor that its backward forgets, or has too much.",
@@ -252,9 +254,9 @@ def _finding(blamed: Blamed) -> Finding:
     if blamed.upstream == 0:
         tail = "nothing upstream is contaminated by it"
     elif blamed.upstream == 1:
-        tail = "the one parameter or input upstream is only contaminated by it"
+        tail = "the one gradient upstream is only contaminated by it"
     else:
-        tail = f"the {blamed.upstream} parameters upstream are only contaminated by it"
+        tail = f"the {blamed.upstream} gradients upstream are only contaminated by it"
     kind, words, confidence = "unknown", outcome.reason, 0.3
     if character is not None:
         kind, words, confidence = character.kind, character.words, character.confidence
@@ -313,8 +315,7 @@ def _with_cuts(finding: Finding, blamed: Blamed, cuts: Mapping[str, str]) -> Fin
         return finding
     return dataclasses.replace(
         finding,
-        evidence=f"{finding.evidence} Its forward uses {', '.join(met)}, where no "
-        f"gradient passes.",
+        evidence=f"{finding.evidence}{CUTS}{', '.join(met)}, where no gradient passes.",
         advice=f"Take out what stands between input and output: {', '.join(met)}.",
     )
 

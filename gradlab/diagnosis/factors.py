@@ -20,7 +20,7 @@ from gradlab.diagnosis.measures import (
     fraction_words,
     sides_of,
 )
-from gradlab.diagnosis.places import place_words
+from gradlab.diagnosis.places import place_words, whole_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,13 +111,14 @@ def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
     told = f"{c:.6g}" if named is None or "/" not in named else f"{c:.6g} ({named})"
     if abs(c - 1) < _NEAR_ONE:
         told, named = f"(1 {'+' if c > 1 else '-'} {abs(c - 1):.3g})", None
-    evidence = f"analytic = {told} x numeric {place_words(case)}."
+    place = whole_words(case) if whole else place_words(case)
+    evidence = f"analytic = {told} x numeric {place}."
     if abs(c + 1) < _CLOSE:
         return [
             Clue(
                 BugKind.SIGN,
                 0.97 * trust,
-                f"The sign is flipped: analytic = -1 x numeric {place_words(case)}.",
+                f"The sign is flipped: analytic = -1 x numeric {place}.",
                 f"Look for a minus that is lost or doubled on the way to "
                 f"{case.name}, such as target - output for output - target.",
             )

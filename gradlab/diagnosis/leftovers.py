@@ -99,14 +99,11 @@ def _why_missing(case: Case, *, fewer: bool) -> str:
     if fewer:
         return (
             f"The function couples {case.name} to outputs, or entries, for which the "
-            f"analytic gradient is zero {place_words(case)}; the error is "
-            f"{_rank_words(case)}."
+            f"analytic gradient is zero {place_words(case)}.{_rank_words(case)}"
         )
     return (
         f"No factor, mask or order explains the error of {case.name}, "
-        f"{place_words(case)}. In the direction of the numeric gradient the analytic "
-        f"one is {100 * _length(case):.0f} % as long; what is missing is "
-        f"{_rank_words(case)}."
+        f"{place_words(case)}. {_length_words(case)}{_rank_words(case)}"
     )
 
 
@@ -114,13 +111,24 @@ def _why_extra(case: Case, *, more: bool) -> str:
     if more:
         return (
             f"The analytic gradient of {case.name} is not zero where the function does "
-            f"not move at all, {place_words(case)}; the error is {_rank_words(case)}."
+            f"not move at all, {place_words(case)}.{_rank_words(case)}"
         )
-    return (
-        f"In the direction of the numeric gradient of {case.name} the analytic one is "
-        f"{100 * _length(case):.0f} % as long, {place_words(case)}; what would be too "
-        f"much is {_rank_words(case)}."
-    )
+    told = f"The error of {case.name}, {place_words(case)}, may be a term too many"
+    if _length(case) > 1 + _LITTLE:
+        told = f"The gradient of {case.name} is too long, {place_words(case)}"
+    return f"{told}. {_length_words(case)}{_rank_words(case)}"
+
+
+def _length_words(case: Case) -> str:
+    """Compare analytic with numeric side along the numeric one, as a sentence."""
+    length = _length(case)
+    if length < 0:
+        return "It points against the numeric gradient."
+    if abs(length - 1) < _LITTLE:
+        return (
+            "Along the numeric gradient it has the right length; the error is across."
+        )
+    return f"Along the numeric gradient it has {length:.2g} times the right length."
 
 
 def _along(case: Case) -> float:
@@ -152,16 +160,19 @@ def _other_formula(case: Case, extra: float, *, same: bool) -> list[Clue]:
 
 
 def _rank_words(case: Case) -> str:
-    """Rank of the error, as a matrix of the input's own shape or over outputs."""
+    """Say as a sentence that the error is a matrix of low rank; empty where it is not.
+
+    As a matrix of the input's own shape of a loss, else of outputs by entries.
+    """
     error = case.error
     shape = case.variable.shape
     if case.scalar and len(shape) == 2 and case.part.complete:
         error = error.reshape(*shape, -1)[..., 0]
     if max(error.shape) > 500 or min(error.shape) < 2:
-        return "no simple array"
+        return ""
     values = np.linalg.svd(error, compute_uv=False)
     rank = int((values > 1e-6 * values[0]).sum())
-    if rank == min(error.shape):
-        return f"a matrix of full rank {rank}"
-    one = ": one outer product" if rank == 1 else ""
-    return f"a matrix of rank {rank} of {min(error.shape)}{one}"
+    if 2 * rank > min(error.shape):
+        return ""
+    one = ": it is one outer product" if rank == 1 else ""
+    return f" The error is a matrix of rank {rank} of {min(error.shape)}{one}."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.measures import Case
     from gradlab.subject.subject import Variable
 
-__all__ = ["every_entry", "index_words", "place_words"]
+__all__ = ["every_entry", "index_words", "place_words", "whole_words"]
 
 _FEW = 5  # indices that are listed one by one
 _KERNEL = 7  # lengths up to which the last two axes of a weight are called a kernel
@@ -79,6 +79,14 @@ def place_words(case: Case) -> str:
         kept[key] = _place_words(case)
     words: str = kept[key]
     return words
+
+
+def whole_words(case: Case) -> str:
+    """Say that something holds of a whole gradient, as the end of a sentence."""
+    alive = int((~(case.analytic_zero & case.numeric_zero)).sum())
+    if alive == case.wrong.size:
+        return every_entry(alive)
+    return f"wherever it is not zero ({alive:,} of {case.wrong.size:,} entries)"
 
 
 def _place_words(case: Case) -> str:

@@ -227,7 +227,8 @@ def _identical_rows(case: Case) -> str | None:
     spread = float(np.ptp(n, axis=0).max(initial=0.0))
     if spread <= 1e-6 * float(np.abs(n).max(initial=0.0)):
         return None
-    return f"all {len(a)} rows of the analytic Jacobian are identical"
+    every = "both" if len(a) == 2 else f"all {len(a):,}"
+    return f"{every} rows of the analytic Jacobian are identical"
 
 
 def _noisy(case: Case, spread: float) -> Finding:

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measures import EXACT, Case, Clue, fraction_words, reaches
-from gradlab.diagnosis.moving import affine
+from gradlab.diagnosis.measures import (
+    EXACT,
+    Case,
+    Clue,
+    cases_of,
+    fraction_words,
+    reaches,
+)
+from gradlab.diagnosis.passing import passed_on
 from gradlab.diagnosis.places import place_words
 
 if TYPE_CHECKING:
@@ -77,63 +84,9 @@ def partial_zeros(case: Case) -> list[Clue]:
         if clues:
             return clues
     if not both.any():
-        elsewhere = _elsewhere(case, lost, extra, share)
-        if elsewhere:
-            return elsewhere
         told = "none is right"
-    clues = [_mask_clue(case, lost, extra, share, told), *_ends(case, lost, extra)]
-    return [*clues, *_handed_on(case, lost, extra, share)]
-
-
-def _elsewhere(
-    case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_], share: float
-) -> list[Clue]:
-    """Recognise outputs that reach other entries, and none of those they depend on.
-
-    A mask stops a whole output, or lets it through.
-    """
-    if not (reaches(lost, 1) == reaches(extra, 1)).all():
-        return []
-    return [
-        Clue(
-            BugKind.WRONG_INDEX,
-            0.93 * share,
-            f"Every output that is wrong hands its gradient to entries of {case.name} "
-            f"that it does not depend on, and to none of those that it does "
-            f"({place_words(case)}).",
-            f"Send each incoming gradient to the entries of {case.name} that the "
-            f"forward pass read for that output.",
-        )
-    ]
-
-
-def _handed_on(
-    case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_], share: float
-) -> list[Clue]:
-    """Recognise a sum over too many axes: each output reaches entries of its mates.
-
-    Of an input that the function is a straight line in, no value decides which entry
-    an output depends on: what is not zero there comes from no mask.
-    """
-    rows = reaches(extra, 1)
-    own = ~case.numeric_zero
-    if case.scalar or lost.any() or (own.sum(axis=1)[rows] != 1).any():
-        return []
-    same = np.where(own, case.numeric, 0.0).sum(axis=1, keepdims=True)
-    apart = np.abs(case.analytic - same) > case.tolerance + case.relative * np.abs(same)
-    if (apart & extra).any() or not affine(case.evidence, case.part.which):
-        return []
-    return [
-        Clue(
-            BugKind.WRONG_AXIS,
-            0.95 * share,
-            f"Each output depends on one entry of {case.name}; its gradient is handed "
-            f"to others as well ({int(extra.sum())} times), the same number: a sum "
-            f"that runs over an axis of {case.name} itself.",
-            f"Sum the gradient of {case.name} over the axes along which it was "
-            f"broadcast, and over no other.",
-        )
-    ]
+    passed = passed_on(case, lost, extra, share, told=told)
+    return [*passed, *_ends(case, lost, extra)]
 
 
 def _imaginary(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
@@ -156,35 +109,6 @@ def _imaginary(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
             f"{gone} part in the backward of {case.name}.",
         )
     ]
-
-
-def _mask_clue(
-    case: Case,
-    lost: NDArray[np.bool_],
-    extra: NDArray[np.bool_],
-    share: float,
-    told: str,
-) -> Clue:
-    return Clue(
-        BugKind.WRONG_MASK,
-        0.92 * share,
-        f"{_counted(lost, extra)} {place_words(case)}; where both pass, {told}.",
-        f"Compare the mask in the backward of {case.name} with the one the forward "
-        f"pass applies: same array, same comparison, same side.",
-    )
-
-
-def _counted(lost: NDArray[np.bool_], extra: NDArray[np.bool_]) -> str:
-    """Say how many entries are zero on one side only, as a sentence begins."""
-    stopped, passed = int(lost.sum()), int(extra.sum())
-    if not passed:
-        return "The analytic gradient is zero where the function moves,"
-    if not stopped:
-        return "The analytic gradient is not zero where the function stands still,"
-    return (
-        f"The analytic gradient is zero where the function moves ({stopped:,} times) "
-        f"and not zero where it stands still ({passed:,} times),"
-    )
 
 
 def _lost(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
@@ -260,7 +184,7 @@ def _lost_rows(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
             BugKind.DETACHED,
             (0.95 if _slices(case, rows) else 0.93) * share,
             f"No gradient reaches {case.name} from {int(rows.sum())} of {len(rows)} "
-            f"output rows ({place_words(case)}); the others are right.",
+            f"output rows, {place_words(case)}; the others are right.",
             "Look for an output that is detached, or a loop over outputs or samples "
             "that leaves some out.",
         )
@@ -342,6 +266,20 @@ def _accumulated(
     """Entries used several times that keep one contribution and lose the others."""
     uses = (~case.numeric_zero).sum(axis=0)[touched]
     left = kept.sum(axis=0)[touched]
+    mates = _wrong_alike(case, case.wrong & case.analytic_zero)
+    if mates:
+        return [
+            Clue(
+                BugKind.MISSING_TERM,
+                0.94 * share,
+                f"{case.name} gets no gradient from outputs for which "
+                f"{' and '.join(mates)} {'is' if len(mates) == 1 else 'are'} wrong as "
+                f"well, {place_words(case)}: something that they share on the way back "
+                f"is lost, such as the step from a later state.",
+                "Add what comes back from later steps, or along other paths, to the "
+                "error signal before any gradient is made from it.",
+            )
+        ]
     return [
         Clue(
             BugKind.LOST_ACCUMULATION,
@@ -352,6 +290,17 @@ def _accumulated(
             f"Add to the gradient of {case.name} (+=, np.add.at) where the backward "
             f"assigns to it.",
         )
+    ]
+
+
+def _wrong_alike(case: Case, lost: NDArray[np.bool_]) -> list[str]:
+    """Name other inputs that are wrong for most of the outputs that lose something."""
+    rows = reaches(lost, 1)
+    return [
+        other.name
+        for other in cases_of(case.evidence)
+        if other.part.which != case.part.which
+        and 2 * int((rows & reaches(other.wrong, 1)).sum()) >= int(rows.sum())
     ]
 
 

@@ -193,11 +193,16 @@ def _of_a_hook(finding: Finding) -> bool:
 
 def _told_by(finding: Finding, cause: Finding) -> Finding:
     """Give a layer the kind of the error that its one wrong parameter has."""
+    from gradlab.blaming import CUTS
+
+    # what cuts the graph is said once, by the finding that knows what it costs
+    told, _, _ = finding.evidence.partition(CUTS)
+    told = told if cause.kind == BugKind.DETACHED else finding.evidence
     return dataclasses.replace(
         finding,
         kind=cause.kind,
         confidence=max(finding.confidence, 0.98 * cause.confidence),
-        evidence=f"{finding.evidence} {cause.evidence}",
+        evidence=f"{told} {cause.evidence}",
         advice=cause.advice,
     )
 

@@ -50,6 +50,7 @@ __all__ = ["failure_text", "report_text"]
 _ROWS = 12  # as many as fit beside the rest of the text on a small terminal
 _PASSIVE_ROWS = 4  # of gradients that are wrong only because a layer is
 _FINDINGS = 6
+_HOW = ": its backward "  # where an audit goes on from what is wrong to how
 _ANSI = {"✓": "32", "!": "33", "✗": "31;1"}
 
 
@@ -228,8 +229,11 @@ def report_text(
     lines += ["", *wrapped(", ".join(done), "  ", width=room)]
     for remark in report.remarks:
         lines += wrapped("· " + remark, "  ", width=room)
-    if last := conclusion(report):
-        lines += ["", *wrapped(last, "", width=room)]
+    if last := conclusion(report):  # how it is wrong, the findings say above
+        lines += [
+            "",
+            *wrapped(f"{last.partition(_HOW)[0].rstrip('.')}.", "", width=room),
+        ]
     return "\n".join(painted(lines, len(head), _ANSI) if colour else lines)
 
 

@@ -125,3 +125,40 @@ def test_one_slope_for_two_is_no_copied_index(rng):
     )
 
     assert "wrong_index" not in {f.kind for f in report.findings}
+
+
+def test_what_several_inputs_lose_alike_is_no_assignment(rng):
+    """A step back in time that one of two loops lost takes from x and its weight."""
+    x, u = rng.normal(size=(4, 3)), 0.5 * np.eye(2)
+
+    def run(x, w):
+        h = [np.zeros(2)]
+        for step in x:
+            h.append(np.tanh(step @ w + h[-1] @ u))
+        return np.array(h[1:])
+
+    def back(up, x, w, h, carried):
+        grad_x, grad_w, carry = np.zeros_like(x), np.zeros_like(w), 0
+        for t in reversed(range(len(x))):
+            d = (up[t] + carry) * (1 - h[t] ** 2)
+            grad_x[t], grad_w = d @ w.T, grad_w + np.outer(x[t], d)
+            carry = carried * (d @ u.T)
+        return grad_x, grad_w
+
+    def forward(x, w, v):
+        h, g = run(x, w), run(x[::-1], v)
+        return np.concatenate([h, g[::-1]], axis=1), (x, w, v, h, g)
+
+    def backward(up, cache):
+        x, w, v, h, g = cache
+        first, grad_w = back(up[:, :2], x, w, h, 1)
+        second, grad_v = back(up[::-1, 2:], x[::-1], v, g, 0)
+        return first + second[::-1], grad_w, grad_v
+
+    weights = rng.normal(size=(2, 3, 2))
+    report = gl.check(forward, x, *weights, backward=backward)
+    told = {f.where: f for f in report.findings if not f.rival}
+
+    assert set(told) == {"x", "v"}
+    assert str(told["x"].kind) == "missing_term"
+    assert "for which v is wrong as well" in told["x"].evidence

@@ -131,3 +131,41 @@ def test_shape_of_a_jacobian_is_not_read_as_that_of_a_gradient():
     kinds = [finding.kind for finding in report.findings]
     assert kinds == ["wrong_shape"]
     assert "has shape (5, 3), expected (4, 3)." in report.findings[0].evidence
+
+
+def test_a_whole_factor_is_told_of_all_that_is_not_zero(rng):
+    """Rows that no index names are zero: a factor is not "only" in the others."""
+    index = np.array([3, 1, 1, 0])
+
+    def backward(up, cache):
+        grad = np.zeros((5, 2))
+        np.add.at(grad, index, 3.7 * up)
+        return grad
+
+    report = gl.check(
+        lambda w: (w[index], None), rng.normal(size=(5, 2)), backward=backward
+    )
+
+    told = report.findings[0].evidence
+    assert told == "analytic = 3.7 x numeric wherever it is not zero (8 of 80 entries)."
+
+
+def test_what_nothing_explains_is_told_by_its_length(rng):
+    """A part across the gradient has no length along it, and no rank worth telling."""
+    x, y = rng.normal(size=(2, 9, 4))
+    across = rng.normal(size=(4, 4))
+
+    def loss(w):
+        return 0.5 * ((np.sin(x @ w) - y) ** 2).sum()
+
+    def right(w):
+        return x.T @ ((np.sin(x @ w) - y) * np.cos(x @ w))
+
+    def grad(w):
+        true = right(w)
+        return true + across - true * (across * true).sum() / (true**2).sum()
+
+    told = gl.check(loss, rng.normal(size=(4, 4)), grad=grad).findings[0].evidence
+
+    assert "the right length; the error is across" in told
+    assert "rank" not in told

@@ -395,5 +395,5 @@ def test_sentence_is_the_promised_one(x):
 
     assert sentence == (
         f"`1` (Swish, test_layers_elsewhere.py:{line}) is wrong: its backward is 1.001 "
-        "times the derivative; the 2 parameters upstream are only contaminated by it."
+        "times the derivative; the 2 gradients upstream are only contaminated by it."
     )

@@ -1,0 +1,127 @@
+"""Which mask, index or axis is wrong, where slopes pass that should not, or stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measures import Case, Clue, reaches
+from gradlab.diagnosis.moving import affine
+from gradlab.diagnosis.places import place_words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["passed_on"]
+
+
+def passed_on(
+    case: Case,
+    lost: NDArray[np.bool_],
+    extra: NDArray[np.bool_],
+    share: float,
+    *,
+    told: str,
+) -> list[Clue]:
+    """Tell a wrong mask from a wrong index and from a sum over too many axes.
+
+    Parameters
+    ----------
+    lost
+        Where the analytic side alone is zero.
+    extra
+        Where it alone is not.
+    share
+        Of the error that these account for.
+    told
+        How the two sides compare where neither is zero.
+    """
+    nowhere = not (~case.analytic_zero & ~case.numeric_zero).any()
+    elsewhere = _elsewhere(case, lost, extra, share) if nowhere else []
+    mask = _mask_clue(case, lost, extra, share, told)
+    return elsewhere or [mask, *_handed_on(case, lost, extra, share)]
+
+
+def _elsewhere(
+    case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_], share: float
+) -> list[Clue]:
+    """Recognise outputs that reach other entries, and none of those they depend on.
+
+    A mask stops a whole output, or lets it through.
+    """
+    if not (reaches(lost, 1) == reaches(extra, 1)).all():
+        return []
+    return [
+        Clue(
+            BugKind.WRONG_INDEX,
+            0.93 * share,
+            f"Every output that is wrong hands its gradient to entries of {case.name} "
+            f"that it does not depend on, and to none of those that it does "
+            f"({place_words(case)}).",
+            f"Send each incoming gradient to the entries of {case.name} that the "
+            f"forward pass read for that output.",
+        )
+    ]
+
+
+def _handed_on(
+    case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_], share: float
+) -> list[Clue]:
+    """Recognise a sum over too many axes: each output reaches entries of its mates.
+
+    Of an input that the function is a straight line in, no value decides which entry
+    an output depends on: what is not zero there comes from no mask.
+    """
+    rows = reaches(extra, 1)
+    own = ~case.numeric_zero
+    if case.scalar or lost.any() or (own.sum(axis=1)[rows] != 1).any():
+        return []
+    same = np.where(own, case.numeric, 0.0).sum(axis=1, keepdims=True)
+    apart = np.abs(case.analytic - same) > case.tolerance + case.relative * np.abs(same)
+    if (apart & extra).any() or not affine(case.evidence, case.part.which):
+        return []
+    return [
+        Clue(
+            BugKind.WRONG_AXIS,
+            0.95 * share,
+            f"Each output depends on one entry of {case.name}; its gradient is handed "
+            f"to others as well ({int(extra.sum())} times), the same number: a sum "
+            f"that runs over an axis of {case.name} itself.",
+            f"Sum the gradient of {case.name} over the axes along which it was "
+            f"broadcast, and over no other.",
+        )
+    ]
+
+
+def _mask_clue(
+    case: Case,
+    lost: NDArray[np.bool_],
+    extra: NDArray[np.bool_],
+    share: float,
+    told: str,
+) -> Clue:
+    place = place_words(case)
+    if place.startswith("wherever"):  # of zeros, that says nothing
+        place = f"in {int((lost | extra).sum()):,} of {lost.size:,} entries"
+    return Clue(
+        BugKind.WRONG_MASK,
+        0.92 * share,
+        f"{_counted(lost, extra)} {place}; where both pass, {told}.",
+        f"Compare the mask in the backward of {case.name} with the one the forward "
+        f"pass applies: same array, same comparison, same side.",
+    )
+
+
+def _counted(lost: NDArray[np.bool_], extra: NDArray[np.bool_]) -> str:
+    """Say how many entries are zero on one side only, as a sentence begins."""
+    stopped, passed = int(lost.sum()), int(extra.sum())
+    if not passed:
+        return "The analytic gradient is zero where the function moves,"
+    if not stopped:
+        return "The analytic gradient is not zero where the function stands still,"
+    return (
+        f"The analytic gradient is zero where the function moves ({stopped:,} times) "
+        f"and not zero where it stands still ({passed:,} times),"
+    )
