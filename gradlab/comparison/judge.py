@@ -32,6 +32,7 @@ __all__ = [
     "CARE",
     "NEGLIGIBLE",
     "Judgement",
+    "Leniency",
     "Side",
     "Tops",
     "Units",
@@ -58,6 +59,38 @@ class Side:
 
     value: NDArray[np.float64]
     error: NDArray[np.float64]
+
+    def of(self, band: slice) -> Side:
+        """Return that of some rows."""
+        return Side(self.value[band], self.error[band])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Leniency:
+    """What is forgiven, and what counts as nothing.
+
+    Attributes
+    ----------
+    tolerance
+        Of the user, or the defaults.
+    epsilon
+        Round-off of the arithmetic of the analytic side.
+    still
+        What counts as no movement of f, from `stillness`.
+    slack
+        Measured round-off of the analytic side itself (lower precision), same units
+        as the entries.
+    """
+
+    tolerance: Tolerance
+    epsilon: float
+    still: NDArray[np.float64] | float = 1e-9
+    slack: NDArray[np.float64] | float = 0.0
+
+    def of(self, band: slice) -> Leniency:
+        """Return that towards some rows."""
+        still, slack = cut(self.still, band), cut(self.slack, band)
+        return Leniency(self.tolerance, self.epsilon, still, slack)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +133,10 @@ class Tops:
 
     size: NDArray[np.float64]
     effect: NDArray[np.float64]
+
+    def of(self, band: slice) -> Tops:
+        """Those of some rows."""
+        return Tops(self.size[band], self.effect[band])
 
     def in_units_of(self, scales: NDArray[np.float64]) -> NDArray[np.float64]:
         """Largest entry of each row, in the units of every coordinate, shape (m, n).
@@ -187,11 +224,8 @@ def judge(
     analytic: NDArray[np.float64],
     side: Side,
     units: Units,
+    leniency: Leniency,
     *,
-    tolerance: Tolerance,
-    epsilon: float,
-    still: NDArray[np.float64] | float = 1e-9,
-    slack: NDArray[np.float64] | float = 0.0,
     own: Units | None = None,
     tops: Tops | None = None,
 ) -> Judgement:
@@ -205,15 +239,8 @@ def judge(
         Numeric values and error bars.
     units
         What moving a coordinate by its size means.
-    tolerance
-        Of the user, or the defaults.
-    epsilon
-        Round-off of the arithmetic of the analytic side.
-    still
-        What counts as no movement of f, from `stillness`.
-    slack
-        Measured round-off of the analytic side itself (lower precision), same units
-        as the entries.
+    leniency
+        What is forgiven.
     own
         By which the round-off of the analytic side is measured, where some coordinates
         turned out to live on a scale of their own. Default `units`.
@@ -226,14 +253,11 @@ def judge(
     for band in bands(analytic.shape):
         verdicts[band], allowed[band] = _judge_band(
             analytic[band],
-            Side(side.value[band], side.error[band]),
+            side.of(band),
             units.of(band),
-            tolerance=tolerance,
-            epsilon=epsilon,
-            still=cut(still, band),
-            slack=cut(slack, band),
-            own=own.of(band),
-            tops=tops and Tops(tops.size[band], tops.effect[band]),
+            leniency.of(band),
+            own.of(band),
+            tops and tops.of(band),
         )
     return Judgement(verdicts, allowed)
 
@@ -242,16 +266,13 @@ def _judge_band(
     analytic: NDArray[np.float64],
     side: Side,
     units: Units,
-    *,
-    tolerance: Tolerance,
-    epsilon: float,
-    still: NDArray[np.float64] | float,
-    slack: NDArray[np.float64] | float,
+    leniency: Leniency,
     own: Units,
     tops: Tops | None,
 ) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
     """Verdicts and tolerances of some rows."""
     numeric, error = side.value, side.error
+    tolerance, epsilon, still = leniency.tolerance, leniency.epsilon, leniency.still
     largest = tops_of(numeric, own.scales, tops)
     with np.errstate(all="ignore"):
         size = np.maximum(np.abs(analytic), np.abs(numeric))
@@ -262,7 +283,8 @@ def _judge_band(
         # no backward pass is more exact than a few thousand roundings of what matters;
         # and what moves a saturated output by its last digits is none of our business
         rounding = np.maximum(roundings(epsilon) * own.matters, still / 1e4)
-        bound = np.maximum(allowed, SAFETY * error) + slack + rounding / own.scales
+        bound = np.maximum(allowed, SAFETY * error) + leniency.slack
+        bound += rounding / own.scales
         difference = np.abs(analytic - numeric)
         # equal infinities: nothing to compare, nothing to fear
         wrong = difference > bound

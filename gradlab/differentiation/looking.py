@@ -50,6 +50,51 @@ _GUESSED = 2.0
 _FAR_ROUNDINGS = 4.0  # of relative size, that a slope over a long step may be off by
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Ladders:
+    """Those of some coordinates, which may be climbed more than once.
+
+    Attributes
+    ----------
+    subject, base
+        What is differentiated, and its outputs at the point, (m,).
+    sample
+        Evaluates it beside the point, as `adaptive` asks.
+    points, scales
+        The coordinates, and where their ladders begin, (n,) each.
+    """
+
+    subject: Subject
+    base: NDArray[np.float64]
+    sample: Sampler
+    points: NDArray[np.float64]
+    scales: NDArray[np.float64]
+
+    def climb(
+        self,
+        some: NDArray[np.intp] | None = None,
+        *,
+        noise: NDArray[np.float64] | None = None,
+        inherited: NDArray[np.float64] | None = None,
+        farthest: float | None = None,
+    ) -> Derivatives:
+        """Climb all of them, or some; `adaptive` says what is known of f."""
+        settings = AdaptiveSettings()
+        if farthest is not None:
+            settings = dataclasses.replace(settings, farthest=farthest)
+        which = np.arange(len(self.points)) if some is None else some
+        return adaptive(
+            lambda columns, moves: self.sample(which[columns], moves),
+            points=self.points[which],
+            scales=self.scales[which],
+            base=self.base,
+            floor=self.subject.epsilon,
+            settings=settings,
+            noise=noise,
+            inherited=inherited,
+        )
+
+
 def look_closer(
     subject: Subject,
     which: int,
@@ -93,33 +138,18 @@ def look_closer(
     inherited = None
     if noise is not None and hidden is None:
         inherited = rounding_inside(subject, noise, base)
-    found = _climb(
-        subject,
-        sample,
-        points,
-        size,
-        base,
-        noise=hidden,
-        inherited=inherited,
-    )
+    ladders = _Ladders(subject, base, sample, points, size)
+    found = ladders.climb(noise=hidden, inherited=inherited)
     if hidden is not None:
         found = dataclasses.replace(found, error=_guessed(found, hidden, base))
     own_scale = on_their_own(found, points, scales)
     if own_scale.size:
         heard = shared_noise(found.value.T, found.error.T, found.noise.T)
-        own = _climb(
-            subject,
-            sample,
-            points,
-            np.abs(points) * stretch,
-            base,
-            some=own_scale,
-            noise=np.nan_to_num(heard),
-        )
+        apart = dataclasses.replace(ladders, scales=np.abs(points) * stretch)
+        own = apart.climb(own_scale, noise=np.nan_to_num(heard))
         found = merged(found, own, own_scale)
-    climb_of = subject, sample, points, size, base
     if noise is None:
-        return _off_ledges(found, *climb_of)
+        return _off_ledges(found, ladders)
     # beyond the scale of the input, "noise" may be the very signal: 1e13 + sin(x)
     rounding = subject.epsilon * np.abs(base)
     with np.errstate(all="ignore"):
@@ -127,20 +157,13 @@ def look_closer(
         averaged = signal & (found.step > _BEYOND * scales)
     again = np.flatnonzero(averaged.any(axis=0))
     if again.size:
-        near = _climb(*climb_of, some=again, farthest=_NEAR)
+        near = ladders.climb(again, farthest=_NEAR)
         found = joined(found, near, again, averaged[:, again])
-    found = _off_ledges(found, *climb_of)
-    return _sobered(found, noise, points, base, subject.epsilon)
+    found = _off_ledges(found, ladders)
+    return _sobered(found, noise, ladders)
 
 
-def _off_ledges(
-    found: Derivatives,
-    subject: Subject,
-    sample: Sampler,
-    points: NDArray[np.float64],
-    scales: NDArray[np.float64],
-    base: NDArray[np.float64],
-) -> Derivatives:
+def _off_ledges(found: Derivatives, ladders: _Ladders) -> Derivatives:
     """Measure again what rests on steps over which inherited rounding may stand still.
 
     A small output that is made of larger numbers has their rounding: ``1 - cos(t)`` at
@@ -149,15 +172,14 @@ def _off_ledges(
     them; what is finer, and louder than that, keeps its slope. So does what the ladder
     cannot tell from 0: an output may be small without being made of larger ones.
     """
-    inherited = inherited_at_most(subject, base)
+    inherited = inherited_at_most(ladders.subject, ladders.base)
     with np.errstate(all="ignore"):
-        short = (found.step < _LEDGE * scales) & (inherited > 0)[:, None]
+        short = (found.step < _LEDGE * ladders.scales) & (inherited > 0)[:, None]
     short &= (found.kind == Smoothness.SMOOTH) & (found.value != 0)
     again = np.flatnonzero(short.any(axis=0))
     if not again.size:
         return found
-    climb_of = subject, sample, points, scales, base
-    other = _climb(*climb_of, some=again, farthest=_NEAR, noise=inherited)
+    other = ladders.climb(again, farthest=_NEAR, noise=inherited)
     with np.errstate(all="ignore"):
         better = short[:, again] & (other.error < _TOLD * np.abs(other.value))
         apart = np.abs(other.value - found.value[:, again])
@@ -182,54 +204,15 @@ def _guessed(
     return np.asarray(np.where(found.value != 0, wider, found.error))
 
 
-def _climb(
-    subject: Subject,
-    sample: Sampler,
-    points: NDArray[np.float64],
-    scales: NDArray[np.float64],
-    base: NDArray[np.float64],
-    *,
-    some: NDArray[np.intp] | None = None,
-    farthest: float | None = None,
-    noise: NDArray[np.float64] | None = None,
-    inherited: NDArray[np.float64] | None = None,
-) -> Derivatives:
-    """Climb the ladder of all columns, or of some."""
-    settings = AdaptiveSettings()
-    if farthest is not None:
-        settings = dataclasses.replace(settings, farthest=farthest)
-    if some is None:
-        some = np.arange(len(points))
-
-    def resample(
-        columns: NDArray[np.intp], displacements: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return sample(some[columns], displacements)
-
-    return adaptive(
-        resample,
-        points=points[some],
-        scales=scales[some],
-        base=base,
-        floor=subject.epsilon,
-        settings=settings,
-        noise=noise,
-        inherited=inherited,
-    )
-
-
 def _sobered(
-    found: Derivatives,
-    noise: NDArray[np.float64],
-    points: NDArray[np.float64],
-    base: NDArray[np.float64],
-    epsilon: float,
+    found: Derivatives, noise: NDArray[np.float64], ladders: _Ladders
 ) -> Derivatives:
     """Widen bars that no noise of f allows.
 
     Not those of slopes that are resolved over less than the distances at which noise is
     measured: next to a pole that is no noise, but the pole.
     """
+    points, base, epsilon = ladders.points, ladders.base, ladders.subject.epsilon
     with np.errstate(all="ignore"):
         # an extrapolation rests on smaller steps, too
         least = _AMPLIFIED * noise[:, None] / np.abs(found.step)

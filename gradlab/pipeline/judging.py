@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.comparison.judge import (
     Judgement,
+    Leniency,
     Units,
     judge,
     sensitivity,
@@ -79,6 +80,8 @@ def judge_block(
     """Give the entries of one block their verdicts; see `gradlab.comparison.judge`."""
     side, known = block.side, outcome.known
 
+    tolerance = plan.tolerance.of(subject.inputs[block.which].name)
+
     def judged(
         analytic: NDArray[np.float64],
         epsilon: float,
@@ -88,10 +91,7 @@ def judge_block(
             analytic,
             side,
             Units(block.scales, matters.typical),
-            tolerance=plan.tolerance.of(subject.inputs[block.which].name),
-            epsilon=epsilon,
-            still=block.still,
-            slack=slack,
+            Leniency(tolerance, epsilon, block.still, slack),
             own=Units(block.latest_scales, matters.own),
             tops=tops,
         )

@@ -7,6 +7,7 @@ import pytest
 
 from gradlab.comparison.comparison import relative_error
 from gradlab.comparison.judge import (
+    Leniency,
     Side,
     Units,
     judge,
@@ -28,8 +29,10 @@ def verdict_of(analytic, numeric, error, **options):
     side = Side(np.array([[numeric, 1.0]]), np.array([[error, 1e-12]]))
     settings = {
         "units": Units(np.ones(2), np.ones((1, 1))),
-        "tolerance": Tolerance(), "epsilon": 2.2e-16, **options,
-    }  # fmt: skip
+        "leniency": Leniency(
+            **{"tolerance": Tolerance(), "epsilon": 2.2e-16} | options
+        ),
+    }
     return Verdict(
         int(judge(np.array([[analytic, 1.0]]), side, **settings).verdicts[0, 0])
     )
@@ -68,9 +71,7 @@ def test_number_of_entries_never_matters(rng):
     side = Side(numeric, np.full(numeric.shape, 1e-11))
 
     units = Units(np.ones(numeric.shape[1]), np.ones((1, 1)))
-    verdicts = judge(
-        analytic, side, units, tolerance=Tolerance(), epsilon=2.2e-16
-    ).verdicts
+    verdicts = judge(analytic, side, units, Leniency(Tolerance(), 2.2e-16)).verdicts
 
     assert np.flatnonzero(verdicts).tolist() == [321]
 
@@ -81,8 +82,8 @@ def test_scale_of_the_loss_never_matters():
         units = Units(np.ones(2), np.full((1, 1), factor))
         side = Side(factor * np.array([[1.0, 2.0]]), factor * np.full((1, 2), 1e-11))
         found = judge(
-            factor * np.array([[1.0, 2.001]]), side, units, tolerance=Tolerance(),
-            epsilon=2.2e-16, still=1e-8 * factor,
+            factor * np.array([[1.0, 2.001]]), side, units,
+            Leniency(Tolerance(), 2.2e-16, still=1e-8 * factor),
         )  # fmt: skip
         assert found.verdicts.tolist() == [[0, 2]]
 
@@ -95,9 +96,8 @@ def test_units_of_the_inputs_never_matter():
         for slip, verdict in ((1e-13, Verdict.AGREES), (1e-10, Verdict.DISAGREES)):
             analytic = side.value + np.array([[0.0, slip / factor]])
             found = judge(
-                analytic, side, units, tolerance=Tolerance(atol=0), epsilon=2.2e-16,
-                still=1e-8,
-            )  # fmt: skip
+                analytic, side, units, Leniency(Tolerance(atol=0), 2.2e-16, still=1e-8)
+            )
             assert found.verdicts.tolist() == [[0, verdict]]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradlab.comparison.judge import Side, Units, judge, sensitivity
+from gradlab.comparison.judge import Leniency, Side, Units, judge, sensitivity
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 
@@ -35,9 +35,7 @@ class Block:
             self.analytic,
             self.side,
             Units(self.scales, matters),
-            tolerance=Tolerance(),
-            epsilon=2.0**-52,
-            still=self.still,
+            Leniency(Tolerance(), 2.0**-52, still=self.still),
         ).verdicts
 
 
