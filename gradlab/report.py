@@ -179,7 +179,10 @@ class Report:
 
         Columns ``output, input, shape, verdict, max_abs_error, max_rel_error,
         worst_index, analytic, numeric, numeric_error, step, method, coverage``; the
-        values are those at the worst entry, errors in the units of the derivative.
+        values are those at the worst entry (nan for an empty block), errors in the
+        units of the derivative. ``shape`` is that of the input. ``worst_index`` is a
+        tuple into the input; where the output has more than one entry, the output's
+        index precedes it, so that it indexes the Jacobian of shape outputs + inputs.
 
         Examples
         --------
@@ -235,7 +238,8 @@ class Report:
         Raises
         ------
         InputError
-            If no block has that name, or the name stands for several.
+            If no block has that name, or the name stands for several; or if there is
+            no block at all.
 
         Examples
         --------

@@ -241,7 +241,7 @@ class Sweep:
         """One row per input, method and step.
 
         Columns ``input, method, step, error, error_bar``; steps are absolute, errors
-        and bars relative.
+        and bars relative: the worst of the block at that step, and what belongs to it.
         """
         from gradlab.presentation.tables import sweep_table
 

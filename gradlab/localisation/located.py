@@ -141,7 +141,7 @@ class Located:
             Columns ``input, index, analytic, numeric, numeric_error``; preceded by
             ``output, output_index`` where the function has more than one output row.
         """
-        from gradlab.presentation.located_table import located_table
+        from gradlab.presentation.tables import located_table
 
         return located_table(self)
 

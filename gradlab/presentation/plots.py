@@ -26,26 +26,7 @@ __all__ = ["JacobianDisplay", "LayersDisplay", "SweepDisplay", "plot_report"]
 def plot_report(
     report: Report, name: str | tuple[str, str] | None = None, ax: Axes | None = None
 ) -> JacobianDisplay:
-    """Draw one block of a report: analytic, numeric and error side by side.
-
-    Parameters
-    ----------
-    report
-        What `gradlab.check` returned.
-    name
-        Block, as in ``report[name]``; default the worst one.
-    ax
-        Axes to draw the error panel into; default a new figure with all three.
-
-    Returns
-    -------
-    JacobianDisplay
-        Already drawn; ``figure_`` and ``ax_`` are there to be changed.
-
-    Raises
-    ------
-    InputError
-        If there is no such block, or no block at all.
+    """Draw one block of a report; see `gradlab.Report.plot`.
 
     Examples
     --------

@@ -11,12 +11,24 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.views import by_severity, worst_entry, worst_relative
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from gradlab.comparison.comparison import Comparison
     from gradlab.localisation.layers.audited import LayerAudit
+    from gradlab.localisation.located import Located
+    from gradlab.properties.remainders import TaylorTest
     from gradlab.report import Report
     from gradlab.sweeps import Sweep
 
-__all__ = ["blocks_table", "entries_table", "layers_table", "sweep_table"]
+__all__ = [
+    "blocks_table",
+    "entries_table",
+    "layers_table",
+    "located_table",
+    "rows_table",
+    "sweep_table",
+    "taylor_table",
+]
 
 _BLOCKS = [
     *("output", "input", "shape", "verdict", "max_abs_error", "max_rel_error"),
@@ -27,10 +39,25 @@ _ENTRIES = [
     *("label", "output_index", "input_index", "analytic", "numeric"),
     *("numeric_error", "error", "relative_error", "verdict"),
 ]
+_LOCATED = ["input", "index", "analytic", "numeric", "numeric_error"]
+_WHERE = ["output", "output_index"]
 _LAYERS = [
     *("name", "type", "call", "state", "error", "bar", "piece", "reason"),
     *("file", "line"),
 ]
+
+
+def rows_table(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str]
+) -> pd.DataFrame:
+    """Make a table of rows; the columns are there even if there is no row.
+
+    Examples
+    --------
+    >>> rows_table([], ["a", "b"]).shape
+    (0, 2)
+    """
+    return pd.DataFrame(list(rows), columns=list(columns))
 
 
 def _scalar(value: Any) -> float | complex:
@@ -69,22 +96,7 @@ def _block_row(comparison: Comparison) -> dict[str, Any]:
 
 
 def blocks_table(report: Report) -> pd.DataFrame:
-    """Tabulate the blocks of a report, worst first.
-
-    Parameters
-    ----------
-    report
-        What `gradlab.check` returned.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per (output, input) block. ``shape`` is that of the input.
-        ``worst_index`` is a tuple into the input; where the output has more than one
-        entry, the output's index precedes it, so that the tuple indexes the Jacobian
-        of shape outputs + inputs. ``analytic``, ``numeric``, ``numeric_error`` and
-        ``step`` are the values at that entry (nan for an empty block), ``verdict``
-        the name of the `Verdict`.
+    """Tabulate the blocks of a report; see `gradlab.Report.table`.
 
     Examples
     --------
@@ -93,29 +105,11 @@ def blocks_table(report: Report) -> pd.DataFrame:
     [['x', 'DISAGREES', (0,)]]
     """
     rows = [_block_row(comparison) for comparison in by_severity(report.comparisons)]
-    return pd.DataFrame(rows, columns=_BLOCKS)
+    return rows_table(rows, _BLOCKS)
 
 
 def entries_table(comparison: Comparison, k: int = 5) -> pd.DataFrame:
-    """Tabulate the `k` worst entries of one block, worst first.
-
-    Parameters
-    ----------
-    comparison
-        The block.
-    k
-        Number of rows at most; default 5, as many as one reads.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``label, output_index, input_index, analytic, numeric,
-        numeric_error, error, relative_error, verdict``; indices are tuples.
-
-    Raises
-    ------
-    InputError
-        If `k` is negative.
+    """Tabulate the worst entries of one block; see `gradlab.Comparison.worst`.
 
     Examples
     --------
@@ -140,23 +134,11 @@ def entries_table(comparison: Comparison, k: int = 5) -> pd.DataFrame:
                 "verdict": Verdict(int(comparison.verdicts[place])).name,
             }
         )
-    return pd.DataFrame(rows, columns=_ENTRIES)
+    return rows_table(rows, _ENTRIES)
 
 
 def layers_table(audit: LayerAudit) -> pd.DataFrame:
-    """Tabulate a layer audit in the order of execution.
-
-    Parameters
-    ----------
-    audit
-        What `gradlab.blame` returned.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``name, type, call, state, error, bar, piece, reason, file, line``;
-        ``error`` is the worst relative error of the layer's own vector-Jacobian
-        product, nan where it was not checked.
+    """Tabulate an audit; see `LayerAudit.table`.
 
     Examples
     --------
@@ -168,22 +150,11 @@ def layers_table(audit: LayerAudit) -> pd.DataFrame:
         {name: getattr(row, name) for name in _LAYERS} | {"state": str(row.state)}
         for row in audit.rows
     ]
-    return pd.DataFrame(rows, columns=_LAYERS)
+    return rows_table(rows, _LAYERS)
 
 
 def sweep_table(sweep: Sweep) -> pd.DataFrame:
-    """Tabulate a sweep in long form: one row per input, method and step.
-
-    Parameters
-    ----------
-    sweep
-        What `gradlab.sweep` returned.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``input, method, step, error, error_bar``: the worst relative error
-        of the block at that step, and the error bar belonging to it, both relative.
+    """Tabulate a sweep in long form; see `gradlab.Sweep.table`.
 
     Examples
     --------
@@ -207,3 +178,41 @@ def sweep_table(sweep: Sweep) -> pd.DataFrame:
     if not parts:
         return pd.DataFrame(columns=["input", "method", "step", "error", "error_bar"])
     return pd.concat(parts, ignore_index=True)
+
+
+def located_table(located: Located) -> pd.DataFrame:
+    """Tabulate the wrong entries that were located; see `Located.table`.
+
+    Examples
+    --------
+    >>> found = gl.locate(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: 2 * x)
+    >>> located_table(found).shape
+    (0, 5)
+    """
+    columns = _LOCATED if located.rows == 1 else _WHERE + _LOCATED
+    rows = ({name: getattr(e, name) for name in columns} for e in located.entries)
+    return rows_table(rows, columns)
+
+
+def taylor_table(test: TaylorTest) -> pd.DataFrame:
+    """One row per order and step of a Taylor test.
+
+    Examples
+    --------
+    >>> test = gl.taylor_test(np.sum, np.ones(3), grad=np.ones_like)
+    >>> list(taylor_table(test).columns)
+    ['order', 'step', 'residual', 'rate', 'floor']
+    """
+    rates = test.rates
+    rows = [
+        {
+            "order": order,
+            "step": float(step),
+            "residual": float(residuals[i]),
+            "rate": float(rates[order][i - 1]) if i else float("nan"),
+            "floor": float(test.floors[i]),
+        }
+        for order, residuals in test.residuals.items()
+        for i, step in enumerate(test.steps)
+    ]
+    return rows_table(rows, ["order", "step", "residual", "rate", "floor"])

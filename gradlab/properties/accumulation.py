@@ -109,7 +109,7 @@ class AccumulationCheck:
     @property
     def table(self) -> pd.DataFrame:
         """One row per gradient: ``name, expected, found, error, verdict``."""
-        from gradlab.presentation.small_tables import rows_table
+        from gradlab.presentation.tables import rows_table
 
         columns = ["name", "expected", "found", "error", "verdict"]
         rows = [

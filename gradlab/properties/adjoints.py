@@ -126,7 +126,7 @@ class ModesCheck:
     @property
     def table(self) -> pd.DataFrame:
         """One row per block: both numbers, by differences, allowed, which is wrong."""
-        from gradlab.presentation.small_tables import rows_table
+        from gradlab.presentation.tables import rows_table
 
         columns = ["output", "input", "forward", "reverse", "numeric", "allowed"]
         columns += ["verdict", "wrong"]

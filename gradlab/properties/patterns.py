@@ -144,7 +144,7 @@ class SparsityCheck:
     @property
     def table(self) -> pd.DataFrame:
         """One row per uncovered entry, largest first."""
-        from gradlab.presentation.small_tables import rows_table
+        from gradlab.presentation.tables import rows_table
 
         columns = [field.name for field in dataclasses.fields(Entry)]
         rows = [{name: getattr(e, name) for name in columns} for e in self.uncovered]

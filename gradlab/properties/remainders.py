@@ -204,7 +204,7 @@ class TaylorTest:
     @property
     def table(self) -> pd.DataFrame:
         """A row per order and step: ``order, step, residual, rate, floor``."""
-        from gradlab.presentation.small_tables import taylor_table
+        from gradlab.presentation.tables import taylor_table
 
         return taylor_table(self)
 

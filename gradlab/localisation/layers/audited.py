@@ -163,7 +163,12 @@ class LayerAudit:
 
     @property
     def table(self) -> pd.DataFrame:
-        """All rows as a pandas DataFrame."""
+        """All rows, in the order of execution.
+
+        Columns ``name, type, call, state, error, bar, piece, reason, file, line``;
+        ``error`` is the worst relative error of the layer's own vector-Jacobian
+        product, nan where it was not checked.
+        """
         from gradlab.presentation.tables import layers_table
 
         return layers_table(self)
