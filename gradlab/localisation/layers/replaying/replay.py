@@ -239,12 +239,7 @@ class Piece:
             for k, slot in enumerate(self.frame.inputs)
         ]
 
-        def child_value(index: int, k: int) -> Any:
-            value = leaf.get((index, k))
-            if value is None:
-                value = self.cast(self.frame.children[index].outputs[k].value)
-            return value.clone()
-
+        child_value = functools.partial(self._child_value, leaf)
         with self._running(child_value, stand_ins) as stand_in:
             outputs = self._call(inputs)
             if self._seen is not None:
@@ -274,6 +269,11 @@ class Piece:
             [None if out is None else out.detach() for out in outputs],
             cotangents,
         )
+
+    def _child_value(self, leaf: dict[Any, Any], index: int, k: int) -> Any:
+        if (index, k) in leaf:
+            return leaf[index, k].clone()
+        return self.cast(self.frame.children[index].outputs[k].value).clone()
 
     def _argument(self, k: int, value: Any) -> Any:
         # What the call overwrites must not be the recorded tensor, nor a leaf.
