@@ -49,6 +49,6 @@ def stairs(
         moves.append((values - base).T)
     ahead, behind, *near = moves
     still = (near[0] == 0) & (near[1] == 0)
-    both = still & (ahead * behind < 0)
+    both = still & (np.sign(ahead) * np.sign(behind) < 0)
     slope = np.where(both, np.abs(ahead - behind) / (2 * _FAR * scales), 0.0)
     return slope, (ahead != 0) | (behind != 0)

@@ -177,7 +177,7 @@ def test_noise_that_leaves_several_candidates_is_met_by_further_directions(seed)
     assert found.evaluations < 200
 
 
-@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("size", [1e-200, 1e-6, 1.0, 1e6, 1e200])
 def test_power_is_in_the_units_of_the_outputs(size):
     """Of outputs of any size an error of twice the stated power is found."""
     x = np.linspace(-1, 2, 40)

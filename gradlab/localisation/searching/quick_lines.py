@@ -14,6 +14,7 @@ evaluated to hear it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,7 +86,8 @@ def noise_of(
     with np.errstate(all="ignore"):
         size = np.asarray(heard)[:, live] @ cotangent[live]
     size = size[np.isfinite(size)]
-    known = float(np.sqrt(np.mean(size**2))) if size.size else 0.0
+    # squares of large outputs are no numbers any more
+    known = math.hypot(*size) / math.sqrt(max(size.size, 1))
     return _DOUBT * float(np.hypot(known, more))
 
 
