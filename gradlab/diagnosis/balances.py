@@ -153,7 +153,8 @@ def moved_along(case: Case) -> list[Clue]:
         told = (
             f"The error of {case.name} sums to zero along axis {axis}, its gradient "
             f"does not, {place_words(case)}: parts of it stand in other {noun}, or a "
-            f"term is missing that sums to zero itself, as that of a softmax does."
+            f"term is wrong that sums to zero itself, as that of a softmax or of "
+            f"differences does."
         )
         return [
             Clue(

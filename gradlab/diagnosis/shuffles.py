@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -179,20 +179,25 @@ def transposed_factor(case: Case) -> list[Clue]:
     """
     shape = case.variable.shape
     grid, got = case.grid(case.numeric), case.grid(case.analytic)
-    if grid is None or got is None or not shape or case.variable.is_complex:
+    if grid is None or got is None or not shape:
         return []
-    subject = case.evidence.subject
+    subject, is_complex = case.evidence.subject, case.variable.is_complex
+    numbers = as_complex(grid.ravel()).reshape(-1, *shape) if is_complex else grid
     for which, other in enumerate(subject.inputs):
-        if which == case.part.which or len(other.shape) != 2 or other.is_complex:
+        if which == case.part.which or len(other.shape) != 2:
             continue
         if other.shape[0] != other.shape[1] or other.support is not None:
             continue
-        w = subject.point(which).reshape(other.shape)
+        if other.is_complex != is_complex:
+            continue
+        w: NDArray[Any] = subject.point(which)
+        # backwards multiply by the conjugate
+        w = (as_complex(w).conj() if is_complex else w).reshape(other.shape)
         if np.linalg.cond(w) > 1e7 or np.allclose(w, w.T):
             continue
         for words, predict in _products(w, shape):
-            model = predict(grid).reshape(len(grid), -1)
-            share = case.share(model)
+            model = np.ascontiguousarray(predict(numbers)).view(np.float64)
+            share = case.share(model.reshape(len(grid), -1))
             if share > EXACT:
                 return [
                     Clue(
@@ -250,8 +255,8 @@ def transposed_inside(case: Case) -> list[Clue]:
 
 
 def _products(
-    w: Matrix, shape: tuple[int, ...]
-) -> Iterator[tuple[str, Callable[[Matrix], Matrix]]]:
+    w: NDArray[Any], shape: tuple[int, ...]
+) -> Iterator[tuple[str, Callable[[NDArray[Any]], NDArray[Any]]]]:
     if shape[-1] == len(w):
         yield "delta @ W", lambda g: g @ np.linalg.solve(w.T, w)
         yield "delta @ W.T", lambda g: g @ np.linalg.solve(w, w.T)

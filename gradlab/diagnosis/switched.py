@@ -121,15 +121,15 @@ def _mask(case: Case, units: list[_Unit]) -> list[Clue]:
     switches units of later layers as well.
     """
     lead = (
-        f"With the weights of one unit in {case.name} near zero, then turned round, "
-        f"the unit switches"
+        f"Where the weights of one unit in {case.name}, near zero, change their sign "
+        f"the unit switches between on and off"
     )
     if all(unit.sides_like(unit.numeric.sum(axis=0)) for unit in units):
         return [
             Clue(
                 BugKind.WRONG_MASK,
                 0.95,
-                f"{lead} and the analytic gradient does not: it is that of a unit "
+                f"{lead}, and the analytic gradient does not: it is that of a unit "
                 f"which is on for every sample.",
                 f"Multiply the error signal by the mask of the units that are on "
                 f"(pre-activation > 0) before it reaches {case.name}.",
@@ -153,7 +153,7 @@ def _mask(case: Case, units: list[_Unit]) -> list[Clue]:
             Clue(
                 BugKind.WRONG_MASK,
                 0.88,
-                f"{lead} and the analytic gradient stays the same: its mask is not "
+                f"{lead}, and the analytic gradient stays the same: its mask is not "
                 f"made from the pre-activation of these units.",
                 f"Take the mask from the pre-activation behind {case.name} "
                 f"(pre-activation > 0), not from the incoming gradient.",

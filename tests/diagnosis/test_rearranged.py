@@ -107,3 +107,31 @@ def test_one_complex_factor(factor, words, rng):
 
     assert report.diagnosis == "scale"
     assert words in report.findings[0].evidence
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_conjugated_but_not_transposed(rng, left):
+    """A complex product whose backward has the conjugate and lacks the transpose."""
+    torch = pytest.importorskip("torch")
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x, w)
+            return w @ x if left else x @ w
+
+        @staticmethod
+        def backward(ctx, up):
+            x, w = ctx.saved_tensors
+            if left:
+                return w.conj() @ up, up @ x.conj().T
+            return up @ w.conj(), x.conj().T @ up
+
+    def draw(*shape):
+        return torch.tensor(rng.normal(size=shape) + 1j * rng.normal(size=shape))
+
+    shape = (3, 2) if left else (2, 3)
+    report = gl.check(Product.apply, draw(*shape), draw(3, 3), names=("x", "w"))
+
+    assert report.culprits == ("x",)
+    assert report.diagnosis == "transpose"
