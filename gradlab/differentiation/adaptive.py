@@ -15,13 +15,13 @@ import numpy as np
 from gradlab.differentiation.ladder.derivatives import (
     AdaptiveSettings,
     Derivatives,
+    Rounding,
     Sampler,
 )
 from gradlab.differentiation.smoothness import Smoothness
 
-__all__ = ["AdaptiveSettings", "Derivatives", "Sampler", "adaptive"]
+__all__ = ["AdaptiveSettings", "Derivatives", "Rounding", "Sampler", "adaptive"]
 
-_EPS = float(np.finfo(np.float64).eps)
 # Measured on Jacobians of 40 x 40: of solvers whose jumps reach the slopes (gradient
 # descent, fixed points, Runge-Kutta, L-BFGS; tolerances from 1e-4 to 1e-9) 3 to 64
 # entries in a hundred show them; of recurrent networks 0.5 to 2 in a hundred seem to.
@@ -37,10 +37,8 @@ def adaptive(
     points: np.ndarray,
     scales: np.ndarray,
     base: np.ndarray,
-    floor: float = _EPS,
+    rounding: Rounding | None = None,
     settings: AdaptiveSettings | None = None,
-    noise: np.ndarray | None = None,
-    inherited: np.ndarray | None = None,
 ) -> Derivatives:
     """Differentiate along every coordinate, as well as the function allows.
 
@@ -57,17 +55,10 @@ def adaptive(
         not where it ends.
     base
         f at the point, shape (m,).
-    floor
-        Relative rounding unit of the arithmetic f is evaluated in.
+    rounding
+        What is known of that of f; None if nothing is but that it is float64.
     settings
         How far to go; None for the defaults.
-    noise
-        What is known of the noise of f from elsewhere, shape (m,): no rounding is taken
-        to be smaller.
-    inherited
-        Rounding that small outputs have of larger numbers inside f, shape (m,): a bend
-        below it is no kink either. Not for what else is noise, which a ladder has to
-        go below to see.
 
     Returns
     -------
@@ -90,8 +81,7 @@ def adaptive(
     settings = settings or AdaptiveSettings()
     if points.size == 0:
         return Derivatives.unknown(base.size, 0)
-    inherited = np.zeros(base.size) if inherited is None else inherited
-    noise = inherited if noise is None else np.fmax(noise, inherited)
+    rounding = rounding or Rounding.over(base.size)
     per_chunk = max(1, settings.chunk // max(1, base.size))
     parts = []
     for start in range(0, points.size, per_chunk):
@@ -103,9 +93,7 @@ def adaptive(
             return sample(which + start, displacement)
 
         where = points[some], scales[some]
-        parts.append(
-            climb(shifted, *where, base, noise, floor, settings, inherited=inherited)
-        )
+        parts.append(climb(shifted, *where, base, rounding, settings))
     return _without_accidents(Derivatives.join(parts))
 
 

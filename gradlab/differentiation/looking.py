@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.adaptive import AdaptiveSettings, adaptive
+from gradlab.differentiation.adaptive import AdaptiveSettings, Rounding, adaptive
 from gradlab.differentiation.evaluation import displaced_rows
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.hidden_noise import (
@@ -88,10 +88,10 @@ class _Ladders:
             points=self.points[which],
             scales=self.scales[which],
             base=self.base,
-            floor=self.subject.epsilon,
+            rounding=Rounding.over(
+                self.base.size, self.subject.epsilon, noise=noise, inherited=inherited
+            ),
             settings=settings,
-            noise=noise,
-            inherited=inherited,
         )
 
 

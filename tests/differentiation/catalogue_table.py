@@ -12,7 +12,7 @@ import warnings
 
 import numpy as np
 
-from gradlab.differentiation.adaptive import adaptive
+from gradlab.differentiation.adaptive import Rounding, adaptive
 from tests.differentiation.catalogue import Case
 from tests.differentiation.catalogue_held_out import HELD_OUT
 from tests.differentiation.catalogue_tuned import TUNED
@@ -66,7 +66,7 @@ def by_gradlab(case: Case) -> Measured:
         points=np.array([case.x]),
         scales=np.array([case.scale]),
         base=np.array([case(case.x)]),
-        floor=float(np.finfo(case.dtype).eps),
+        rounding=Rounding.over(1, float(np.finfo(case.dtype).eps)),
     )
     value, bar = found.value[0, 0], found.error[0, 0]
     return Measured(case, value, bar, found.evaluations, truth_of(case))

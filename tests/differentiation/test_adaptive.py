@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from gradlab.differentiation.adaptive import AdaptiveSettings, adaptive
+from gradlab.differentiation.adaptive import AdaptiveSettings, Rounding, adaptive
 from gradlab.differentiation.smoothness import Smoothness
 from tests.differentiation.catalogue_held_out import HELD_OUT
 from tests.differentiation.catalogue_table import by_gradlab, summary, truth_of
@@ -200,7 +200,7 @@ def test_rounding_unit_of_the_arithmetic_is_respected():
         points=np.ones(1),
         scales=np.ones(1),
         base=np.array([float(np.exp(np.float32(1)))]),
-        floor=float(np.finfo(np.float32).eps),
+        rounding=Rounding.over(1, float(np.finfo(np.float32).eps)),
     )
     assert abs(found.value[0, 0] - np.e) <= 10 * found.error[0, 0]
     assert 1e-8 < found.error[0, 0] < 1e-2

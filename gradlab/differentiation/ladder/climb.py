@@ -16,6 +16,7 @@ from gradlab.differentiation.ladder.conclusion import conclude
 from gradlab.differentiation.ladder.derivatives import (
     AdaptiveSettings,
     Derivatives,
+    Rounding,
     Sampler,
 )
 from gradlab.differentiation.ladder.planning import Situation, next_rungs, unsettled
@@ -37,16 +38,14 @@ class _Climb:
 
     sample: Sampler
     samples: Samples
-    floor: float
+    known: Rounding  # from elsewhere
     settings: AdaptiveSettings
     unit: np.ndarray  # step of exponent 0, (C,)
     stride: float
     limit: np.ndarray  # largest useful exponent, (C,)
     record: np.ndarray  # worst bars of the last four rounds, (4, C)
     wish: np.ndarray  # rungs to evaluate next, (2 or 3, C)
-    known: np.ndarray  # noise of every output that is known from elsewhere, (m,)
-    inherited: np.ndarray  # of it, the rounding of larger numbers, (m,)
-    noise: np.ndarray  # the same, and what many coordinates agree on, (m,)
+    noise: np.ndarray  # what is known, and what many coordinates agree on, (m,)
     served: np.ndarray  # best runs of the outputs watched, (C, K, 2)
     results: Derivatives
 
@@ -56,9 +55,8 @@ class _Climb:
         outputs: slice | np.ndarray,
         served: np.ndarray | None = None,
     ) -> Reading:
-        own = self.samples, which, outputs, self.noise
-        how = self.floor, self.settings, served
-        return read(*own, *how, inherited=self.inherited)
+        rounding = dataclasses.replace(self.known, noise=self.noise)
+        return read(self.samples, which, outputs, rounding, self.settings, served)
 
     def round(self) -> np.ndarray:
         """Evaluate what is wished for; return the coordinates that wished."""
@@ -75,11 +73,8 @@ def climb(
     points: np.ndarray,
     scales: np.ndarray,
     base: np.ndarray,
-    noise: np.ndarray,
-    floor: float,
+    rounding: Rounding,
     settings: AdaptiveSettings,
-    *,
-    inherited: np.ndarray,
 ) -> Derivatives:
     """Build the ladders of some coordinates, rung by rung, and read them.
 
@@ -88,22 +83,20 @@ def climb(
     if not np.isfinite(base).any():
         return Derivatives.unknown(base.size, points.size)
     unit = np.exp2(np.clip(np.round(np.log2(scales)), -1000, 1022))  # stay finite
-    bits = -np.log2(floor)
+    bits = -np.log2(rounding.floor)
     stride = max(2.0, float(np.round(6 * bits / 52)))
-    spacing = np.maximum(4 * floor * np.abs(points), np.finfo(float).tiny)
+    spacing = np.maximum(4 * rounding.floor * np.abs(points), np.finfo(float).tiny)
     now = _Climb(
         sample=sample,
         samples=Samples(base, points),
-        floor=floor,
+        known=rounding,
         settings=settings,
         unit=unit,
         stride=stride,
         limit=np.floor(np.minimum(bits, np.log2(unit) - np.log2(spacing))),
         record=np.full((4, points.size), np.inf),
         wish=np.repeat((stride * np.arange(1.0, 4.0))[:, None], points.size, axis=1),
-        known=noise,
-        inherited=inherited,
-        noise=noise.copy(),
+        noise=rounding.noise.copy(),
         served=np.zeros((points.size, 0, 2), int),
         results=Derivatives.unknown(base.size, points.size),
     )
@@ -146,7 +139,7 @@ def _look_together(now: _Climb, which: np.ndarray, watched: np.ndarray | None) -
         heard = _heard(reading)
         same = watched[0]
         now.noise[same] = np.where(
-            np.isnan(heard), now.noise[same], np.fmax(heard, now.known[same])
+            np.isnan(heard), now.noise[same], np.fmax(heard, now.known.noise[same])
         )
     done = _plan(now, which, reading)
     if watched is None:
@@ -165,7 +158,7 @@ def _look_at_all(now: _Climb, watched: np.ndarray) -> dict[int, np.ndarray]:
     # ladders that are alike side by side: they are cut into pieces together
     every = np.lexsort((*now.served.mean(axis=1).T, now.samples.count))
     whole = now.read(every, slice(None), now.served[every])
-    now.noise = np.fmax(now.known, np.nan_to_num(_heard(whole)))
+    now.noise = np.fmax(now.known.noise, np.nan_to_num(_heard(whole)))
     again = unsettled(_situation(now, every, whole), now.settings)
     again |= underrated(whole, now.noise)
     for some, outputs in _alike(_chosen(again)):
@@ -253,7 +246,7 @@ def _finish(
         own = columns if isinstance(outputs, slice) else outputs[rows, columns]
         found = conclude(
             now.samples.part(which[rows], own),
-            now.floor,
+            now.known.floor,
             now.settings,
             reading.part(rows).outputs(columns),
         )

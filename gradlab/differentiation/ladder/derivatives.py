@@ -10,7 +10,7 @@ import numpy as np
 
 from gradlab.differentiation.smoothness import Smoothness
 
-__all__ = ["AdaptiveSettings", "Derivatives", "Sampler"]
+__all__ = ["AdaptiveSettings", "Derivatives", "Rounding", "Sampler"]
 
 Sampler = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -50,6 +50,42 @@ class AdaptiveSettings:
     farthest: float = 46.0
     chunk: int = 100_000
     block: int = 150_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Rounding:
+    """What is known of the rounding of f before any step is taken.
+
+    Attributes
+    ----------
+    floor
+        Relative rounding unit of the arithmetic f is evaluated in.
+    noise
+        What is known of the noise of f from elsewhere, shape (m,): no rounding is taken
+        to be smaller.
+    inherited
+        Rounding that small outputs have of larger numbers inside f, shape (m,): a bend
+        below it is no kink either. Not for what else is noise, which a ladder has to
+        go below to see.
+    """
+
+    floor: float
+    noise: np.ndarray
+    inherited: np.ndarray
+
+    @classmethod
+    def over(
+        cls,
+        outputs: int,
+        floor: float = float(np.finfo(np.float64).eps),
+        *,
+        noise: np.ndarray | None = None,
+        inherited: np.ndarray | None = None,
+    ) -> Rounding:
+        """Spell out for so many outputs what is known; what is inherited is noise."""
+        inherited = np.zeros(outputs) if inherited is None else inherited
+        noise = inherited if noise is None else np.fmax(noise, inherited)
+        return cls(floor, noise, inherited)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ from gradlab.differentiation.ladder.tableau import layout
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.differentiation.ladder.derivatives import AdaptiveSettings
+    from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Rounding
     from gradlab.differentiation.ladder.rungs import Samples
     from gradlab.differentiation.ladder.runs import Estimate
 
@@ -80,12 +80,9 @@ def read(
     samples: Samples,
     which: np.ndarray,
     outputs: Index,
-    noise: np.ndarray,
-    floor: float,
+    rounding: Rounding,
     settings: AdaptiveSettings,
     served: np.ndarray | None = None,
-    *,
-    inherited: np.ndarray,
 ) -> Reading:
     """Read some outputs of some coordinates, in pieces that fit the processor's cache.
 
@@ -97,18 +94,15 @@ def read(
         The coordinates, (C,).
     outputs
         A slice, or some for each coordinate, (C, K).
-    noise
-        What is known of the noise of every output from elsewhere, (all outputs,).
-    inherited
-        Of it, the rounding of larger numbers: nothing below is a kink.
-    floor
-        Relative rounding unit of the arithmetic.
+    rounding
+        What is known of that of every output.
     settings
         Width of an extrapolation, size of a piece.
     served
         Smallest and largest rung of runs that were best for other outputs of each
         coordinate, (C, K, 2): only those that were often are judged. None for all.
     """
+    floor, noise, inherited = rounding.floor, rounding.noise, rounding.inherited
     base = samples.base[outputs]
     shape = (which.size, base.shape[-1])
     whole: list[tuple[slice, slice, Estimate, Suspicion]] = []

@@ -19,7 +19,7 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.adaptive import adaptive
+from gradlab.differentiation.adaptive import Rounding, adaptive
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.differentiation.method import Adaptive
 from gradlab.differentiation.smoothness import Smoothness
@@ -156,7 +156,8 @@ def _along(
 
     unit = np.ones(1)
     meter.expect(Adaptive.cost)
-    found = adaptive(sample, points=unit, scales=unit, base=base, floor=subject.epsilon)
+    rounding = Rounding.over(base.size, subject.epsilon)
+    found = adaptive(sample, points=unit, scales=unit, base=base, rounding=rounding)
     touched = np.unique(np.concatenate([one.rows for one in accused]))
     nothing = [np.zeros(0, dtype=np.intp) for _ in accused]
     smooth = found.kind[:, 0] == Smoothness.SMOOTH

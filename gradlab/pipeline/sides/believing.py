@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.adaptive import adaptive
+from gradlab.differentiation.adaptive import Rounding, adaptive
 from gradlab.differentiation.complex_step import underflow
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.errors import ComplexStepError
@@ -77,7 +77,8 @@ def believed(
         return line_rows(subject, lines, taken.tolist(), meter), taken
 
     one = np.ones(1)
-    line = adaptive(sample, points=one, scales=one, base=base, floor=subject.epsilon)
+    rounding = Rounding.over(base.size, subject.epsilon)
+    line = adaptive(sample, points=one, scales=one, base=base, rounding=rounding)
     slope, bar, step = line.value[:, 0], line.error[:, 0], line.step[:, 0]
     with np.errstate(all="ignore"):
         expected = found.value @ direction[positions]
