@@ -36,6 +36,8 @@ __all__ = ["judge_all", "judge_block", "matters_of"]
 _HELD = 16.0
 _SINGLE = float(np.finfo(np.float32).eps)
 
+_NEARER = 0.5  # times as far from f: no rounding of a slip comes so near by itself
+
 # Standard deviations of a rounding, the largest of which is 1.7 of them. Measured on
 # 160 right checks of eight functions that round to float32, of 5 and 20 coordinates: 1
 # leaves 15 of them undecided, 4 leaves 7, and so does 16; of 80 mistakes of half a
@@ -105,6 +107,7 @@ def judge_block(
         top = tops_of(side.value, block.latest_scales, tops)
         held = _HELD * _SINGLE * top.in_units_of(block.latest_scales)
         formula = judged(block.precise, EPSILON, block.digits + held)
+        formula.verdicts[_debris_of(block)] = Verdict.AGREES
         block.verdicts = np.maximum(block.verdicts, formula.verdicts)
     if block.grain is not None:
         block.verdicts[_below_the_grain(block, side.error, block.grain)] = (
@@ -122,6 +125,17 @@ def judge_block(
         block.allowed, SAFETY * side.error
     )
     block.accepted = kink & apart & (block.verdicts != Verdict.DISAGREES)
+
+
+def _debris_of(block: Block) -> NDArray[np.bool_]:
+    """Entries of which the formula in float64 is farther off than the user's own side.
+
+    A slip is in both of them. What the user's side has not is debris of the copy: of
+    1e-10 that guard a division, say, and are nothing beside a sum in float32.
+    """
+    with np.errstate(all="ignore"):
+        own = np.abs(block.analytic - block.value)
+        return np.asarray(own <= _NEARER * np.abs(block.precise - block.value))
 
 
 def _below_the_grain(

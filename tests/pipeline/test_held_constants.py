@@ -12,6 +12,8 @@ import pytest
 
 import gradlab as gl
 
+torch = pytest.importorskip("torch")
+
 N = 24
 
 
@@ -93,3 +95,38 @@ def test_a_slip_in_the_least_entry_is_told(program):
 
     wrong = np.flatnonzero(report["x"].verdicts == gl.Verdict.DISAGREES)
     assert wrong.tolist() == [least]
+
+
+class Guarded(torch.autograd.Function):
+    """Causal attention with a guard in its row sums, as flash attentions have."""
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        above = torch.ones(len(q), len(q), dtype=torch.bool).triu(1)
+        scores = (q @ k.T).masked_fill(above, -1e30)
+        top = scores.amax(-1, keepdim=True)
+        sums = (scores - top).exp().sum(-1, keepdim=True) + 1e-10
+        out = (scores - top).exp() @ v / sums
+        ctx.save_for_backward(q, k, v, out, scores, sums.log() + top)
+        return out
+
+    @staticmethod
+    def backward(ctx, upstream):
+        q, k, v, out, scores, total = ctx.saved_tensors
+        p = (scores - total).exp()
+        slope = p * (upstream @ v.T - (upstream * out).sum(-1, keepdim=True))
+        return slope @ k, slope.T @ q, p.T @ upstream
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_float32_is_not_accused_of_what_its_copy_in_float64_has_alone(seed):
+    """The first row sees itself: slopes of 0, which the guard makes 1e-10 in float64.
+
+    In float32 it makes no difference, to the last bit.
+    """
+    torch.manual_seed(seed)
+    given = [torch.randn(5, 4, requires_grad=True) for _ in range(3)]
+
+    report = gl.check(Guarded.apply, *given)
+
+    assert report.verdict == gl.Verdict.AGREES, report

@@ -7,12 +7,10 @@ shape makes the entries of that input nan, and a `Problem` says what came.
 from __future__ import annotations
 
 import functools
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.errors import SubjectError
 from gradlab.subject.subject import Problem, Pullback, output_rows
 from gradlab.subject.tensors.backward import Backward
 from gradlab.subject.tensors.cotangents import SLACK, has_own_code
@@ -20,7 +18,7 @@ from gradlab.subject.tensors.double import narrowing_watched
 from gradlab.subject.tensors.elsewhere import followed, own_leaves
 from gradlab.subject.tensors.outputs import to_row
 from gradlab.subject.tensors.precision import debris_of, is_single, lost_digits
-from gradlab.subject.tensors.values import dtype_name
+from gradlab.subject.tensors.problems import about, raised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,11 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.subject.tensors.subjects import TorchSubject
-    from gradlab.subject.tensors.values import Cell
 
 __all__ = ["ReverseMode"]
 
-_GOT = re.compile(r"got \[([\d, ]*)\]")  # a shape, in torch's words
 _WIDE = ("float64", "complex128")
 
 _BAND = 64  # rows that are summed at a time
@@ -59,7 +55,6 @@ class ReverseMode:
     """
 
     takes_cotangents = True
-    description = "autograd, reverse mode"
 
     def __init__(self, subject: TorchSubject) -> None:
         self._subject = subject
@@ -69,6 +64,14 @@ class ReverseMode:
         self.linear: bool | None = None
         self.stateful = False
         self.own_code: bool | None = None  # whether a custom Function is in the graph
+        self._accumulates: bool | None = None  # None: not tried
+
+    @property
+    def description(self) -> str:
+        """Where the numbers come from; see `gradlab.subject.subject.Analytic`."""
+        if self._accumulates:
+            return "autograd, reverse mode, by backward(): grad() misses a part"
+        return "autograd, reverse mode"
 
     def on(self, subject: TorchSubject) -> ReverseMode:
         """Return the same mode of autograd for another subject."""
@@ -80,17 +83,40 @@ class ReverseMode:
         seeds = np.atleast_2d(np.asarray(cotangents, dtype=np.float64))
         try:
             values, problems = self._pull(seeds, range(len(cells)))
-        except Exception as error:
-            if "use_reentrant=True" in str(error):
-                msg = (
-                    "the function uses re-entrant checkpointing, which cannot be asked "
-                    "for the gradient of chosen inputs; pass use_reentrant=False"
-                )
-                raise SubjectError(msg) from error
-            return self._one_by_one(seeds, error)
+        except Exception as error:  # noqa: BLE001 - whatever a backward raises
+            found = self._accumulated(seeds) if "use_reentrant" in str(error) else None
+            if found is None:
+                return self._one_by_one(seeds, error)
+            values, problems = found
+        if self._may_accumulate(problems):
+            found = self._accumulated(seeds)
+            if found is not None and len(found[1]) < len(problems):
+                values, problems = found
+            else:
+                self._accumulates = False
         named = {problem.where for problem in problems}
         problems += [slip for slip in self._lost_digits() if slip.where not in named]
         return Pullback(tuple(values), tuple(problems))
+
+    def _may_accumulate(self, problems: Sequence[Problem]) -> bool:
+        """Whether a custom backward may bring what is missing by another way."""
+        missing = any(problem.kind == "none" for problem in problems)
+        return missing and bool(self.own_code) and self._accumulates is None
+
+    def _accumulated(
+        self, seeds: NDArray[np.float64]
+    ) -> tuple[list[NDArray[np.float64]], list[Problem]] | None:
+        """Ask for gradients as training does, by ``.grad``; None if that raises.
+
+        A reversible network, or a checkpoint that is re-entrant, calls ``backward()``
+        inside its own: what it finds out of parameters is added to their ``.grad``.
+        """
+        self._accumulates = True
+        try:
+            return self._pull(seeds, range(len(self._subject.cells)))
+        except Exception:  # noqa: BLE001 - as above
+            self._accumulates = False
+            return None
 
     @property
     def streams(self) -> bool:
@@ -120,6 +146,8 @@ class ReverseMode:
         tuple of Problem or None
             None if something raised, and what was taken does not count: see `pull`.
         """
+        if self._accumulates:
+            return None
         try:
             backward = self._forward(chosen)
             if not any(tensor.requires_grad for tensor in backward.outputs):
@@ -127,8 +155,9 @@ class ReverseMode:
             backward.streamed(cotangent, lambda k, values: take(chosen[k], values))
         except Exception:  # noqa: BLE001 - whatever a backward raises
             return None
-        about = map(_about, backward.cells, backward.dtypes)
-        return tuple(problem for problem in about if problem is not None)
+        told = map(about, backward.cells, backward.dtypes)
+        problems = tuple(problem for problem in told if problem is not None)
+        return None if self._may_accumulate(problems) else problems
 
     def _lost_digits(self) -> list[Problem]:
         """Find inputs whose gradient is single precision in disguise; once.
@@ -181,9 +210,9 @@ class ReverseMode:
                     continue
             shape = (len(seeds), cell.variable.coordinates)
             values.append(np.full(shape, np.nan))
-            problems.append(_problem(cell, error))
+            problems.append(raised(cell, error))
         if not problems:  # each alone is fine, together they raise
-            problems = [_problem(cell, first) for cell in self._subject.cells[:1]]
+            problems = [raised(cell, first) for cell in self._subject.cells[:1]]
         return Pullback(tuple(values), tuple(problems))
 
     def _forward(self, chosen: Sequence[int]) -> Backward:
@@ -203,10 +232,11 @@ class ReverseMode:
         if len(chosen) == len(subject.cells):
             subject.forward_value = to_row(tensors)
         cells = [subject.cells[which] for which in chosen]
-        if not self.own_code:
+        accumulates = bool(self._accumulates)
+        if not (self.own_code or accumulates):
             return Backward(list(tensors), leaves, cells)
         standing = functools.partial(subject.program.standing, values)
-        return Backward(list(tensors), leaves, cells, standing)
+        return Backward(list(tensors), leaves, cells, standing, accumulates)
 
     def _pull(
         self, seeds: NDArray[np.float64], chosen: Sequence[int]
@@ -223,8 +253,8 @@ class ReverseMode:
         blocks = self._blocks(backward, seeds, chosen)
         if not len(seeds):
             return blocks, []  # nothing was asked, so nothing is missing
-        about = [_about(*pair) for pair in zip(cells, backward.dtypes, strict=True)]
-        return blocks, [problem for problem in about if problem is not None]
+        told = [about(*pair) for pair in zip(cells, backward.dtypes, strict=True)]
+        return blocks, [problem for problem in told if problem is not None]
 
     def _blocks(
         self, backward: Backward, seeds: NDArray[np.float64], chosen: Sequence[int]
@@ -236,7 +266,7 @@ class ReverseMode:
             if whole:
                 self._combines(backward, seeds, blocks, whole=True)
             return blocks
-        if self._batched:
+        if self._batched and not self._accumulates:
             found = self._batches(backward, seeds)
             self._batched = found is not None
             if found is not None:
@@ -256,7 +286,7 @@ class ReverseMode:
         """All cotangents through a backward that is not known to be a linear map."""
         first = backward.looped(seeds[:1])
         blocks = None
-        if self._batched:
+        if self._batched and not self._accumulates:
             blocks = self._checked_batches(backward, seeds, first)
             self._batched = blocks is not None
         if blocks is None:
@@ -362,36 +392,3 @@ def _close(
         if not np.all(np.abs(a[finite] - b[finite]) <= slack):
             return False
     return True
-
-
-def _about(cell: Cell, dtypes: set[Any]) -> Problem | None:
-    """Problem of a gradient that came, or did not, short of its values."""
-    name = cell.variable.name
-    if not dtypes and cell.variable.size:
-        detail = (
-            f"autograd has no gradient for {name}: no path leads from the outputs "
-            f"to it, or a backward returned None"
-        )
-        return Problem("none", name, detail)
-    wrong = [dtype for dtype in dtypes if dtype != cell.values.dtype]
-    if wrong:
-        detail = (
-            f"the gradient of {name} has dtype {dtype_name(wrong[0])}, "
-            f"expected {cell.variable.dtype}"
-        )
-        return Problem("dtype", name, detail)
-    return None
-
-
-def _problem(cell: Cell, error: Exception) -> Problem:
-    """Problem for an exception of backward."""
-    text = " ".join(str(error).split())
-    where = cell.variable.name
-    if "invalid gradient" in text and "shape" in text:
-        detail = f"{where} has shape {cell.variable.shape}; torch says: {text:.300}"
-        found = _GOT.search(text)
-        sizes = None if found is None else found.group(1).split(",")
-        got = None if sizes is None else tuple(int(n) for n in sizes if n.strip())
-        return Problem("wrong_shape", where, detail, got)
-    detail = f"backward raised {type(error).__name__}: {text:.300}"
-    return Problem("raised", where, detail)

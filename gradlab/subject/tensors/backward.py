@@ -33,6 +33,8 @@ class Backward:
     standing
         Lets the leaves stand in the user's module meanwhile: a backward that calls it
         again, as an adjoint solver does, differentiates by what it finds there.
+    accumulates
+        Whether gradients are read from the ``.grad`` of the leaves, which are ours.
     """
 
     outputs: list[Any]
@@ -41,6 +43,7 @@ class Backward:
     standing: Callable[[], contextlib.AbstractContextManager[None]] = (
         contextlib.nullcontext
     )
+    accumulates: bool = False
     dtypes: list[set[Any]] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,14 +59,14 @@ class Backward:
             )
             if tensor.requires_grad
         ]
+        ends, cotangents = zip(*pairs, strict=True)
         with self.standing():
-            gradients = run_backward(
-                [tensor for tensor, _ in pairs],
-                [cotangent for _, cotangent in pairs],
-                self.leaves,
-                keep=keep,
-                batched=batched,
-            )
+            if self.accumulates:
+                gradients = _accumulated(ends, cotangents, self.leaves, keep=keep)
+            else:
+                gradients = run_backward(
+                    ends, cotangents, self.leaves, keep=keep, batched=batched
+                )
         for dtypes, gradient in zip(self.dtypes, gradients, strict=True):
             if gradient is not None:
                 dtypes.add(gradient.dtype)
@@ -156,6 +159,25 @@ class Backward:
             ]
         except Exception:  # noqa: BLE001 - vmap raises many types; the loop will tell
             return None
+
+
+def _accumulated(
+    outputs: Sequence[Any],
+    cotangents: Sequence[Any],
+    leaves: Sequence[Any],
+    *,
+    keep: bool,
+) -> tuple[Any, ...]:
+    """Gradients as training gets them, which are added to the leaves."""
+    import torch
+
+    for leaf in leaves:
+        leaf.grad = None
+    torch.autograd.backward(outputs, cotangents, retain_graph=keep)
+    gradients = tuple(leaf.grad for leaf in leaves)
+    for leaf in leaves:
+        leaf.grad = None
+    return gradients
 
 
 def _places(tensors: Sequence[Any]) -> list[int | None]:

@@ -28,7 +28,7 @@ from gradlab.localisation.layers.recording.owners import standing_in
 from gradlab.localisation.layers.recording.state import enter
 from gradlab.localisation.layers.recording.trees import fill, take_out
 from gradlab.localisation.layers.replaying.directions import Scratch
-from gradlab.localisation.layers.replaying.stand_in import StandIn
+from gradlab.localisation.layers.replaying.stand_in import StandIn, registered_leaves
 from gradlab.localisation.layers.variables import (
     BackwardError,
     Product,
@@ -218,7 +218,7 @@ class Piece:
             k: self.cast(self.frame.inputs[k].value).detach().requires_grad_()
             for k in unasked
         }
-        stand_ins = []
+        stand_ins: list[tuple[Any, Callable[[], Any]]] = []
         for variable in variables:
             if variable.kind != "parameter":
                 leaf[variable.place] = variable.base.detach().requires_grad_()
@@ -230,10 +230,7 @@ class Piece:
                 if not self.bare:
                     share_hooks(variable.parameter, leaf[key])
                 stand_ins.append((variable.parameter, functools.partial(leaf.get, key)))
-        for k, parameter in self._handed_in.items():
-            if k in leaf:
-                leaf[k] = torch.nn.Parameter(leaf[k].detach())
-                stand_ins.append((parameter, functools.partial(leaf.get, k)))
+        stand_ins += registered_leaves(self._handed_in, leaf)
         inputs = [
             self._argument(k, leaf.get(k, self.cast(slot.value)))
             for k, slot in enumerate(self.frame.inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.recording.intercept import call_function, call_module
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from gradlab.localisation.layers.replaying.replay import Piece
 
-__all__ = ["StandIn"]
+__all__ = ["StandIn", "registered_leaves"]
 
 
 class StandIn:
@@ -121,3 +122,27 @@ class StandIn:
         if not same:
             raise ReplayError("takes another path during the backward")
         return same[0]
+
+
+def registered_leaves(
+    handed_in: dict[int, Any], leaf: dict[Any, Any]
+) -> list[tuple[Any, Callable[[], Any]]]:
+    """Let leaves stand where the module has the parameters that a call gets.
+
+    Parameters
+    ----------
+    handed_in
+        From `gradlab.localisation.layers.recording.frames.parameters_handed_in`.
+    leaf
+        By position; those become parameters, as a module registers no others.
+
+    Returns
+    -------
+    list
+        Each parameter, and what gives the leaf in its place.
+    """
+    import torch
+
+    places = [k for k in handed_in if k in leaf]
+    leaf |= {k: torch.nn.Parameter(leaf[k].detach()) for k in places}
+    return [(handed_in[k], functools.partial(leaf.get, k)) for k in places]
