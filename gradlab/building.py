@@ -27,7 +27,7 @@ from gradlab.subject.callables import (
 )
 from gradlab.subject.choosing import pick
 from gradlab.subject.numpy_subjects import ArraySubject
-from gradlab.subject.numpy_values import is_number
+from gradlab.subject.numpy_values import as_numpy, is_number
 from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
 from gradlab.subject.tensors import dependent as torch_dependent
 from gradlab.subject.tensors import live as torch_live
@@ -130,13 +130,16 @@ def _refuse_no_gradients(grad: Any) -> None:
     """Refuse what cannot be a gradient: a word, a set, an object."""
     for leaf in leaves_of(grad, "grad"):
         value = leaf.value
-        array = hasattr(value, "shape") or hasattr(value, "__array__")
-        if not (value is None or is_number(value) or array):
+        if value is None or hasattr(value, "shape"):
+            continue
+        try:
+            as_numpy(value, leaf.name)
+        except InputTypeError as cause:
             msg = (
                 f"{leaf.name} must be a function or the gradients themselves, arrays "
                 f"or a dict or tuple of them, got {type(value).__name__} {value!r:.60}"
             )
-            raise InputTypeError(msg)
+            raise InputTypeError(msg) from cause
 
 
 # ------------------------------------------------------------------ torch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -346,6 +348,13 @@ def test_odd_gradients_are_findings(case):
     gradient, kind = ODD[case]
     report = gl.check(square, X + 0.25, grad=gradient)
     assert kind in {str(f.kind) for f in report.findings if f.severity != "note"}
+
+
+def test_a_gradient_may_be_whatever_numpy_reads():
+    """An array of Python's own library is one of numbers, too."""
+    report = gl.check(square, X, grad=array.array("d", 2 * X))
+
+    assert report.verdict == gl.Verdict.AGREES
 
 
 def test_tables_are_read_where_they_are_returned():
