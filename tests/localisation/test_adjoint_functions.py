@@ -65,3 +65,70 @@ def test_a_wrong_one_is(point, factor):
     report = gl.check(model, point)
     assert report.verdict.name == "DISAGREES"
     assert model.inner.weight.grad is None
+
+
+class Assign(torch.autograd.Function):
+    """A slot of a buffer, written past the version counter, as torchdiffeq does."""
+
+    @staticmethod
+    def forward(ctx, scratch, value, place):
+        ctx.place = place
+        scratch.data[place] = value
+        return scratch
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return upstream, upstream[ctx.place], None
+
+
+class Same(torch.autograd.Function):
+    """Returns what it is given, and twice its gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return 2 * upstream
+
+
+class Slots(nn.Module):
+    """Two layers, the results of which are collected in one buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3).double(), nn.Linear(3, 3).double()
+
+    def forward(self, x):
+        scratch = torch.zeros(2, *x.shape, dtype=x.dtype)
+        one = torch.tanh(self.first(x))
+        scratch = Assign.apply(scratch, one, 0)
+        return Assign.apply(scratch, self.second(one), 1).sum(0)
+
+
+def test_writing_past_the_version_counter_is_no_mistake():
+    """What was in the buffer is not known any more, so nothing is said of it."""
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    audit = gl.blame(Slots(), x)
+    assert not audit.culprits
+    reasons = [row.reason for row in audit.rows if row.type == "Assign"]
+    assert all("behind the back of autograd" in reason for reason in reasons)
+    assert gl.check(Slots(), x).verdict.name == "AGREES"
+
+
+def test_returning_what_was_given_excuses_nothing():
+    """A view of an input is no writing to it."""
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3).double()
+
+        def forward(self, x):
+            return torch.tanh(Same.apply(self.layer(x)))
+
+    assert gl.blame(Twice(), x).culprits == ("Twice",)

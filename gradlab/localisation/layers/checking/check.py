@@ -25,6 +25,7 @@ from gradlab.localisation.layers.recording.hooks import (
 )
 from gradlab.localisation.layers.replaying.directions import Scratch
 from gradlab.localisation.layers.replaying.replay import Piece
+from gradlab.localisation.layers.replaying.unseen import writes_unseen
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
 
 if TYPE_CHECKING:
@@ -229,6 +230,11 @@ class Checker:
         seen = self._probe(piece, product, precision)
         if all(measure.agrees for measure in seen):
             return _right(product, seen)
+        if writes_unseen(piece):
+            raise ReplayError(
+                "writes to what it is given behind the back of autograd (.data): what "
+                "that was is not known any more"
+            )
         measures = judge(piece, product, precision, self._seed + frame.number)
         return self._sentence(piece, product, precision, measures)
 
