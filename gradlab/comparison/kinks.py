@@ -12,7 +12,7 @@ from gradlab.comparison.judge import Side
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Sides", "nearest_slope"]
+__all__ = ["Sides", "nearest_slope", "told_apart"]
 
 _SETTLED = 0.002  # of a gap that is told: outside it, so much settles it
 _FINEST = 1e-9  # of the gap: one-sided slopes are known no better
@@ -66,10 +66,8 @@ def nearest_slope(
         high = np.fmax(sides.left, sides.right)
         gap = high - low
         between = np.clip(analytic, low, high)
-        rest = measured.error - gap / 2  # of both sides together
-        known = np.fmax(_BARS * rest, _FINEST * gap)
-        # two slopes that differ by less than their bars are no kink for certain
-        settled = np.where(rest < gap, _SETTLED * gap, np.inf)
+        known = np.fmax(_BARS * (measured.error - gap / 2), _FINEST * gap)
+        settled = np.where(told_apart(sides, measured.error), _SETTLED * gap, np.inf)
         bar = np.fmin(np.minimum(measured.error, settled), known)
         bar = np.where(between == analytic, 0.0, bar)
     inside = kink & np.isfinite(between)
@@ -77,3 +75,25 @@ def nearest_slope(
         np.where(inside, between, measured.value),
         np.where(inside, bar, measured.error),
     )
+
+
+def told_apart(sides: Sides, error: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether one-sided slopes differ by more than what they are known to.
+
+    Where they do not there may be no kink at all: noise makes slopes differ as well.
+
+    Parameters
+    ----------
+    sides
+        One-sided slopes.
+    error
+        Bars that cover both, of the same shape.
+
+    Examples
+    --------
+    >>> slopes = Sides(np.array([0.0]), np.array([1.0]))
+    >>> told_apart(slopes, np.array([0.6])), told_apart(slopes, np.array([2.0]))
+    (array([ True]), array([False]))
+    """
+    gap = np.abs(sides.right - sides.left)
+    return np.asarray(error - gap / 2 < gap)

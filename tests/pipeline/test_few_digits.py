@@ -90,3 +90,17 @@ def test_slopes_that_differ_by_less_than_their_bars_settle_nothing():
 
     assert bar(rest=0.9 * gap) < 0.01 * gap
     assert bar(rest=1.1 * gap) > gap
+
+
+def test_a_kink_that_noise_feigns_is_heard_again():
+    """Both sides differed by less than their bars, and a right slope was neither."""
+    rng = np.random.default_rng(26)
+    x, w = 30 * rng.normal(size=(3, 10)), rng.normal(size=(10, 8))
+
+    report = gl.check(
+        lambda x: (np.sin(x @ w) + 1e9).sum(axis=0),
+        x,
+        jac=lambda x: np.cos(x @ w).T[:, :, None] * w.T[:, None, :],
+    )
+
+    assert report.verdict != Verdict.DISAGREES

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.kinks import Sides, told_apart
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import Meter, line_rows
@@ -361,7 +362,10 @@ def _hear_again(
         apart = _distance(block, rows, places)
         near = apart < CLEAR * block.error[rows, places]
         near |= apart < _SLIGHT * np.abs(block.value[rows, places])
-    near &= ~np.isin(block.kinds[rows, places], (Smoothness.KINK, Smoothness.EDGE))
+    kinds, error = block.kinds[rows, places], block.error[rows, places]
+    sides = Sides(block.left[rows, places], block.right[rows, places])
+    near &= ~((kinds == Smoothness.KINK) & told_apart(sides, error))
+    near &= kinds != Smoothness.EDGE
     close[rows, places] = near
     far = np.zeros(close.shape)
     far[rows, places] = apart
