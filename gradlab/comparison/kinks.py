@@ -95,5 +95,6 @@ def told_apart(sides: Sides, error: NDArray[np.float64]) -> NDArray[np.bool_]:
     >>> told_apart(slopes, np.array([0.6])), told_apart(slopes, np.array([2.0]))
     (array([ True]), array([False]))
     """
-    gap = np.abs(sides.right - sides.left)
-    return np.asarray(error - gap / 2 < gap)
+    with np.errstate(all="ignore"):  # slopes may be infinite
+        gap = np.abs(sides.right - sides.left)
+        return np.asarray(error - gap / 2 < gap)

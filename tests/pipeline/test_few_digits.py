@@ -10,7 +10,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.comparison.judge import Side
-from gradlab.comparison.kinks import Sides, nearest_slope
+from gradlab.comparison.kinks import Sides, nearest_slope, told_apart
 from gradlab.comparison.verdict import Verdict
 
 LAYERS = {
@@ -90,6 +90,12 @@ def test_slopes_that_differ_by_less_than_their_bars_settle_nothing():
 
     assert bar(rest=0.9 * gap) < 0.01 * gap
     assert bar(rest=1.1 * gap) > gap
+
+
+def test_infinite_slopes_are_told_apart_in_silence():
+    """An infinite slope on both sides is one, as of a cube root at 0."""
+    infinite = np.array([np.inf])
+    assert not told_apart(Sides(infinite, infinite), infinite).any()
 
 
 def test_a_kink_that_noise_feigns_is_heard_again():
