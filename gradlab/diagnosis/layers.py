@@ -19,7 +19,7 @@ from gradlab.diagnosis.layer_shapes import (
     layers_of,
 )
 from gradlab.diagnosis.measures import Case, Clue, sides_of
-from gradlab.diagnosis.moving import analytic_at, slopes_at
+from gradlab.diagnosis.moving import analytic_at, slopes_at, unit_directions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -289,7 +289,7 @@ def _ratio_at(
         return None
     chosen = np.unique(np.linspace(0, len(units) - 1, _COORDINATES).astype(int))
     chosen = units[chosen]
-    numeric = slopes_at(evidence, points, layer.bias, np.eye(size)[chosen])
+    numeric = slopes_at(evidence, points, layer.bias, unit_directions(size, chosen))
     ours = analytic[layer.bias][chosen]
     if not np.isfinite(numeric).all() or not np.isfinite(ours).all():
         return None

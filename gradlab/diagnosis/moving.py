@@ -25,11 +25,18 @@ if TYPE_CHECKING:
 
     Points = Mapping[int, NDArray[np.float64]]
 
-__all__ = ["affine", "agree_at", "analytic_at", "cotangent_of", "slopes_at"]
+__all__ = [
+    "affine",
+    "agree_at",
+    "analytic_at",
+    "cotangent_of",
+    "slopes_at",
+    "unit_directions",
+]
 
 _STEP = 6e-6  # relative step of a central difference
 _DIRECTIONS = 3  # along which both sides are compared elsewhere
-_LARGE = 20_000  # coordinates beyond which no second point is looked at
+_LARGE = 1_000_000  # coordinates beyond which no second point is looked at
 
 
 def analytic_at(
@@ -159,6 +166,19 @@ def slopes_at(
         for other in {*points, which}:
             subject.place(other, None)
     return slopes
+
+
+def unit_directions(size: int, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Make the directions of a few coordinates: a whole identity would fill the memory.
+
+    Examples
+    --------
+    >>> unit_directions(3, np.array([2]))
+    array([[0., 0., 1.]])
+    """
+    directions = np.zeros((len(chosen), size))
+    directions[np.arange(len(chosen)), chosen] = 1.0
+    return directions
 
 
 def agree_at(evidence: Evidence, points: Points, which: int) -> bool | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import Case, Clue
-from gradlab.diagnosis.moving import analytic_at, slopes_at
+from gradlab.diagnosis.moving import analytic_at, slopes_at, unit_directions
 from gradlab.diagnosis.places import every_entry, place_words
 
 __all__ = ["of_its_own_entry", "penalty"]
@@ -182,7 +182,7 @@ def of_its_own_entry(case: Case) -> list[Clue]:
 def _form(case: Case, j: int) -> str | None:
     """Say how the error of an entry follows it; None where others move it as well."""
     evidence, which, x = case.evidence, case.part.which, case.point
-    unit = np.eye(len(x))[[j]]
+    unit = unit_directions(len(x), np.array([j]))
     here, numeric = float(case.error[0, j]), float(case.numeric[0, j])
     errors, slopes = [], []
     for own in (x[j], 2 * x[j], -x[j]):

@@ -41,7 +41,7 @@ def too_few_products(case: Case) -> list[Clue]:
     rank = _rank(true - (penalty or 0.0) * weights, 1e-4 * np.abs(true).max())
     if kept >= rank:
         return []
-    stale = _before_activation(case, ours, there)
+    stale = _before_activation(case, ours, true, there)
     if stale:
         return stale
     apart = f", apart from {penalty:.4g} x {case.name}," if penalty else ""
@@ -62,15 +62,21 @@ def too_few_products(case: Case) -> list[Clue]:
 
 
 def _before_activation(
-    case: Case, ours: NDArray[np.float64], there: tuple[NDArray[np.intp], ...]
+    case: Case,
+    ours: NDArray[np.float64],
+    true: NDArray[np.float64],
+    there: tuple[NDArray[np.intp], ...],
 ) -> list[Clue]:
-    """Recognise the pre-activation as factor: it lies in the span of its own layer."""
+    """Recognise the pre-activation as factor: it lies in the span of its own layer.
+
+    Of a layer before this one: error signals lie in the span of the one behind it.
+    """
     inputs = case.evidence.subject.inputs
     for axis, length in enumerate(case.variable.shape):
         kept = there[axis].ravel()
-        vectors = ours if axis == 0 else ours.T
-        for which, layer in enumerate(inputs):
-            if which == case.part.which or len(layer.shape) != 2 or layer.is_complex:
+        sides = (ours, true) if axis == 0 else (ours.T, true.T)
+        for which, layer in enumerate(inputs[: case.part.which]):
+            if len(layer.shape) != 2 or layer.is_complex:
                 continue
             point = case.evidence.subject.point(which).reshape(layer.shape)
             basis = [v for v in (point, point.T) if v.shape[0] == length]
@@ -83,9 +89,12 @@ def _before_activation(
             ]
             span = np.hstack([*basis, *shifts])[kept]
             size = float(np.abs(span).max(initial=0.0))
-            both = np.hstack([span, vectors * (size / np.abs(vectors).max())])
             own = _rank(span, 1e-6 * size)
-            if own < len(kept) and _rank(both, 1e-6 * size) == own:
+            with_ours, with_true = (
+                _rank(np.hstack([span, v * (size / np.abs(v).max())]), 1e-6 * size)
+                for v in sides
+            )
+            if with_ours == own < with_true:
                 return [_pre_activation(case, layer.name)]
     return []
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import Case, Clue
-from gradlab.diagnosis.moving import analytic_at, slopes_at
+from gradlab.diagnosis.moving import analytic_at, slopes_at, unit_directions
 from gradlab.diagnosis.places import place_words
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ def entry_by_entry(case: Case) -> list[Clue]:
     n = case.numeric[0]
     if len(n) < 4 or not case.wrong.any():
         return []
-    chosen = np.flatnonzero(case.wrong[0])[:_PROBED]
+    chosen = _spread(np.flatnonzero(case.wrong[0]), _PROBED)
     x, evidence, which = case.point, case.evidence, case.part.which
-    for j in chosen[:3]:
+    for j in _spread(chosen, 3):
         # others moved by random signs and sizes: a slope of its own stays
         moved = x + evidence.rng.normal(size=len(x)) * (0.3 + 0.3 * np.abs(x))
         moved[j] = x[j]
-        unit = np.eye(len(x))[[j]]
+        unit = unit_directions(len(x), np.array([j]))
         slope = slopes_at(evidence, {which: moved}, which, unit)[0]
         if not abs(slope - n[j]) <= 1e-5 * max(abs(n[j]), 1e-3 * np.abs(n).max()):
             return []
@@ -61,6 +61,12 @@ def entry_by_entry(case: Case) -> list[Clue]:
     return known or [
         *_constant(case, chosen), *_elsewhere(case, chosen), _other(case)
     ]  # fmt: skip
+
+
+def _spread(places: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """Take a few places from all over: those in a row may belong to one dead unit."""
+    some = np.linspace(0, len(places) - 1, min(count, len(places))).astype(int)
+    return np.asarray(places[some])
 
 
 def _mixed(case: Case, j: int) -> list[Clue]:
@@ -112,7 +118,7 @@ def _one_of_many(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
     analytic = analytic_at(case.evidence, {which: moved})
     if analytic is None or len(chosen) < 2:
         return []
-    units = np.eye(len(moved))[chosen]
+    units = unit_directions(len(moved), chosen)
     grown = slopes_at(case.evidence, {which: moved}, which, units)
     further = slopes_at(case.evidence, {which: case.point + 0.74}, which, units)
     n = case.numeric[0][chosen]
@@ -160,7 +166,7 @@ def _constant(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
     if analytic is None:
         return []
     slopes = slopes_at(
-        case.evidence, {which: moved}, which, np.eye(len(moved))[chosen[:3]]
+        case.evidence, {which: moved}, which, unit_directions(len(moved), chosen[:3])
     )
     if np.allclose(slopes, case.numeric[0][chosen[:3]], rtol=1e-5, atol=1e-9):
         return []  # of straight pieces every error stays
@@ -199,7 +205,7 @@ def _elsewhere(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
     x, a = case.point, case.analytic[0][chosen]
     if len(chosen) < 3 or len(np.unique(np.round(a, 9))) < 3:
         return []
-    units = np.eye(len(x))[chosen]
+    units = unit_directions(len(x), chosen)
     for words, move in _POINTS.items():
         point = {case.part.which: move(x)}
         slopes = slopes_at(case.evidence, point, case.part.which, units[:1])

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["units_near_zero"]
 
-_NEAR = 1e-4  # size of a unit's weights: without effect on the loss
-_STEP = 1e-3 * _NEAR  # of one of these weights: hardly any sample switches within it
+_NEAR = 2e-4  # length of a unit's weights: without effect on the loss
+_STEP = 1e-3 * _NEAR  # length of a step from there: hardly any sample switches in it
 _CLOSE = 3e-3  # relative: how near two slopes are that differ by these two alone
 _JUMP = 10 * _CLOSE  # relative: a change of slope that is a switch
 _LITTLE = 1e-2  # of the length of a gradient: no wrong slope changes so little
@@ -93,10 +93,10 @@ def _near_zero(case: Case, axis: int, unit: int) -> _Unit | None:
     at[(slice(None),) * axis + (unit,)] = True
     places = np.flatnonzero(at)
     own = case.point[places]
-    size = float(np.sqrt(np.mean(own**2)))
+    size = float(np.linalg.norm(own))
     if size == 0:
         return None
-    step = _STEP * float(np.sqrt(len(places) / case.point.size))
+    step = _STEP / float(np.sqrt(case.point.size))
     directions = np.zeros((_DIRECTIONS, case.point.size))
     directions[:, places] = evidence.rng.normal(size=(_DIRECTIONS, len(places)))
     numeric, analytic = [], []

@@ -128,3 +128,20 @@ def test_a_pre_activation_has_a_low_rank_too(rng):
     assert report.culprit == "W2"
     assert report.diagnosis == "stale_cache"
     assert "combinations of W1" in report.findings[0].evidence
+
+
+def test_an_error_signal_in_the_span_of_the_next_layer_is_no_stale_array(rng):
+    """One sample of five hidden signals: all of these are combinations of W2."""
+    x, y = rng.normal(size=(9, 6)), rng.normal(size=(9, 2))
+
+    def loss_and_grads(params):
+        h = np.maximum(x @ params["W1"], 0)
+        e = h @ params["W2"] - y
+        d = (e @ params["W2"].T) * (h > 0)
+        return 0.5 * (e**2).sum(), {"W1": x[:1].T @ d[:1], "W2": h.T @ e}
+
+    params = {"W1": rng.normal(size=(6, 8)), "W2": rng.normal(size=(8, 2))}
+    report = gl.check(loss_and_grads, params)
+
+    assert report.culprit == "W1"
+    assert "stale_cache" not in {f.kind for f in report.findings if not f.rival}

@@ -162,3 +162,22 @@ def test_what_several_inputs_lose_alike_is_no_assignment(rng):
     assert set(told) == {"x", "v"}
     assert str(told["x"].kind) == "missing_term"
     assert "for which v is wrong as well" in told["x"].evidence
+
+
+def test_the_weights_of_a_dead_unit_do_not_speak_for_all(rng):
+    """Slopes stand still behind a unit that is off: no sum over entries is seen there.
+
+    The penalty alone moves them, whatever is wrong of the others.
+    """
+    x, y = rng.normal(size=(8, 3)), rng.normal(size=(8, 4))
+    h = np.maximum(x @ rng.normal(size=(3, 4)), 0) * np.array([0, 1, 1, 1])
+    other = h + rng.normal(size=h.shape)
+
+    def loss_and_grad(w):
+        p = np.exp(h @ w)
+        p /= p.sum(axis=1, keepdims=True)
+        return ((p - y) ** 2).sum() + 0.1 * (w**2).sum(), other.T @ (p - y) + 0.2 * w
+
+    report = gl.check(loss_and_grad, rng.normal(size=(4, 4)))
+
+    assert not any("keeps the entries" in f.evidence for f in report.findings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -103,3 +105,22 @@ def test_a_lost_projection_is_no_wrong_slope(rng):
     )
 
     assert report.diagnosis == "missing_term"
+
+
+def test_wide_layers_are_told_in_little_memory(rng):
+    """A layer on 1,050 pixels: no array has one number for each pair of weights."""
+    x, y = rng.normal(size=(4, 1050)), rng.normal(size=(4, 20))
+
+    def loss_and_grad(w):
+        h = np.maximum(x @ w, 0)
+        return 0.5 * ((h - y) ** 2).sum(), x.T @ (h - y)
+
+    tracemalloc.start()
+    try:
+        report = gl.check(loss_and_grad, 0.05 * rng.normal(size=(1050, 20)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert report.diagnosis == "wrong_mask"
+    assert peak < 100 * 2**20  # a square matrix of as many weights has 3.3 GiB
