@@ -314,6 +314,34 @@ def test_weights_that_are_used_in_several_places(fn, shapes, displaced):
         assert quotients.error.max() <= 1e-7 * np.abs(wanted).max()
 
 
+LAYERS = {
+    "lstm": (lambda: torch.nn.LSTM(30, 40), 2 * 3 * 160),
+    "gru": (lambda: torch.nn.GRU(30, 40), 2 * 3 * 160),
+    "transformer": (
+        lambda: torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0),
+        2 * 6 * (3 * 32 + 32 + 64 + 32) + 4 * 2 * 32,
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "displaced"), LAYERS.values(), ids=LAYERS)
+def test_layers_that_torch_has_as_one_function(make, displaced):
+    """What becomes of their weights inside is followed."""
+    torch.manual_seed(0)
+    layer = make().double()
+    width = 30 if isinstance(layer, torch.nn.RNNBase) else 32
+    x = randn(3, 2, width)
+
+    def loss(out):
+        out = out[0] if isinstance(out, tuple) else out
+        return (out * torch.linspace(-1, 2, out.shape[-1]).sin()).sum()
+
+    report = gl.check(layer, x, loss=loss, coverage="full")
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert report.evaluations <= 2 * displaced + 200
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_use_without_a_gradient_is_found(which):
     """One of two products by which a weight enters is cut off from autograd."""

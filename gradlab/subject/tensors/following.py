@@ -29,6 +29,7 @@ from gradlab.subject.tensors.linear_words import (
     usual,
 )
 from gradlab.subject.tensors.narrow import called
+from gradlab.subject.tensors.spelled import spelled
 from gradlab.subject.tensors.standing_in import watching
 from gradlab.subject.tensors.words import is_transformed, over_leaves, tensors_in, words
 
@@ -272,6 +273,11 @@ class _Watch:
             return _as_ever(func, args, kwargs, given)
         if func in words().harmless:
             return func(*args, **kwargs)
+        if func in spelled():
+            with watching(self.answer):
+                found = spelled()[func](*args, **kwargs)
+            if found is not None:
+                return found
         word = linear_words().get(func) if self.follows else None
         if word is not None and usual(word, args, kwargs) and not _inside(given):
             self._end_added(word, args, kwargs, followed)
