@@ -36,10 +36,9 @@ def passed_on(
     share
         Of the error that these account for.
     told
-        How the two sides compare where neither is zero.
+        How the two sides compare where neither is zero; empty if that is nowhere.
     """
-    nowhere = not (~case.analytic_zero & ~case.numeric_zero).any()
-    elsewhere = _elsewhere(case, lost, extra, share) if nowhere else []
+    elsewhere = [] if told else _elsewhere(case, lost, extra, share)
     mask = _mask_clue(case, lost, extra, share, told)
     return elsewhere or [mask, *_handed_on(case, lost, extra, share)]
 
@@ -108,7 +107,8 @@ def _mask_clue(
     return Clue(
         BugKind.WRONG_MASK,
         0.92 * share,
-        f"{_counted(lost, extra)} {place}; where both pass, {told}.",
+        f"{_counted(lost, extra)} {place}; "
+        f"{f'where both pass, {told}' if told else 'nowhere do both pass'}.",
         f"Compare the mask in the backward of {case.name} with the one the forward "
         f"pass applies: same array, same comparison, same side.",
     )

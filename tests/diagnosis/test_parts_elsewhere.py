@@ -181,3 +181,17 @@ def test_the_weights_of_a_dead_unit_do_not_speak_for_all(rng):
     report = gl.check(loss_and_grad, rng.normal(size=(4, 4)))
 
     assert not any("keeps the entries" in f.evidence for f in report.findings)
+
+
+def test_a_mask_the_wrong_way_round_agrees_nowhere(rng):
+    """Where one side passes the other stops: no agreement is claimed."""
+    w = rng.normal(size=(4, 5))
+    report = gl.check(
+        lambda x: (np.maximum(x @ w, 0), x),
+        rng.normal(size=(3, 4)),
+        backward=lambda up, x: (up * (x @ w < 0)) @ w.T,
+    )
+
+    kind, words = first(report)
+    assert kind == "wrong_mask"
+    assert "nowhere do both pass" in words
