@@ -2,8 +2,9 @@
 
 A search differentiates every entry by itself before it names it. A full check does
 more before it accuses: it measures the noise of f, climbs a second ladder, looks for
-jumps of rounding and of solvers, and for a kink at the very point. What a search names
-has to stand all of that, beside the largest entries of its input.
+jumps of rounding and of solvers, for a kink at the very point, and for digits that the
+analytic side has not. What a search names has to stand all of that, beside the largest
+entries of its input.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.pipeline.around.beside import look_beside
+from gradlab.pipeline.around.inexact import excuse_inexact
 from gradlab.pipeline.assembling import comparisons_of
 from gradlab.pipeline.blocks import Outcome
 from gradlab.pipeline.checking import (
@@ -95,6 +97,7 @@ def upheld(
     outcome = Outcome(blocks, own.base, analytic.side.problems, twin)
     compare_blocks(own, plan, meter, reference, outcome)
     look_beside(subject, outcome, meter, plan.seed)
+    excuse_inexact(subject, outcome)
     looked = comparisons_of(
         subject, blocks, method=plan.first_method, coverage="sample"
     )
