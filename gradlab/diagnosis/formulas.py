@@ -142,7 +142,7 @@ def slopes_of_one_end(case: Case) -> list[Clue]:
 
 
 def _own_factors(a: Array, n: Array) -> Array | None:
-    """Return one factor per row, 1 for those of one entry; None if all are the same."""
+    """Return one factor per row; None if all that is wrong has the same."""
     if len(a) < 3 or a.shape[1] < 2:
         return None
     several = (np.abs(n) > 1e-9 * np.abs(n).max(initial=0.0)).sum(axis=1) > 1
@@ -150,7 +150,8 @@ def _own_factors(a: Array, n: Array) -> Array | None:
     if several.sum() < 3:
         return None
     c = np.asarray((a * n).sum(axis=1) / np.where(below > 0, below, 1.0))
-    if np.ptp(c[several]) < 1e-4 * np.abs(c[several]).max():
+    wrong = c[several & (np.abs(c - 1) > 1e-4)]
+    if wrong.size < 2 or np.ptp(wrong) < 1e-4 * np.abs(wrong).max():
         return None
     return c
 

@@ -97,6 +97,21 @@ def test_each_entry_has_a_factor_of_its_own(rng):
     assert "Each entry of x has a factor of its own" in words
 
 
+def test_one_entry_with_another_sign_is_that_and_no_factor_of_each(rng):
+    """All other entries have the factor of 1, which is no sign of another slope."""
+    w, signs = rng.normal(size=(4, 5)), np.array([1.0, 1.0, -1.0, 1.0])
+
+    def forward(x):
+        return np.exp(x) @ w, x
+
+    def backward(up, x):
+        return signs * (up @ w.T) * np.exp(x)
+
+    report = gl.check(forward, rng.normal(size=4), backward=backward)
+
+    assert [str(finding.kind) for finding in report.findings] == ["sign"]
+
+
 def test_a_number_of_samples_is_named_after_the_data(rng):
     """Eight is the length of X and the size of W2: samples are what a mean is over."""
     X, y = rng.normal(size=(8, 3)), rng.normal(size=(8, 2))
