@@ -65,6 +65,38 @@ class Pictures(nn.Module):
         return F.cross_entropy(self.net(x), goal)
 
 
+class Series(nn.Module):
+    """An LSTM that reads eight numbers of twenty features each."""
+
+    batch = (torch.randn(2, 8, 20, dtype=torch.float64), torch.tensor([1, 2]))
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.LSTM(20, 48, batch_first=True)
+        self.out = nn.Linear(48, 10)
+
+    def forward(self, x, goal):
+        """Loss of a batch."""
+        return F.cross_entropy(self.out(self.layer(x)[0][:, -1]), goal)
+
+
+class Tied(nn.Module):
+    """A table of 300 words that is read from and compared with."""
+
+    batch = (torch.randint(0, 300, (2, 6)), torch.randint(0, 300, (2, 6)))
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(300, 48)
+        self.hidden, self.norm = nn.Linear(48, 48), nn.LayerNorm(48)
+
+    def forward(self, x, goal):
+        """Loss of a batch."""
+        hidden = self.norm(torch.tanh(self.hidden(self.table(x).cumsum(1))))
+        logits = hidden @ self.table.weight.T
+        return F.cross_entropy(logits.flatten(0, 1), goal.flatten())
+
+
 class Block(nn.Module):
     """Attention and a perceptron, each after a normalisation."""
 
@@ -131,7 +163,7 @@ def measure(kind):
 def main():
     """Print one row for each model."""
     print("model       parameters  evaluations      check   gradcheck  ratio")
-    for kind in (Digits, Characters, Pictures, Words):
+    for kind in (Digits, Characters, Pictures, Series, Tied, Words):
         ours, theirs, count, report = measure(kind)
         print(
             f"{kind.__name__:12s} {count:9,d} {report.evaluations:12,d} {ours:8.2f} s "
