@@ -117,6 +117,9 @@ OTHER = {
         lambda row: (w @ torch.diag(row)).sin()
     )(x),
     "in a gradient": lambda w, x: torch.func.grad(lambda z: (z @ w.T).sin().sum())(x),
+    "several times": lambda w, x: torch.einsum(
+        "oi,bij->bo", w, x[..., None] + x[:2, 0]
+    ),
     "rounded": lambda w, x: w.div(0.1, rounding_mode="floor")[0] * x,
     "more often than it has entries": lambda w, x: (
         x[:1] + w.expand(9, *w.shape)

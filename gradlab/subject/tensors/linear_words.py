@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from gradlab.subject.tensors.words import tensors_in, words
@@ -106,7 +107,28 @@ def usual(word: Word, args: Any, kwargs: Any) -> bool:
     """Whether a call has no options by which it would be another function."""
     if any(kwargs.get(name) is not None for name in _OTHERWISE):
         return False
+    if args and isinstance(args[0], str) and not _takes_each_once(args[0]):
+        return False
     return word.kind == "move" or len(args) <= len(word.names)
+
+
+def _takes_each_once(equation: str) -> bool:
+    """Whether each index of an einsum is shared by operands, or one of the result.
+
+    Over one that only one operand has, another operand's entry is taken several times.
+
+    Examples
+    --------
+    >>> _takes_each_once("ij,jk->ik"), _takes_each_once("ij,jk->i")
+    (True, False)
+    """
+    given, arrow, result = re.sub(r"[\s.]", "", equation).partition("->")
+    operands = given.split(",")
+    kept = result if arrow else [index for index in given if given.count(index) == 1]
+    return all(
+        index in kept or sum(index in operand for operand in operands) > 1
+        for index in set(given) - {","}
+    )
 
 
 def linear_in(word: Word, args: Any, kwargs: Any) -> Iterator[Any]:
