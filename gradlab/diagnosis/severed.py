@@ -40,6 +40,7 @@ _NAMING = (
 )
 _LINES = 6  # lines with cuts that are undone one by one
 _LARGE = 1_000_000  # entries of a Jacobian beyond which it is not computed again
+_SLIGHT = 1e-2  # of the largest slope: a cut may be there because it leaves out no more
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,6 +187,14 @@ def _guilty(case: Case, undone: _Undone) -> dict[str, str]:
     return places if every else {}
 
 
+def _if_meant(case: Case) -> str:
+    """Say what to do where a cut is meant: step sizes of an integrator move little."""
+    off = float(np.abs(case.analytic - case.numeric).max())
+    if off > _SLIGHT * np.abs(case.numeric).max():
+        return "leave the input out with wrt= if the cut is meant"
+    return f"allow for what it leaves out, {off:.1g} at most, with atol= if it is meant"
+
+
 def _cut(case: Case, guilty: dict[str, str], met: collections.Counter[str]) -> Clue:
     told = [_words(key, met, line) for key, line in guilty.items()]
     words = f"The function uses {', '.join(told)}; with "
@@ -203,8 +212,8 @@ def _cut(case: Case, guilty: dict[str, str], met: collections.Counter[str]) -> C
         BugKind.DETACHED,
         0.99,
         f"{words}, the gradient of {case.name} is right.",
-        "Remove the one that stands between the input and the output, or leave "
-        "the input out with wrt= if the cut is meant.",
+        f"Remove the one that stands between the input and the output, or "
+        f"{_if_meant(case)}.",
     )
 
 

@@ -71,6 +71,29 @@ def test_guilty_line_of_two():
     assert f"test_cut_graphs.py:{guilty - 1}" not in evidence
 
 
+def stepped(x):
+    """Two steps of Euler, of a length that depends on x, and not for autograd."""
+    with torch.no_grad():
+        step = 0.5 + 1e-4 * x.abs().mean()
+    half = x + step * x.sin()
+    return half + (1 - step) * half.sin()
+
+
+def test_a_cut_that_leaves_out_little_may_be_allowed_for():
+    """Adaptive integrators choose their steps so; how much to allow for is told."""
+    torch.manual_seed(0)
+    x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+
+    report = gl.check(stepped, x)
+
+    finding = report.findings[0]
+    assert finding.kind == "detached"
+    assert "atol=" in finding.advice
+    off = max(abs(report["x"].analytic - report["x"].numeric).ravel())
+    assert f"{off:.1g} at most" in finding.advice
+    assert gl.check(stepped, x, atol=2 * float(off)).verdict == gl.Verdict.AGREES
+
+
 def outside_leaf(x):
     return (x * OUTSIDE).tanh()
 
