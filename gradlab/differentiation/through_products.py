@@ -72,10 +72,11 @@ class _Slopes:
             typical = np.sqrt(np.mean(found.value**2, axis=1, keepdims=True))
             shorter = np.where(typical > 0, bend / typical, 0.0)
             truncation = np.maximum(small, bend * np.minimum(shorter, 1.0) / 2)
-            # where f did not move, less than its last digit is hidden
-            digit = np.abs(base)[:, None] * epsilon / 2 / np.abs(found.step)
-            moved = (found.value != 0) | (found.bend != 0)
-            noise = np.where(moved, found.error - small, digit)
+            # where f did not move, less than its last digit is hidden; that the point
+            # itself is a digit away comes of its evaluation alone, and not in a batch
+            digit = np.abs(base)[:, None] * epsilon / np.abs(found.step)
+            moved = (found.value != 0) | (bend > ULPS * digit)
+            noise = np.where(moved, found.error - small, digit / 2)
         return cls(found.value, noise, truncation, found.bend, found.step)
 
     def along(self, moves: NDArray[np.float64]) -> tuple[Any, Any]:

@@ -211,6 +211,23 @@ def test_units_that_sleep_take_no_second_looks():
     assert not any("looked at again" in remark for remark in report.remarks)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_units_that_sleep_stay_asleep_in_batches(seed):
+    """Where a batch gives the loss another last digit than the point, none wakes up."""
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(784, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
+    ).double()
+    x = torch.rand(4, 784, dtype=torch.float64)
+
+    report = gl.check(
+        model, x, loss=lambda y: F.cross_entropy(y, GOAL), coverage="full"
+    )
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert report.evaluations < 3 * 4 * (128 + 10)
+
+
 def test_a_bias_whose_slopes_cancel_is_not_torn():
     """In front of a batch normalisation nothing depends on it: no kink is told."""
     torch.manual_seed(0)
