@@ -7,6 +7,7 @@ import importlib
 import os
 import pkgutil
 import random
+import signal
 import sys
 
 import hypothesis
@@ -18,6 +19,11 @@ from gradlab.diagnosis import diagnose
 from tests import clocks
 
 pytest.register_assert_rewrite("tests.specimens")  # some of them assert
+
+# Started in the background, as by a CI, a shell lets its children ignore Ctrl-C: what
+# interrupts do could not be seen, in this process nor in those that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 diagnose.STRICT = True  # a detector that fails, fails the test
 
