@@ -36,7 +36,7 @@ __all__ = ["judge_all", "judge_block", "matters_of"]
 _HELD = 16.0
 _SINGLE = float(np.finfo(np.float32).eps)
 
-_NEARER = 0.5  # times as far from f: no rounding of a slip comes so near by itself
+_NEARER = 0.5  # times as far from f: a slip is on both sides, up to a rounding of one
 
 # Standard deviations of a rounding, the largest of which is 1.7 of them. Measured on
 # 160 right checks of eight functions that round to float32, of 5 and 20 coordinates: 1
@@ -107,7 +107,8 @@ def judge_block(
         top = tops_of(side.value, block.latest_scales, tops)
         held = _HELD * _SINGLE * top.in_units_of(block.latest_scales)
         formula = judged(block.precise, EPSILON, block.digits + held)
-        formula.verdicts[_debris_of(block)] = Verdict.AGREES
+        debris = (formula.verdicts == Verdict.DISAGREES) & _debris_of(block)
+        formula.verdicts[debris] = Verdict.AGREES
         block.verdicts = np.maximum(block.verdicts, formula.verdicts)
     if block.grain is not None:
         block.verdicts[_below_the_grain(block, side.error, block.grain)] = (

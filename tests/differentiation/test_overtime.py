@@ -51,15 +51,15 @@ def test_what_does_not_return_is_ended(work):
 def test_nothing_arrives_later():
     """After the function has ended, no interruption is under way any more."""
     ended: list[float] = []
-    with Watch(LIMIT, LIMIT / 10, ended) as watch:
+    with Watch(2 * LIMIT, LIMIT, ended) as watch:
         for _ in range(5):
             with pytest.raises(NotReturnedError):
                 watch.call(forever)
             arrive()
         assert watch.call(lambda: 6 * 7) == 42
     assert ended == sorted(ended, reverse=True)
-    assert ended[0] == LIMIT
-    assert ended[-1] == LIMIT / 10
+    assert ended[0] == 2 * LIMIT
+    assert ended[-1] == LIMIT
 
 
 def test_an_exception_of_the_function_comes_through():

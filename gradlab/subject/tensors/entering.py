@@ -150,9 +150,8 @@ class Product:
             found = run_backward(
                 [made], [given.reshape(shape)], leaves, keep=True, batched=several
             )
-            if (
-                weigh is not None
-            ):  # a difference has a factor of -1, which nobody weighs
+            # a difference has a factor of -1, which nobody weighs
+            if weigh is not None:
                 found = tuple(each.abs() for each in found)
             return [each.reshape(len(slopes), -1).cpu().numpy() for each in found]
 
