@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import inspect
 from typing import TYPE_CHECKING, Any
 
-from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.blamed_layers import in_own_code, layer_findings
 from gradlab.diagnosis.severed import cuts_any, cuts_met
 from gradlab.errors import InputError, InputTypeError
 from gradlab.keywords import handed_on
-from gradlab.labels import code_place
 from gradlab.localisation.layers.audited import LayerAudit, LayerLive
-from gradlab.localisation.layers.recording.frames import owner_name
 from gradlab.presentation.widgets.progress import progress_of_calls
 from gradlab.subject.callables import refuse_classes, refuse_criteria
 from gradlab.subject.state_guard import StateGuard
@@ -21,23 +17,9 @@ from gradlab.subject.state_guard import StateGuard
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gradlab.localisation.layers.audit import Blamed, RawAudit
-    from gradlab.localisation.layers.recording.hooks import HookedInput
+__all__ = ["blame"]
 
-__all__ = ["CUTS", "blame"]
-
-# what comes before the operations that cut the graph in a forward, in a sentence
-CUTS = " Its forward uses "
 _OPTIONS = ("loss", "seed", "memory_bound", "progress")
-_ADVICE = {
-    "scale": "Look for the factor that its backward forgets, or has too much.",
-    "sign": "Look for the minus that its backward forgets, or has too much.",
-    "detached": "Look for detach(), .data, .item(), no_grad, autograd.grad without "
-    "create_graph, or a None in its backward.",
-    "missing_reduction": "Divide by that length exactly where the forward does.",
-    "ignores_upstream": "Multiply by the incoming gradient in its backward.",
-    "nonfinite": "Look for a division by zero or a root of zero in its backward.",
-}
 
 
 def blame(
@@ -151,23 +133,17 @@ def blame(
             handed_on("blame", kwargs, _OPTIONS),
         ):
             raw = audit(program, watch, functools.partial(cuts_any, whole=whole))
-        met = cuts_met(whole) if any(map(_is_own_code, raw.blamed)) else {}
+        met = cuts_met(whole) if any(map(in_own_code, raw.blamed)) else {}
+    findings, mistakes = layer_findings(raw, module, met)
     return LayerAudit(
         rows=raw.rows,
         culprits=raw.culprits,
         contaminated=raw.contaminated,
-        findings=(
-            *(_with_cuts(_finding(blamed), blamed, met) for blamed in raw.blamed),
-            *map(_hook_finding, raw.hooked),
-            *_late_hooks(module),
-            *_warnings(raw),
-        ),
+        findings=findings,
         evaluations=raw.evaluations,
         seconds=raw.seconds,
         steps=raw.steps,
-        live=LayerLive(
-            module, inputs, kwargs, loss, seed, tuple(b.frame.name for b in raw.blamed)
-        ),
+        live=LayerLive(module, inputs, kwargs, loss, seed, mistakes),
     )
 
 
@@ -244,152 +220,3 @@ def _free_memory(module: Any) -> int | None:
     except (OSError, ValueError):
         pass
     return None
-
-
-def _finding(blamed: Blamed) -> Finding:
-    """Say what is wrong: where, how, and who only suffers."""
-    frame, outcome = blamed.frame, blamed.outcome
-    character = outcome.character
-    culprit = _culprit(blamed)
-    if blamed.upstream == 0:
-        tail = "nothing upstream is contaminated by it"
-    elif blamed.upstream == 1:
-        tail = "the one gradient upstream is only contaminated by it"
-    else:
-        tail = f"the {blamed.upstream} gradients upstream are only contaminated by it"
-    kind, words, confidence = "unknown", outcome.reason, 0.3
-    if character is not None:
-        kind, words, confidence = character.kind, character.words, character.confidence
-    advice = _ADVICE.get(
-        kind,
-        "Compare its backward with the derivative on paper, or check this layer alone "
-        "(gradlab.check), which reads its whole Jacobian.",
-    )
-    if outcome.hook:
-        # the hook is known to be the cause, whatever it does
-        if kind in {"unknown", "ignores_upstream"}:
-            kind, confidence = "surrogate", 0.9
-        if kind == "missing_reduction":  # of no mean, whatever axis is as long
-            kind, words = "scale", words.partition(", and ")[0]
-        because = f" because of {outcome.hook}"
-        advice = "Remove the hook (keep the handle that registering it returned)."
-    else:
-        because = ""
-    own_code = " in its own code, between the calls of its layers"
-    if outcome.hook or not frame.children:
-        own_code = " in its own code" if frame.children else ""
-    if outcome.together:
-        own_code = " together with its layers, each right by itself"
-        first, *more = [variable.label for variable in outcome.wrong]
-        others = f" and {len(more)} more" if more else ""
-        tail = f"wrong is the gradient of {first}{others}"
-    return Finding(
-        BugKind(kind),
-        "error",
-        owner_name(frame),
-        confidence,
-        f"{culprit} is wrong{own_code}{because}: its backward {words}; {tail}.",
-        advice,
-    )
-
-
-def _is_own_code(blamed: Blamed) -> bool:
-    """Whether what is wrong is what a module's forward does itself, with no hook."""
-    return blamed.frame.kind == "module" and not blamed.outcome.hook
-
-
-def _with_cuts(finding: Finding, blamed: Blamed, cuts: Mapping[str, str]) -> Finding:
-    """Tell what cuts the graph on the lines of a forward that is wrong."""
-    if not _is_own_code(blamed):
-        return finding
-    try:
-        length = len(inspect.getsourcelines(type(blamed.frame.target).forward)[0])
-    except (OSError, TypeError):  # typed in, or compiled
-        return finding
-    lines = {
-        code_place(blamed.file, line)
-        for line in range(blamed.line, blamed.line + length)
-    }
-    met = [words for words, line in cuts.items() if line in lines]
-    if not met:
-        return finding
-    return dataclasses.replace(
-        finding,
-        evidence=f"{finding.evidence}{CUTS}{', '.join(met)}, where no gradient passes.",
-        advice=f"Take out what stands between input and output: {', '.join(met)}.",
-    )
-
-
-def _culprit(blamed: Blamed) -> str:
-    """Name what is wrong, and where it stands.
-
-    A module that does nothing but apply a Function is named itself.
-    """
-    frame, owner = blamed.frame, owner_name(blamed.frame)
-    code = code_place(blamed.file, blamed.line)
-    parent = frame.parent
-    if frame.kind == "function" and parent is not None:
-        own = getattr(parent.target, "_parameters", {})
-        if len(parent.children) > 1 or own:
-            place = f" ({code})" if code else ""
-            return f"The Function `{frame.type}`{place} in `{owner}`"
-    place = f"{frame.type}, {code}".rstrip(", ")
-    return f"`{owner}` ({place})"
-
-
-def _hook_finding(hooked: HookedInput) -> Finding:
-    factor = hooked.factor
-    what = "changes its gradient"
-    if factor is not None:
-        what = f"multiplies its gradient by {factor:.6g}"
-    return Finding(
-        BugKind.SURROGATE if factor is None else BugKind.SCALE,
-        "error",
-        hooked.label,
-        0.9,
-        f"The hook {hooked.hook} on the tensor given as {hooked.label}, outside all "
-        f"modules, {what}.",
-        "Remove the hook (keep the handle that registering it returned).",
-    )
-
-
-def _late_hooks(module: Any) -> tuple[Finding, ...]:
-    """Warn of hooks that change ``.grad`` after the backward: no audit runs those."""
-    names = [
-        name
-        for name, parameter in module.named_parameters()
-        if getattr(parameter, "_post_accumulate_grad_hooks", None)
-    ]
-    if not names:
-        return ()
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return (
-        Finding(
-            BugKind.UNKNOWN,
-            "warning",
-            names[0],
-            0.1,
-            f"`{names[0]}`{more} has a hook that runs after its gradient was "
-            "accumulated; what it does to .grad was not looked at.",
-            "Look at what was given to register_post_accumulate_grad_hook.",
-        ),
-    )
-
-
-def _warnings(raw: RawAudit) -> tuple[Finding, ...]:
-    """One warning for all layers that were called and could not be checked."""
-    rows = raw.unchecked
-    if not rows:
-        return ()
-    names = ", ".join(f"`{row.name}`" for row in rows[:3])
-    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-    return (
-        Finding(
-            BugKind.UNKNOWN,
-            "warning",
-            rows[0].name,
-            0.1,
-            f"{names}{more} could not be checked: {rows[0].reason}.",
-            "Read the reason of each row in the table of the audit.",
-        ),
-    )

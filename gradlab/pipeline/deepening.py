@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 from typing import TYPE_CHECKING, Any
 
 from gradlab.comparison.verdict import Verdict
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.localisation.layers.audited import LayerAudit
+    from gradlab.localisation.layers.audited import LayerAudit, LayerMistake
     from gradlab.pipeline.blocks import Plan
     from gradlab.report import Report
     from gradlab.subject.subject import Subject
@@ -109,7 +108,7 @@ def _with_layers(
     wrong = _errors(audit, plan, report)
     others = [f for f in audit.findings if f.severity != "error"]
     # a layer that is wrong explains the parameters it spoils: those need no cause
-    hooked = {f.where for f in audit.findings if _of_a_hook(f)}
+    hooked = {mistake.where for mistake in _mistakes(audit) if mistake.hook}
     done = {n for row in audit.rows if row.name in hooked for n in row.parameters}
     kept = [f for f in report.findings if f.where not in {*spoiled, *(done & own)}]
     return dataclasses.replace(
@@ -146,28 +145,32 @@ def _errors(audit: LayerAudit, plan: Plan, report: Report) -> list[Finding]:
 
     found: list[Finding] = []
     looks = 0
-    blamed = () if audit.live is None else audit.live.blamed
+    mistakes = _mistakes(audit)
     errors = [finding for finding in audit.findings if finding.severity == "error"]
     cut = next((f for f in report.findings if names_cut(f)), None)
-    for finding, layer in itertools.zip_longest(errors, blamed[: len(errors)]):
-        known = _known(finding, audit, report)
-        if cut is not None and len(errors) == 1 and not _has_formula(finding, audit):
-            found.append(_told_by(finding, cut))
+    for finding, mistake in zip(errors, mistakes, strict=False):  # then hooks outside
+        known = _known(mistake, audit, report)
+        if cut is not None and len(errors) == 1 and not _has_formula(mistake, audit):
+            found.append(_told_by(finding, mistake, cut))
             continue
         if finding.kind == BugKind.UNKNOWN and known is not None:
-            finding = _told_by(finding, known)  # noqa: PLW2901
+            finding = _told_by(finding, mistake, known)  # noqa: PLW2901
         elif finding.kind == BugKind.UNKNOWN and looks < _LOOKS:
             looks += 1
             with contextlib.suppress(GradlabError):
-                local = local_report(audit, layer or finding.where, plan=plan)
-                finding = explained(finding, local)  # noqa: PLW2901
+                local = local_report(audit, mistake.layer, plan=plan)
+                finding = explained(finding, mistake, local)  # noqa: PLW2901
         found.append(finding)
-    return found
+    return found + errors[len(mistakes) :]
 
 
-def _known(finding: Finding, audit: LayerAudit, report: Report) -> Finding | None:
+def _mistakes(audit: LayerAudit) -> tuple[LayerMistake, ...]:
+    return () if audit.live is None else audit.live.mistakes
+
+
+def _known(mistake: LayerMistake, audit: LayerAudit, report: Report) -> Finding | None:
     """Find the cause of an error of the only wrong parameter of a layer."""
-    own = {n for row in audit.rows if row.name == finding.where for n in row.parameters}
+    own = {n for row in audit.rows if row.name == mistake.where for n in row.parameters}
     wrong = [c.input.name for c in report.comparisons if _wrong(c)]
     if len(wrong) != 1 or wrong[0] not in own or report.coverage != "probe":
         return None
@@ -178,31 +181,24 @@ def _known(finding: Finding, audit: LayerAudit, report: Report) -> Finding | Non
     return None
 
 
-def _has_formula(finding: Finding, audit: LayerAudit) -> bool:
+def _has_formula(mistake: LayerMistake, audit: LayerAudit) -> bool:
     """Whether what is wrong is a Function, or a hook: no graph is cut there."""
     from gradlab.localisation.layers.audited import LayerState
 
     rows = [row for row in audit.rows if row.state is LayerState.WRONG]
-    return any(":" in row.name for row in rows) or _of_a_hook(finding)
+    return any(":" in row.name for row in rows) or bool(mistake.hook)
 
 
-def _of_a_hook(finding: Finding) -> bool:
-    """Whether an audit has shown that a layer is right without its hook."""
-    return finding.severity == "error" and " because of the hook " in finding.evidence
-
-
-def _told_by(finding: Finding, cause: Finding) -> Finding:
+def _told_by(finding: Finding, mistake: LayerMistake, cause: Finding) -> Finding:
     """Give a layer the kind of the error that its one wrong parameter has."""
-    from gradlab.blaming import CUTS
-
-    # what cuts the graph is said once, by the finding that knows what it costs
-    told, _, _ = finding.evidence.partition(CUTS)
-    told = told if cause.kind == BugKind.DETACHED else finding.evidence
+    if cause.kind == BugKind.DETACHED:
+        # what cuts the graph is said once, by the finding that knows what it costs
+        mistake = dataclasses.replace(mistake, cuts=())
     return dataclasses.replace(
         finding,
         kind=cause.kind,
         confidence=max(finding.confidence, 0.98 * cause.confidence),
-        evidence=f"{told} {cause.evidence}",
+        evidence=f"{mistake.sentence()} {cause.evidence}",
         advice=cause.advice,
     )
 

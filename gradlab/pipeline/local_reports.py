@@ -19,7 +19,6 @@ from gradlab.differentiation.evaluation import Budget, Meter
 from gradlab.differentiation.method import Auto
 from gradlab.errors import InputError
 from gradlab.localisation.layers.audited import LayerState
-from gradlab.localisation.layers.checking.kind import SLOPES
 from gradlab.localisation.layers.replaying.alone import alone, weighted_by_cotangents
 from gradlab.localisation.layers.replaying.sample import one_sample
 from gradlab.pipeline.blocks import Plan
@@ -31,7 +30,7 @@ from gradlab.subject.subject import input_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gradlab.localisation.layers.audited import LayerAudit, LayerRow
+    from gradlab.localisation.layers.audited import LayerAudit, LayerMistake, LayerRow
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.report import Report
 
@@ -213,30 +212,29 @@ def _report(frame: Frame, layer: str, plan: Plan | None) -> Report:
     )
 
 
-def explained(finding: Finding, local: Report) -> Finding:
+def explained(finding: Finding, mistake: LayerMistake, local: Report) -> Finding:
     """Give a finding of unknown kind the kind that its layer's own Jacobian shows.
 
     Parameters
     ----------
     finding
         Of the audit.
+    mistake
+        What it is made of.
     local
         The report on the layer that it is about.
     """
     cause = next((f for f in local.findings if _tells(f)), None)
     if cause is None:
         return finding
+    if mistake.only_slopes:  # they say less than the measurement that follows
+        mistake = dataclasses.replace(mistake, backward="")
     told = f"Looked at by itself, with respect to {cause.where}: {cause.evidence}"
-    # two slopes along a random direction say less than the measurement that follows
-    wrong, _, slopes = finding.evidence.partition(SLOPES)
-    spoiled = slopes.partition("; ")[2]
     return dataclasses.replace(
         finding,
         kind=cause.kind,
         confidence=max(finding.confidence, cause.confidence),
-        evidence=f"{wrong}; {spoiled} {told}"
-        if spoiled
-        else f"{finding.evidence} {told}",
+        evidence=f"{mistake.sentence()} {told}",
         advice=cause.advice,
     )
 

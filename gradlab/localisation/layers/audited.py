@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from gradlab.presentation.plots import LayersDisplay
     from gradlab.presentation.widgets.layers import LayerBlame
 
-__all__ = ["INTERRUPTED", "LayerAudit", "LayerLive", "LayerRow", "LayerState"]
+__all__ = [
+    "INTERRUPTED",
+    "LayerAudit",
+    "LayerLive",
+    "LayerMistake",
+    "LayerRow",
+    "LayerState",
+]
 
 INTERRUPTED = "interrupted before it was looked at"  # reason of rows that are missing
 
@@ -90,6 +97,50 @@ class LayerRow:
     idle: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class LayerMistake:
+    """One layer that is wrong itself: the parts of the sentence about it.
+
+    Parameters
+    ----------
+    layer
+        Name of its row: "block:Swish" where the culprit is `block`, whose own code
+        calls that Function.
+    where
+        Name of the culprit.
+    statement
+        That it is wrong, where it stands, and in which of its code.
+    backward
+        What its backward does; "" leaves that out.
+    spoiled
+        Which gradients are wrong for it.
+    hook
+        The hook without which it is right, in words; "" if it is the layer itself.
+    cuts
+        What cuts the graph in its forward: "detach (1x, net.py:41)".
+    only_slopes
+        Whether `backward` tells no more than two slopes along a random direction.
+    """
+
+    layer: str
+    where: str
+    statement: str
+    backward: str
+    spoiled: str
+    hook: str = ""
+    cuts: tuple[str, ...] = ()
+    only_slopes: bool = False
+
+    def sentence(self) -> str:
+        """Put the parts together."""
+        does = f": its backward {self.backward}" if self.backward else ""
+        told = f"{self.statement}{does}; {self.spoiled}."
+        if self.cuts:
+            met = ", ".join(self.cuts)
+            told += f" Its forward uses {met}, where no gradient passes."
+        return told
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class LayerLive:
     """What an audit was made of, to look into a layer again.
@@ -98,9 +149,8 @@ class LayerLive:
     ----------
     module, inputs, kwargs, loss, seed
         Arguments of `gradlab.blame`.
-    blamed
-        Rows that the findings on layers are about, in their order: "block:Swish" where
-        the culprit is `block`, whose own code calls that Function.
+    mistakes
+        What the findings on layers are made of, in their order.
     """
 
     module: Any
@@ -108,7 +158,7 @@ class LayerLive:
     kwargs: Mapping[str, Any]
     loss: Callable[[Any], Any] | None
     seed: int
-    blamed: tuple[str, ...] = ()
+    mistakes: tuple[LayerMistake, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

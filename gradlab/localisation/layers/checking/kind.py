@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.checking.probe import Measure, Precision
     from gradlab.localisation.layers.replaying.replay import Piece
 
-__all__ = ["SLOPES", "Character", "characterise"]
+__all__ = ["Character", "characterise"]
 
-# how a sentence on a piece goes on where nothing simpler is known than two slopes
-SLOPES = ": its backward gives "
 _TRIALS = 3  # directions and cotangents over which a factor must stay the same
 
 
@@ -33,11 +31,14 @@ class Character:
         Continues the sentence "its backward ...".
     confidence
         From 0 to 1.
+    only_slopes
+        Whether nothing simpler is known than two slopes along a random direction.
     """
 
     kind: str
     words: str
     confidence: float
+    only_slopes: bool = False
 
 
 def characterise(
@@ -74,7 +75,7 @@ def characterise(
                 0.9,
             )
     except (ReplayError, RuntimeError):
-        return Character("unknown", _values(worst), 0.3)
+        return _two_slopes(worst)
     if all(analytic == 0 for analytic, _ in pairs):
         return Character(
             "detached",
@@ -84,11 +85,11 @@ def characterise(
         )
     ratios = [analytic / numeric for analytic, numeric in pairs if numeric]
     if len(ratios) < len(pairs):
-        return Character("unknown", _values(worst), 0.3)
+        return _two_slopes(worst)
     spread = max(ratios) - min(ratios)
     if spread <= 10 * precision.tolerance * max(1.0, abs(ratios[0])):
         return _factor(ratios[0], piece)
-    return Character("unknown", _values(worst), 0.3)
+    return _two_slopes(worst)
 
 
 def _factor(ratio: float, piece: Piece) -> Character:
@@ -112,11 +113,12 @@ def _lengths(piece: Piece) -> list[tuple[int, str]]:
     return sorted((n, what) for n, what in found.items() if n > 2)
 
 
-def _values(worst: Measure) -> str:
-    return (
+def _two_slopes(worst: Measure) -> Character:
+    words = (
         f"gives {worst.analytic:.6g} along a random direction, where the difference "
         f"quotient is {worst.numeric:.6g} ± {worst.bar:.1g}"
     )
+    return Character("unknown", words, 0.3, only_slopes=True)
 
 
 def random_cotangents(piece: Piece, seed: int) -> list[Any]:
