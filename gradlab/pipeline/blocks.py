@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.judge import Tops
     from gradlab.differentiation.entries import Entries
+    from gradlab.differentiation.metering import Meter
     from gradlab.differentiation.method import Method
     from gradlab.differentiation.quotients import Pattern
     from gradlab.subject.subject import Problem, Subject
 
 __all__ = [
     "Block",
+    "Check",
     "Known",
     "Matters",
     "Origin",
@@ -92,6 +94,40 @@ class Plan:
                         f"that are checked: {known}"
                     )
                     raise InputError(msg)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Check:
+    """A check under way: what is compared, how, and at what cost.
+
+    Attributes
+    ----------
+    own
+        The subject as the user has it.
+    reference
+        What methods that find their own steps evaluate: the same, or the same in
+        float64.
+    plan
+        How to check.
+    meter
+        Charged for every evaluation.
+    """
+
+    own: Origin
+    reference: Origin
+    plan: Plan
+    meter: Meter
+
+    @property
+    def subject(self) -> Subject:
+        """As the user has it."""
+        return self.own.subject
+
+    @property
+    def twin(self) -> Subject | None:
+        """The subject in float64, where that is another one."""
+        reference = self.reference.subject
+        return None if reference is self.own.subject else reference
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)

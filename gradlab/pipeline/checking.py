@@ -22,7 +22,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
-from gradlab.pipeline.blocks import Block, Known, Origin, Outcome, Plan
+from gradlab.pipeline.blocks import Block, Check, Known, Origin, Outcome, Plan
 from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.judging import judge_all
@@ -45,9 +45,9 @@ __all__ = [
     "AnalyticColumns",
     "add_analytic",
     "analytic_columns",
+    "begun",
     "compare_blocks",
     "compare_columns",
-    "reference_of",
     "run_full",
     "trusted",
 ]
@@ -77,40 +77,36 @@ def run_full(
 
     Of inputs that are `accused` as a whole, fewer of them are looked at twice.
     """
-    reference = reference_of(own, plan, meter)
-    analytic = analytic_columns(own.subject, plan, reference, meter)
-    outcome = compare_columns(
-        own, plan, meter, columns, reference, analytic, accused=accused
-    )
+    check = begun(own, plan, meter)
+    analytic = analytic_columns(check)
+    outcome = compare_columns(check, columns, analytic, accused=accused)
     outcome.remarks = list(_remarks(own.subject, outcome, columns))
     return outcome
 
 
+def begun(own: Origin, plan: Plan, meter: Meter) -> Check:
+    """Begin a check of a subject at its point."""
+    return Check(own, _reference_of(own, plan, meter), plan, meter)
+
+
 def analytic_columns(
-    subject: Subject,
-    plan: Plan,
-    reference: Origin,
-    meter: Meter,
-    columns: list[NDArray[np.intp]] | None = None,
+    check: Check, columns: list[NDArray[np.intp]] | None = None
 ) -> AnalyticColumns:
     """Read out the analytic side; of the given coordinates only, where there are."""
-    own = analytic_side(subject, columns, meter)
+    subject, twin = check.subject, check.twin
+    own = analytic_side(subject, columns, check.meter)
     precise = None
-    twin = reference.subject
-    if twin is not subject and twin.analytic is not None:
-        precise = trusted(analytic_side(twin, columns, meter), own)
+    if twin is not None and twin.analytic is not None:
+        precise = trusted(analytic_side(twin, columns, check.meter), own)
     round_off = None
-    if precise is not None and not columns:
-        round_off = _round_off((subject, twin), own, precise, plan.seed)
+    if twin is not None and precise is not None and not columns:
+        round_off = _round_off((subject, twin), own, precise, check.plan.seed)
     return AnalyticColumns(own, precise, round_off)
 
 
 def compare_columns(
-    own: Origin,
-    plan: Plan,
-    meter: Meter,
+    check: Check,
     columns: list[NDArray[np.intp]],
-    reference: Origin,
     analytic: AnalyticColumns,
     *,
     known: Known | None = None,
@@ -120,9 +116,8 @@ def compare_columns(
 
     Parameters
     ----------
-    own, reference
-        As the user has it, and what the numeric side evaluates: the same, or the same
-        in float64.
+    columns
+        One array of coordinates for each input.
     analytic
         Of all columns, or of exactly these.
     known
@@ -130,27 +125,32 @@ def compare_columns(
     accused
         Whether these are shown of inputs that are known to be wrong as a whole.
     """
-    subject = own.subject
-    twin = None if reference.subject is subject else reference.subject
-    problems = analytic.side.problems
-    outcome = Outcome([], own.base, problems, twin, known=known, accused=accused)
+    subject, plan = check.subject, check.plan
+    outcome = Outcome(
+        blocks=[],
+        base=check.own.base,
+        problems=analytic.side.problems,
+        reference=check.twin,
+        known=known,
+        accused=accused,
+    )
     try:
-        wanted = list(_wanted(own, plan, columns, reference, analytic))
-        passes = first_passes(wanted, reference, plan.seed, meter)
+        wanted = list(_wanted(check, columns, analytic))
+        passes = first_passes(wanted, check.reference, plan.seed, check.meter)
         for each, (block, stop) in zip(wanted, passes, strict=True):
             chosen = plan.finds_steps(subject.inputs[each.which].name)
             add_analytic(block, analytic, len(each.positions), chosen=chosen)
             outcome.blocks.append(block)
             if stop is not None:
                 raise stop
-        if settled_at_once(subject, reference, outcome, plan, meter):
+        if settled_at_once(check, outcome):
             return outcome
         few = in_doubt(subject, outcome, plan)
         if few is None:
-            _look_carefully(own, reference, outcome, plan, meter)
+            _look_carefully(check, outcome)
         else:
             try:
-                _look_carefully(own, reference, few.part, plan, meter)
+                _look_carefully(check, few.part)
             finally:
                 few.put_back(subject, plan)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
@@ -159,44 +159,39 @@ def compare_columns(
         outcome.stopped = why_stopped(stop)
         for block in outcome.blocks:
             block.unfold()
-    _conclude(own, outcome, plan, meter)
+    _conclude(check, outcome)
     return outcome
 
 
-def compare_blocks(
-    own: Origin, plan: Plan, meter: Meter, reference: Origin, outcome: Outcome
-) -> None:
+def compare_blocks(check: Check, outcome: Outcome) -> None:
     """Compare blocks of which cheap differences are known, as `compare_columns` does.
 
     Parameters
     ----------
-    own, reference
-        As for `compare_columns`.
     outcome
         With blocks of both sides, which get their verdicts.
     """
     try:
-        _look_carefully(own, reference, outcome, plan, meter)
+        _look_carefully(check, outcome)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         outcome.stopped = why_stopped(stop)
-    _conclude(own, outcome, plan, meter)
+    _conclude(check, outcome)
 
 
-def _conclude(own: Origin, outcome: Outcome, plan: Plan, meter: Meter) -> None:
+def _conclude(check: Check, outcome: Outcome) -> None:
     """Judge what was cut short or is unsteady, and hear a second opinion."""
     if outcome.unsteady is not None:  # whatever the ladder says of them
         for block in outcome.blocks:
             block.error[outcome.unsteady > 0] = np.inf
     if outcome.stopped or outcome.unsteady is not None:
-        judge_all(own.subject, outcome, plan)
-    second_opinion_on(own, outcome, plan, meter)
+        judge_all(check.subject, outcome, check.plan)
+    second_opinion_on(check, outcome)
 
 
-def _look_carefully(
-    own: Origin, reference: Origin, outcome: Outcome, plan: Plan, meter: Meter
-) -> None:
+def _look_carefully(check: Check, outcome: Outcome) -> None:
     """Give every entry a verdict, and look again at what deserves it."""
-    names = [variable.name for variable in own.subject.inputs]
+    subject, plan = check.subject, check.plan
+    names = [variable.name for variable in subject.inputs]
     for block in outcome.blocks:
         block.unfold()
     auto = [
@@ -204,25 +199,21 @@ def _look_carefully(
         for block in outcome.blocks
         if isinstance(plan.method_of(names[block.which]), Auto)
     ]
-    settle_still(reference, auto, meter, plan.seed)
-    judge_all(own.subject, outcome, plan)
-    if set_unsteady_aside(reference, outcome, meter):
-        look_again(own, reference, outcome, plan, meter)
+    settle_still(check.reference, auto, check.meter, plan.seed)
+    judge_all(subject, outcome, plan)
+    if set_unsteady_aside(check.reference, outcome, check.meter):
+        look_again(check, outcome)
 
 
 def _wanted(
-    own: Origin,
-    plan: Plan,
-    columns: list[NDArray[np.intp]],
-    reference: Origin,
-    analytic: AnalyticColumns,
+    check: Check, columns: list[NDArray[np.intp]], analytic: AnalyticColumns
 ) -> Iterator[Wanted]:
     """Say of each input what is to be measured, and where the zeros may be."""
-    sides = (analytic.precise or analytic.side).sides
+    plan, sides = check.plan, (analytic.precise or analytic.side).sides
     for which, positions in enumerate(columns):
-        name = own.subject.inputs[which].name
+        name = check.subject.inputs[which].name
         # who asks for a step means his own arithmetic, not float64
-        at = reference if plan.finds_steps(name) else own
+        at = check.reference if plan.finds_steps(name) else check.own
         guess = sides[which] if sides[which].shape[1] == len(positions) else None
         yield Wanted(at, which, positions, plan.method_of(name), guess)
 
@@ -310,7 +301,7 @@ def _remarks(
         yield f"{outcome.stopped}: {done} of {total} coordinates{missing}"
 
 
-def reference_of(own: Origin, plan: Plan, meter: Meter) -> Origin:
+def _reference_of(own: Origin, plan: Plan, meter: Meter) -> Origin:
     """Choose what the numeric side evaluates: float64 copies where that is possible."""
     subject, base = own.subject, own.base
     choosing = any(plan.finds_steps(variable.name) for variable in subject.inputs)

@@ -23,8 +23,8 @@ from gradlab.pipeline.blocks import Outcome
 from gradlab.pipeline.checking import (
     add_analytic,
     analytic_columns,
+    begun,
     compare_blocks,
-    reference_of,
 )
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.looks.early_stops import SLIGHT
@@ -80,22 +80,21 @@ def upheld(
     numbers = output_rows(subject.outputs) * input_columns(subject.inputs)
     if not named or numbers > _ENTRIES:
         return [True] * len(named)
-    reference = reference_of(own, plan, meter)
-    analytic = analytic_columns(subject, plan, reference, meter)
+    check = begun(own, plan, meter)
+    analytic = analytic_columns(check)
     blocks = []
     for which, values in enumerate(analytic.side.values):
         positions = _columns(subject, which, values, named)
         if positions.size:
-            wanted = Wanted(reference, which, positions, plan.method, None)
-            ((block, stop),) = first_passes([wanted], reference, plan.seed, meter)
+            wanted = Wanted(check.reference, which, positions, plan.method, None)
+            ((block, stop),) = first_passes([wanted], check.reference, plan.seed, meter)
             if stop is not None:
                 raise stop
             add_analytic(block, analytic, len(positions), chosen=True)
             _put_in(block, measured)
             blocks.append(block)
-    twin = None if reference.subject is subject else reference.subject
-    outcome = Outcome(blocks, own.base, analytic.side.problems, twin)
-    compare_blocks(own, plan, meter, reference, outcome)
+    outcome = Outcome(blocks, own.base, analytic.side.problems, check.twin)
+    compare_blocks(check, outcome)
     look_beside(subject, outcome, meter, plan.seed)
     excuse_inexact(subject, outcome)
     looked = comparisons_of(

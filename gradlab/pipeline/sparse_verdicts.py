@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering import Meter
     from gradlab.differentiation.support import Support
-    from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
+    from gradlab.pipeline.blocks import Block, Check, Origin, Outcome, Plan
     from gradlab.subject.subject import Subject
 
 __all__ = [
@@ -39,9 +39,7 @@ __all__ = [
 ]
 
 
-def settled_at_once(
-    subject: Subject, reference: Origin, outcome: Outcome, plan: Plan, meter: Meter
-) -> bool:
+def settled_at_once(check: Check, outcome: Outcome) -> bool:
     """Judge all blocks if they agree beyond doubt, and some are known to be sparse.
 
     A few entries that leave a doubt get a second step, as they do on the long way.
@@ -52,6 +50,7 @@ def settled_at_once(
         Whether every entry of every block agrees and none deserves a second look; the
         blocks have their verdicts then. Else nothing is decided.
     """
+    subject, plan = check.subject, check.plan
     blocks = [block for block in outcome.blocks if block.positions.size]
     auto = all(isinstance(plan.method_of(v.name), Auto) for v in subject.inputs)
     if not auto or outcome.known is not None:
@@ -68,7 +67,7 @@ def settled_at_once(
         if not any(mask.any() for mask in doubts):
             break
         pairs = zip(doubts, looked, blocks, strict=True)
-        if not all(_stepped(reference, *each, meter) for each in pairs):
+        if not all(_stepped(check.reference, *each, check.meter) for each in pairs):
             return False
     for small, block in zip(looked, blocks, strict=True):
         if small is not block:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gradlab.comparison.tolerance import Tolerance
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.quotients import Pattern
-    from gradlab.pipeline.blocks import Block, Origin, Plan
+    from gradlab.pipeline.blocks import Block, Check, Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["compare_entries", "laid_out"]
@@ -47,19 +47,13 @@ _PART = 4  # of the bound: what patterns may take
 
 
 def compare_entries(
-    own: Origin,
-    plan: Plan,
-    meter: Meter,
-    columns: list[NDArray[np.intp]],
-    reference: Origin,
+    check: Check, columns: list[NDArray[np.intp]]
 ) -> tuple[Outcome, list[NDArray[np.intp]]] | None:
     """Compare a Jacobian by its entries, if it has few.
 
     Parameters
     ----------
-    own, reference
-        What is compared, and what is differenced: the same, or the same in float64.
-    plan, meter, columns
+    columns
         As for `gradlab.pipeline.checking.run_full`.
 
     Returns
@@ -68,7 +62,8 @@ def compare_entries(
         Blocks without matrices, and the columns of each in which an entry deserves a
         second look; all others agree. None where there are too many entries.
     """
-    subject, base = own.subject, own.base
+    subject, base = check.subject, check.own.base
+    plan, meter = check.plan, check.meter
     names = [variable.name for variable in subject.inputs]
     auto = all(isinstance(plan.method_of(name), Auto) for name in names)
     sizes = [variable.coordinates for variable in subject.inputs]
@@ -79,16 +74,15 @@ def compare_entries(
     side = _few_entries(subject, plan, meter)
     if side is None:
         return None
-    twin, precise = None, None
-    if reference.subject is not subject:
-        twin = reference.subject
-        wide = _few_entries(twin, plan, meter)
+    precise = None
+    if check.twin is not None:
+        wide = _few_entries(check.twin, plan, meter)
         if wide is None:
             return None
         precise = trusted(wide, side)
     guesses = (precise or side).sides
     wanted = [
-        Wanted(reference, which, positions, plan.method_of(names[which]), guess)
+        Wanted(check.reference, which, positions, plan.method_of(names[which]), guess)
         for which, (positions, guess) in enumerate(zip(columns, guesses, strict=True))
     ]
     blocks = sparse_passes(wanted, plan.seed, meter)
@@ -99,8 +93,8 @@ def compare_entries(
         add_analytic(block, alone, len(block.positions), chosen=True)
         if precise is not None:
             block.precise_entries = precise.entries(block.which)
-    outcome = Outcome(blocks, base, side.problems, twin)
-    if settled_at_once(subject, reference, outcome, plan, meter):
+    outcome = Outcome(blocks, base, side.problems, check.twin)
+    if settled_at_once(check, outcome):
         return outcome, [np.zeros(0, dtype=np.intp) for _ in blocks]
     doubtful = doubtful_columns(subject, outcome, plan)
     if doubtful is None:

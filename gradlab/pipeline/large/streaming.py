@@ -26,9 +26,9 @@ from gradlab.pipeline.blocks import Known, Outcome
 from gradlab.pipeline.checking import (
     AnalyticColumns,
     analytic_columns,
+    begun,
     compare_blocks,
     compare_columns,
-    reference_of,
 )
 from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.large.keeping import Keeper, spread_step
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from gradlab.comparison.tally import Tally
     from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Origin, Plan
+    from gradlab.pipeline.blocks import Block, Check, Origin, Plan
     from gradlab.pipeline.large.sparse_streams import Laid
 
 __all__ = ["Streamed", "run_streamed"]
@@ -92,13 +92,12 @@ def run_streamed(
 
     Parameters are those of `gradlab.pipeline.checking.run_full`.
     """
-    stream = _Stream(own, plan, meter, columns)
+    stream = _Stream(begun(own, plan, meter), columns)
     try:
         if stream.take_entries():
             return stream.result()
         for part in stream.parts():
-            reference = stream.reference
-            analytic = analytic_columns(own.subject, plan, reference, meter, part)
+            analytic = analytic_columns(stream.check, part)
             for slab, cut in stream.slabs(part, analytic):
                 if stream.take(stream.compared(slab, cut)):
                     return stream.result()
@@ -130,18 +129,10 @@ def _cut(analytic: AnalyticColumns, which: int, some: slice) -> AnalyticColumns:
 class _Stream:
     """The state of a streamed comparison."""
 
-    def __init__(
-        self,
-        own: Origin,
-        plan: Plan,
-        meter: Meter,
-        columns: list[NDArray[np.intp]],
-    ) -> None:
-        subject = own.subject
-        self.own, self.subject, self.plan, self.meter = own, subject, plan, meter
-        self.columns = columns
-        self.rows = output_rows(subject.outputs)
-        self.reference: Origin = reference_of(own, plan, meter)
+    def __init__(self, check: Check, columns: list[NDArray[np.intp]]) -> None:
+        self.check, self.columns = check, columns
+        self.subject, self.plan = check.subject, check.plan
+        self.rows = output_rows(self.subject.outputs)
         self.kept: Outcome | None = None
         self.keepers: dict[int, Keeper] = {}
         self.known: Known | None = None
@@ -149,8 +140,8 @@ class _Stream:
         self.excuses: list[Finding] = []
         self.looked = 0
         self.upheld = 0  # slabs whose accusations were confirmed
-        memory = plan.memory
-        held = getattr(subject.analytic, "held", None)
+        memory = self.plan.memory
+        held = getattr(self.subject.analytic, "held", None)
         self.held = (lambda: 0) if held is None else held
         self.width = max(2, memory // 4 // (_SLAB * max(self.rows, 1)))
         most = memory // 8 // (WHOLE * max(self.rows, 1))
@@ -161,7 +152,7 @@ class _Stream:
         """Columns whose analytic side is held at a time; a spread of all first."""
         first = [self._spread(k) for k in range(len(self.columns))]
         yield first
-        twice = 2 if self.reference.subject is not self.subject else 1
+        twice = 1 if self.check.twin is None else 2
         room = (self.plan.memory - self.held()) // 3
         most = max(self.width, room // (8 * twice * max(self.rows, 1)))
         for which, positions in enumerate(self.columns):
@@ -202,15 +193,7 @@ class _Stream:
         self, slab: list[NDArray[np.intp]], analytic: AnalyticColumns
     ) -> Outcome:
         """Compare one slab."""
-        return compare_columns(
-            self.own,
-            self.plan,
-            self.meter,
-            slab,
-            self.reference,
-            analytic,
-            known=self.known,
-        )
+        return compare_columns(self.check, slab, analytic, known=self.known)
 
     def take(self, outcome: Outcome) -> bool:
         """Count one slab and keep the worst of it; True if it was cut short."""
@@ -228,9 +211,7 @@ class _Stream:
 
     def take_entries(self) -> bool:
         """Compare everything by its few entries; what they leave open, in slabs."""
-        found = compare_entries(
-            self.own, self.plan, self.meter, self.columns, self.reference
-        )
+        found = compare_entries(self.check, self.columns)
         if found is None:
             return False
         whole, doubtful = found
@@ -246,10 +227,9 @@ class _Stream:
         whole.blocks = [block for each in laid if (block := each.worst(self.most))]
         self._keep(whole)
         for blocks in self._doubtful(laid):
-            at = self.own, self.plan, self.meter, self.reference
-            seen = self.own.base, whole.problems, whole.reference
+            seen = whole.base, whole.problems, whole.reference
             slab = Outcome(blocks, *seen, known=self.known)
-            compare_blocks(*at, slab)
+            compare_blocks(self.check, slab)
             if self.take(slab):
                 break
         return True
@@ -305,7 +285,9 @@ class _Stream:
     def _keep(self, outcome: Outcome) -> None:
         """Keep the worst columns of this slab and of those before, and a spread."""
         if self.kept is None:
-            self.kept = Outcome([], self.own.base, outcome.problems, outcome.reference)
+            self.kept = Outcome(
+                [], self.check.own.base, outcome.problems, outcome.reference
+            )
         kept, fresh = self.kept, outcome.unsteady
         kept.stopped = outcome.stopped
         kept.overruled += outcome.overruled
@@ -326,7 +308,7 @@ class _Stream:
     # ------------------------------------------------------------- the end
     def result(self) -> Streamed:
         """Judge the kept columns by all that is known now, and close the books."""
-        kept = self.kept or Outcome([], self.own.base, (), None)
+        kept = self.kept or Outcome([], self.check.own.base, (), None)
         kept.blocks = [
             keeper.block
             for _, keeper in sorted(self.keepers.items())

@@ -24,11 +24,9 @@ from gradlab.pipeline.looks.upholding import upheld_together
 from gradlab.pipeline.suspects import suspect_columns, suspects_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
+    from gradlab.pipeline.blocks import Block, Check, Origin, Outcome
     from gradlab.subject.subject import Subject
 
 __all__ = ["CLEAR", "look_again", "settle_still"]
@@ -113,41 +111,25 @@ def _ulps(origin: Origin) -> NDArray[np.float64]:
     return np.asarray(8 * origin.subject.epsilon * np.abs(origin.base))
 
 
-def look_again(
-    own: Origin,
-    reference: Origin,
-    outcome: Outcome,
-    plan: Plan,
-    meter: Meter,
-) -> None:
-    """Look again at what is suspicious; then hear what rests on last digits of f.
-
-    Parameters
-    ----------
-    own, reference
-        As the user has it, and as it is measured.
-    """
-    _escalate(own.subject, reference, outcome, plan, meter)
-    hear_last_digits(own, reference, outcome, plan, meter)
+def look_again(check: Check, outcome: Outcome) -> None:
+    """Look again at what is suspicious; then hear what rests on last digits of f."""
+    _escalate(check, outcome)
+    hear_last_digits(check, outcome)
 
 
-def _escalate(
-    subject: Subject,
-    reference: Origin,
-    outcome: Outcome,
-    plan: Plan,
-    meter: Meter,
-) -> None:
+def _escalate(check: Check, outcome: Outcome) -> None:
     """Look again at what is suspicious, until what is left cannot be otherwise.
 
     Suspects that move nothing are settled together, and a few others get a second
-    step. Then the noise of f is measured; where it is
-    more than rounding, the cheap differences are taken again with longer steps. Then,
-    of many suspects in one input, the worst and a spread of the others climb the
-    adaptive ladder. Where all of those are confirmed, the clear cases among the rest
-    stand; the others are looked at, twice as many each time, until none is left. An
-    accusation that rests on a few error bars is heard a second time.
+    step. Then the noise of f is measured; where it is more than rounding, the cheap
+    differences are taken again with longer steps. Then, of many suspects in one input,
+    the worst and a spread of the others climb the adaptive ladder. Where all of those
+    are confirmed, the clear cases among the rest stand; the others are looked at, twice
+    as many each time, until none is left. An accusation that rests on a few error bars
+    is heard a second time.
     """
+    subject, reference = check.subject, check.reference
+    plan, meter = check.plan, check.meter
     auto = [isinstance(plan.method_of(v.name), Auto) for v in subject.inputs]
     blocks = [b for b in outcome.blocks if b.positions.size and auto[b.which]]
     blocks = [b for b in blocks if not _is_missing(subject, b, outcome)]
@@ -178,28 +160,21 @@ def _escalate(
     allowed = [allow_for_noise(reference, block, noise, meter) for block in blocks]
     if any(allowed):
         judge_all(subject, outcome, plan)
-    looks = CLOSE_LOOKS if outcome.known is None else outcome.known.looks
-    upheld = _uphold(reference, blocks, noise, outcome, meter, plan.seed)
-    _climb_ladders(
-        reference,
-        blocks,
-        noise,
-        looks,
-        meter,
-        lambda: judge_all(subject, outcome, plan),
-        others=[_columns_elsewhere(subject, block, outcome) for block in blocks],
-        accused=outcome.accused,
-        settled=upheld,
-    )
+    _climb_ladders(check, blocks, noise, outcome)
     changed = False
     for block in blocks:
         if block.accused:
-            changed |= _hear_again(reference, block, noise, meter, looks)
+            changed |= _hear_again(reference, block, noise, meter, _looks(outcome))
             if see_through_steps(reference.subject, block, meter):
                 outcome.rough += (subject.inputs[block.which].name,)
                 changed = True
     if changed:
         judge_all(subject, outcome, plan)
+
+
+def _looks(outcome: Outcome) -> int:
+    """How many columns of an input are looked at before the rest is believed."""
+    return CLOSE_LOOKS if outcome.known is None else outcome.known.looks
 
 
 def _is_missing(subject: Subject, block: Block, outcome: Outcome) -> bool:
@@ -210,22 +185,25 @@ def _is_missing(subject: Subject, block: Block, outcome: Outcome) -> bool:
 
 
 def _uphold(
-    reference: Origin,
-    blocks: list[Block],
-    noise: NDArray[np.float64],
-    outcome: Outcome,
-    meter: Meter,
-    seed: int,
+    check: Check, blocks: list[Block], noise: NDArray[np.float64], outcome: Outcome
 ) -> list[NDArray[np.bool_]]:
     """Find the columns of each block that are clear, and upheld together."""
-    upheld = upheld_together(reference, blocks, noise, meter, seed)
+    reference, seed = check.reference, check.plan.seed
+    upheld = upheld_together(reference, blocks, noise, check.meter, seed)
     settled = []
     for block, columns in zip(blocks, upheld, strict=True):
         clear = columns & _clear(block, slice(None)) if columns.any() else columns
         settled.append(clear)
         if clear.any():
-            outcome.upheld += (reference.subject.inputs[block.which].name,)
+            outcome.upheld += (check.subject.inputs[block.which].name,)
     return settled
+
+
+def _first_quota(subject: Subject, block: Block, outcome: Outcome) -> int:
+    """How many suspects of an input climb first."""
+    others = _columns_elsewhere(subject, block, outcome)
+    quota = first_looks(block, accused=outcome.accused, others=others)
+    return min(quota, _looks(outcome))
 
 
 def _columns_elsewhere(subject: Subject, block: Block, outcome: Outcome) -> int:
@@ -236,26 +214,11 @@ def _columns_elsewhere(subject: Subject, block: Block, outcome: Outcome) -> int:
 
 
 def _climb_ladders(
-    reference: Origin,
-    blocks: list[Block],
-    noise: NDArray[np.float64],
-    looks: int,
-    meter: Meter,
-    judged: Callable[[], None],
-    *,
-    others: list[int],
-    accused: bool,
-    settled: list[NDArray[np.bool_]],
+    check: Check, blocks: list[Block], noise: NDArray[np.float64], outcome: Outcome
 ) -> None:
-    """Measure suspects with the adaptive ladder until what is left is clear.
-
-    `looks` columns of an input at first; `judged` gives new verdicts. `others`: of each
-    block, how many columns agree and are not here. `settled`: columns that are clear.
-    """
-    quota = [
-        min(first_looks(block, accused=accused, others=more), looks)
-        for block, more in zip(blocks, others, strict=True)
-    ]
+    """Measure suspects with the adaptive ladder until what is left is clear."""
+    settled = _uphold(check, blocks, noise, outcome)
+    quota = [_first_quota(check.subject, block, outcome) for block in blocks]
     while True:  # a value that is put right in one input can expose another
         rounds = []
         for k, block in enumerate(blocks):
@@ -264,11 +227,11 @@ def _climb_ladders(
                 continue
             chosen = spread(found, quota[k])
             rounds.append((k, found, chosen, block.value[:, chosen].copy()))
-            take_closer(reference, block, chosen, noise, meter)
+            take_closer(check.reference, block, chosen, noise, check.meter)
             quota[k] *= 2
         if not rounds:
             return
-        judged()
+        judge_all(check.subject, outcome, check.plan)
         for k, found, chosen, before in rounds:
             if _upheld(blocks[k], chosen, before):
                 settled[k][found] = _clear(blocks[k], found)

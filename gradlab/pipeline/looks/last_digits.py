@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
+    from gradlab.pipeline.blocks import Block, Check, Origin, Outcome
     from gradlab.subject.subject import Subject
 
 __all__ = ["hear_last_digits", "noise_once", "widen_bars"]
@@ -48,38 +48,27 @@ _SINGLE = 1.2e-7
 _LEVER = 30.0  # noise of f in an extrapolation from steps far below the longest
 
 
-def hear_last_digits(
-    own: Origin,
-    reference: Origin,
-    outcome: Outcome,
-    plan: Plan,
-    meter: Meter,
-) -> None:
+def hear_last_digits(check: Check, outcome: Outcome) -> None:
     """Take back accusations that rest on less than the last digits of f.
 
     Parameters
     ----------
-    own, reference
-        What methods with steps of the user's choice evaluate, as the user has it, and
-        what all others do.
     outcome
         Judged; where a bar is widened it is judged again.
-    plan
-        The methods, and the seed.
-    meter
-        Charged for every evaluation.
     """
-    subject, wider = own.subject, False
-    heard_of = [(at, noise_once(at, meter, plan.seed)) for at in (reference, own)]
+    subject, plan, meter = check.subject, check.plan, check.meter
+    origins = check.reference, check.own
+    noises = [noise_once(origin, meter, plan.seed) for origin in origins]
     spoiled = accused_of_much(outcome.blocks)
+    wider = False
     for block in outcome.blocks:
         name = subject.inputs[block.which].name
         if isinstance(plan.method_of(name), ComplexStep):
             continue  # no values are subtracted, and no digit is lost
-        at, noise = heard_of[0 if plan.finds_steps(name) else 1]
+        k = 0 if plan.finds_steps(name) else 1
         wider |= _excuse_short_arithmetic(subject, block)
-        wider |= excuse_own_digits(at.subject, block)
-        wider |= widen_bars(at, block, meter, noise, spoiled=spoiled)
+        wider |= excuse_own_digits(origins[k].subject, block)
+        wider |= widen_bars(origins[k], block, meter, noises[k], spoiled=spoiled)
     if wider:
         judge_all(subject, outcome, plan)
 

@@ -21,14 +21,13 @@ from gradlab.pipeline.looks.last_digits import noise_once, widen_bars
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Origin, Outcome, Plan
+    from gradlab.pipeline.blocks import Block, Check, Outcome, Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["second_opinion_on"]
 
 
-def second_opinion_on(own: Origin, outcome: Outcome, plan: Plan, meter: Meter) -> None:
+def second_opinion_on(check: Check, outcome: Outcome) -> None:
     """Let an explicit method keep its numbers, but not accuse on its own.
 
     Where it disagrees and the adaptive ladder does not, the step was at fault: the
@@ -37,18 +36,18 @@ def second_opinion_on(own: Origin, outcome: Outcome, plan: Plan, meter: Meter) -
     forward difference of exactly 0 tells little, and need not. Where the check is cut
     short before, what a step of the user's choice accuses is undecided.
     """
-    subject = own.subject
+    subject, plan = check.subject, check.plan
     for block in outcome.blocks:
         name = subject.inputs[block.which].name
         method = plan.method_of(name)
         if isinstance(method, Adaptive) and not outcome.stopped:
-            _see_through(subject, block, outcome, plan, meter)
+            _see_through(check, block, outcome)
         if plan.finds_steps(name):
             continue
         heard = np.zeros(len(block.positions), dtype=bool)
         if not outcome.stopped:
             try:
-                _hear(own, block, outcome, plan, meter, heard)
+                _hear(check, block, outcome, heard)
             except (BudgetExhausted, KeyboardInterrupt) as stop:
                 outcome.stopped = why_stopped(stop)
         if outcome.stopped and getattr(method, "step", None) is not None:
@@ -57,36 +56,30 @@ def second_opinion_on(own: Origin, outcome: Outcome, plan: Plan, meter: Meter) -
             outcome.unheard += Counter({method.name: int(accused.sum())})
 
 
-def _see_through(
-    subject: Subject, block: Block, outcome: Outcome, plan: Plan, meter: Meter
-) -> None:
+def _see_through(check: Check, block: Block, outcome: Outcome) -> None:
     """Look over the steps that f is made of, where the ladder alone was asked for."""
+    subject, at = check.subject, check.reference.subject
     try:
-        at = outcome.reference or subject
-        if not see_through_steps(at, block, meter, nearer=True):
+        if not see_through_steps(at, block, check.meter, nearer=True):
             return
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         outcome.stopped = why_stopped(stop)
         return
     outcome.rough += (subject.inputs[block.which].name,)
-    judge_block(
-        subject, block, plan, matters_of(outcome.blocks, outcome.known), outcome
-    )
+    matters = matters_of(outcome.blocks, outcome.known)
+    judge_block(subject, block, check.plan, matters, outcome)
 
 
 def _hear(
-    own: Origin,
-    block: Block,
-    outcome: Outcome,
-    plan: Plan,
-    meter: Meter,
-    heard: NDArray[np.bool_],
+    check: Check, block: Block, outcome: Outcome, heard: NDArray[np.bool_]
 ) -> None:
     """Ask the ladder about one block, and mark the columns that were `heard`.
 
     Of many the worst and a spread of the others, and more as long as it takes any back.
     """
-    subject, doubt = own.subject, block.verdicts != Verdict.AGREES
+    own, subject = check.own, check.subject
+    plan, meter = check.plan, check.meter
+    doubt = block.verdicts != Verdict.AGREES
     if outcome.unsteady is not None:
         doubt[outcome.unsteady > 0] = False  # no look tells anything there
     wrong = np.flatnonzero((block.verdicts == Verdict.DISAGREES).any(axis=0))
