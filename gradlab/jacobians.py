@@ -11,6 +11,7 @@ from gradlab.differentiation.crews import crew_of
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
 from gradlab.differentiation.jacobian import Jacobian
 from gradlab.differentiation.method import resolve_method
+from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, SubjectError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
@@ -101,13 +102,14 @@ def numeric_jacobian(
             meter = Meter(parse_budget(budget), crew=crew)
             subject = build_subject(f, inputs, sides)
             base, _ = first_evaluation(subject, roots, meter, guard)
+            origin = Origin(subject, base)
             if crew is not None:
                 crew.enlist(subject, meter)
             spent = meter.evaluations
             for which, variable in enumerate(subject.inputs):
                 every = np.arange(variable.coordinates)
-                found = numeric_side(subject, which, every, base, chosen, meter)
-                error = own_bars(subject, which, found, base, chosen, meter)
+                found = numeric_side(origin, which, every, chosen, meter)
+                error = own_bars(origin, which, found, chosen, meter)
                 parts = (found.value, error, found.step)
                 count = meter.evaluations - spent
                 spent = meter.evaluations

@@ -11,11 +11,12 @@ from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import Meter, parse_budget
 from gradlab.differentiation.method import Auto
+from gradlab.differentiation.origin import Origin
 from gradlab.errors import InputError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import locate_entries
-from gradlab.pipeline.blocks import Origin, Plan
+from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.hearing import upheld
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.subject.state_guard import StateGuard

@@ -25,11 +25,12 @@ from gradlab.differentiation.evaluation import (
 from gradlab.differentiation.ladder_reading import ORDERS
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
+from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.around.noticing import excused
-from gradlab.pipeline.blocks import Origin, Plan
+from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.climbing import Climb, default_steps, steps_columns
 from gradlab.presentation.widgets.progress import progress_bar

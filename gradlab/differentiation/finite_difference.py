@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
     from gradlab.subject.subject import Subject
 
 __all__ = [
@@ -93,11 +94,10 @@ def _round_off(
 
 
 def central(
-    subject: Subject,
+    origin: Origin,
     which: int,
     positions: NDArray[np.intp],
     steps: NDArray[np.float64],
-    base: NDArray[np.float64],
     meter: Meter,
 ) -> Quotients:
     """Two-sided differences of the coordinates `positions`.
@@ -106,12 +106,10 @@ def central(
     ----------
     steps
         One step for each position, shape (n,).
-    base
-        f at the point, shape (rows,): shared, it costs no further evaluation.
     """
     pairs, displacements = two_sided(positions, steps)
-    values, taken = displaced_rows(subject, which, pairs, displacements, meter)
-    return from_pairs(values, taken, base, subject.epsilon)
+    values, taken = displaced_rows(origin.subject, which, pairs, displacements, meter)
+    return from_pairs(values, taken, origin.base, origin.subject.epsilon)
 
 
 def two_sided(
@@ -174,11 +172,10 @@ def seen_truncation(
 
 
 def one_sided(
-    subject: Subject,
+    origin: Origin,
     which: int,
     positions: NDArray[np.intp],
     steps: NDArray[np.float64],
-    base: NDArray[np.float64],
     meter: Meter,
 ) -> Quotients:
     """One-sided differences; the sign of `steps` chooses the side.
@@ -186,6 +183,7 @@ def one_sided(
     The truncation error ``h f'' / 2`` cannot be seen from one side and one step: the
     bar assumes that f bends on the scale of the coordinate, ``|f'| h / scale``.
     """
+    subject, base = origin.subject, origin.base
     values, taken = displaced_rows(subject, which, positions, steps, meter)
     scales = scales_of(subject, which)[positions]
     with np.errstate(all="ignore"):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
     from gradlab.subject.subject import Subject
 
 __all__ = [
@@ -46,12 +47,7 @@ _NOISE_POINTS = 6
 
 
 def noise_level(
-    subject: Subject,
-    base: NDArray[np.float64],
-    meter: Meter,
-    seed: int,
-    *,
-    spacing: float = SPACING,
+    origin: Origin, meter: Meter, seed: int, *, spacing: float = SPACING
 ) -> NDArray[np.float64]:
     """Measure the noise of every output, whatever it comes from.
 
@@ -72,6 +68,7 @@ def noise_level(
         Standard deviation of f around a smooth function, shape (rows,); 0 where there
         is none, or it cannot be told.
     """
+    subject, base = origin.subject, origin.base
     rng = np.random.default_rng([seed, 11])
     values = np.stack(_along_lines(subject, rng, meter, spacing), axis=1)
     with np.errstate(all="ignore"):
@@ -141,7 +138,7 @@ def may_be_rough(subject: Subject, meter: Meter, seed: int) -> bool:
 
 
 def hidden_rounding(
-    subject: Subject, noise: NDArray[np.float64], base: NDArray[np.float64]
+    origin: Origin, noise: NDArray[np.float64]
 ) -> NDArray[np.float64] | None:
     """Tell the rounding of every output, (rows,), where all are rounded alike.
 
@@ -150,13 +147,14 @@ def hidden_rounding(
     ladder that does not know it takes one long staircase for a slope. Noise that is not
     alike has other reasons, such as a pole nearby: there a ladder knows better.
     """
+    base, epsilon = origin.base, origin.subject.epsilon
     with np.errstate(all="ignore"):
         relative = noise / np.abs(base)
     relative = relative[np.isfinite(relative) & (relative > 0)]
     if len(relative) < _SEVERAL:
         return None
     typical = float(np.median(relative))
-    if not ROUGH * subject.epsilon < typical < _COARSE:
+    if not ROUGH * epsilon < typical < _COARSE:
         return None
     alike = (relative < _ALIKE * typical) & (relative > typical / _ALIKE)
     if alike.mean() < _MOST:
@@ -164,9 +162,7 @@ def hidden_rounding(
     return np.asarray(np.nan_to_num(typical * np.abs(base)))
 
 
-def rounding_inside(
-    subject: Subject, noise: NDArray[np.float64], base: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def rounding_inside(origin: Origin, noise: NDArray[np.float64]) -> NDArray[np.float64]:
     """Tell what small outputs inherit from larger numbers inside, (rows,).
 
     The imaginary parts of what is nearly real (an inverse Fourier transform) are the
@@ -175,16 +171,14 @@ def rounding_inside(
     largest output explains: whatever is louder may be a pole.
     """
     heard = np.where(noise == LAST_DIGITS, 0.0, np.nan_to_num(noise))
-    return np.fmin(heard, inherited_at_most(subject, base))
+    return np.fmin(heard, inherited_at_most(origin))
 
 
-def inherited_at_most(
-    subject: Subject, base: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def inherited_at_most(origin: Origin) -> NDArray[np.float64]:
     """Tell how much rounding of the largest output small ones may have, (rows,).
 
     0 for those that are not small beside it.
     """
-    size = np.abs(base)
+    size = np.abs(origin.base)
     top = float(np.max(size, where=np.isfinite(size), initial=0.0))
-    return np.where(size < _SMALL * top, _INSIDE * subject.epsilon * top, 0.0)
+    return np.where(size < _SMALL * top, _INSIDE * origin.subject.epsilon * top, 0.0)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.adaptive import Derivatives, Sampler
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.subject.subject import Subject
+    from gradlab.differentiation.origin import Origin
 
 __all__ = ["look_closer"]
 
@@ -56,16 +56,15 @@ class _Ladders:
 
     Attributes
     ----------
-    subject, base
-        What is differentiated, and its outputs at the point, (m,).
+    origin
+        What is differentiated.
     sample
         Evaluates it beside the point, as `adaptive` asks.
     points, scales
         The coordinates, and where their ladders begin, (n,) each.
     """
 
-    subject: Subject
-    base: NDArray[np.float64]
+    origin: Origin
     sample: Sampler
     points: NDArray[np.float64]
     scales: NDArray[np.float64]
@@ -79,6 +78,7 @@ class _Ladders:
         farthest: float | None = None,
     ) -> Derivatives:
         """Climb all of them, or some; `adaptive` says what is known of f."""
+        subject, base = self.origin.subject, self.origin.base
         settings = AdaptiveSettings()
         if farthest is not None:
             settings = dataclasses.replace(settings, farthest=farthest)
@@ -87,19 +87,18 @@ class _Ladders:
             lambda columns, moves: self.sample(which[columns], moves),
             points=self.points[which],
             scales=self.scales[which],
-            base=self.base,
+            base=base,
             rounding=Rounding.over(
-                self.base.size, self.subject.epsilon, noise=noise, inherited=inherited
+                base.size, subject.epsilon, noise=noise, inherited=inherited
             ),
             settings=settings,
         )
 
 
 def look_closer(
-    subject: Subject,
+    origin: Origin,
     which: int,
     positions: NDArray[np.intp],
-    base: NDArray[np.float64],
     meter: Meter,
     *,
     noise: NDArray[np.float64] | None = None,
@@ -121,6 +120,7 @@ def look_closer(
     if noise is not None:  # a second look, which nobody could foresee
         meter.expect(Adaptive.cost * len(positions))
 
+    subject, base = origin.subject, origin.base
     points = subject.point(which)[positions]
     if scales is None:
         scales = scales_of(subject, which)[positions]
@@ -134,11 +134,11 @@ def look_closer(
         with meter.watching() if far else contextlib.nullcontext():
             return displaced_rows(subject, which, *moves, meter)
 
-    hidden = None if noise is None else hidden_rounding(subject, noise, base)
+    hidden = None if noise is None else hidden_rounding(origin, noise)
     inherited = None
     if noise is not None and hidden is None:
-        inherited = rounding_inside(subject, noise, base)
-    ladders = _Ladders(subject, base, sample, points, size)
+        inherited = rounding_inside(origin, noise)
+    ladders = _Ladders(origin, sample, points, size)
     found = ladders.climb(noise=hidden, inherited=inherited)
     if hidden is not None:
         found = dataclasses.replace(found, error=_guessed(found, hidden, base))
@@ -172,7 +172,7 @@ def _off_ledges(found: Derivatives, ladders: _Ladders) -> Derivatives:
     them; what is finer, and louder than that, keeps its slope. So does what the ladder
     cannot tell from 0: an output may be small without being made of larger ones.
     """
-    inherited = inherited_at_most(ladders.subject, ladders.base)
+    inherited = inherited_at_most(ladders.origin)
     with np.errstate(all="ignore"):
         short = (found.step < _LEDGE * ladders.scales) & (inherited > 0)[:, None]
     short &= (found.kind == Smoothness.SMOOTH) & (found.value != 0)
@@ -212,7 +212,8 @@ def _sobered(
     Not those of slopes that are resolved over less than the distances at which noise is
     measured: next to a pole that is no noise, but the pole.
     """
-    points, base, epsilon = ladders.points, ladders.base, ladders.subject.epsilon
+    points, base = ladders.points, ladders.origin.base
+    epsilon = ladders.origin.subject.epsilon
     with np.errstate(all="ignore"):
         # an extrapolation rests on smaller steps, too
         least = _AMPLIFIED * noise[:, None] / np.abs(found.step)

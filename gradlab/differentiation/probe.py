@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.directions import Direction
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.subject.subject import Subject
+    from gradlab.differentiation.origin import Origin
 
-__all__ = ["Probe", "probe", "ripple"]
+__all__ = ["Probe", "ProbeSettings", "probe", "ripple"]
 
 _DOUBTS = 4  # times a defect is checked against finer steps
 
@@ -68,6 +68,33 @@ class Probe:
         return self.analytic - self.numeric
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProbeSettings:
+    """How to measure a derivative along a direction.
+
+    Parameters
+    ----------
+    exponent
+        Ladder position to start from; None for `start_exponent`.
+    noise
+        Absolute noise of one value of ``v . f``, as far as it was measured (`ripple`);
+        never taken to be less than four units of round-off.
+    resolution
+        Error bar that is small enough. A defect ten times larger than the bar ends the
+        search as well; 0 asks for no more than the first three steps can give, if they
+        balance truncation and round-off.
+    wary
+        Do not believe a defect before steps 16 times smaller show it too. Where a step
+        crosses many small kinks, the quotients look smooth, and are those of another
+        function, the one with the kinks rounded off.
+    """
+
+    exponent: int | None = None
+    noise: float = 0.0
+    resolution: float = 0.0
+    wary: bool = False
+
+
 def _doubted(
     analytic: float, slope: Slope, slope_from: Callable[..., Slope]
 ) -> tuple[Slope, bool]:
@@ -101,13 +128,7 @@ def _doubted(
     return dataclasses.replace(slope, evaluations=spent), rough
 
 
-def ripple(
-    subject: Subject,
-    direction: Direction,
-    *,
-    base: NDArray[np.float64],
-    meter: Meter,
-) -> NDArray[np.float64]:
+def ripple(origin: Origin, direction: Direction, meter: Meter) -> NDArray[np.float64]:
     """Second differences of f over steps too small to bend it: what is left is noise.
 
     The size of f says little about its round-off where large terms cancel. Five points
@@ -120,6 +141,7 @@ def ripple(
         Second differences over sqrt(6), shape (3, rows), in the units of f; the noise
         of ``v . f`` is the root mean square of their products with v.
     """
+    subject, base = origin.subject, origin.base
     step = 2.0 ** -round(-0.58 * np.log2(subject.epsilon))
     walk = Walk(subject, direction)
     rows = [base]
@@ -136,69 +158,48 @@ def ripple(
 
 
 def probe(
-    subject: Subject,
+    origin: Origin,
     direction: Direction,
-    *,
     gradients: Sequence[NDArray[np.float64]],
     cotangent: NDArray[np.float64],
-    base: NDArray[np.float64],
     meter: Meter,
-    exponent: int | None = None,
-    noise: float | None = None,
-    resolution: float = 0.0,
-    wary: bool = False,
+    settings: ProbeSettings | None = None,
 ) -> Probe:
     """Compare both derivatives along one direction.
 
     Parameters
     ----------
-    subject
-        At its point, and there again afterwards, whatever happens.
+    origin
+        The subject is there again afterwards, whatever happens.
     direction
         From `gradlab.differentiation.directions`; may join parts of several inputs.
     gradients
         What the analytic side made of `cotangent`, one array per input.
     cotangent
         Weights v of the real output rows, shape (rows,).
-    base
-        f at the point, shape (rows,).
     meter
         Charged for every evaluation; six if all is smooth and the start was good.
-    exponent
-        Ladder position to start from; None for `start_exponent`.
-    noise
-        Absolute noise of one value of ``v . f``, if it was measured (`ripple`); never
-        taken to be less than four units of round-off.
-    resolution
-        Error bar that is small enough. A defect ten times larger than the bar ends the
-        search as well; 0 asks for no more than the first three steps can give, if they
-        balance truncation and round-off.
-    wary
-        Do not believe a defect before steps 16 times smaller show it too. Where a step
-        crosses many small kinks, the quotients look smooth, and are those of another
-        function, the one with the kinks rounded off.
+    settings
+        How to measure; None for the defaults.
 
     Examples
     --------
     >>> from gradlab.building import Sides, build_subject
     >>> from gradlab.differentiation.directions import Direction, whole
     >>> from gradlab.differentiation.evaluation import Meter
+    >>> from gradlab.differentiation.origin import Origin
     >>> x = np.linspace(0.1, 1.0, 50)
     >>> subject = build_subject(
     ...     lambda x: np.sin(x).sum(), [x], Sides(grad=lambda x: np.cos(x))
     ... )
-    >>> base = subject.row()
-    >>> found = probe(
-    ...     subject,
-    ...     Direction(1, whole(subject), (0.5,)),
-    ...     gradients=[np.cos(x)],
-    ...     cotangent=np.ones(1),
-    ...     base=base,
-    ...     meter=Meter(),
-    ... )
+    >>> direction = Direction(1, whole(subject), (0.5,))
+    >>> origin = Origin(subject, subject.row())
+    >>> found = probe(origin, direction, [np.cos(x)], np.ones(1), Meter())
     >>> abs(found.defect) <= 5 * found.error < 1e-9
     True
     """
+    subject, base = origin.subject, origin.base
+    settings = settings or ProbeSettings()
     analytic, norm = direction.along(gradients)
     walk = Walk(subject, direction)
     live = cotangent != 0
@@ -211,7 +212,7 @@ def probe(
             return float(np.dot(cotangent[live], row[live]))
 
     def enough(value: float, error: float) -> bool:
-        return error <= resolution or abs(analytic - value) > 10 * error
+        return error <= settings.resolution or abs(analytic - value) > 10 * error
 
     with np.errstate(all="ignore"):
         size = float(np.abs(cotangent[live] * base[live]).sum())
@@ -219,7 +220,7 @@ def probe(
     def slope_from(exponent: int, enough: Callable[[float, float], bool]) -> Slope:
         return line_slope(
             evaluate,
-            noise=max(ULPS * subject.epsilon * size, noise or 0.0),
+            noise=max(ULPS * subject.epsilon * size, settings.noise),
             exponent=exponent,
             deepest=int(-np.log2(subject.epsilon)) - 6,
             enough=enough,
@@ -227,9 +228,11 @@ def probe(
 
     rough = False
     try:
-        start = start_exponent(subject.epsilon) if exponent is None else exponent
+        start = settings.exponent
+        if start is None:
+            start = start_exponent(subject.epsilon)
         slope = slope_from(start, enough)
-        if wary:
+        if settings.wary:
             slope, rough = _doubted(analytic, slope, slope_from)
     finally:
         walk.back()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.subject.subject import Subject
+    from gradlab.differentiation.origin import Origin
 
 __all__ = ["stairs"]
 
@@ -22,11 +22,7 @@ _NEAR = 1e-5  # of the scale: here a staircase stands still
 
 
 def stairs(
-    subject: Subject,
-    which: int,
-    columns: NDArray[np.intp],
-    base: NDArray[np.float64],
-    meter: Meter,
+    origin: Origin, which: int, columns: NDArray[np.intp], meter: Meter
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Look farther along coordinates that moved nothing.
 
@@ -39,6 +35,7 @@ def stairs(
     slope, moved
         Of the staircase, 0 where there is none; and what moved at all, (rows, K).
     """
+    subject, base = origin.subject, origin.base
     shape = (len(base), len(columns))
     if columns.size == 0:
         return np.zeros(shape), np.zeros(shape, bool)

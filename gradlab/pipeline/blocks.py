@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.entries import Entries
     from gradlab.differentiation.metering import Meter
     from gradlab.differentiation.method import Method
+    from gradlab.differentiation.origin import Origin
     from gradlab.differentiation.quotients import Pattern
     from gradlab.subject.subject import Problem, Subject
 
@@ -35,19 +36,10 @@ __all__ = [
     "Check",
     "Known",
     "Matters",
-    "Origin",
     "Outcome",
     "Plan",
     "label_of",
 ]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Origin:
-    """Where differences start from: a subject at its point, and f there, (rows,)."""
-
-    subject: Subject
-    base: NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
-from gradlab.pipeline.blocks import Block, Check, Known, Origin, Outcome, Plan
+from gradlab.differentiation.origin import Origin
+from gradlab.pipeline.blocks import Block, Check, Known, Outcome, Plan
 from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.judging import judge_all

@@ -12,6 +12,7 @@ from gradlab.comparison.swept import Curves, Swept, step_errors
 from gradlab.differentiation.evaluation import Budget
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.method import Backward, Central, ComplexStep, Forward
+from gradlab.differentiation.origin import Origin
 from gradlab.errors import ComplexStepError
 from gradlab.pipeline.planning import choose_columns
 from gradlab.pipeline.sides.measuring import numeric_side
@@ -259,10 +260,9 @@ class Climb:
             two = self._rung("central", which, positions, 2 * step)
             return (4 * one[0] - two[0]) / 3, (4 * one[1] + two[1]) / 3
         found = numeric_side(
-            self.subject,
+            Origin(self.subject, self.base),
             which,
             positions,
-            self.base,
             _METHODS[method](step),
             self.meter,
         )

@@ -15,6 +15,7 @@ from gradlab.diagnosis.finding import rank
 from gradlab.diagnosis.returned import returned
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.metering import why_stopped
+from gradlab.differentiation.origin import Origin
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.around.beside import look_beside
 from gradlab.pipeline.around.inexact import excuse_inexact
@@ -33,7 +34,6 @@ from gradlab.pipeline.assembling import (
     left_out,
     met_on_the_way,
 )
-from gradlab.pipeline.blocks import Origin
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.planning import (
     Coverage,

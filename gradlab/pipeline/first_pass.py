@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from gradlab.differentiation.entries import Entries
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.method import Method
+    from gradlab.differentiation.origin import Origin
     from gradlab.differentiation.quotients import Quotients
-    from gradlab.pipeline.blocks import Origin
 
 __all__ = ["Wanted", "first_passes", "sparse_passes"]
 
@@ -96,9 +96,8 @@ def sparse_passes(wanted: list[Wanted], seed: int, meter: Meter) -> list[Block] 
 
 def _all_columns(wanted: Wanted, meter: Meter) -> Quotients:
     """Measure a few columns one by one; every place of theirs is an entry."""
-    subject, base = wanted.origin.subject, wanted.origin.base
-    at = subject, wanted.which, wanted.positions
-    plain = numeric_side(*at, base, wanted.method, meter)
+    at = wanted.origin, wanted.which, wanted.positions
+    plain = numeric_side(*at, wanted.method, meter)
     rows, n = plain.value.shape
     columns = np.tile(np.arange(n), (rows, 1))
     pattern = Pattern(
@@ -107,7 +106,7 @@ def _all_columns(wanted: Wanted, meter: Meter) -> Quotients:
         value=plain.value,
         error=plain.error,
         bend=plain.bend,
-        scales=scales_of(subject, wanted.which),
+        scales=scales_of(wanted.origin.subject, wanted.which),
     )
     return dataclasses.replace(plain, pattern=pattern)
 
@@ -158,7 +157,7 @@ def _slices(
     """Measure slice by slice; what was done before an interruption is kept."""
     parts: list[Quotients] = []
     done, method, positions = 0, wanted.method, wanted.positions
-    subject, base = wanted.origin.subject, wanted.origin.base
+    subject = wanted.origin.subject
     stop: BaseException | None = None
     try:
         if wanted.compressible:
@@ -180,8 +179,8 @@ def _slices(
             slice_size = max(unit, slice_size - slice_size % unit)
             part = positions[done : done + slice_size]
             began, before = meter.seconds, meter.evaluations
-            at = subject, wanted.which
-            parts.append(numeric_side(*at, part, base, method, meter))
+            at = wanted.origin, wanted.which
+            parts.append(numeric_side(*at, part, method, meter))
             done += len(part)
             # a ladder takes as many steps as it needs: the bar learns how many
             spent = meter.evaluations - before

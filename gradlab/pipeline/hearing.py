@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
     from gradlab.localisation.located import WrongEntry
     from gradlab.localisation.searching.columns import Column
-    from gradlab.pipeline.blocks import Block, Origin, Plan
+    from gradlab.pipeline.blocks import Block, Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["upheld"]

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.metering import Meter
+    from gradlab.differentiation.origin import Origin
     from gradlab.differentiation.support import Support
-    from gradlab.pipeline.blocks import Block, Check, Origin, Outcome, Plan
+    from gradlab.pipeline.blocks import Block, Check, Outcome, Plan
     from gradlab.subject.subject import Subject
 
 __all__ = [

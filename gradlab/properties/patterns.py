@@ -18,6 +18,7 @@ from gradlab.differentiation.evaluation import (
 )
 from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import Auto
+from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
@@ -212,7 +213,7 @@ def check_sparsity(
             subject = build_subject(fn, inputs, sides)
             base, _ = first_evaluation(subject, roots, meter)
             refuse_complex("patterns go", subject.inputs)
-            return _compared(subject, _read(pattern, subject), base, meter)
+            return _compared(Origin(subject, base), _read(pattern, subject), meter)
     except BudgetExhausted as cause:
         msg = f"the budget ended before the pattern was compared ({cause})"
         raise BudgetError(msg) from cause
@@ -298,16 +299,15 @@ def _misfit(shape: tuple[int, ...], output: Variable, variable: Variable) -> Inp
     )
 
 
-def _compared(
-    subject: Subject, blocks: Blocks, base: NDArray[np.float64], meter: Meter
-) -> SparsityCheck:
+def _compared(origin: Origin, blocks: Blocks, meter: Meter) -> SparsityCheck:
+    subject = origin.subject
     slices = block_slices(subject.outputs)
     uncovered: list[Entry] = []
     unknown: list[Entry] = []
     idle: dict[str, int] = {}
     for which in sorted({n for _, n in blocks}):
         every = np.arange(subject.inputs[which].coordinates)
-        found = numeric_side(subject, which, every, base, Auto(), meter)
+        found = numeric_side(origin, which, every, Auto(), meter)
         value, error = found.value.copy(), found.error.copy()
         outside = np.zeros(value.shape, dtype=bool)
         for (k, n), declared in blocks.items():
@@ -316,7 +316,7 @@ def _compared(
         alive = _stands_out(value, error, slices)
         suspects = np.flatnonzero((outside & alive).any(axis=0))
         if suspects.size:  # a ladder of steps, before anything is said
-            again = look_closer(subject, which, suspects, base, meter)
+            again = look_closer(origin, which, suspects, meter)
             surer = np.isfinite(again.error)
             value[:, suspects] = np.where(surer, again.value, value[:, suspects])
             error[:, suspects] = np.where(surer, again.error, error[:, suspects])

@@ -15,7 +15,8 @@ from gradlab.differentiation.directions import (
 )
 from gradlab.differentiation.evaluation import Budget, BudgetExhausted, Meter
 from gradlab.differentiation.line_slope import line_slope, start_exponent
-from gradlab.differentiation.probe import probe, ripple
+from gradlab.differentiation.origin import Origin
+from gradlab.differentiation.probe import ProbeSettings, probe, ripple
 
 LARGE = 200_000  # more than three blocks of a generator
 
@@ -117,21 +118,11 @@ class TestProbe:
     def compare(self, f, gradient, x, seed=1, **options):
         subject = subject_of(f, x)
         meter = options.pop("meter", None) or Meter()
-        base = subject.row()
+        origin = Origin(subject, subject.row())
         direction = Direction(seed, whole(subject), (unit_of(subject, 0),))
-        return (
-            probe(
-                subject,
-                direction,
-                gradients=[gradient],
-                cotangent=np.ones(1),
-                base=base,
-                meter=meter,
-                **options,
-            ),
-            direction,
-            subject,
-        )
+        settings = ProbeSettings(**options)
+        found = probe(origin, direction, [gradient], np.ones(1), meter, settings)
+        return found, direction, subject
 
     def test_right_gradient_agrees_within_the_bar(self, rng):
         """Closed form: the gradient of sum(sin) is cos."""
@@ -212,17 +203,10 @@ class TestProbe:
             return np.sin(x).sum()
 
         subject = subject_of(f, x)
-        base = subject.row()
+        origin = Origin(subject, subject.row())
         direction = Direction(1, whole(subject), (1.0,))
         with pytest.raises(KeyboardInterrupt):
-            probe(
-                subject,
-                direction,
-                gradients=[np.cos(x)],
-                cotangent=np.ones(1),
-                base=base,
-                meter=Meter(),
-            )
+            probe(origin, direction, [np.cos(x)], np.ones(1), Meter())
 
         assert np.array_equal(list(subject.coordinates(0)), x)
 
@@ -230,17 +214,10 @@ class TestProbe:
         """The budget is kept to the evaluation, and nothing stays displaced."""
         x, meter = rng.normal(size=100), Meter(Budget(evaluations=3))
         subject = subject_of(lambda x: np.sin(x).sum(), x)
-        base = subject.row()
+        origin = Origin(subject, subject.row())
         direction = Direction(1, whole(subject), (1.0,))
         with pytest.raises(BudgetExhausted):
-            probe(
-                subject,
-                direction,
-                gradients=[np.cos(x)],
-                cotangent=np.ones(1),
-                base=base,
-                meter=meter,
-            )
+            probe(origin, direction, [np.cos(x)], np.ones(1), meter)
 
         assert meter.evaluations == 3
         assert np.array_equal(list(subject.coordinates(0)), x)
@@ -266,11 +243,10 @@ class TestRipple:
         """Added noise of a known size is found to a factor of four."""
         x, draws = rng.normal(size=50), np.random.default_rng(7)
         subject = subject_of(lambda x: np.sin(x).sum() + noise * draws.normal(), x)
-        base = subject.row()
+        origin = Origin(subject, subject.row())
         direction = Direction(1, whole(subject), (1.0,))
         sizes = [
-            np.sqrt(np.mean(ripple(subject, direction, base=base, meter=Meter()) ** 2))
-            for _ in range(20)
+            np.sqrt(np.mean(ripple(origin, direction, Meter()) ** 2)) for _ in range(20)
         ]
 
         assert noise / 4 < np.median(sizes) < 4 * noise
@@ -279,10 +255,8 @@ class TestRipple:
         """Where 1e8 cancels, the round-off is that of 1e8, not that of the result."""
         x = rng.normal(size=50)
         subject = subject_of(lambda x: (1e8 + np.sin(x).sum()) - 1e8, x)
-        base = subject.row()
+        origin = Origin(subject, subject.row())
         direction = Direction(1, whole(subject), (1.0,))
-        size = np.sqrt(
-            np.mean(ripple(subject, direction, base=base, meter=Meter()) ** 2)
-        )
+        size = np.sqrt(np.mean(ripple(origin, direction, Meter()) ** 2))
 
         assert size == 0 or 1e-9 < size < 1e-7

@@ -17,7 +17,7 @@ from gradlab.differentiation.directions import (
     without,
 )
 from gradlab.differentiation.line_slope import moved_exponent
-from gradlab.differentiation.probe import Probe, probe, ripple
+from gradlab.differentiation.probe import Probe, ProbeSettings, probe, ripple
 from gradlab.localisation.searching.columns import Column
 from gradlab.localisation.searching.cotangents import draw_cotangent
 from gradlab.localisation.searching.gradients import fetched
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
     from gradlab.localisation.searching.gradients import Gradients
     from gradlab.localisation.searching.ladders import Ladder
     from gradlab.localisation.searching.precise import Precise
@@ -53,10 +54,8 @@ class Bench:
     ----------
     subject
         Supplies the analytic side.
-    numeric
-        Is evaluated: the subject itself, or its twin in float64.
-    base
-        The twin at the point, shape (rows,).
+    origin
+        What is evaluated: the subject itself, or its twin in float64.
     cotangent
         Weights of the rows, shape (rows,).
     gradients
@@ -88,8 +87,7 @@ class Bench:
     """
 
     subject: Subject
-    numeric: Subject
-    base: NDArray[np.float64]
+    origin: Origin
     cotangent: NDArray[np.float64]
     gradients: Gradients
     units: tuple[float, ...]
@@ -116,6 +114,16 @@ class Bench:
     _drawn: int = 0
     _sizes: dict[int, tuple[float, float]] = dataclasses.field(default_factory=dict)
     _matters: float | None = None
+
+    @property
+    def numeric(self) -> Subject:
+        """What is evaluated."""
+        return self.origin.subject
+
+    @property
+    def base(self) -> NDArray[np.float64]:
+        """F at the point, shape (rows,)."""
+        return self.origin.base
 
     # ------------------------------------------------------------- analytic side
     def pull(self) -> None:
@@ -153,7 +161,7 @@ class Bench:
     def turn(self, rng: np.random.Generator) -> None:
         """Draw another cotangent, where there is more than one output row."""
         if len(self.base) > 1:
-            self.cotangent = draw_cotangent(self.numeric, self.base, rng)
+            self.cotangent = draw_cotangent(self.origin, rng)
             self.pull()
 
     def correct(self, which: int, position: int, column: Column) -> None:
@@ -235,13 +243,13 @@ class Bench:
         if self.dear:
             return  # heard on the way
         direction = self.direction(whole(self.numeric), self.new_seed())
-        self.ripples = ripple(self.numeric, direction, base=self.base, meter=self.meter)
+        self.ripples = ripple(self.origin, direction, self.meter)
 
     def listen_closer(self) -> bool:
         """Measure noise that longer steps show; return whether more was heard now."""
         if self.dear or self.hidden is not None:
             return False
-        self.hidden = beyond_rounding(self.numeric, self.base, self.meter, self.seed)
+        self.hidden = beyond_rounding(self.origin, self.meter, self.seed)
         return bool(self.hidden.any())
 
     @property
@@ -265,9 +273,7 @@ class Bench:
 
     def line(self, direction: Direction, heard: Sequence[NDArray[np.float64]]) -> Line:
         """Line along a direction, to be measured in few evaluations."""
-        return Line(
-            self.numeric, direction, self.cotangent, self.base, self.meter, heard
-        )
+        return Line(self.origin, direction, self.cotangent, self.meter, heard)
 
     def measure(
         self, direction: Direction, resolution: float, *, proven: bool = False
@@ -279,18 +285,9 @@ class Bench:
         if self._reach is not None:
             shift = direction.reach - self._reach
             start = moved_exponent(start, shift, self.numeric.epsilon)
-        found = probe(
-            self.numeric,
-            direction,
-            gradients=self.gradients,
-            cotangent=self.cotangent,
-            base=self.base,
-            meter=self.meter,
-            exponent=start,
-            noise=self.noise,
-            resolution=resolution,
-            wary=self.wary,
-        )
+        settings = ProbeSettings(start, self.noise, resolution, self.wary)
+        sides = self.gradients, self.cotangent
+        found = probe(self.origin, direction, *sides, self.meter, settings)
         self.exponent, self._reach = found.exponent, direction.reach
         defect = abs(found.defect) > SAFETY * found.error
         if found.rough:
@@ -385,9 +382,7 @@ class Bench:
         if where.size:
             self.listen_closer()
             own = unit_of(self.numeric, which) if self.dear else self.units[which]
-            found = ladders_of(
-                self.numeric, which, where, self.base, own, self.meter, self.hidden
-            )
+            found = ladders_of(self.origin, which, where, own, self.meter, self.hidden)
             pairs = zip(where.tolist(), found, strict=True)
             self._ladders |= {(which, p): ladder for p, ladder in pairs}
 

@@ -9,25 +9,24 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.subject.subject import Subject
+    from gradlab.differentiation.origin import Origin
 
 __all__ = ["draw_cotangent"]
 
 
-def draw_cotangent(
-    subject: Subject, base: NDArray[np.float64], rng: np.random.Generator
-) -> NDArray[np.float64]:
+def draw_cotangent(origin: Origin, rng: np.random.Generator) -> NDArray[np.float64]:
     """Random signs and sizes for the output rows, each output on its own scale.
 
     A single row gets 1. Rows that are not finite at the point get 0: nothing can be
     said about them.
     """
+    base = origin.base
     finite = np.isfinite(base)
     if len(base) == 1:
         return finite.astype(np.float64)
     weights = rng.choice([-1.0, 1.0], len(base)) * rng.uniform(1.0, 2.0, len(base))
     start = 0
-    for output in subject.outputs:
+    for output in origin.subject.outputs:
         rows = slice(start, start + output.size)
         start += output.size
         size = np.abs(base[rows][finite[rows]])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.subject.subject import Subject
+    from gradlab.differentiation.origin import Origin
 
 __all__ = ["Ladder", "beyond_rounding", "ladders_of"]
 
@@ -76,20 +76,19 @@ class Ladder:
         return nearest_slope(analytic, measured, Sides(self.left, self.right), at)
 
 
-def beyond_rounding(
-    subject: Subject, base: NDArray[np.float64], meter: Meter, seed: int
-) -> NDArray[np.float64]:
+def beyond_rounding(origin: Origin, meter: Meter, seed: int) -> NDArray[np.float64]:
     """Noise of every output that is more than its rounding, (rows,); else 0.
 
     Single precision inside stands still over the steps at which rounding is measured,
     and half precision over those at which single precision shows.
     """
+    subject, base = origin.subject, origin.base
     if not may_be_rough(subject, meter, seed):
         return np.zeros(len(base))
-    noise = noise_level(subject, base, meter, seed)
+    noise = noise_level(origin, meter, seed)
     still = noise <= LAST_DIGITS
     if still.any():
-        wide = noise_level(subject, base, meter, seed, spacing=HALF_SPACING)
+        wide = noise_level(origin, meter, seed, spacing=HALF_SPACING)
         noise = np.where(still, wide, noise)
     with np.errstate(all="ignore"):
         more = (noise > ROUGH * subject.epsilon * np.abs(base)) & (noise > LAST_DIGITS)
@@ -97,10 +96,9 @@ def beyond_rounding(
 
 
 def ladders_of(
-    subject: Subject,
+    origin: Origin,
     which: int,
     positions: NDArray[np.intp],
-    base: NDArray[np.float64],
     unit: float,
     meter: Meter,
     noise: NDArray[np.float64] | None,
@@ -117,14 +115,12 @@ def ladders_of(
     """
     if noise is not None and not noise.any():
         noise = None
-    scales = np.maximum(np.abs(subject.point(which)[positions]), unit)
-    found = look_closer(
-        subject, which, positions, base, meter, noise=noise, scales=scales
-    )
+    scales = np.maximum(np.abs(origin.subject.point(which)[positions]), unit)
+    found = look_closer(origin, which, positions, meter, noise=noise, scales=scales)
     error = found.error
     # half precision inside stands still over all but the longest steps
     still = np.flatnonzero((found.value == 0).any(axis=0))
-    slope, _ = stairs(subject, which, positions[still], base, meter)
+    slope, _ = stairs(origin, which, positions[still], meter)
     error[:, still] = np.where(
         found.value[:, still] == 0, np.fmax(error[:, still], slope), error[:, still]
     )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.directions import Direction
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.subject.subject import Subject
+    from gradlab.differentiation.origin import Origin
 
 __all__ = ["Line", "Quick", "noise_bar", "noise_of", "quick_probe", "quick_slope"]
 
@@ -128,12 +128,14 @@ def quick_probe(
     >>> from gradlab.building import Sides, build_subject
     >>> from gradlab.differentiation.directions import Direction, whole
     >>> from gradlab.differentiation.evaluation import Meter
+    >>> from gradlab.differentiation.origin import Origin
     >>> x = np.linspace(0.1, 1.0, 50)
     >>> subject = build_subject(
     ...     lambda x: np.sin(x).sum(), [x], Sides(grad=lambda x: np.cos(x))
     ... )
     >>> direction = Direction(1, whole(subject), (0.5,))
-    >>> line = Line(subject, direction, np.ones(1), subject.row(), Meter(), heard=[])
+    >>> origin = Origin(subject, subject.row())
+    >>> line = Line(origin, direction, np.ones(1), Meter(), heard=[])
     >>> analytic = direction.along([np.cos(x)])
     >>> found = quick_probe(line, analytic=analytic, resolution=1e-5).probe
     >>> found.evaluations, abs(found.defect) <= 5 * found.error < 1e-4
@@ -225,11 +227,11 @@ class Line:
 
     Parameters
     ----------
-    subject
-        At its point, and there again after `back`.
+    origin
+        The subject is there again after `back`.
     direction
         Where to.
-    cotangent, base, meter
+    cotangent, meter
         As for `gradlab.differentiation.probe.probe`.
     heard
         Samples of the noise of f from other directions, each of shape (rows,).
@@ -237,13 +239,13 @@ class Line:
 
     def __init__(
         self,
-        subject: Subject,
+        origin: Origin,
         direction: Direction,
         cotangent: NDArray[np.float64],
-        base: NDArray[np.float64],
         meter: Meter,
         heard: Sequence[NDArray[np.float64]],
     ) -> None:
+        subject, base = origin.subject, origin.base
         self._subject, self._base, self._meter = subject, base, meter
         self.scale = -np.log2(subject.epsilon) / 52  # of exponents in float64
         self._cotangent, self._live = cotangent, cotangent != 0

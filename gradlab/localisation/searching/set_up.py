@@ -10,6 +10,7 @@ from gradlab.differentiation.directions import unit_from, whole
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.line_slope import start_exponent
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
+from gradlab.differentiation.origin import Origin
 from gradlab.localisation.searching.bench import Bench
 from gradlab.localisation.searching.cotangents import draw_cotangent
 from gradlab.localisation.searching.gradients import Gradients
@@ -61,21 +62,21 @@ def set_up(
     SubjectError
         If the function fails at the point.
     """
-    base = base_row(subject, meter) if base is None else base
+    own = Origin(subject, base_row(subject, meter) if base is None else base)
     # of a dear subject the gradients come first: while they do, nothing else is there
-    numeric, row = (subject, base) if dear else _reference(subject, base, meter)
+    origin = own if dear else _reference(own, meter)
+    numeric = origin.subject
     bench = Bench(
         subject=subject,
-        numeric=numeric,
-        base=row,
-        cotangent=draw_cotangent(numeric, row, np.random.default_rng([seed, 5])),
+        origin=origin,
+        cotangent=draw_cotangent(origin, np.random.default_rng([seed, 5])),
         gradients=Gradients(()),
         units=(),
         tolerance=tolerance,
         meter=meter,
         seed=seed,
         exponent=start_exponent(numeric.epsilon),
-        ripples=np.zeros((0, len(base))),
+        ripples=np.zeros((0, len(own.base))),
         dear=dear,
     )
     for which, variable in enumerate(subject.inputs):
@@ -103,7 +104,7 @@ def _complete(bench: Bench, *, precise: bool) -> None:
     for cell in getattr(subject, "cells", ()):
         cell.park()  # until another gradient is asked for
     hand_back()
-    bench.numeric, bench.base = _reference(subject, bench.base, bench.meter)
+    bench.origin = _reference(bench.origin, bench.meter)
     bench.exponent = start_exponent(bench.numeric.epsilon)
     if precise and bench.numeric is not subject:
         bench.spare = Precise.of_twin(subject, bench.numeric, sizes, seed)
@@ -128,13 +129,12 @@ def _balanced(bench: Bench) -> tuple[float, ...]:
     )
 
 
-def _reference(
-    subject: Subject, base: NDArray[np.float64], meter: Meter
-) -> tuple[Subject, NDArray[np.float64]]:
-    """Choose what is evaluated, with its row: the twin in float64 if it is the same."""
+def _reference(own: Origin, meter: Meter) -> Origin:
+    """Choose what is evaluated: the twin in float64 if it is the same function."""
+    subject, base = own.subject, own.base
     twin = subject.in_double() if subject.epsilon > DOUBLE else None
     if twin is None:
-        return subject, base
+        return own
     known = getattr(twin, "at_point", None)  # it has been tried
     if known is None:
         row = base_row(twin, meter)
@@ -145,4 +145,4 @@ def _reference(
     with np.errstate(all="ignore"):
         near = np.abs(row - base) <= 0.1 * np.abs(base) + _SAME * size
     same = bool((near | ~np.isfinite(base)).all())
-    return (twin, row) if same else (subject, base)
+    return Origin(twin, row) if same else own

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
     from gradlab.localisation.layers.modes import Modal
-    from gradlab.pipeline.blocks import Block, Origin
+    from gradlab.pipeline.blocks import Block
     from gradlab.subject.tensors.cotangents import Trial
     from gradlab.subject.tensors.deliberate import Purpose
 

@@ -18,13 +18,13 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Evidence
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import DEAR, why_stopped
+from gradlab.differentiation.origin import Origin
 from gradlab.localisation.tensors import (
     TensorProbe,
     TensorProbes,
     probe_tensors,
 )
 from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_the_way
-from gradlab.pipeline.blocks import Origin, Outcome
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.large.searched import as_looked_at, with_found
 from gradlab.subject.subject import Variable, input_columns, output_rows
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Plan
+    from gradlab.pipeline.blocks import Outcome, Plan
     from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["compare_by_probes"]

@@ -9,8 +9,9 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.origin import Origin
 from gradlab.localisation.searching.accused import VISIBLE
-from gradlab.pipeline.blocks import Block, Origin, Outcome
+from gradlab.pipeline.blocks import Block, Outcome
 from gradlab.pipeline.looks.steadiness import scatter_of
 
 if TYPE_CHECKING:

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from gradlab.comparison.tally import Tally
     from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Check, Origin, Plan
+    from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.blocks import Block, Check, Plan
     from gradlab.pipeline.large.sparse_streams import Laid
 
 __all__ = ["Streamed", "run_streamed"]

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.adaptive import Derivatives
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Origin
+    from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
 
 __all__ = ["CLOSE_LOOKS", "first_looks", "spread", "take_closer"]
@@ -37,8 +38,8 @@ def take_closer(
     meter: Meter,
 ) -> None:
     """Replace the values of some columns by those of the adaptive ladder."""
-    at, base, positions = reference.subject, reference.base, block.positions[chosen]
-    found = look_closer(at, block.which, positions, base, meter, noise=noise)
+    positions = block.positions[chosen]
+    found = look_closer(reference, block.which, positions, meter, noise=noise)
     with np.errstate(all="ignore"):
         better = (
             ~np.isfinite(block.value[:, chosen])
@@ -68,7 +69,7 @@ def take_closer(
     block.left[:, chosen], block.right[:, chosen] = found.left, found.right
     better_ones = {"value": found.value, "error": found.error, "step": found.step}
     block.overwrite(chosen, better, **better_ones)
-    _rescale(at, block, chosen, found)
+    _rescale(reference.subject, block, chosen, found)
     block.kinds[:, chosen] = found.kind
     block.looked[chosen] = True
 

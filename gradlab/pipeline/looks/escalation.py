@@ -26,7 +26,8 @@ from gradlab.pipeline.suspects import suspect_columns, suspects_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Block, Check, Origin, Outcome
+    from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.blocks import Block, Check, Outcome
     from gradlab.subject.subject import Subject
 
 __all__ = ["CLEAR", "look_again", "settle_still"]
@@ -153,8 +154,8 @@ def _escalate(check: Check, outcome: Outcome) -> None:
         judge_all(subject, outcome, plan)
         if not any(suspect_columns(block).size for block in blocks):
             return
-    noise = noise_level(reference.subject, reference.base, meter, plan.seed)
-    grain = hidden_rounding(reference.subject, noise, reference.base)
+    noise = noise_level(reference, meter, plan.seed)
+    grain = hidden_rounding(reference, noise)
     for block in blocks:
         block.grain = None if grain is None else grain[:, None]
     allowed = [allow_for_noise(reference, block, noise, meter) for block in blocks]
@@ -338,10 +339,9 @@ def _hear_again(
         columns = waiting[heard : heard + min(first_looks(block), at_once)]
         heard += len(columns)
         found = look_closer(
-            reference.subject,
+            reference,
             block.which,
             block.positions[columns],
-            reference.base,
             meter,
             noise=noise,
             stretch=_OTHER_STEPS,

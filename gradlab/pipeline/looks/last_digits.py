@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Check, Origin, Outcome
+    from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.blocks import Block, Check, Outcome
     from gradlab.subject.subject import Subject
 
 __all__ = ["hear_last_digits", "noise_once", "widen_bars"]
@@ -83,7 +84,7 @@ def noise_once(
 
     @functools.cache
     def noise() -> NDArray[np.float64]:
-        found = noise_level(origin.subject, origin.base, meter, seed)
+        found = noise_level(origin, meter, seed)
         return np.where(found == LAST_DIGITS, 0.0, found)
 
     return noise

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Origin
+    from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.blocks import Block
 
 __all__ = ["allow_for_noise"]
 
@@ -63,10 +64,9 @@ def allow_for_noise(
     if not columns.size:
         return True
     again = numeric_side(
-        at,
+        reference,
         block.which,
         block.positions[columns],
-        base,
         Auto(),
         meter,
         epsilon=min(float(relative), 1e-3),

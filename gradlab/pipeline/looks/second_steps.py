@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Origin
+    from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.blocks import Block
 
 __all__ = ["few_enough", "take_second_steps"]
 
@@ -69,8 +70,7 @@ def take_second_steps(
     if not np.isfinite(steps).all():
         return False
     positions = block.positions[suspects]
-    at, base = reference.subject, reference.base
-    long = central(at, block.which, positions, steps, base, meter)
+    long = central(reference, block.which, positions, steps, meter)
     with np.errstate(all="ignore"):
         value, bar = block.value[:, suspects], block.error[:, suspects]
         apart = np.abs(long.value - value)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Origin, Outcome
+    from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.blocks import Outcome
 
 __all__ = ["scatter_of", "set_unsteady_aside"]
 

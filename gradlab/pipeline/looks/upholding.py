@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Origin
+    from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.blocks import Block
 
 __all__ = ["upheld_together"]
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
     from gradlab.differentiation.quotients import Quotients
-    from gradlab.subject.subject import Subject
 
 __all__ = ["believed"]
 
@@ -33,11 +33,10 @@ _FINE = 1e-9  # of the slope: a bar this small leaves no room for it
 
 
 def believed(
-    subject: Subject,
+    origin: Origin,
     which: int,
     positions: NDArray[np.intp],
     scales: NDArray[np.float64],
-    base: NDArray[np.float64],
     found: Quotients,
     meter: Meter,
 ) -> Quotients:
@@ -47,8 +46,6 @@ def believed(
     ----------
     scales
         Of the coordinates, (n,).
-    base
-        f at the point, (rows,).
     found
         What complex steps say of them.
 
@@ -63,6 +60,7 @@ def believed(
     ComplexStepError
         If differences say something else.
     """
+    subject, base = origin.subject, origin.base
     rng = np.random.default_rng(0)
     # each by its own size: one step has to suit 1e-8 beside 1e8
     own = np.abs(subject.point(which)[positions])

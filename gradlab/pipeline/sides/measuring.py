@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.adaptive import Derivatives
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
     from gradlab.subject.subject import Subject
 
 __all__ = ["numeric_side"]
@@ -49,10 +50,9 @@ _SEED = 0  # of the lines along which noise is measured for a Jacobian by itself
 
 
 def numeric_side(
-    subject: Subject,
+    origin: Origin,
     which: int,
     positions: NDArray[np.intp],
-    base: NDArray[np.float64],
     method: Method,
     meter: Meter,
     *,
@@ -64,29 +64,28 @@ def numeric_side(
     ----------
     positions
         Coordinates to perturb, shape (n,).
-    base
-        f at the point, shape (rows,).
     method
         `Auto` takes the cheap central difference.
     epsilon
         Relative noise of f that the steps are chosen for; default the rounding unit.
     """
+    subject = origin.subject
     epsilon = subject.epsilon if epsilon is None else epsilon
     match method:
         case Adaptive():
-            return _as_quotients(_climbed(subject, which, positions, base, meter))
+            return _as_quotients(_climbed(origin, which, positions, meter))
         case ComplexStep():
             scales = scales_of(subject, which)[positions]
             found = complex_step(subject, which, positions, scales, method.step, meter)
-            return believed(subject, which, positions, scales, base, found, meter)
+            return believed(origin, which, positions, scales, found, meter)
         case Forward() | Backward():
             steps = _steps(subject, which, positions, method.step, epsilon, 1)
             sign = 1.0 if isinstance(method, Forward) else -1.0
-            return one_sided(subject, which, positions, sign * steps, base, meter)
+            return one_sided(origin, which, positions, sign * steps, meter)
         case Auto() | Central():
             wanted = method.step if isinstance(method, Central) else None
             steps = _steps(subject, which, positions, wanted, epsilon, 2)
-            return central(subject, which, positions, steps, base, meter)
+            return central(origin, which, positions, steps, meter)
 
 
 def _steps(
@@ -103,18 +102,15 @@ def _steps(
 
 
 def _climbed(
-    subject: Subject,
-    which: int,
-    positions: NDArray[np.intp],
-    base: NDArray[np.float64],
-    meter: Meter,
+    origin: Origin, which: int, positions: NDArray[np.intp], meter: Meter
 ) -> Derivatives:
     """Climb the ladder, and once more where f turns out to be rough.
 
     One ladder alone may take a staircase of single precision for a slope. What most
     coordinates show of an output tells; only then is noise measured, in 36 evaluations.
     """
-    found = look_closer(subject, which, positions, base, meter)
+    subject, base = origin.subject, origin.base
+    found = look_closer(origin, which, positions, meter)
     with np.errstate(all="ignore"):
         moved = np.isfinite(found.error) & ((found.value != 0) | (found.noise > 0))
         rough = np.isin(found.kind, _ROUGH_KINDS)
@@ -125,8 +121,8 @@ def _climbed(
     share = (rough & moved).sum(axis=1) / np.maximum(moved.sum(axis=1), 1)
     if not (share >= _HALF).any():
         return found
-    noise = noise_level(subject, base, meter, _SEED)
-    return look_closer(subject, which, positions, base, meter, noise=noise)
+    noise = noise_level(origin, meter, _SEED)
+    return look_closer(origin, which, positions, meter, noise=noise)
 
 
 def _as_quotients(found: Derivatives) -> Quotients:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.method import Method
+    from gradlab.differentiation.origin import Origin
     from gradlab.differentiation.quotients import Quotients
-    from gradlab.subject.subject import Subject
 
 __all__ = ["own_bars"]
 
@@ -56,10 +56,9 @@ class _Look:
 
 
 def own_bars(
-    subject: Subject,
+    origin: Origin,
     which: int,
     found: Quotients,
-    base: NDArray[np.float64],
     method: Method,
     meter: Meter,
 ) -> NDArray[np.float64]:
@@ -72,8 +71,6 @@ def own_bars(
     ----------
     found
         The differences of all coordinates, in order.
-    base
-        f at the point, shape (rows,).
     method
         That they came from. What the complex step says of itself is returned as it is,
         and so is what adaptive differences say of all that moves.
@@ -83,25 +80,26 @@ def own_bars(
     ndarray
         Shape (rows, n), inf where nothing is known.
     """
+    subject, base = origin.subject, origin.base
     if isinstance(method, ComplexStep) or found.value.size == 0:
         return np.asarray(found.error)
     if isinstance(method, Adaptive):
         error = found.error.copy()
         still = np.flatnonzero((found.value == 0).all(axis=0))
-        slope, _ = stairs(subject, which, still, base, meter)
+        slope, _ = stairs(origin, which, still, meter)
         error[:, still] = np.fmax(error[:, still], slope)
-        return _standing(subject, found, error, base, meter)
+        return _standing(origin, found, error, meter)
     if not isinstance(method, Auto) and method.step is not None:
         # a step that was asked for may be too long to show anything, or too short
         usual, every = type(method)(), np.arange(found.value.shape[1])
-        other = numeric_side(subject, which, every, base, usual, meter)
-        error = own_bars(subject, which, other, base, usual, meter)
+        other = numeric_side(origin, which, every, usual, meter)
+        error = own_bars(origin, which, other, usual, meter)
         with np.errstate(all="ignore"):
             error = np.abs(found.value - other.value) + error
         return np.where(np.isnan(error), np.inf, error)
     two_sided = bool(np.isfinite(found.bend).any())
     sign = -1.0 if isinstance(method, Backward) else 1.0
-    look = _further(subject, which, found, base, sign, meter, two_sided=two_sided)
+    look = _further(origin, which, found, sign, meter, two_sided=two_sided)
     with np.errstate(all="ignore"):
         error = np.fmax(found.error, 0.0)
         if two_sided:
@@ -110,11 +108,11 @@ def own_bars(
         error = np.fmax(error, width * _floored(look.stray) / look.step)
         doubtful = _doubtful(found, look, base, subject.epsilon, two_sided=two_sided)
         still = np.flatnonzero(((found.value == 0) & (look.stray == 0)).all(axis=0))
-        slope, moved = stairs(subject, which, still, base, meter)
+        slope, moved = stairs(origin, which, still, meter)
         doubtful[:, still] |= moved
     columns = np.flatnonzero(doubtful.any(axis=0))
     if columns.size:
-        closer = look_closer(subject, which, columns, base, meter)
+        closer = look_closer(origin, which, columns, meter)
         with np.errstate(all="ignore"):
             seen = np.abs(found.value[:, columns] - closer.value) + closer.error
         seen = np.where(np.isnan(seen), np.inf, seen)
@@ -125,11 +123,7 @@ def own_bars(
 
 
 def _standing(
-    subject: Subject,
-    found: Quotients,
-    error: NDArray[np.float64],
-    base: NDArray[np.float64],
-    meter: Meter,
+    origin: Origin, found: Quotients, error: NDArray[np.float64], meter: Meter
 ) -> NDArray[np.float64]:
     """Widen the bars of outputs that stand still where f is rounded inside.
 
@@ -142,7 +136,8 @@ def _standing(
     zero = found.value == 0
     if few.all() or not zero.any():
         return error
-    noise = noise_level(subject, base, meter, 0)
+    subject, base = origin.subject, origin.base
+    noise = noise_level(origin, meter, 0)
     with np.errstate(all="ignore"):
         relative = noise / np.abs(base)
         told = ~few & np.isfinite(relative) & (relative > ROUGH * subject.epsilon)
@@ -154,10 +149,9 @@ def _standing(
 
 
 def _further(
-    subject: Subject,
+    origin: Origin,
     which: int,
     found: Quotients,
-    base: NDArray[np.float64],
     sign: float,
     meter: Meter,
     *,
@@ -168,6 +162,7 @@ def _further(
     Strays are in units of the leading term of the series that the difference leaves
     out: ``h^3 f'''`` of a central, ``h^2 f''`` of a one-sided one.
     """
+    subject, base = origin.subject, origin.base
     reach = _FARTHER
     unit = (reach**3 - reach) / 6 if two_sided else (reach**2 - reach) / 2
     step = found.step

@@ -16,6 +16,7 @@ from gradlab.comparison.comparison import relative_error
 from gradlab.differentiation.evaluation import Meter
 from gradlab.differentiation.finite_difference import central
 from gradlab.differentiation.method import Backward, Central, ComplexStep, Forward
+from gradlab.differentiation.origin import Origin
 from gradlab.errors import InputError
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.subject.state_guard import StateGuard
@@ -162,7 +163,7 @@ def sweep_entry(
         which = [v.name for v in subject.inputs].index(comparison.input.name)
         output = [v.name for v in subject.outputs].index(comparison.output.name)
         positions = np.full(steps.shape, entry, np.intp)
-        found = central(subject, which, positions, steps, base, meter)
+        found = central(Origin(subject, base), which, positions, steps, meter)
     line = block_slices(subject.outputs)[output].start + row
     analytic = np.full(steps.shape, comparison.analytic[row, column])
     return steps, relative_error(analytic, found.value[line])
