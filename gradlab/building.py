@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from gradlab.differentiation.claims import claimed
 from gradlab.differentiation.hand_written import (
     BackwardPass,
     Contracted,
     UserVjp,
     split_cache,
 )
+from gradlab.differentiation.plain_numbers import claimed
 from gradlab.differentiation.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject.callables import (
@@ -30,7 +30,7 @@ from gradlab.subject.numpy_subjects import ArraySubject
 from gradlab.subject.numpy_values import as_numpy, is_number
 from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
 from gradlab.subject.tensors import dependent as torch_dependent
-from gradlab.subject.tensors import live as torch_live
+from gradlab.subject.tensors import tensors_in_place as torch_live
 from gradlab.subject.tensors import values as torch_values
 from gradlab.subject.tree import Tree, argument_names, flatten, leaves_of
 

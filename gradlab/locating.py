@@ -17,7 +17,7 @@ from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import locate_entries
 from gradlab.pipeline.blocks import Plan
-from gradlab.pipeline.hearing import upheld
+from gradlab.pipeline.confirming import upheld
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import is_torch_subject

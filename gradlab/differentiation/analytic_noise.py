@@ -2,7 +2,7 @@
 
 A gradient that is exactly zero by cancellation, such as that of a bias in front of a
 batch normalisation, comes out of single precision as 1e-8, and that is no mistake. How
-large such debris is depends on what cancelled inside, which no formula on the result
+large such a rest is depends on what cancelled inside, which no formula on the result
 can know. It can be measured: displace every input by less than its own rounding and
 see how much the gradient moves.
 """

@@ -19,7 +19,7 @@ from gradlab.differentiation.metering import (
     Meter,
     parse_budget,
 )
-from gradlab.differentiation.overtime import NotReturnedError
+from gradlab.differentiation.timeouts import NotReturnedError
 from gradlab.errors import GradlabError, SubjectError
 from gradlab.subject.subject import output_rows, side_by_side
 

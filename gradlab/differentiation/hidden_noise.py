@@ -35,7 +35,7 @@ _COARSE = 1e-5  # relative: coarser than single precision is no such rounding
 _ALIKE = 16.0  # times more or less than most: roundings of numbers of one format
 _MOST = 0.75  # of the outputs
 # Of the noise of most outputs, relative: no arithmetic is as uneven. On the checks that
-# `looking` tells of, anything from 0 to 0.1 gives the same verdicts.
+# `adaptive_columns` tells of, anything from 0 to 0.1 gives the same verdicts.
 _LUCKY = 1e-3
 _SMALL = 0.1  # of the largest output: what is below may be the rest of larger numbers
 _INSIDE = 2.0  # roundings of the largest output, that a small one may have

@@ -7,7 +7,7 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gradlab.differentiation.overtime import Watch
+from gradlab.differentiation.timeouts import Watch
 from gradlab.errors import BudgetError, GradlabError, InputError
 
 if TYPE_CHECKING:

@@ -34,15 +34,15 @@ from gradlab.differentiation.dependence import (
 from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
 from gradlab.differentiation.noise import ULPS
-from gradlab.differentiation.outside import (
-    asked_from_afar,
-    open_zeros,
-    stirred_outside,
-)
 from gradlab.differentiation.packed_slopes import (
     Slopes,
     differences,
     spread_out,
+)
+from gradlab.differentiation.zero_bars import (
+    asked_from_afar,
+    open_zeros,
+    stirred_outside,
 )
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from gradlab.pipeline.around.beside import look_beside
 from gradlab.pipeline.around.inexact import excuse_inexact
 from gradlab.pipeline.around.joint_kinks import joint_kinks
 from gradlab.pipeline.around.noticing import (
+    excuse_cancellation,
     excused,
     noticed,
     once_told,
     purposeful,
-    spare_debris,
 )
 from gradlab.pipeline.assembling import (
     Seen,
@@ -243,7 +243,7 @@ def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
     own = Origin(subject, base_row(subject, meter))
     coverage = choose_columns(subject, "full", meter.budget, 0.0, plan.seed)
     outcome = run_full(own, plan, meter, coverage.columns)
-    spare_debris(subject, outcome.blocks, meter, plan.seed)
+    excuse_cancellation(subject, outcome.blocks, meter, plan.seed)
     comparisons = comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
     )

@@ -107,8 +107,8 @@ def judge_block(
         top = tops_of(side.value, block.latest_scales, tops)
         held = _HELD * _SINGLE * top.in_units_of(block.latest_scales)
         formula = judged(block.precise, EPSILON, block.digits + held)
-        debris = (formula.verdicts == Verdict.DISAGREES) & _debris_of(block)
-        formula.verdicts[debris] = Verdict.AGREES
+        copy_only = (formula.verdicts == Verdict.DISAGREES) & _error_of_copy(block)
+        formula.verdicts[copy_only] = Verdict.AGREES
         block.verdicts = np.maximum(block.verdicts, formula.verdicts)
     if block.grain is not None:
         block.verdicts[_below_the_grain(block, side.error, block.grain)] = (
@@ -128,11 +128,11 @@ def judge_block(
     block.accepted = kink & apart & (block.verdicts != Verdict.DISAGREES)
 
 
-def _debris_of(block: Block) -> NDArray[np.bool_]:
+def _error_of_copy(block: Block) -> NDArray[np.bool_]:
     """Entries of which the formula in float64 is farther off than the user's own side.
 
-    A slip is in both of them. What the user's side has not is debris of the copy: of
-    1e-10 that guard a division, say, and are nothing beside a sum in float32.
+    A slip is in both of them. What the user's side has not is an error of the copy: of
+    a 1e-10 that guards a division, say, and is nothing beside a sum in float32.
     """
     with np.errstate(all="ignore"):
         own = np.abs(block.analytic - block.value)
@@ -194,7 +194,8 @@ def _rounding(block: Block) -> NDArray[np.float64]:
 
     Never more than five percent of the largest entry: beyond that it is no round-off
     any more, unless measured to be so (`Block.slack`). The largest of the block, not of
-    the row: an output that has saturated in short arithmetic has a gradient of debris.
+    the row: the gradient of an output that has saturated in short arithmetic is
+    round-off.
     (Slips of the formula itself show in float64, where nothing is forgiven.)
     """
     if block.precise is None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.differentiation.noise import ULPS, difference_noise
-from gradlab.differentiation.own_scales import OWN_SCALE
+from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.errors import InputError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.subject import DOUBLE

@@ -11,12 +11,12 @@ import numpy as np
 from gradlab.building import Sides, build_subject
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.evaluation import (
     BudgetExhausted,
     Meter,
     parse_budget,
 )
-from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError
@@ -316,7 +316,7 @@ def _compared(origin: Origin, blocks: Blocks, meter: Meter) -> SparsityCheck:
         alive = _stands_out(value, error, slices)
         suspects = np.flatnonzero((outside & alive).any(axis=0))
         if suspects.size:  # a ladder of steps, before anything is said
-            again = look_closer(origin, which, suspects, meter)
+            again = adaptive_columns(origin, which, suspects, meter)
             surer = np.isfinite(again.error)
             value[:, suspects] = np.where(surer, again.value, value[:, suspects])
             error[:, suspects] = np.where(surer, again.error, error[:, suspects])

@@ -16,7 +16,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from gradlab.differentiation.overtime import Overtime, arrive, interrupt
+from gradlab.differentiation.timeouts import EvaluationTimeout, arrive, interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,9 +61,9 @@ class _Errand(Generic[_Result]):
                     self._closed = True
                     self._error = error
                 self._receive()
-            except Overtime:
+            except EvaluationTimeout:
                 self._receive()
-        except Overtime:
+        except EvaluationTimeout:
             pass
         self._done.set()
 

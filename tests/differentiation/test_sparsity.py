@@ -12,6 +12,7 @@ from gradlab.building import Sides, build_subject
 from gradlab.differentiation.colouring import colouring_of, smallest_period
 from gradlab.differentiation.evaluation import Meter, base_row, parse_budget
 from gradlab.differentiation.finite_difference import central, scales_of, step_sizes
+from gradlab.differentiation.origin import Origin
 from gradlab.differentiation.sparsity import compressed
 from gradlab.localisation.tensors import probe_tensors
 from tests.specimens.sparse import SPARSE, built, point, softmax
@@ -27,7 +28,7 @@ class TestCompression:
         subject, base, meter = built(fn, point(rng, name, shape))
         n = subject.inputs[0].coordinates
         steps = step_sizes(scales_of(subject, 0), subject.epsilon, 2)
-        dense = central(subject, 0, np.arange(n), steps, base, Meter())
+        dense = central(Origin(subject, base), 0, np.arange(n), steps, Meter())
 
         found = compressed(subject, 0, base, meter)
 
@@ -127,7 +128,8 @@ class TestPlantedErrors:
         x = rng.normal(size=shape)
         subject, base, _ = built(fn, x)
         steps = step_sizes(scales_of(subject, 0), subject.epsilon, 2)
-        jacobian = central(subject, 0, np.arange(x.size), steps, base, Meter()).value
+        origin, every = Origin(subject, base), np.arange(x.size)
+        jacobian = central(origin, 0, every, steps, Meter()).value
         row, column = next(zip(*np.nonzero(jacobian == 0), strict=True))
         jacobian[row, column] = 1e-5
 

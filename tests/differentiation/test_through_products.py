@@ -10,7 +10,7 @@ import pytest
 import gradlab as gl
 from gradlab.differentiation.evaluation import Budget, Meter, base_row
 from gradlab.differentiation.through_products import ThroughProducts
-from gradlab.subject.tensors import entering
+from gradlab.subject.tensors import input_products
 from gradlab.subject.tensors.engine import run_backward
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import randn
@@ -251,7 +251,7 @@ def test_a_product_whose_own_backward_is_wrong_carries_nothing(monkeypatch):
         first.view(-1)[7] *= 1.01
         return first, *rest
 
-    monkeypatch.setattr(entering, "run_backward", wrong)
+    monkeypatch.setattr(input_products, "run_backward", wrong)
 
     found, _ = _measured(_loss, point)
 

@@ -13,7 +13,7 @@ from gradlab.subject.tensors.differing import (
     is_differing,
     whole,
 )
-from gradlab.subject.tensors.entries import one_entry
+from gradlab.subject.tensors.displaced_entries import one_entry
 from gradlab.subject.tensors.subjects import torch_subject
 from gradlab.subject.tensors.words import words
 from tests.specimens.torch_sides import randn

@@ -13,7 +13,7 @@ import weakref
 import numpy as np
 import pytest
 
-from gradlab.differentiation import overtime
+from gradlab.differentiation import timeouts
 from gradlab.errors import InputError
 from gradlab.teaching import time_limit
 from gradlab.teaching.hunt import Hunt
@@ -287,7 +287,7 @@ def test_an_interruption_at_the_end_is_caught(unhandled):
         assert begun.wait(PATIENCE)
         with errand._gate:  # the end of the work has to wait for this
             go.set()
-            overtime.interrupt(errand._thread.ident)
+            timeouts.interrupt(errand._thread.ident)
         errand._thread.join(PATIENCE)
 
         assert not errand._thread.is_alive()
@@ -306,7 +306,7 @@ def test_an_interruption_after_another_is_caught(unhandled):
     def half():
         """Return what is cleared away; no line of Python runs when that is."""
         thing, thread = np.ones(3), threading.get_ident()
-        again = functools.partial(send, thread, overtime.Overtime)
+        again = functools.partial(send, thread, timeouts.EvaluationTimeout)
         kept.append(weakref.ref(thing, again))
         return thing
 

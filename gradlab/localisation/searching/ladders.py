@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab.comparison.judge import Side
 from gradlab.comparison.kinks import Sides, nearest_slope
+from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.hidden_noise import (
     HALF_SPACING,
     LAST_DIGITS,
@@ -16,7 +17,6 @@ from gradlab.differentiation.hidden_noise import (
     may_be_rough,
     noise_level,
 )
-from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.differentiation.stairs import stairs
 
@@ -116,7 +116,9 @@ def ladders_of(
     if noise is not None and not noise.any():
         noise = None
     scales = np.maximum(np.abs(origin.subject.point(which)[positions]), unit)
-    found = look_closer(origin, which, positions, meter, noise=noise, scales=scales)
+    found = adaptive_columns(
+        origin, which, positions, meter, noise=noise, scales=scales
+    )
     error = found.error
     # half precision inside stands still over all but the longest steps
     still = np.flatnonzero((found.value == 0).any(axis=0))

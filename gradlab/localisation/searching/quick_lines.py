@@ -181,7 +181,7 @@ def quick_probe(
     found = Probe(
         expected, best, bar, norm, 2.0**-exponent, exponent, 2 * len(line.slopes)
     )
-    own = line.sample() if line.hears(ladder[_FINE]) else None
+    own = line.sample() if line.shows_noise(ladder[_FINE]) else None
     return Quick(found, own, serves=not shown)
 
 
@@ -303,7 +303,7 @@ class Line:
         heard = [*self._heard, self.sample()] if self._evens else self._heard
         return max(self._floor, noise_of(heard, self._cotangent))
 
-    def hears(self, fine: int) -> bool:
+    def shows_noise(self, fine: int) -> bool:
         """Whether what is left of both sides is noise, and not what bends f."""
         return len(self._evens) > 1 or next(iter(self._evens)) >= fine
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gradlab.subject.tensors.cotangents import Trial
     from gradlab.subject.tensors.deliberate import Purpose
 
-__all__ = ["excused", "noticed", "once_told", "purposeful", "spare_debris"]
+__all__ = ["excuse_cancellation", "excused", "noticed", "once_told", "purposeful"]
 
 _NAMED = 3  # layers named in one sentence, or inputs that are moved for a look
 _A_TENTH, _ROUNDED = 0.1, 1e-9  # of the size of an input; of f: more is no rounding
@@ -91,7 +91,7 @@ def noticed(
     module = getattr(subject.program, "module", None)
     if module is not None:
         from gradlab.localisation.layers.modes import modal_layers
-        from gradlab.subject.tensors.held import held_twice
+        from gradlab.subject.tensors.parameter_aliases import held_twice
 
         findings += _modes(module, modal_layers(module))
         findings += _padded(module)
@@ -134,11 +134,13 @@ def excused(subject: Any, blocks: list[Block]) -> list[Finding]:
     ]
 
 
-def spare_debris(subject: Any, blocks: list[Block], meter: Meter, seed: int) -> None:
+def excuse_cancellation(
+    subject: Any, blocks: list[Block], meter: Meter, seed: int
+) -> None:
     """Take back accusations of what is round-off of either side, measured.
 
     The gradient of a bias in front of a batch normalisation is zero by cancellation,
-    and so are its derivatives: what comes out is the debris of larger numbers.
+    and so are its derivatives: what comes out is the round-off of larger numbers.
 
     Five evaluations and as many gradients, also where no budget is left for them: its
     end must not leave an accusation unheard.
@@ -162,10 +164,10 @@ def spare_debris(subject: Any, blocks: list[Block], meter: Meter, seed: int) -> 
     for block in wrong:
         with np.errstate(invalid="ignore"):
             off = np.abs(block.analytic - block.value)
-            debris = off <= SCATTER * noise[block.which][:, block.positions]
-            debris |= off * block.step <= still
+            rounding = off <= SCATTER * noise[block.which][:, block.positions]
+            rounding |= off * block.step <= still
         accused = block.verdicts == Verdict.DISAGREES
-        block.verdicts[accused & debris] = Verdict.UNDECIDED
+        block.verdicts[accused & rounding] = Verdict.UNDECIDED
 
 
 def _excuse(subject: Any, block: Block, purpose: Purpose) -> bool:

@@ -8,9 +8,9 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.hidden_noise import LAST_DIGITS
-from gradlab.differentiation.looking import look_closer
-from gradlab.differentiation.own_scales import OWN_SCALE
+from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def take_closer(
 ) -> None:
     """Replace the values of some columns by those of the adaptive ladder."""
     positions = block.positions[chosen]
-    found = look_closer(reference, block.which, positions, meter, noise=noise)
+    found = adaptive_columns(reference, block.which, positions, meter, noise=noise)
     with np.errstate(all="ignore"):
         better = (
             ~np.isfinite(block.value[:, chosen])

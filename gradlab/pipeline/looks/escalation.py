@@ -9,9 +9,9 @@ import numpy as np
 from gradlab.comparison.kinks import Sides, told_apart
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.evaluation import Meter, line_rows
 from gradlab.differentiation.hidden_noise import hidden_rounding, noise_level
-from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.judging import judge_all
@@ -338,7 +338,7 @@ def _hear_again(
     while heard < len(waiting):
         columns = waiting[heard : heard + min(first_looks(block), at_once)]
         heard += len(columns)
-        found = look_closer(
+        found = adaptive_columns(
             reference,
             block.which,
             block.positions[columns],

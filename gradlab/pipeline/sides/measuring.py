@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.complex_step import complex_step
 from gradlab.differentiation.finite_difference import (
     central,
@@ -18,7 +19,6 @@ from gradlab.differentiation.finite_difference import (
     step_sizes,
 )
 from gradlab.differentiation.hidden_noise import noise_level
-from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import (
     Adaptive,
     Auto,
@@ -110,7 +110,7 @@ def _climbed(
     coordinates show of an output tells; only then is noise measured, in 36 evaluations.
     """
     subject, base = origin.subject, origin.base
-    found = look_closer(origin, which, positions, meter)
+    found = adaptive_columns(origin, which, positions, meter)
     with np.errstate(all="ignore"):
         moved = np.isfinite(found.error) & ((found.value != 0) | (found.noise > 0))
         rough = np.isin(found.kind, _ROUGH_KINDS)
@@ -122,7 +122,7 @@ def _climbed(
     if not (share >= _HALF).any():
         return found
     noise = noise_level(origin, meter, _SEED)
-    return look_closer(origin, which, positions, meter, noise=noise)
+    return adaptive_columns(origin, which, positions, meter, noise=noise)
 
 
 def _as_quotients(found: Derivatives) -> Quotients:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.evaluation import displaced_rows
 from gradlab.differentiation.finite_difference import scales_of, seen_truncation
 from gradlab.differentiation.hidden_noise import ROUGH, noise_level
-from gradlab.differentiation.looking import look_closer
 from gradlab.differentiation.method import Adaptive, Auto, Backward, ComplexStep
 from gradlab.differentiation.stairs import stairs
 from gradlab.pipeline.sides.measuring import numeric_side
@@ -112,7 +112,7 @@ def own_bars(
         doubtful[:, still] |= moved
     columns = np.flatnonzero(doubtful.any(axis=0))
     if columns.size:
-        closer = look_closer(origin, which, columns, meter)
+        closer = adaptive_columns(origin, which, columns, meter)
         with np.errstate(all="ignore"):
             seen = np.abs(found.value[:, columns] - closer.value) + closer.error
         seen = np.where(np.isnan(seen), np.inf, seen)

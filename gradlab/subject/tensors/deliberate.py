@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.subject.tensors.graph import graph_nodes
-from gradlab.subject.tensors.written import written_parameters
+from gradlab.subject.tensors.hidden_writes import written_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,8 +7,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.subject import DOUBLE
-from gradlab.subject.tensors.kept import Casts, KeptAnalytic, KeptProgram, kept_loss
-from gradlab.subject.tensors.lent import Lending, Rooms, may_be_lent
+from gradlab.subject.tensors.lossless_casts import (
+    Casts,
+    KeptAnalytic,
+    KeptProgram,
+    kept_loss,
+)
+from gradlab.subject.tensors.transient_parameters import Lending, Rooms, may_be_lent
 from gradlab.subject.tensors.uncompiled import uncompiled
 from gradlab.subject.tensors.values import (
     Cell,
@@ -41,7 +46,7 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
     itself widened as they are used. Each attempt is evaluated once while every torch
     function is watched. One that casts float64 to less disqualifies it, unless the type
     cast to holds all inputs as they were: such casts are left out, see
-    `gradlab.subject.tensors.kept`.
+    `gradlab.subject.tensors.lossless_casts`.
 
     Examples
     --------

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.tensors.decompositions import decompositions
 from gradlab.subject.tensors.differing import (
     OtherUseError,
     answered,
@@ -21,15 +22,14 @@ from gradlab.subject.tensors.differing import (
     whole,
     without_memory,
 )
-from gradlab.subject.tensors.linear_words import (
+from gradlab.subject.tensors.linear_functions import (
     Word,
     linear_in,
     linear_words,
     replayed,
     usual,
 )
-from gradlab.subject.tensors.narrow import called
-from gradlab.subject.tensors.spelled import spelled
+from gradlab.subject.tensors.short_softmax import called
 from gradlab.subject.tensors.standing_in import watching
 from gradlab.subject.tensors.words import is_transformed, over_leaves, tensors_in, words
 
@@ -273,9 +273,9 @@ class _Watch:
             return _as_ever(func, args, kwargs, given)
         if func in words().harmless:
             return func(*args, **kwargs)
-        if func in spelled():
+        if func in decompositions():
             with watching(self.answer):
-                found = spelled()[func](*args, **kwargs)
+                found = decompositions()[func](*args, **kwargs)
             if found is not None:
                 return found
         word = linear_words().get(func) if self.follows else None

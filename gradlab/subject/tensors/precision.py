@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Variable
     from gradlab.subject.tensors.subjects import TorchSubject
 
-__all__ = ["debris_of", "is_single", "lost_digits"]
+__all__ = ["cancellation_of", "is_single", "lost_digits"]
 
 _CANCELLED = 64.0  # units of round-off that sums of a few terms leave behind
 _SHORT_BITS = 12  # numbers this short, such as 0.5 or -3, say nothing about a dtype
@@ -31,7 +31,7 @@ def lost_digits(
     pull: Callable[[NDArray[np.float64]], Sequence[NDArray[np.float64]]],
     inputs: Sequence[Variable],
     rows: int,
-    debris: Sequence[float],
+    cancelled: Sequence[float],
 ) -> list[Problem]:
     """Find float64 inputs whose gradient comes through single precision.
 
@@ -43,7 +43,7 @@ def lost_digits(
         The inputs, in the same order.
     rows
         Number of output rows.
-    debris
+    cancelled
         Size, for each input, up to which a gradient may be what cancellation left: the
         difference of two roundings is a short number in any precision.
 
@@ -64,7 +64,7 @@ def lost_digits(
     cotangent = np.random.default_rng(0).normal(size=(1, rows))
 
     def pulled(cotangent: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        pairs = zip(pull(cotangent), debris, strict=True)
+        pairs = zip(pull(cotangent), cancelled, strict=True)
         return [np.where(np.abs(part) > least, part, 0.0) for part, least in pairs]
 
     first = pulled(cotangent)
@@ -89,7 +89,7 @@ def lost_digits(
     ]
 
 
-def debris_of(subject: TorchSubject) -> list[float]:
+def cancellation_of(subject: TorchSubject) -> list[float]:
     """Size of gradients, for each input, that the round-off of f could hide.
 
     Parameters

@@ -20,7 +20,7 @@ from gradlab.subject.tensors.differing import (
     whole,
     without_memory,
 )
-from gradlab.subject.tensors.narrow import called
+from gradlab.subject.tensors.short_softmax import called
 from gradlab.subject.tensors.uncompiled import uncompiled
 from gradlab.subject.tensors.words import over_leaves, tensors_in, words
 

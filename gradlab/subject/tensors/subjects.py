@@ -16,16 +16,16 @@ from gradlab.errors import InputError, InputTypeError, SubjectError
 from gradlab.subject.tensors.analytic import ReverseMode
 from gradlab.subject.tensors.batches import Batches
 from gradlab.subject.tensors.bits import Before
+from gradlab.subject.tensors.captured_inputs import followed
 from gradlab.subject.tensors.devices import batch_bytes
 from gradlab.subject.tensors.double import in_double
-from gradlab.subject.tensors.elsewhere import followed
-from gradlab.subject.tensors.entering import products_of
 from gradlab.subject.tensors.forward import ForwardMode
-from gradlab.subject.tensors.lent import lent
+from gradlab.subject.tensors.input_products import products_of
 from gradlab.subject.tensors.loops import same_values
 from gradlab.subject.tensors.outputs import observe, scalar_loss, to_row, variables_of
 from gradlab.subject.tensors.overlaps import sharing
 from gradlab.subject.tensors.programs import prepare
+from gradlab.subject.tensors.transient_parameters import lent
 from gradlab.subject.tensors.walk import displace
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.holders import Holder, holders_of
 from gradlab.subject.tensors.deliberate import padded_row
-from gradlab.subject.tensors.lent import Loan, reading_lent
+from gradlab.subject.tensors.transient_parameters import Loan, reading_lent
 from gradlab.subject.tensors.words import is_batched
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from gradlab.localisation.layers.recording.hooks import (
     place_of_hook,
 )
 from gradlab.localisation.layers.replaying.directions import Scratch
+from gradlab.localisation.layers.replaying.hidden_writes import writes_unseen
 from gradlab.localisation.layers.replaying.replay import Piece
-from gradlab.localisation.layers.replaying.unseen import writes_unseen
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
 
 if TYPE_CHECKING:

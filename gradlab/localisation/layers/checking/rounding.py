@@ -7,7 +7,7 @@ from gradlab.localisation.layers.checking.probe import Precision
 from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
 from gradlab.subject.tensors.double import narrowing_watched
-from gradlab.subject.tensors.kept import Casts
+from gradlab.subject.tensors.lossless_casts import Casts
 
 __all__ = ["right_without_casts"]
 

@@ -1,4 +1,9 @@
-"""A close look at some coordinates: the adaptive ladder, with what is known of f."""
+"""Adaptive differences of some columns of a Jacobian, with what is known of f.
+
+`adaptive` climbs ladders of steps for whatever is sampled; here they are those of the
+coordinates of one input. What a cheap difference accuses, or cannot tell, is measured
+so before anything is said.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,8 @@ from gradlab.differentiation.hidden_noise import (
     rounding_inside,
 )
 from gradlab.differentiation.method import Adaptive
-from gradlab.differentiation.own_scales import joined, merged, on_their_own
-from gradlab.differentiation.sharing import shared_noise
+from gradlab.differentiation.pooled_noise import shared_noise
+from gradlab.differentiation.small_coordinates import joined, merged, on_their_own
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
 
-__all__ = ["look_closer"]
+__all__ = ["adaptive_columns"]
 
 # Of the scale: a shorter step may be on a ledge of rounding. Measured on 200 rotations
 # by 1e-4 to 3e-2: of 5400 bars 98 were too small by more than three; with 2^-20 it is
@@ -95,7 +100,7 @@ class _Ladders:
         )
 
 
-def look_closer(
+def adaptive_columns(
     origin: Origin,
     which: int,
     positions: NDArray[np.intp],

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Self, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["WATCHING", "NotReturnedError", "Overtime", "Watch", "arrive", "interrupt"]
+__all__ = [
+    "WATCHING",
+    "EvaluationTimeout",
+    "NotReturnedError",
+    "Watch",
+    "arrive",
+    "interrupt",
+]
 
 WATCHING = "gradlab, watching the clock"  # name of the thread
 
@@ -32,14 +39,14 @@ class NotReturnedError(TimeoutError):
     """Raised instead of what an evaluation would have returned."""
 
 
-class Overtime(SystemExit):
+class EvaluationTimeout(SystemExit):
     """Raised in a thread whose time is up; ``except Exception`` does not catch it."""
 
 
 def interrupt(thread: int) -> None:
-    """Raise `Overtime` in a thread, before its next bytecode: not in a call to C."""
+    """Raise `EvaluationTimeout` in a thread, before its next bytecode."""
     send = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    send(ctypes.c_ulong(thread), ctypes.py_object(Overtime))
+    send(ctypes.c_ulong(thread), ctypes.py_object(EvaluationTimeout))
 
 
 def arrive() -> None:
@@ -101,7 +108,7 @@ class Watch:
                 result = work()
             finally:
                 self._settle()
-        except Overtime:
+        except EvaluationTimeout:
             self._settle_again()
         else:
             if not self._sent:  # else it swallowed what ended it: it did not get there
@@ -134,5 +141,5 @@ class Watch:
     def _settle_again(self) -> None:
         """Do so when one has arrived: a second may have been sent, but no third."""
         for _ in range(2):
-            with contextlib.suppress(Overtime):
+            with contextlib.suppress(EvaluationTimeout):
                 self._settle()

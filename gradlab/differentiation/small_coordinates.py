@@ -1,7 +1,7 @@
 """Coordinates far smaller than their tensor, which may live on a scale of their own.
 
 log(x) at 1e-8 beside entries of 1e8 knows nothing of steps of 1e3. Such a coordinate is
-measured twice, and the two measurements are joined.
+measured twice, by steps of both sizes, and `adaptive_columns` joins the two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Zeros outside of a pattern: how far they are told, and asking the function itself.
+"""Error bars of the zeros of a sparse Jacobian: how far they are told, by asking f.
 
 A random direction bounds what the places outside of a pattern may hold. Where that is
 too wide a bar for an output, all that it should not depend on is moved together, many

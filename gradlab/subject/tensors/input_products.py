@@ -1,4 +1,4 @@
-"""The products by which inputs enter a function.
+"""The products by which inputs enter a function, for slopes by the chain rule.
 
 Where all that becomes of a weight is linear for a while, as products are, the function
 can depend on nothing of it but what comes out there, and of a small batch that has far

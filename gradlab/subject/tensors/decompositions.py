@@ -1,4 +1,4 @@
-"""Layers that torch has as one function, spelled out as its documentation has them.
+"""Fused functions of torch as the steps that its documentation gives: LSTM, attention.
 
 Where a weight goes inside of such a function is not seen from outside. Step by step,
 with `linear` and what follows it, the same numbers come out, up to their rounding.
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["spelled"]
+__all__ = ["decompositions"]
 
 _State = tuple[Any, ...]  # the hidden state, and behind it what else a cell remembers
 
 
 @functools.cache
-def spelled() -> dict[Any, Callable[..., Any]]:
-    """Give other spellings, by function; they return None for what they do not know."""
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Give the steps of a function, by function; None for arguments not known here."""
     import torch
 
     cells: dict[str, Callable[..., _State]] = {

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from gradlab.subject.tensors.spelled import spelled
+from gradlab.subject.tensors.decompositions import decompositions
 from tests.specimens.torch_sides import randn
 
 torch = pytest.importorskip("torch")
@@ -20,10 +20,10 @@ class _Spelled(torch.overrides.TorchFunctionMode):
     used = 0
 
     def __torch_function__(self, func, _, args=(), kwargs=None):
-        if func not in spelled():
+        if func not in decompositions():
             return func(*args, **(kwargs or {}))
         self.used += 1
-        return spelled()[func](*args, **(kwargs or {}))
+        return decompositions()[func](*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
@@ -100,8 +100,8 @@ def test_what_is_not_known_is_left_to_torch():
 
     class Asked(_Spelled):
         def __torch_function__(self, func, types, args=(), kwargs=None):
-            if func in spelled():
-                seen.append(spelled()[func](*args, **(kwargs or {})))
+            if func in decompositions():
+                seen.append(decompositions()[func](*args, **(kwargs or {})))
             return func(*args, **(kwargs or {}))
 
     with Asked():

@@ -9,7 +9,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.differentiation import metering
-from gradlab.differentiation.overtime import WATCHING, NotReturnedError, Watch, arrive
+from gradlab.differentiation.timeouts import WATCHING, NotReturnedError, Watch, arrive
 
 LIMIT = 0.3  # seconds
 
