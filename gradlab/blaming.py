@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -113,17 +114,12 @@ def blame(
     _refuse_empty(module, inputs, kwargs)
     _refuse_large(module, memory_bound)
     from gradlab.localisation.layers.audit import audit
-    from gradlab.localisation.layers.recording.owners import Owners
     from gradlab.localisation.layers.recording.recorder import Program
-    from gradlab.localisation.layers.recording.state import (
-        random_now,
-        without_fast_paths,
-    )
+    from gradlab.localisation.layers.recording.state import without_fast_paths
 
     with StateGuard(inputs, kwargs, loss, module), without_fast_paths():
-        program = Program(
-            module, inputs, kwargs, loss, random_now(), seed, Owners(module)
-        )
+        live = LayerLive(module, inputs, kwargs, loss, seed)
+        program = Program.of(live)
 
         def whole() -> Any:
             return module(*inputs, **kwargs)
@@ -143,7 +139,7 @@ def blame(
         evaluations=raw.evaluations,
         seconds=raw.seconds,
         steps=raw.steps,
-        live=LayerLive(module, inputs, kwargs, loss, seed, mistakes),
+        live=dataclasses.replace(live, mistakes=mistakes),
     )
 
 

@@ -262,13 +262,14 @@ def _sweep(
     if remark:
         remarks.append(remark)
     plan = Plan(Auto(), job.tolerance, "full", job.seed)
-    outcome = run_full(Origin(subject, base), plan, meter, columns)
+    origin = Origin(subject, base)
+    outcome = run_full(origin, plan, meter, columns)
     remarks += outcome.remarks
     excuses = {f.where: f.evidence for f in excused(subject, outcome.blocks)}
     remarks += [f"{problem.where}: {problem.detail}" for problem in outcome.problems]
-    blocks = _swept(subject, outcome, base, excuses)
+    blocks = _swept(origin, outcome, excuses)
     numbers = steps.size * len(methods) * sum(block.analytic.size for block in blocks)
-    climb = Climb(subject, base, meter, steps, keep=numbers <= _KEPT)
+    climb = Climb(origin, meter, steps, keep=numbers <= _KEPT)
     try:
         for method in methods:
             for block in blocks:
@@ -304,12 +305,10 @@ def _seconds_each(subject: Subject, meter: Meter, began: float) -> float:
 
 
 def _swept(
-    subject: Subject,
-    outcome: Outcome,
-    base: NDArray[np.float64],
-    excuses: Mapping[str, str],
+    origin: Origin, outcome: Outcome, excuses: Mapping[str, str]
 ) -> tuple[Swept, ...]:
     """Keep of a check what a sweep needs: values, bars and verdicts."""
+    subject = origin.subject
     return tuple(
         Swept(
             variable=subject.inputs[found.which],
@@ -322,8 +321,8 @@ def _swept(
             left=found.left,
             right=found.right,
             epsilon=subject.epsilon,
-            rounding=_rounding(subject, base, found.side.value),
-            resolution=_resolution(subject, base, found.scales),
+            rounding=_rounding(origin, found.side.value),
+            resolution=_resolution(origin, found.scales),
             dtype=_dtype(subject),
             outputs=tuple(subject.outputs),
             excuse=excuses.get(subject.inputs[found.which].name, ""),
@@ -334,14 +333,16 @@ def _swept(
     )
 
 
-def _rounding(
-    subject: Subject, base: NDArray[np.float64], value: NDArray[np.float64]
-) -> float:
+def _rounding(origin: Origin, value: NDArray[np.float64]) -> float:
     """Estimate the rounding error of a quotient: relative, times the step."""
-    size, slope = (
-        float(np.max(np.abs(a[np.isfinite(a)]), initial=0.0)) for a in (base, value)
-    )
-    return subject.epsilon * size / slope if slope > 0 and size > 0 else float("nan")
+    size, slope = _largest(origin.base), _largest(value)
+    if not (slope > 0 and size > 0):
+        return float("nan")
+    return origin.subject.epsilon * size / slope
+
+
+def _largest(values: NDArray[np.float64]) -> float:
+    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))
 
 
 def _conditions(notes: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -358,13 +359,11 @@ def _conditions(notes: Mapping[str, tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _resolution(
-    subject: Subject, base: NDArray[np.float64], scales: NDArray[np.float64]
-) -> float:
+def _resolution(origin: Origin, scales: NDArray[np.float64]) -> float:
     """Estimate the noise of a central difference at its best step, eps^(1/3) wide."""
-    size = float(np.max(np.abs(base[np.isfinite(base)]), initial=0.0))
+    size = _largest(origin.base)
     scale = float(np.median(scales)) if scales.size else 1.0
-    return float(subject.epsilon ** (2 / 3) * size / scale)
+    return float(origin.subject.epsilon ** (2 / 3) * size / scale)
 
 
 def _dtype(subject: Subject) -> str:

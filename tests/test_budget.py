@@ -15,7 +15,7 @@ import pytest
 import gradlab as gl
 from gradlab.differentiation.metering import Budget, BudgetExhausted, Meter
 from gradlab.errors import BudgetError
-from gradlab.pipeline.planning import Coverage, estimate
+from gradlab.pipeline.planning import Coverage, Price, estimate
 
 X = np.linspace(0.1, 1.0, 300)
 
@@ -206,9 +206,9 @@ def test_what_is_left_of_a_budget(clock):
 def test_estimate_counts_what_will_be_looked_at():
     """Evaluations of each input by its own method, and the analytic side's time."""
     columns = [np.arange(10), np.arange(4)]
-    told = estimate(Coverage("full", columns), [2, 24], 0.5, 3.0)
+    told = estimate(Coverage("full", columns), Price([2, 24], 0.5, 3.0))
     assert (told.evaluations, told.seconds) == (116, 61.0)
-    assert estimate(Coverage("probe", columns), [2, 2], 0.1, 1e6).seconds < 10
+    assert estimate(Coverage("probe", columns), Price([2, 2], 0.1, 1e6)).seconds < 10
 
 
 @pytest.mark.parametrize("budget", [20, 22, 40, 100, 400])

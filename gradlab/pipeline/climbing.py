@@ -12,9 +12,8 @@ from gradlab.comparison.swept import Curves, Swept, step_errors
 from gradlab.differentiation.evaluation import Budget
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.method import Backward, Central, ComplexStep, Forward
-from gradlab.differentiation.origin import Origin
 from gradlab.errors import ComplexStepError
-from gradlab.pipeline.planning import choose_columns
+from gradlab.pipeline.planning import Price, choose_columns
 from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.subject.subject import input_columns
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
     from gradlab.report import Report
     from gradlab.subject.subject import Subject, Variable
 
@@ -132,7 +132,8 @@ def steps_columns(
         wanted = "full" if cheap else "sample"
     # a sample of `m` entries costs m * cost evaluations, planning reckons with four
     share = Budget(seconds=_SECONDS) if wanted == "sample" else Budget()
-    plan = choose_columns(subject, wanted, share, each * cost / 4, seed)
+    price = Price.of_differences(subject, each * cost / 4)
+    plan = choose_columns(subject, wanted, share, seed, price)
     columns = list(plan.columns)
     if plan.name == "sample" and report is not None:
         for which, variable in enumerate(subject.inputs):
@@ -201,16 +202,15 @@ class Climb:
 
     Parameters
     ----------
-    subject, base, meter
-        At its point, its value there, and what counts the evaluations.
+    origin, meter
+        The subject at its point, and what counts the evaluations.
     steps
         The ladder.
     keep
         Whether to keep the matrices, or their errors only.
     """
 
-    subject: Subject
-    base: NDArray[np.float64]
+    origin: Origin
     meter: Meter
     steps: NDArray[np.float64]
     keep: bool
@@ -224,7 +224,7 @@ class Climb:
 
     def climb(self, method: str, block: Swept) -> None:
         """Evaluate all steps of one method for one input."""
-        names = [variable.name for variable in self.subject.inputs]
+        names = [variable.name for variable in self.origin.subject.inputs]
         which = names.index(block.variable.name)
         key = (method, block.variable.name)
         curves = self.curves[key] = Curves.blank(self.steps.size)
@@ -260,7 +260,7 @@ class Climb:
             two = self._rung("central", which, positions, 2 * step)
             return (4 * one[0] - two[0]) / 3, (4 * one[1] + two[1]) / 3
         found = numeric_side(
-            Origin(self.subject, self.base),
+            self.origin,
             which,
             positions,
             _METHODS[method](step),

@@ -38,6 +38,7 @@ from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.planning import (
     Coverage,
     Estimate,
+    Price,
     choose_columns,
     estimate,
     needs_streaming,
@@ -98,7 +99,7 @@ def examine(
 
         known = purposeful(subject)
         excuses = list(known.values())
-        seen = compare_by_probes(subject, plan, meter, base, notes, known)
+        seen = compare_by_probes(own, plan, meter, notes, known)
     elif needs_streaming(subject, coverage.columns, plan.memory):
         from gradlab.pipeline.large.streaming import run_streamed
 
@@ -172,19 +173,13 @@ def _at_the_point(
 def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Estimate]:
     """Decide what to look at, and say what it will cost, before the work."""
     each = meter.each / (1 if meter.crew is None else meter.crew.breadth)
-    pulling = _analytic_seconds(subject, meter.budget)
-    costs = [plan.method_of(v.name).cost for v in subject.inputs]
-    coverage = choose_columns(
-        subject,
-        plan.coverage,
-        meter.budget,
-        each,
-        plan.seed,
-        analytic_seconds=pulling,
-        costs=costs,
+    price = Price(
+        evaluations=[plan.method_of(v.name).cost for v in subject.inputs],
+        each=each,
+        analytic=_analytic_seconds(subject, meter.budget),
     )
-    total = input_columns(subject.inputs)
-    expected = estimate(coverage, costs, each, pulling, total)
+    coverage = choose_columns(subject, plan.coverage, meter.budget, plan.seed, price)
+    expected = estimate(coverage, price, input_columns(subject.inputs))
     _announce(meter, expected, coverage)
     return coverage, expected
 
@@ -241,7 +236,8 @@ class Compared:
 def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
     """Compare both sides of a subject that needs no watching; no diagnosis."""
     own = Origin(subject, base_row(subject, meter))
-    coverage = choose_columns(subject, "full", meter.budget, 0.0, plan.seed)
+    price = Price.of_differences(subject)
+    coverage = choose_columns(subject, "full", meter.budget, plan.seed, price)
     outcome = run_full(own, plan, meter, coverage.columns)
     excuse_cancellation(subject, outcome.blocks, meter, plan.seed)
     comparisons = comparisons_of(

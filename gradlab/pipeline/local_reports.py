@@ -87,13 +87,11 @@ def local_report(
     """
     live = _live(audit)
     row = _row_of(audit, layer)
-    from gradlab.localisation.layers.recording.owners import Owners
     from gradlab.localisation.layers.recording.record import record
     from gradlab.localisation.layers.recording.recorder import Program
     from gradlab.localisation.layers.recording.state import (
         kept_attributes,
         private_buffers,
-        random_now,
         without_fast_paths,
     )
 
@@ -104,17 +102,8 @@ def local_report(
         kept_attributes(live.module),
         private_buffers(live.module),
     ):
-        owners = Owners(live.module)
-        program = Program(
-            live.module,
-            live.inputs,
-            live.kwargs,
-            live.loss,
-            random_now(),
-            live.seed,
-            owners,
-        )
-        frame = _frame(record(program).all, row, row.call if call is None else call)
+        frames = record(Program.of(live)).all
+        frame = _frame(frames, row, row.call if call is None else call)
         with _entered(frame):
             sample = one_sample(frame) if plan is not None else None
             if sample is not None:

@@ -22,6 +22,7 @@ __all__ = [
     "WHOLE",
     "Coverage",
     "Estimate",
+    "Price",
     "choose_columns",
     "estimate",
     "needs_streaming",
@@ -80,45 +81,52 @@ class Estimate:
         return f"estimated before: {count}, about {time} s"
 
 
-def estimate(
-    coverage: Coverage,
-    costs: Sequence[float],
-    seconds_each: float,
-    analytic_seconds: float,
-    coordinates: int = 0,
-) -> Estimate:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Price:
+    """What looking at a subject costs.
+
+    Parameters
+    ----------
+    evaluations
+        That one coordinate takes, per input.
+    each
+        Measured seconds of one evaluation.
+    analytic
+        Measured seconds of the analytic side, extrapolated to all of its rows.
+    """
+
+    evaluations: Sequence[float]
+    each: float = 0.0
+    analytic: float = 0.0
+
+    @classmethod
+    def of_differences(cls, subject: Subject, each: float = 0.0) -> Price:
+        """Give the price of central differences, two evaluations a coordinate."""
+        return cls([_PER_COORDINATE] * len(subject.inputs), each)
+
+
+def estimate(coverage: Coverage, price: Price, coordinates: int = 0) -> Estimate:
     """Say before the work what it will cost.
 
     Parameters
     ----------
     coverage
         What will be looked at.
-    costs
-        Evaluations that one coordinate takes, per input.
-    seconds_each
-        Measured time of one evaluation.
-    analytic_seconds
-        Measured time of the analytic side, extrapolated to all of its rows.
+    price
+        Of looking.
     coordinates
         Of all inputs.
     """
-    pairs = zip(coverage.columns, costs, strict=True)
+    pairs = zip(coverage.columns, price.evaluations, strict=True)
     evaluations = round(sum(len(part) * cost for part, cost in pairs))
     if coverage.name == "probe":  # a few rows of the analytic side are enough
         evaluations = _enough(coordinates, len(coverage.columns))
-        return Estimate(evaluations, (evaluations + _PULLED) * seconds_each)
-    return Estimate(evaluations, evaluations * seconds_each + analytic_seconds)
+        return Estimate(evaluations, (evaluations + _PULLED) * price.each)
+    return Estimate(evaluations, evaluations * price.each + price.analytic)
 
 
 def choose_columns(
-    subject: Subject,
-    wanted: str,
-    budget: Budget,
-    seconds_each: float,
-    seed: int,
-    *,
-    analytic_seconds: float = 0.0,
-    costs: Sequence[float] | None = None,
+    subject: Subject, wanted: str, budget: Budget, seed: int, price: Price
 ) -> Coverage:
     """Decide between full, sample and probe coverage, and draw the sample.
 
@@ -129,16 +137,11 @@ def choose_columns(
     budget
         Of the check; where the full matrix does not fit, "auto" goes along random
         directions, and takes a sample where not even these fit.
-    seconds_each
-        Measured time of one evaluation.
     seed
         Of the sample.
-    analytic_seconds
-        Time to read out the analytic side; where a budget has no room for it, "auto"
+    price
+        What a budget has to pay for. Where it has no room for the analytic side, "auto"
         goes along random directions, which ask for a few rows only.
-    costs
-        Evaluations that one coordinate takes, per input: what a budget has to pay for.
-        Default two.
 
     Returns
     -------
@@ -147,21 +150,20 @@ def choose_columns(
     """
     rows = output_rows(subject.outputs)
     cost = _PER_COORDINATE * input_columns(subject.inputs)
-    costs = costs or [_PER_COORDINATE] * len(subject.inputs)
-    pairs = zip(subject.inputs, costs, strict=True)
+    pairs = zip(subject.inputs, price.evaluations, strict=True)
     paid = sum(v.coordinates * each for v, each in pairs)
     if wanted == "auto":
         # a small subject is checked whole even on a machine that is busy just now
         patience = _SECONDS if cost > _SMALL else 6 * _SECONDS
         fits = (
             cost <= _EVALUATIONS
-            and cost * seconds_each <= patience
+            and cost * price.each <= patience
             and paid <= 0.8 * (budget.evaluations or np.inf)
-            and paid * seconds_each <= 0.8 * (budget.seconds or np.inf)
+            and paid * price.each <= 0.8 * (budget.seconds or np.inf)
             and rows * cost <= _PER_COORDINATE * _ENTRIES
         )
-        wanted = "full" if fits else _less(subject, budget, seconds_each)
-        if analytic_seconds > _SHARE * (budget.seconds or np.inf):
+        wanted = "full" if fits else _less(subject, budget, price.each)
+        if price.analytic > _SHARE * (budget.seconds or np.inf):
             wanted = "probe"
     if wanted == "probe":
         none = [np.zeros(0, dtype=np.intp) for _ in subject.inputs]
@@ -171,7 +173,7 @@ def choose_columns(
     total = sum(len(positions) for positions in every)
     if wanted == "full":
         return Coverage("full", every, remarks)
-    most = _affordable(costs, budget, seconds_each)
+    most = _affordable(budget, price)
     rng = np.random.default_rng([seed, 1])
     chosen = [_draw(subject, k, every[k], most, rng) for k in range(len(every))]
     looked = sum(len(part) for part in chosen)
@@ -218,14 +220,14 @@ def _immovable(subject: Subject, every: list[NDArray[np.intp]]) -> tuple[str, ..
     return (f"not looked at: {', '.join(left)}",) if left else ()
 
 
-def _affordable(costs: Sequence[float], budget: Budget, seconds_each: float) -> int:
+def _affordable(budget: Budget, price: Price) -> int:
     """Entries per input that the budget allows, half of it kept for second looks."""
     limits = [float(_SAMPLE)]
-    each = max(1.0, 2 * sum(costs))
+    each = max(1.0, 2 * sum(price.evaluations))
     if budget.evaluations is not None:
         limits.append(budget.evaluations / each)
     if budget.seconds is not None:
-        limits.append(budget.seconds / max(seconds_each, 1e-7) / each)
+        limits.append(budget.seconds / max(price.each, 1e-7) / each)
     return max(1, int(min(limits)))
 
 

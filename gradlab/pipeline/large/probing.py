@@ -18,7 +18,6 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Evidence
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import DEAR, why_stopped
-from gradlab.differentiation.origin import Origin
 from gradlab.localisation.tensors import (
     TensorProbe,
     TensorProbes,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Outcome, Plan
     from gradlab.subject.subject import Problem, Subject
 
@@ -49,10 +49,9 @@ _UNLIKELY = 1e-3  # chance of seeing no wrong entry where so many are wrong
 
 
 def compare_by_probes(
-    subject: Subject,
+    own: Origin,
     plan: Plan,
     meter: Meter,
-    base: NDArray[np.float64],
     notes: dict[str, tuple[str, ...]],
     left_out: Collection[int],
 ) -> Seen:
@@ -60,17 +59,14 @@ def compare_by_probes(
 
     Parameters
     ----------
-    subject
-        Evaluated once already.
-    plan, meter
+    own, plan, meter
         As for a full check.
-    base
-        f at the point, shape (rows,).
     notes
         Conditions met so far, for diagnosis.
     left_out
         Positions of inputs that cannot be compared.
     """
+    subject, base = own.subject, own.base
     probes = probe_tensors(
         subject,
         tolerance=plan.tolerance,
@@ -83,7 +79,7 @@ def compare_by_probes(
     stopped = "" if probes.stop is None else why_stopped(probes.stop)
     try:
         for names in _worth_a_look(subject, probes, left_out, meter):
-            found = _look_at(subject, plan, meter, base, probes, names)
+            found = _look_at(own, plan, meter, probes, names)
             outcome = (
                 found if outcome is None or found is None else _both(outcome, found)
             )
@@ -179,10 +175,9 @@ def _all_are_cheap(subject: Subject, meter: Meter) -> bool:
 
 
 def _look_at(
-    subject: Subject,
+    own: Origin,
     plan: Plan,
     meter: Meter,
-    base: NDArray[np.float64],
     probes: TensorProbes,
     names: Collection[str],
 ) -> Outcome | None:
@@ -190,7 +185,8 @@ def _look_at(
     if isinstance(probes.stop, KeyboardInterrupt):
         return None  # who pressed Stop does not want more
     if probes.columns is not None:
-        return as_looked_at(subject, meter, base, probes)
+        return as_looked_at(own, meter, probes)
+    subject = own.subject
     total = input_columns(subject.inputs)
     if output_rows(subject.outputs) * total > _ENTRIES:
         return None
@@ -203,7 +199,7 @@ def _look_at(
         few = _SAMPLE if total < DEAR else _SAMPLE_DEAR
         few = variable.size if _all_are_cheap(subject, meter) else few
         columns.append(_positions(variable, _found(probes, variable), few, rng))
-    outcome = run_full(Origin(subject, base), plan, meter, columns, accused=True)
+    outcome = run_full(own, plan, meter, columns, accused=True)
     outcome.blocks = [block for block in outcome.blocks if block.positions.size]
     return outcome
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.origin import Origin
 from gradlab.localisation.searching.accused import VISIBLE
 from gradlab.pipeline.blocks import Block, Outcome
 from gradlab.pipeline.looks.steadiness import scatter_of
@@ -20,21 +19,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
     from gradlab.localisation.searching.columns import Column
     from gradlab.localisation.tensors import TensorProbes
-    from gradlab.subject.subject import Subject
 
 __all__ = ["as_looked_at", "with_found"]
 
 
-def as_looked_at(
-    subject: Subject, meter: Meter, base: NDArray[np.float64], probes: TensorProbes
-) -> Outcome:
+def as_looked_at(own: Origin, meter: Meter, probes: TensorProbes) -> Outcome:
     """Show all that the search looked at, if f repeats itself at the point."""
     looked = probes.columns or {}
     blocks = [_block(which, columns) for which, columns in sorted(looked.items())]
-    outcome = Outcome(blocks, base, probes.located.problems, probes.reference)
-    scatter = scatter_of(Origin(subject, base), meter)
+    outcome = Outcome(blocks, own.base, probes.located.problems, probes.reference)
+    scatter = scatter_of(own, meter)
     if scatter.any():
         outcome.unsteady = scatter
         for block in outcome.blocks:

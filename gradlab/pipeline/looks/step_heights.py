@@ -6,6 +6,7 @@ quantises, a watched forward says, or how the spacing grows with the numbers.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,8 @@ from gradlab.subject.subject import SINGLE, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Block
@@ -35,6 +38,26 @@ _COARSE = 0.03  # of the scale; wider steps are no floating-point format
 _LARGER, _SMALLER = (8.0, 4.0, 2.0), (0.125, 0.5, 0.25)
 _EVEN = 0.01
 _SCANNED, _PER_SPACING = 33, 4.1  # points, and how many of them in one spacing
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Along:
+    """One output of f along one coordinate."""
+
+    subject: Subject
+    which: int
+    position: int
+    row: int
+    meter: Meter
+
+    def values(
+        self, steps: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Evaluate at some steps: values, and the displacements really made."""
+        positions = np.full(len(steps), self.position)
+        at = self.subject, self.which, positions, steps
+        rows, taken = displaced_rows(*at, self.meter)
+        return rows[:, self.row], taken
 
 
 def height_of_steps(
@@ -65,10 +88,11 @@ def height_of_steps(
     """
     row, column = place
     position, scale = int(block.positions[column]), float(block.scales[column])
+    along = _Along(reference, block.which, position, row, meter)
     slope = float(block.value[place])
     casts = casts_seen(reference, meter)
     if casts or block.kinds[place] == Smoothness.NOISY:
-        slope = _least_slope(reference, block.which, position, row, scale, meter)
+        slope = _least_slope(along, scale)
     meant, reach = over
 
     def ends_by(slope: float) -> list[tuple[float, float]]:
@@ -77,15 +101,14 @@ def height_of_steps(
             found = (0.0, 0.0)
             for share in shares:  # far out f may be too curved for a jump to show
                 if not found[0]:
-                    at = (block.which, position, row, share * end)
-                    found = _jump(reference, *at, slope, meter)
+                    found = _jump(along, share * end, slope)
             ends.append(found)
         return ends
 
     ends = ends_by(slope)
     if not any(height for height, _ in ends):
         # a difference over one jump is no slope of f anywhere
-        least = _least_slope(reference, block.which, position, row, scale, meter)
+        least = _least_slope(along, scale)
         if least != slope:
             slope = least
             ends = ends_by(slope)
@@ -144,27 +167,14 @@ def casts_seen(subject: Subject, meter: Meter) -> bool | None:
     return bool(narrowed)
 
 
-def _least_slope(
-    subject: Subject, which: int, position: int, row: int, scale: float, meter: Meter
-) -> float:
+def _least_slope(along: _Along, scale: float) -> float:
     """Slope between two jumps: the median of five, of which two may meet a jump."""
-    steps = scale * _BETWEEN
-    values, taken = displaced_rows(
-        subject, which, np.full(len(steps), position), steps, meter
-    )
-    slopes = np.diff(values[:, row]) / np.diff(taken)
+    values, taken = along.values(scale * _BETWEEN)
+    slopes = np.diff(values) / np.diff(taken)
     return float(np.median(slopes))
 
 
-def _jump(
-    subject: Subject,
-    which: int,
-    position: int,
-    row: int,
-    end: float,
-    slope: float,
-    meter: Meter,
-) -> tuple[float, float]:
+def _jump(along: _Along, end: float, slope: float) -> tuple[float, float]:
     """Corner a jump of f beyond a given slope between the point and `end`.
 
     Returns
@@ -175,16 +185,14 @@ def _jump(
     """
 
     def stray(step: float) -> float:
-        values, taken = displaced_rows(
-            subject, which, np.array([position]), np.array([step]), meter
-        )
-        return float(values[0, row] - slope * taken[0])
+        values, taken = along.values(np.array([step]))
+        return float(values[0] - slope * taken[0])
 
     ends = (0.0, stray(0.0)), (end, stray(end))
     total = abs(ends[1][1] - ends[0][1])
     (_, at_low), (high, at_high) = _cornered(stray, *ends, _HALVINGS)
     height = abs(at_high - at_low)
-    noise = 100 * subject.epsilon * abs(at_high + slope * high)
+    noise = 100 * along.subject.epsilon * abs(at_high + slope * high)
     lasting = height > max(_LASTS * total, noise)
     return (height if lasting else 0.0), total
 

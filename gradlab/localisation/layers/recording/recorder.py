@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from gradlab.localisation.layers.recording.frames import Frame, Slot, walk
 from gradlab.localisation.layers.recording.hooks import hooks_of
 from gradlab.localisation.layers.recording.intercept import call_function, call_module
+from gradlab.localisation.layers.recording.owners import Owners
 from gradlab.localisation.layers.recording.state import entry_of, random_now
 from gradlab.localisation.layers.recording.trees import Hole, leaves, take_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gradlab.localisation.layers.recording.owners import Owners
+    from gradlab.localisation.layers.audited import LayerLive
     from gradlab.localisation.layers.recording.state import RandomState
 
 __all__ = ["Program", "Recorder", "Stale"]
@@ -50,6 +51,13 @@ class Program:
     start: RandomState
     seed: int
     owners: Owners
+
+    @classmethod
+    def of(cls, live: LayerLive) -> Program:
+        """Make what is audited of the arguments of `gradlab.blame`."""
+        module, loss = live.module, live.loss
+        start, owners = random_now(), Owners(module)
+        return cls(module, live.inputs, live.kwargs, loss, start, live.seed, owners)
 
     @property
     def title(self) -> str:
