@@ -11,8 +11,9 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.layer_shapes import layer_of
-from gradlab.diagnosis.measures import Case, Clue, sides_of, vanishing_sums
+from gradlab.diagnosis.measures import Case, Clue, sides_of
 from gradlab.diagnosis.moving import analytic_at, slopes_at
+from gradlab.diagnosis.sums import vanishing_sums
 
 __all__ = ["steady"]
 

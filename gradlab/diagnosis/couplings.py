@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measures import EXACT, Case, Clue, vanishing_sums
+from gradlab.diagnosis.measures import EXACT, Case, Clue
+from gradlab.diagnosis.sums import steady_sums, vanishing_sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -144,23 +145,26 @@ def swapped_output(case: Case) -> list[Clue]:
 
 
 def invariant_sums(case: Case) -> list[Clue]:
-    """Detect sums that vanish along one axis on one side, along another on the other.
+    """Detect sums that stand still along one axis on one side, another on the other.
 
     The gradient of softmax sums to zero along the axis of the softmax, that of a
-    normalisation along the axis of its mean.
+    normalisation along the axis of its mean, and that of logsumexp to one.
     """
     n, a = case.grid(case.numeric), case.grid(case.analytic)
     if n is None or a is None or n.ndim < 3 or case.variable.is_complex:
         return []
-    true, ours = vanishing_sums(n), vanishing_sums(a)
-    if not true or not ours - true or true & ours:
-        return []
-    return [
-        Clue(
-            BugKind.WRONG_AXIS,
-            0.93,
-            f"The numeric gradient of {case.name} sums to zero along axis "
-            f"{min(true)}, the analytic one along axis {min(ours)}.",
-            f"Check the axis of the sums and means in the backward of {case.name}.",
-        )
-    ]
+    for words, sums in (("zero", vanishing_sums), ("one number", steady_sums)):
+        true, ours = sums(n), sums(a)
+        if not true or not ours - true or true & ours:
+            continue
+        return [
+            Clue(
+                BugKind.WRONG_AXIS,
+                0.93,
+                f"The numeric gradient of {case.name} sums to {words} along axis "
+                f"{min(true)}, the analytic one along axis {min(ours)}.",
+                f"Check the axis of the sums, means and softmax in the backward of "
+                f"{case.name}.",
+            )
+        ]
+    return []

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["diagnose", "unexplained"]
 
-_KEPT = 3  # explanations of one input that are told
-_SURE = 0.8  # above it, readings from structure alone are not told beside it
-_PROVEN = 0.975  # above it, only explanations nearly as good stand beside it
+_SURE = 0.8  # above it, other readings of the same numbers are no doubt
+_DOUBT = 0.15  # how much less likely a reading is that the first leaves open
 _VAGUE = {BugKind.MISSING_TERM, BugKind.EXTRA_TERM}
 _GUESSES = {*_VAGUE, BugKind.WRONG_DERIVATIVE}
 _CAUSE = 0.75  # above it, an explanation may explain the inputs before it as well
@@ -204,29 +203,30 @@ def _broken(
 
 
 def _told(case: Case, clues: list[Clue], *, certain: bool) -> list[Finding]:
-    """Keep the best clue of each kind, and of those the best few.
+    """Tell the best reading of an error, and only that.
 
-    What structure alone suggests is not told beside a clear cause; `certain` says
-    that one is known already.
+    All clues of an input read the same numbers. Beside a clear cause the others are
+    other words for it, or explain less; where none is clear they are no findings
+    either, but doubts about the first, which it names itself. `certain` says that a
+    cause is known already.
     """
     best: dict[BugKind, Clue] = {}
     for clue in clues:
         if clue.kind not in best or best[clue.kind].confidence < clue.confidence:
             best[clue.kind] = clue
     kept = sorted(best.values(), key=lambda clue: -clue.confidence)
-    if certain:
-        kept = [clue for clue in kept if clue.confidence > _SURE]
-    elif kept and kept[0].confidence > _PROVEN:
-        kept = [clue for clue in kept if clue.confidence > kept[0].confidence - 0.05]
-    elif kept and kept[0].confidence > _SURE:
-        best_one = kept[0].confidence
-        kept = [
-            clue
-            for clue in kept
-            if clue.kind not in _VAGUE or clue.confidence > best_one - 0.1
-        ]
-    kept = [clue for clue in kept if clue.confidence >= _FAINT][:_KEPT]
-    return [clue.finding(case.name) for clue in kept]
+    if not kept or kept[0].confidence < (_SURE if certain else _FAINT):
+        return []
+    first = kept[0]
+    doubts = [
+        clue.kind.value
+        for clue in kept[1:]
+        if first.confidence < _SURE and clue.confidence > first.confidence - _DOUBT
+    ]
+    if doubts:
+        told = f"{first.evidence} It may as well be: {', '.join(doubts)}."
+        first = dataclasses.replace(first, evidence=told)
+    return [first.finding(case.name)]
 
 
 def _in_order(evidence: Evidence, findings: list[Finding]) -> list[Finding]:

@@ -11,8 +11,6 @@ from gradlab.diagnosis.measures import EXACT, Case, Clue, sides_of
 from gradlab.diagnosis.moving import analytic_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
 __all__ = ["growing", "multiplier", "of_another_input"]
@@ -63,7 +61,10 @@ def multiplier(case: Case) -> list[Clue]:
     row = a.sum(axis=1)
     if np.ptp(row) < 1e-9 * np.abs(row).max(initial=0.0):
         return []
-    for words, values in _arrays(case):
+    if len(case.outputs) != 1:
+        return []
+    known = [("the output", case.evidence.base), *case.arrays(case.outputs[0].shape)]
+    for words, values in known:
         if np.allclose(row, values, rtol=1e-6, atol=1e-9):
             return [
                 Clue(
@@ -75,25 +76,6 @@ def multiplier(case: Case) -> list[Clue]:
                 )
             ]
     return []
-
-
-def _arrays(case: Case) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """Arrays that broadcast to the single output."""
-    evidence = case.evidence
-    if len(case.outputs) != 1:
-        return
-    yield "the output", evidence.base
-    for which, variable in enumerate(evidence.subject.inputs):
-        if variable.is_complex or variable.support is not None:
-            continue
-        try:
-            values = np.broadcast_to(
-                evidence.subject.point(which).reshape(variable.shape),
-                case.outputs[0].shape,
-            )
-        except ValueError:
-            continue
-        yield variable.name, values.ravel()
 
 
 def growing(case: Case) -> list[Clue]:

@@ -33,6 +33,7 @@ _CONSTANT = 0.999  # share of the error above which a factor is told to be one
 _NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 _CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
 _PASSES = 50  # that anybody forgets to set a gradient to zero before
+_NAMED = 0.75  # of the trust in a factor: from there on its meaning is told instead
 _TELLING = 0.9  # trust in a factor from which on it may be one on purpose
 _FEW = 3  # entries, of which any two numbers are nearly a multiple of each other
 _LOSS_SCALE = 128  # the least power of two that is rather one of mixed precision
@@ -135,13 +136,15 @@ def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
             "Divide by the loss scale of mixed precision before gradients are looked "
             "at: scaler.unscale_(optimizer) in torch."
         )
-    scale = Clue(BugKind.SCALE, 0.93 * trust, evidence, advice)
     reduction = _reduction(case, c, trust, evidence) if whole or c > 0 else None
-    if reduction is not None:
-        return [reduction, _lower(scale, reduction)]
-    if c > 0 or trust < _TELLING:  # one number may have any factor
-        return [scale]
-    return [scale, _reversal(c, trust, evidence)]
+    if c < 0 and trust >= _TELLING:  # seldom an accident, but one number may have it
+        advice += (
+            f" A layer that reverses gradients multiplies by such a number: if one by "
+            f"{abs(c):.4g} is meant (surrogate), leave it out of the check."
+        )
+    scale = Clue(BugKind.SCALE, 0.93 * trust, evidence, advice)
+    better = reduction is not None and reduction.confidence >= _NAMED * scale.confidence
+    return [reduction] if reduction is not None and better else [scale]
 
 
 def _is_loss_scale(case: Case, c: float) -> bool:
@@ -149,24 +152,6 @@ def _is_loss_scale(case: Case, c: float) -> bool:
     if not c >= _LOSS_SCALE or abs(math.log2(c) - round(math.log2(c))) > 1e-6:
         return False
     return _matching(case, c) is None and _alike(case.evidence, c)
-
-
-def _reversal(c: float, trust: float, evidence: str) -> Clue:
-    """Offer a reason for a negative factor other than -1: seldom an accident."""
-    return Clue(
-        BugKind.SURROGATE,
-        0.88 * trust,
-        f"{evidence} A layer that reverses gradients multiplies by such a number.",
-        f"If a reversal by {abs(c):.4g} is meant, leave it out of the check; else look "
-        f"for the factor.",
-    )
-
-
-def _lower(clue: Clue, above: Clue) -> Clue:
-    """Put a plain factor below a strong reading of what it means."""
-    if above.confidence < 0.75 * clue.confidence:
-        return clue
-    return dataclasses.replace(clue, confidence=above.confidence * 0.9)
 
 
 def _mean_for_sum(case: Case, c: float) -> Clue | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measures import EXACT, Case, Clue
+from gradlab.diagnosis.measures import Case, Clue
 from gradlab.diagnosis.places import place_words
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["elementwise", "slopes_of_one_end"]
+__all__ = ["elementwise"]
 
 # where the sizes of terms are compared: on both sides of zero
 _SPREAD = np.array([0.3, -0.3, 0.7, -0.7, 1.1, -1.1, 1.9, -1.9, 2.7, -2.7])
@@ -127,45 +127,6 @@ def _one_side(
                 )
             ]
     return []  # one factor on all wrong entries: told elsewhere
-
-
-def slopes_of_one_end(case: Case) -> list[Clue]:
-    """Detect a factor for each output, or each entry: another's slope at that end."""
-    a, n = case.analytic, case.numeric
-    last = _own_factors(a, n)
-    if last is not None and case.share(last[:, None] * n) >= EXACT:
-        return [_own_slopes("output", "row", "last", last)]
-    first = _own_factors(a.T, n.T)
-    if first is not None and case.share(first * n) >= EXACT:
-        return [_own_slopes(f"entry of {case.name}", "column", "first", first)]
-    return []
-
-
-def _own_factors(a: Array, n: Array) -> Array | None:
-    """Return one factor per row; None if all that is wrong has the same."""
-    if len(a) < 3 or a.shape[1] < 2:
-        return None
-    several = (np.abs(n) > 1e-9 * np.abs(n).max(initial=0.0)).sum(axis=1) > 1
-    below = (n * n).sum(axis=1)
-    if several.sum() < 3:
-        return None
-    c = np.asarray((a * n).sum(axis=1) / np.where(below > 0, below, 1.0))
-    wrong = c[several & (np.abs(c - 1) > 1e-4)]
-    if wrong.size < 2 or np.ptp(wrong) < 1e-4 * np.abs(wrong).max():
-        return None
-    return c
-
-
-def _own_slopes(what: str, line: str, end: str, c: Array) -> Clue:
-    first = "multiplies the incoming gradient first" if end == "last" else "comes last"
-    return Clue(
-        BugKind.WRONG_DERIVATIVE,
-        0.88,
-        f"Each {what} has a factor of its own, from {c.min():.4g} to {c.max():.4g}; "
-        f"within its {line} of the Jacobian analytic and numeric are proportional.",
-        f"Check the slope that {first} in the backward: that of the {end} function in "
-        f"the forward pass.",
-    )
 
 
 def _worst(a: NDArray[np.float64], n: NDArray[np.float64]) -> int:

@@ -32,7 +32,6 @@ __all__ = [
     "fraction_words",
     "reaches",
     "sides_of",
-    "vanishing_sums",
 ]
 
 EXACT = 0.98  # share of the error above which an explanation is called exact
@@ -294,6 +293,20 @@ class Case:
         tail = (2,) if variable.is_complex else ()
         return matrix.reshape(len(matrix), *variable.shape, *tail)
 
+    def arrays(
+        self, shape: tuple[int, ...]
+    ) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """Yield the real inputs that broadcast to a shape: name, and values, flat."""
+        subject = self.evidence.subject
+        for which, variable in enumerate(subject.inputs):
+            if variable.is_complex or variable.support is not None:
+                continue
+            try:
+                values = subject.point(which).reshape(variable.shape)
+                yield variable.name, np.broadcast_to(values, shape).ravel()
+            except ValueError:
+                continue
+
     @property
     def parts_of_output(self) -> Iterator[tuple[Variable, slice]]:
         """Each output with its rows."""
@@ -361,22 +374,6 @@ def sides_of(evidence: Evidence) -> list[Case]:
 def reaches(mask: NDArray[np.bool_], axis: int | tuple[int, ...]) -> NDArray[np.bool_]:
     """Reduce a mask over an axis: where anything is true along it."""
     return np.asarray(mask.any(axis=axis), dtype=np.bool_)
-
-
-def vanishing_sums(grid: NDArray[np.float64]) -> set[int]:
-    """Axes of an input along which a gradient sums to zero.
-
-    Parameters
-    ----------
-    grid
-        From `Case.grid`, shape (rows, *shape of the input).
-    """
-    size = np.abs(grid).sum()
-    return {
-        axis
-        for axis, length in enumerate(grid.shape[1:])
-        if length > 1 and np.abs(grid.sum(axis=axis + 1)).sum() < 1e-6 * size
-    }
 
 
 def fraction_words(value: float) -> str | None:

@@ -39,6 +39,7 @@ def passed_on(
         How the two sides compare where neither is zero; empty if that is nowhere.
     """
     elsewhere = [] if told else _elsewhere(case, lost, extra, share)
+    elsewhere = elsewhere or _other_way(case, lost, extra, share)
     mask = _mask_clue(case, lost, extra, share, told)
     return elsewhere or [mask, *_handed_on(case, lost, extra, share)]
 
@@ -61,6 +62,31 @@ def _elsewhere(
             f"({place_words(case)}).",
             f"Send each incoming gradient to the entries of {case.name} that the "
             f"forward pass read for that output.",
+        )
+    ]
+
+
+def _other_way(
+    case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_], share: float
+) -> list[Clue]:
+    """Recognise zeros that are transposed: an order, or a graph, the other way round.
+
+    What an output depends on, and what depends on it, are exchanged. A mask knows
+    nothing of pairs.
+    """
+    if lost.shape[0] != lost.shape[1] or not lost.any() or (lost != extra.T).any():
+        return []
+    if (lost == extra).all():
+        return []
+    return [
+        Clue(
+            BugKind.TRANSPOSE,
+            0.93 * share,
+            f"The zeros of the analytic Jacobian of {case.name} are those of the "
+            f"numeric one transposed: each output hands its gradient to the entries "
+            f"whose outputs depend on it, and to none of those that it depends on.",
+            "Go the other way in the backward: from the last to the first in a running "
+            "sum or product, and with A.T for a matrix A of neighbours.",
         )
     ]
 

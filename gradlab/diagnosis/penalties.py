@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -83,12 +84,25 @@ def _scaled_data(case: Case) -> list[Clue]:
         return []
     a, n, x = case.analytic[0], case.numeric[0], case.point
     (c, k), *_ = np.linalg.lstsq(np.stack([n, x], axis=1), a, rcond=None)
-    if c < 1e-6 or abs(c - 1) < 0.2 or abs(k) < 1e-9:
+    if case.share((c * n + k * x)[None]) < _PROPORTIONAL:  # an intercept has no penalty
+        x = np.where(np.arange(len(x)) < math.prod(case.variable.shape[1:]), 0.0, x)
+        (c, k), *_ = np.linalg.lstsq(np.stack([n, x], axis=1), a, rcond=None)
+    if abs(c) < 1e-6 or abs(c - 1) < 0.2 or abs(k) < 1e-9:
         return []
-    if c * np.linalg.norm(n) < 1e-3 * np.linalg.norm(a):
+    if abs(c) * np.linalg.norm(n) < 1e-3 * np.linalg.norm(a):
         return []
     if case.share((c * n + k * x)[None]) < _PROPORTIONAL:
         return []
+    if abs(c + 1) < 1e-3:
+        return [
+            Clue(
+                BugKind.SIGN,
+                0.93,
+                f"analytic = {c:.6g} x numeric {k:+.6g} x {case.name}: the sign of the "
+                f"data part is flipped, that of the penalty on {case.name} is not.",
+                "Look for target - output for output - target before the penalty.",
+            )
+        ]
     large = max(c, 1 / c)
     if abs(large - round(large)) > 1e-3 * large or round(large) < 2:
         return []
@@ -111,16 +125,7 @@ def _scaled_data(case: Case) -> list[Clue]:
             advice=f"Search the data part of the gradient of {case.name} for the "
             f"factor {'2' if c > 1 else '1/2'}.",
         )
-    return [
-        data,
-        Clue(
-            BugKind.REGULARIZATION,
-            0.7,
-            f"{told}: data part and penalty do not have the same factor.",
-            f"Compare the weights of data and penalty on {case.name} in loss and "
-            f"gradient.",
-        ),
-    ]
+    return [data]
 
 
 def _other_penalty(case: Case) -> list[Clue]:

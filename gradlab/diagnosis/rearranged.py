@@ -51,22 +51,18 @@ def partly_transposed(case: Case) -> list[Clue]:
         share = case.share(model)
         if share < EXACT:
             continue
-        kinds = (BugKind.WRONG_INDEX, BugKind.TRANSPOSE)
+        kind = BugKind.WRONG_INDEX if index else BugKind.TRANSPOSE
         told = (
             f"analytic = numeric with {words} exchanged between {output.name} and "
             f"{case.name}"
         )
-        first, second = kinds if index else kinds[::-1]
         advice = (
             "Reverse the kernel, or the order of the indices, in the backward."
             if index
             else f"Use the transpose of the matrix that multiplies the incoming "
             f"gradient (axes of {k} dimensions) in the backward of {case.name}."
         )
-        return [
-            Clue(first, 0.945 * share, f"{told}.", advice),
-            Clue(second, 0.8 * share, f"{told}.", advice),
-        ]
+        return [Clue(kind, 0.945 * share, f"{told}.", advice)]
     return []
 
 
@@ -77,12 +73,19 @@ def _exchanges(
     k = len(out)
     offset = k - len(into)
     pairs = [
-        (p, p - offset)
+        (p, q)
         for p, length in enumerate(out)
-        if 0 <= p - offset < len(into) and into[p - offset] == length > 1
+        for q, other in enumerate(into)
+        if other == length > 1
     ]
+    pairs.sort(key=lambda pair: pair[0] - pair[1] != offset)  # those that align first
     for count in range(1, min(len(pairs), 3) + 1):
         for chosen in itertools.combinations(pairs, count):
+            if (
+                len({p for p, _ in chosen}) < count
+                or len({q for _, q in chosen}) < count
+            ):
+                continue
             axes = list(range(k + len(into)))
             for p, q in chosen:
                 axes[p], axes[k + q] = axes[k + q], axes[p]
@@ -351,10 +354,7 @@ def other_axis(case: Case) -> list[Clue]:
         "Multiply the rows of the Jacobian by the slopes of the outer function "
         "(s[:, None] * A), not its columns."
     )
-    return [
-        Clue(BugKind.WRONG_AXIS, 0.94, told, advice),
-        Clue(BugKind.TRANSPOSE, 0.9, told, advice),
-    ]
+    return [Clue(BugKind.WRONG_AXIS, 0.94, told, advice)]
 
 
 def selection(case: Case) -> list[Clue]:

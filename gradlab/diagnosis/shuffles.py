@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import EXACT, Case, Clue, reaches
 from gradlab.diagnosis.orders import orders_of
-from gradlab.diagnosis.places import every_entry
+from gradlab.diagnosis.places import every_entry, place_words
 from gradlab.subject.numpy_values import as_complex
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _LARGE = 2_000_000  # entries beyond which the search for permutations stops
+_NUMBERS = 3  # different ones that are taken to be no coincidence
 
 
 def conjugated(case: Case) -> list[Clue]:
@@ -269,19 +270,17 @@ def permuted(case: Case) -> list[Clue]:
     """Detect slices of the input or the output that are rolled, flipped, permuted."""
     if case.analytic.size > _LARGE:
         return []
-    if case.variable.is_complex or case.growth > 0:
+    if case.variable.is_complex:
         return []
-    for words, order in orders_of(case):
+    for words, order in () if case.growth > 0 else orders_of(case):
         if not case.refutes(order.at(case.numeric, case.largest)):
             share = case.share(order.whole(case.numeric))
             if share > EXACT:
                 return [_order_clue(case, share, words)]
-    if case.growth:
-        return []
-    model = _sorted_alike(case)
+    model = None if case.growth else _sorted_alike(case)
     if model is not None and (share := case.share(model)) > EXACT:
         return [_order_clue(case, share, "its entries in another order")]
-    return _same_values(case)
+    return _same_numbers(case)
 
 
 def _order_clue(case: Case, share: float, words: str) -> Clue:
@@ -294,46 +293,59 @@ def _order_clue(case: Case, share: float, words: str) -> Clue:
     )
 
 
-def _same_values(case: Case) -> list[Clue]:
-    """Rows that hold the same numbers on both sides, in another order."""
-    if case.scalar:
+def _same_numbers(case: Case) -> list[Clue]:
+    """Recognise numbers of the other side at places that are not theirs.
+
+    A window that is cut out at the wrong place, or an index that runs wrongly, makes no
+    new numbers: each is a slope that the function has, elsewhere. Where no row or
+    column loses any they are the same; at borders some get lost and others come in.
+    """
+    moved = case.wrong & ~case.analytic_zero
+    if not moved.any() or not (case.wrong & ~case.numeric_zero).any():
+        return []  # too little alone, or too much alone: a mask
+    size = float(np.abs(case.numeric).max())
+    if (np.abs(case.analytic - case.numeric)[moved] < 1e-3 * size).any():
+        return []  # a slip of 1e-5 is no other place
+    whole = not case.scalar and (_same_lines(case, 1) or _same_lines(case, 0))
+    if not whole and not _known(case.analytic[moved], case.numeric):
         return []
-    for words, axis in (("rows", 1), ("columns", 0)):
-        lines = reaches(case.wrong, axis)
-        if not _first_alike(case, int(lines.argmax()), axis):
-            continue
-        a, n = (
-            np.sort(side[lines] if axis else side.T[lines], axis=1)
-            for side in (case.analytic, case.numeric)
+    return [
+        Clue(
+            BugKind.WRONG_INDEX,
+            0.95 if whole else 0.79,  # a transpose may say the same more simply
+            f"Every number that is wrong of {case.name} is right elsewhere: all "
+            f"{int(moved.sum())} stand at wrong places, {place_words(case)}.",
+            f"Check the index arithmetic in the backward of {case.name}: an offset, a "
+            f"stride or a padding, a kernel or an order that must be reversed.",
         )
-        moves = (~case.numeric_zero).sum(axis=axis)[lines]
-        size = np.abs(n).max(initial=0.0)
-        close = np.abs(a - n).max(axis=1) <= 1e-5 * size
-        apart = np.abs(case.analytic - case.numeric).max(axis=axis)[lines]
-        moved = bool((apart > 1e-3 * size).all())  # a slip of 1e-5 is no other place
-        if len(a) > 1 and np.median(moves) > 1 and close.all() and moved:
-            return [_places_clue(case, len(a), words)]
-    return []
+    ]
 
 
-def _first_alike(case: Case, line: int, axis: int) -> bool:
-    """Whether one row (axis 1) or column holds the same numbers on both sides."""
+def _same_lines(case: Case, axis: int) -> bool:
+    """Whether all wrong rows (axis 1) or columns hold the numbers that they should."""
+    lines = reaches(case.wrong, axis)
     a, n = (
-        np.sort(side[line] if axis else side[:, line])
-        for side in (case.analytic, case.numeric)
+        side[lines] if axis else side.T[lines] for side in (case.analytic, case.numeric)
     )
-    return bool(np.abs(a - n).max() <= 1e-5 * np.abs(case.numeric).max())
+    moves = (~case.numeric_zero).sum(axis=axis)[lines]
+    if len(a) < 2 or not np.median(moves) > 1:
+        return False
+    size = float(np.abs(n).max(initial=0.0))
+    first = np.abs(np.sort(a[0]) - np.sort(n[0])).max() <= 1e-5 * size  # one tells
+    return bool(
+        first and np.abs(np.sort(a, axis=1) - np.sort(n, axis=1)).max() <= 1e-5 * size
+    )
 
 
-def _places_clue(case: Case, count: int, words: str) -> Clue:
-    return Clue(
-        BugKind.WRONG_INDEX,
-        0.95,
-        f"Each of the {count} wrong {words} of the Jacobian of {case.name} holds the "
-        f"right numbers at the wrong places.",
-        f"Check the index arithmetic in the backward of {case.name}: a kernel or an "
-        f"order that must be reversed, or an offset.",
-    )
+def _known(found: NDArray[np.float64], numeric: Matrix) -> bool:
+    """Whether all of several different numbers occur on the numeric side."""
+    size = float(np.abs(numeric).max(initial=0.0))
+    pool = np.unique(numeric[np.abs(numeric) > 1e-9 * size])
+    if len(pool) < _NUMBERS or np.ptp(found) < 1e-5 * size:
+        return False
+    after = np.searchsorted(pool, found).clip(1, len(pool) - 1)
+    gaps = np.minimum(np.abs(found - pool[after - 1]), np.abs(found - pool[after]))
+    return bool((gaps <= 1e-5 * np.abs(found)).all())
 
 
 def _sorted_alike(case: Case) -> Matrix | None:

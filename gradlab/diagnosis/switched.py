@@ -212,7 +212,7 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
         return [
             Clue(
                 BugKind.WRONG_DERIVATIVE,
-                0.5,
+                0.72 if _of_fewer_products(case) else 0.5,
                 f"{lead} their gradient is right: what is wrong grows with the values "
                 f"of the unit, as with a wrong slope of an activation.",
                 advice,
@@ -228,3 +228,19 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
             advice,
         )
     ]
+
+
+def _of_fewer_products(case: Case) -> bool:
+    """Whether fewer outer products make the analytic side than the numeric one.
+
+    Samples that are left out would be missing where weights are zero, too: what raises
+    the rank elsewhere is a slope, which multiplies entry by entry.
+    """
+    shape = case.variable.shape
+    if len(shape) != 2 or not case.scalar or not case.part.complete:
+        return False
+    ours, true = (
+        np.linalg.matrix_rank(side.reshape(shape), rtol=1e-5)
+        for side in (case.analytic, case.numeric)
+    )
+    return bool(ours < true)

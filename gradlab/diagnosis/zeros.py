@@ -120,13 +120,16 @@ def _lost(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
     gone = _lost_output(case, lost, share)
     if gone:
         return gone
+    mates = _wrong_alike(case, case.wrong & case.analytic_zero)
+    if mates:  # no line about one input alone explains what several lose
+        return [_shared_loss(case, mates, share)]
     whole = bool((rows == ((lost | zero).all(axis=1) & rows)).all())
     clues = _one_sample(case, rows, share) if whole else []
     kept = ~case.analytic_zero
     uses = (~zero).sum(axis=0)
     touched = reaches(lost, 0)
     if (uses > 1)[touched].all() and reaches(kept, 0)[touched].all():
-        clues += _accumulated(case, touched, kept, share)
+        clues.append(_accumulated(case, touched, kept, share))
     several = np.median((~zero)[rows].sum(axis=1)) > 1
     if whole and (several or _slices(case, rows)):
         clues += _lost_rows(case, rows, share)
@@ -155,11 +158,7 @@ def _lost_output(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue
             f"Add the path from {output.name} to {case.name}, with the incoming "
             f"gradient of {output.name}."
         )
-        clues = [Clue(BugKind.MISSING_TERM, 0.95 * share, told, advice)]
-        if whole:
-            clues.append(Clue(BugKind.DETACHED, 0.94 * share, told, advice))
-            clues.append(Clue(BugKind.IGNORES_UPSTREAM, 0.9 * share, told, advice))
-        return clues
+        return [Clue(BugKind.MISSING_TERM, 0.95 * share, told, advice)]
     return []
 
 
@@ -185,8 +184,8 @@ def _lost_rows(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
             (0.95 if _slices(case, rows) else 0.93) * share,
             f"No gradient reaches {case.name} from {int(rows.sum())} of {len(rows)} "
             f"output rows, {place_words(case)}; the others are right.",
-            "Look for an output that is detached, or a loop over outputs or samples "
-            "that leaves some out.",
+            f"Add the path from these outputs to {case.name}: one of them may be "
+            f"detached, or left out by a loop over outputs or samples.",
         )
     ]
 
@@ -262,35 +261,48 @@ def _accumulated(
     touched: NDArray[np.bool_],
     kept: NDArray[np.bool_],
     share: float,
-) -> list[Clue]:
-    """Entries used several times that keep one contribution and lose the others."""
-    uses = (~case.numeric_zero).sum(axis=0)[touched]
-    left = kept.sum(axis=0)[touched]
-    mates = _wrong_alike(case, case.wrong & case.analytic_zero)
-    if mates:
-        return [
-            Clue(
-                BugKind.MISSING_TERM,
-                0.94 * share,
-                f"{case.name} gets no gradient from outputs for which "
-                f"{' and '.join(mates)} {'is' if len(mates) == 1 else 'are'} wrong as "
-                f"well, {place_words(case)}: something that they share on the way back "
-                f"is lost, such as the step from a later state.",
-                "Add what comes back from later steps, or along other paths, to the "
-                "error signal before any gradient is made from it.",
-            )
-        ]
-    return [
-        Clue(
-            BugKind.LOST_ACCUMULATION,
+) -> Clue:
+    """Entries used several times that keep one contribution and lose the others.
+
+    An assignment leaves what one statement adds: of uses that are no multiple of that,
+    a statement is missing. Where every output reads one entry, as of a table, one that
+    is left out takes no other's place: what keeps exactly one use was overwritten.
+    """
+    moves = ~case.numeric_zero
+    uses, left = moves.sum(axis=0)[touched], kept.sum(axis=0)[touched]
+    if (uses % left).any():  # one statement of several is left, or all but one
+        return Clue(
+            BugKind.MISSING_TERM,
             0.94 * share,
             f"{int(touched.sum())} entries of {case.name} act on up to "
-            f"{int(uses.max())} outputs and keep the gradient of only "
-            f"{int(left.min())}: {place_words(case)}.",
-            f"Add to the gradient of {case.name} (+=, np.add.at) where the backward "
-            f"assigns to it.",
+            f"{int(uses.max())} outputs and lack the gradient of "
+            f"{int((uses - left).min())} or more: {place_words(case)}.",
+            f"Add up the contributions of every use of {case.name}.",
         )
-    ]
+    reads = bool((moves.sum(axis=1) <= 1).all() and (left == 1).all())
+    return Clue(
+        BugKind.LOST_ACCUMULATION,
+        (0.96 if reads else 0.94) * share,
+        f"{int(touched.sum())} entries of {case.name} act on up to "
+        f"{int(uses.max())} outputs and keep the gradient of only "
+        f"{int(left.min())}: {place_words(case)}.",
+        f"Add to the gradient of {case.name} (+=, np.add.at) where the backward "
+        f"assigns to it.",
+    )
+
+
+def _shared_loss(case: Case, mates: list[str], share: float) -> Clue:
+    """Say that outputs for which other inputs are wrong too pass nothing back."""
+    verb = "is" if len(mates) == 1 else "are"
+    return Clue(
+        BugKind.MISSING_TERM,
+        0.94 * share,
+        f"{case.name} gets no gradient from outputs for which {' and '.join(mates)} "
+        f"{verb} wrong as well, {place_words(case)}: something that they share on the "
+        f"way back is lost, such as the step from a later state.",
+        "Add what comes back from later steps, or along other paths, to the error "
+        "signal before any gradient is made from it.",
+    )
 
 
 def _wrong_alike(case: Case, lost: NDArray[np.bool_]) -> list[str]:

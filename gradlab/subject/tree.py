@@ -76,7 +76,13 @@ def argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     if type(fn).__name__ != "ufunc":
         names = [p.name for p in parameters.values() if p.kind in positional]
     names = names[skipped:]
-    return [names[i] if i < len(names) else f"x{i}" for i in range(count)]
+    first = len(names)
+    rest = [p.name for p in parameters.values() if p.kind is p.VAR_POSITIONAL]
+    # *xs of a Function are what its author calls xs; those of a wrapper are anything
+    called = f"{rest[0]}." if rest and source is not fn and skipped else ""
+    for i in range(first, count):
+        names.append(f"{called}{i - first}" if called else f"x{i}")
+    return names[:count]
 
 
 def _source_of_names(fn: Any) -> tuple[Any, int]:

@@ -110,6 +110,9 @@ def _count(result, program, name, kind, also, roots):
         return
     result.detected += 1
     kinds = list(dict.fromkeys(str(f.kind) for f in report.findings))
+    # what the first one names itself, where it is not sure
+    _, _, doubts = report.findings[0].evidence.partition("It may as well be: ")
+    kinds[1:1] = doubts.rstrip(".").split(", ") if doubts else []
     good = {kind, *also}
     hit = kinds[0] in good
     result.first += hit

@@ -237,7 +237,7 @@ SLIPS = {
 
 # a custom function has no argument names: its inputs are called after the forward
 SLIPS = {
-    key: (kind, also, tuple(dict.fromkeys((*roots, "x0", "x1", "x2", "inputs0"))))
+    key: (kind, also, (*roots, "inputs.0", "inputs.1", "inputs.2"))
     if key[0] not in {graph, module}
     else (kind, also, roots)
     for key, (kind, also, roots) in SLIPS.items()

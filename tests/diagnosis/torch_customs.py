@@ -269,9 +269,9 @@ def drop(rng, slip):
     return Program(_function(forward, back), (_tensor(rng, 4, 5),))
 
 
-_TWO = ("x0", "x1", "a", "b", "inputs0", "inputs1")
-_A, _B = ("x0", "a", "inputs0", "z", "x"), ("x1", "b", "inputs1", "w", "W")
-_C = ("x2", "inputs2", "b")
+_TWO = ("inputs.0", "inputs.1", "a", "b")
+_A, _B = ("inputs.0", "a", "z", "x"), ("inputs.1", "b", "w", "W")
+_C = ("inputs.2", "b")
 SLIPS = {
     (several, "second ignored"): ("missing_term", ("detached",), _TWO),
     (several, "second not multiplied"): ("ignores_upstream", (), _A),

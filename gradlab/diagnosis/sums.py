@@ -1,0 +1,42 @@
+"""Sums over an axis that stand still: what softmax and normalisations leave behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["steady_sums", "vanishing_sums"]
+
+
+def vanishing_sums(grid: NDArray[np.float64]) -> set[int]:
+    """Axes of an input along which a gradient sums to zero.
+
+    Parameters
+    ----------
+    grid
+        From `Case.grid`, shape (rows, *shape of the input).
+    """
+    size = np.abs(grid).sum()
+    return {
+        axis
+        for axis, length in enumerate(grid.shape[1:])
+        if length > 1 and np.abs(grid.sum(axis=axis + 1)).sum() < 1e-6 * size
+    }
+
+
+def steady_sums(grid: NDArray[np.float64]) -> set[int]:
+    """Axes along which the gradient of all outputs together sums to one number.
+
+    Weights that sum to one do so along one axis, whatever they multiply: those of a
+    softmax in the gradient of logsumexp, of an average, of attention.
+    """
+    whole = grid.sum(axis=0)
+    size = float(np.abs(whole).max(initial=0.0))
+    if np.ptp(whole) < 1e-3 * size:
+        return set()  # all alike: along every axis
+    sums = {axis: whole.sum(axis=axis) for axis, n in enumerate(whole.shape) if n > 1}
+    return {axis for axis, line in sums.items() if np.ptp(line) < 1e-6 * size}
