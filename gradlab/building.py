@@ -29,9 +29,9 @@ from gradlab.subject.choosing import pick
 from gradlab.subject.numpy_subjects import ArraySubject
 from gradlab.subject.numpy_values import as_numpy, is_number
 from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
-from gradlab.subject.tensors import dependent as torch_dependent
-from gradlab.subject.tensors import tensors_in_place as torch_live
+from gradlab.subject.tensors import tensors_in_place
 from gradlab.subject.tensors import values as torch_values
+from gradlab.subject.tensors.dependent import dependent_inputs
 from gradlab.subject.tree import Tree, argument_names, flatten, leaves_of
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _torch(fn: Any, inputs: tuple[Any, ...], sides: Sides) -> Subject:
         mode=sides.mode,
     )
     tree = flatten(inputs, argument_names(fn, len(inputs)))
-    subject.dependent = torch_dependent.dependent_inputs(tree.leaves)
+    subject.dependent = dependent_inputs(tree.leaves)
     if sides.grad is not None:
         subject.analytic = _held(sides.grad, subject)
     return subject
@@ -267,7 +267,7 @@ def _live_tree(params: Any) -> tuple[Tree, list[Any]]:
     if not tensors:
         return tree, []
     leaves = tuple(
-        type(leaf)(leaf.name, torch_live.live_array(leaf.value))
+        type(leaf)(leaf.name, tensors_in_place.live_array(leaf.value))
         if torch_values.is_torch(leaf.value)
         else leaf
         for leaf in tree.leaves
@@ -303,7 +303,9 @@ def _in_place(
         raise InputError(msg)
     tree, tensors = _live_tree(sides.params)
     by_autograd = bool(tensors) and sides.need_analytic and not sides.given()
-    frozen = torch_live.frozen(tensors) if by_autograd and not sides.wrt else set()
+    frozen = (
+        tensors_in_place.frozen(tensors) if by_autograd and not sides.wrt else set()
+    )
     which, names = pick(tree, sides.wrt, sides.names, explicit=True, left_out=frozen)
     _check_writable([tree.leaves[i] for i in which])
 
@@ -337,7 +339,7 @@ def _in_place(
     elif by_autograd:
         moving = [leaf for leaf in tensors if leaf.name not in frozen]
         subject.analytic = Contracted(
-            lambda: torch_live.gradients_in_place(run, moving),
+            lambda: tensors_in_place.gradients_in_place(run, moving),
             subject,
             "autograd, reverse mode",
         )

@@ -184,13 +184,14 @@ def check(
             subject = build_subject(fn, inputs, sides)
             plan.refuse_unknown([variable.name for variable in subject.inputs])
             report = examine(subject, plan, meter, roots, explain=diagnose, guard=guard)
-            if _stood_still(report) and followed_unseen(
-                again := build_subject(fn, inputs, sides)
-            ):
-                subject = again
-                report = examine(
-                    subject, plan, meter, roots, explain=diagnose, guard=guard
-                )
+            if _stood_still(report):
+                # f may read the input elsewhere than where it was displaced
+                twin = build_subject(fn, inputs, sides)
+                if followed_unseen(twin):
+                    subject = twin
+                    report = examine(
+                        subject, plan, meter, roots, explain=diagnose, guard=guard
+                    )
             report = unrounded(report, subject, plan, meter, roots, explain=diagnose)
             model = (fn, inputs, loss) if diagnose and looks_like_module(fn) else None
             report = deepened(report, subject, plan, meter, order=order, model=model)

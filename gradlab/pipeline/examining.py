@@ -93,36 +93,9 @@ def examine(
     base, notes = _at_the_point(subject, roots, meter, guard)
     own = Origin(subject, base)
     coverage, expected = _planned(subject, plan, meter)
-    excuses: list[Finding] = []
-    if coverage.name == "probe":
-        from gradlab.pipeline.large.probing import compare_by_probes
-
-        known = purposeful(subject)
-        excuses = list(known.values())
-        seen = compare_by_probes(own, plan, meter, notes, known)
-    elif needs_streaming(subject, coverage.columns, plan.memory):
-        from gradlab.pipeline.large.streaming import run_streamed
-
-        found = run_streamed(own, plan, meter, coverage.columns)
-        seen = _seen(subject, plan, meter, found.outcome, notes, coverage)
-        seen = dataclasses.replace(
-            seen, comparisons=found.with_tallies(seen.comparisons)
-        )
-        excuses = found.excuses
-    else:
-        outcome = run_full(own, plan, meter, coverage.columns)
-        # What these four take back is never judged again, which would accuse it anew:
-        # they know by other means than numbers that the slope is not the question. Nor
-        # can they come before the verdicts, which tell whom to hear.
-        excuses = excused(subject, outcome.blocks)
-        excuses += look_beside(subject, outcome, meter, plan.seed)
-        excuses += joint_kinks(subject, outcome, meter)
-        excuses += excuse_inexact(subject, outcome)
-        seen = _seen(subject, plan, meter, outcome, notes, coverage)
+    seen, excuses = _compared(own, plan, meter, coverage, notes)
     findings, missing = _findings(seen, explain=explain)
-    patterns = {part.which: part.pattern for part in seen.evidence.parts}
-    moving = {k for k, known in patterns.items() if known and known.value.any()}
-    conditions = noticed(own, seen.comparisons, meter, plan.seed, moving)
+    conditions = noticed(own, seen.comparisons, meter, plan.seed, _moving(seen))
     findings = rank([*once_told(findings, excuses), *excuses, *conditions])
     return Report(
         subject=subject.kind,
@@ -146,6 +119,53 @@ def examine(
         partial=seen.partial or bool(missing),
         epsilon=subject.epsilon,
     )
+
+
+def _compared(
+    own: Origin,
+    plan: Plan,
+    meter: Meter,
+    coverage: Coverage,
+    notes: dict[str, tuple[str, ...]],
+) -> tuple[Seen, list[Finding]]:
+    """Compare both sides: along directions, column by column, or whole.
+
+    Returns
+    -------
+    seen
+        Comparisons, and the evidence for diagnosis.
+    excuses
+        What was accused by its numbers, and is none of the gradient's mistakes.
+    """
+    subject = own.subject
+    if coverage.name == "probe":
+        from gradlab.pipeline.large.probing import compare_by_probes
+
+        known = purposeful(subject)
+        seen = compare_by_probes(own, plan, meter, notes, known)
+        return seen, list(known.values())
+    if needs_streaming(subject, coverage.columns, plan.memory):
+        from gradlab.pipeline.large.streaming import run_streamed
+
+        found = run_streamed(own, plan, meter, coverage.columns)
+        seen = _seen(subject, plan, meter, found.outcome, notes, coverage)
+        tallied = found.with_tallies(seen.comparisons)
+        return dataclasses.replace(seen, comparisons=tallied), found.excuses
+    outcome = run_full(own, plan, meter, coverage.columns)
+    # What these four take back is never judged again, which would accuse it anew: they
+    # know by other means than numbers that the slope is not the question. Nor can they
+    # come before the verdicts, which tell whom to hear.
+    excuses = excused(subject, outcome.blocks)
+    excuses += look_beside(subject, outcome, meter, plan.seed)
+    excuses += joint_kinks(subject, outcome, meter)
+    excuses += excuse_inexact(subject, outcome)
+    return _seen(subject, plan, meter, outcome, notes, coverage), excuses
+
+
+def _moving(seen: Seen) -> set[int]:
+    """Name inputs of which a pattern shows, without a matrix, that a slope is not 0."""
+    patterns = {part.which: part.pattern for part in seen.evidence.parts}
+    return {which for which, known in patterns.items() if known and known.value.any()}
 
 
 def _at_the_point(
