@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -299,7 +300,10 @@ def units(case: Case) -> list[Clue]:
             abs(per - round(per)) < 1e-3 * per and 1 < round(per) < 1e6
         ):
             if moved and _may_count(case, counts, round(per)):
-                return [_moved_labels(case, round(per))]
+                clue = _moved_labels(case, round(per))
+                # as a penalty |w| would be off: other points tell which it is
+                signs = np.ptp(counts * np.sign(case.point)) < 1e-6
+                return [dataclasses.replace(clue, confidence=0.75) if signs else clue]
             if not moved and _many_labels(case, counts, per):
                 return [_spread_labels(case, round(per))]
     return []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.held import held_arrays
 from gradlab.diagnosis.measures import EXACT, Case, Clue, cases_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 __all__ = ["slopes_of_one_end"]
+
+_REAL = ("float32", "float64")  # the ends of names of dtypes, in NumPy and torch
 
 
 def slopes_of_one_end(case: Case) -> list[Clue]:
@@ -93,7 +96,7 @@ def _named(case: Case, c: Array) -> Clue | None:
         factors = c[rows]
         if np.ptp(factors) < 1e-4 * np.abs(factors).max(initial=0.0):
             continue
-        for words, values, clue in _readings(case, output.shape):
+        for words, values, clue in _readings(case, output.shape, factors):
             wrong = factors != 1.0
             if wrong.sum() > 2 and np.allclose(factors[wrong], values[wrong], 1e-5, 0):
                 told = f"Each output has a factor of its own: it is {words}"
@@ -101,27 +104,48 @@ def _named(case: Case, c: Array) -> Clue | None:
     return None
 
 
-def _readings(case: Case, shape: tuple[int, ...]) -> Iterator[tuple[str, Array, Clue]]:
-    """Yield what factors may be, with their values and what that means."""
-    arrays = dict(case.arrays(shape))
-    for output, rows in case.parts_of_output:
-        if output.shape == shape:
-            arrays[output.name] = case.evidence.base[rows]
+def _readings(
+    case: Case, shape: tuple[int, ...], factors: Array
+) -> Iterator[tuple[str, Array, Clue]]:
+    """Yield what factors may be, with their values and what that means.
+
+    Of an output y = s x, x / y is 1 / s, which is no array in place of another: no
+    output is read as what belongs there, nor are factors that an axis shares.
+    """
+    known = dict(case.arrays(shape))
+    made = {
+        output.name: case.evidence.base[rows]
+        for output, rows in case.parts_of_output
+        if output.shape == shape
+    }
     slope, stale = BugKind.WRONG_DERIVATIVE, BugKind.STALE_CACHE
+    advice = "Multiply by it in the backward exactly where the forward pass does."
     with np.errstate(all="ignore"):
-        for name, values in arrays.items():
-            gone, more = "is not multiplied by", "is multiplied by once too often"
-            advice = f"Multiply by {name} in the backward where the forward pass does."
-            for words, factors, verb in (
-                (f"1 / {name}", 1 / values, gone),
-                (name, values, more),
+        for name, values in {**known, **_held(case, shape), **made}.items():
+            for words, power, verb in (
+                (f"1 / {name}", 1 / values, "is not multiplied by"),
+                (name, values, "is multiplied by once too often"),
             ):
                 told = f"which {verb} on the way back to {case.name}."
-                yield words, factors, Clue(slope, 0.93, told, advice)
-        for (name, values), (other, theirs) in itertools.permutations(
-            arrays.items(), 2
+                yield words, power, Clue(slope, 0.93, told, advice)
+        grid = factors.reshape(shape)
+        if any(np.ptp(grid, axis=axis).max() < 1e-9 for axis in range(grid.ndim)):
+            return
+        for (name, values), (other, theirs) in itertools.product(
+            {**known, **made}.items(), known.items()
         ):
-            told = f"so {name} stands in the backward where {other} belongs."
+            told = f"as where {name} stands in the backward for {other}."
             advice = f"Save {other} for the backward of {case.name}, and use it there."
             clue = Clue(stale, 0.95, told, advice)
             yield f"{name} / {other}", values / theirs, clue
+
+
+def _held(case: Case, shape: tuple[int, ...]) -> dict[str, Array]:
+    """Return the arrays that the function holds in the shape of an output, by name."""
+    found = {}
+    for name, held in held_arrays(case.evidence.subject):
+        value = held.value
+        if name and held.shape == shape and str(value.dtype)[-7:] in _REAL:
+            value = value.detach().cpu() if hasattr(value, "detach") else value
+            found[name] = np.asarray(value, dtype=np.float64).ravel()
+    return found

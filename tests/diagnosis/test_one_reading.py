@@ -204,6 +204,54 @@ def test_the_cell_after_the_step_in_place_of_that_before_it(rng, slip):
     assert set(kinds(report)) == ({"stale_cache"} if slip else set())
 
 
+def test_a_norm_that_is_left_out_is_no_array_in_place_of_another(rng):
+    """Of y = x / |x| the norm is x / y: neither of these stands for the other."""
+
+    def forward(x):
+        norm = np.linalg.norm(x, axis=1, keepdims=True)
+        return x / norm, x / norm
+
+    def backward(up, y):
+        return up - y * (up * y).sum(1, keepdims=True)
+
+    report = gl.check(forward, rng.normal(size=(4, 5)), backward=backward)
+
+    assert kinds(report) == ["wrong_derivative"]
+    assert "x / out" not in report.findings[0].evidence
+
+
+def test_weights_that_a_function_holds_are_named_where_they_are_left_out(rng):
+    """Samples are weighted on the way forward, and not on the way back."""
+    noise = rng.normal(size=(4, 3))
+
+    def forward(x, w):
+        return x @ w * noise, (x, w)
+
+    def backward(up, cache):
+        x, w = cache
+        return up @ w.T, x.T @ up
+
+    report = gl.check(
+        forward, rng.normal(size=(4, 5)), rng.normal(size=(5, 3)), backward=backward
+    )
+
+    assert set(kinds(report)) == {"wrong_derivative"}
+    assert all("1 / noise" in finding.evidence for finding in report.findings)
+
+
+def test_a_penalty_on_sizes_that_is_left_out_is_no_label(rng):
+    """Tenths that sum to zero may count samples: moved weights tell they do not."""
+    data, target = rng.normal(size=(8, 4)), rng.normal(size=8)
+    w = np.array([0.7, -0.4, 1.1, -0.9])
+
+    def loss(w):
+        return ((data @ w - target) ** 2).sum() + 0.1 * np.abs(w).sum()
+
+    report = gl.check(loss, w, grad=lambda w: 2 * data.T @ (data @ w - target))
+
+    assert kinds(report) == ["regularization"]
+
+
 @pytest.mark.parametrize("intercept", [0, 1])
 def test_a_data_part_with_its_sign_flipped_beside_a_right_penalty(rng, intercept):
     """Target minus output: the penalty keeps its sign, and the first entry has none."""
