@@ -8,8 +8,9 @@ import gradlab as gl
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import Budget, Meter
 from gradlab.differentiation.method import Auto
+from gradlab.differentiation.origin import Origin
 from gradlab.pipeline.around.noticing import noticed
-from gradlab.pipeline.blocks import Origin, Plan
+from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.examining import compare
 from gradlab.subject.tensors.subjects import torch_subject
 
