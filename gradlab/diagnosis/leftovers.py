@@ -13,6 +13,7 @@ from gradlab.diagnosis.places import place_words
 
 __all__ = ["terms"]
 
+_CLOSE_TO_ONE = 0.1  # of which two digits would not say that it is another number
 _LITTLE = 1e-2  # of the length of a gradient: few terms of it are as small
 _LEAST = 1e-3  # and hardly any as small as that
 _SINGLE = 1e-6  # what single precision rounds off, a few times
@@ -128,7 +129,8 @@ def _length_words(case: Case) -> str:
         return (
             "Along the numeric gradient it has the right length; the error is across."
         )
-    return f"Along the numeric gradient it has {length:.2g} times the right length."
+    told = f"{length:.2g}" if abs(length - 1) > _CLOSE_TO_ONE else f"{length:.3g}"
+    return f"Along the numeric gradient it has {told} times the right length."
 
 
 def _along(case: Case) -> float:

@@ -29,6 +29,7 @@ _CLOSE = 3e-3  # relative: how near two slopes are that differ by these two alon
 _JUMP = 10 * _CLOSE  # relative: a change of slope that is a switch
 _LITTLE = 1e-2  # of the length of a gradient: no wrong slope changes so little
 _DIRECTIONS = 5  # along which the slopes of one unit are compared
+_SHORTER = 0.37  # of that step: over it the largest slope is measured again
 _UNITS = 2  # that have to say the same
 _FEWEST = 3  # weights of a unit, of which no two slopes are parallel by chance
 
@@ -99,10 +100,11 @@ def _near_zero(case: Case, axis: int, unit: int) -> _Unit | None:
     step = _STEP / float(np.sqrt(case.point.size))
     directions = np.zeros((_DIRECTIONS, case.point.size))
     directions[:, places] = evidence.rng.normal(size=(_DIRECTIONS, len(places)))
-    numeric, analytic = [], []
-    for side in (1, -1):
+    points, numeric, analytic = [], [], []
+    for sign in (1, -1):
         moved = case.point.copy()
-        moved[places] = side * _NEAR / size * own
+        moved[places] = sign * _NEAR / size * own
+        points.append(moved)
         there = {which: moved}
         ours = analytic_at(evidence, there)
         if ours is None:
@@ -111,7 +113,15 @@ def _near_zero(case: Case, axis: int, unit: int) -> _Unit | None:
         numeric.append(slopes_at(evidence, there, which, directions, step=step))
     found = _Unit(np.array(numeric), np.array(analytic))
     finite = np.isfinite(found.numeric).all() and np.isfinite(found.analytic).all()
-    return found if finite and found.size > 0 else None
+    if not finite or found.size == 0:
+        return None
+    if found.switches():  # or has rounding inside made a step of so short a way?
+        side, k = np.unravel_index(np.abs(found.numeric).argmax(), found.numeric.shape)
+        at_largest, line = {which: points[side]}, directions[k : k + 1]
+        again = slopes_at(evidence, at_largest, which, line, step=_SHORTER * step)
+        if not abs(again[0] - found.numeric[side, k]) <= _CLOSE * found.size:
+            return None
+    return found
 
 
 def _mask(case: Case, units: list[_Unit]) -> list[Clue]:

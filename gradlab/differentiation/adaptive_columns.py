@@ -80,6 +80,7 @@ class _Ladders:
         *,
         noise: NDArray[np.float64] | None = None,
         inherited: NDArray[np.float64] | None = None,
+        grain: NDArray[np.float64] | None = None,
         farthest: float | None = None,
     ) -> Derivatives:
         """Climb all of them, or some; `adaptive` says what is known of f."""
@@ -94,7 +95,11 @@ class _Ladders:
             scales=self.scales[which],
             base=base,
             rounding=Rounding.over(
-                base.size, subject.epsilon, noise=noise, inherited=inherited
+                base.size,
+                subject.epsilon,
+                noise=noise,
+                inherited=inherited,
+                grain=grain,
             ),
             settings=settings,
         )
@@ -140,13 +145,16 @@ def adaptive_columns(
             return displaced_rows(subject, which, *moves, meter)
 
     hidden = None if noise is None else hidden_rounding(origin, noise)
-    inherited = None
+    inherited = grain = None
     if noise is not None and hidden is None:
         inherited = rounding_inside(origin, noise)
-    ladders = _Ladders(origin, sample, points, size)
-    found = ladders.climb(noise=hidden, inherited=inherited)
     if hidden is not None:
-        found = dataclasses.replace(found, error=_guessed(found, hidden, base))
+        with np.errstate(all="ignore"):
+            grain = np.nan_to_num(hidden / np.abs(origin.base))
+    ladders = _Ladders(origin, sample, points, size)
+    found = ladders.climb(noise=hidden, inherited=inherited, grain=grain)
+    if grain is not None:
+        found = dataclasses.replace(found, error=_guessed(found, grain))
     own_scale = on_their_own(found, points, scales)
     if own_scale.size:
         heard = shared_noise(found.value.T, found.error.T, found.noise.T)
@@ -194,17 +202,12 @@ def _off_ledges(found: Derivatives, ladders: _Ladders) -> Derivatives:
     return joined(found, other, again, better)
 
 
-def _guessed(
-    found: Derivatives, hidden: NDArray[np.float64], base: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _guessed(found: Derivatives, grain: NDArray[np.float64]) -> NDArray[np.float64]:
     """Bars of slopes of an f that is rounded inside, which few roundings tell.
 
-    Far from the point f may be much larger than there, and so are its roundings: no
-    slope is known better than the values that it is made of.
+    No slope is known better than the values that it is made of.
     """
-    with np.errstate(all="ignore"):
-        relative = np.nan_to_num(hidden / np.abs(base))
-    least = _FAR_ROUNDINGS * relative.max(initial=0.0) * np.abs(found.value)
+    least = _FAR_ROUNDINGS * grain.max(initial=0.0) * np.abs(found.value)
     wider = np.fmax(_GUESSED * found.error, least)
     return np.asarray(np.where(found.value != 0, wider, found.error))
 

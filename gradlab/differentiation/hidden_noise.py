@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.differentiation.evaluation import displaced_sets, line_rows
 from gradlab.differentiation.finite_difference import scales_of
+from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.noise import difference_noise
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 ROUGH = 30.0  # times the rounding unit: noise above this is more than rounding
+_SHORT = float(np.finfo(np.float32).eps)
 _SEVERAL = 4  # outputs at least that tell what all have in common
 _COARSE = 1e-5  # relative: coarser than single precision is no such rounding
 _ALIKE = 16.0  # times more or less than most: roundings of numbers of one format
@@ -39,6 +41,9 @@ _MOST = 0.75  # of the outputs
 _LUCKY = 1e-3
 _SMALL = 0.1  # of the largest output: what is below may be the rest of larger numbers
 _INSIDE = 2.0  # roundings of the largest output, that a small one may have
+# Of a significand in single precision: rounded numbers have fewer one time in 4096,
+# sums of a few halves and quarters nearly always.
+_SIGNIFICANT = 12
 _LARGE = 1 << 16  # coordinates of several inputs: up to these, lines go in one batch
 LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
@@ -145,14 +150,16 @@ def hidden_rounding(
     Single precision inside is the same to every output, relative to its size. An output
     that one coordinate alone moves has nothing to know it by but the others, and a
     ladder that does not know it takes one long staircase for a slope. Noise that is not
-    alike has other reasons, such as a pole nearby: there a ladder knows better.
+    alike has other reasons, such as a pole nearby: there a ladder knows better. Where
+    outputs are too few to be alike, they are numbers of single precision themselves, or
+    nothing is told.
     """
     base, epsilon = origin.base, origin.subject.epsilon
     with np.errstate(all="ignore"):
         relative = noise / np.abs(base)
     relative = relative[np.isfinite(relative) & (relative > 0)]
     if len(relative) < _SEVERAL:
-        return None
+        return _of_short_numbers(origin, noise)
     typical = float(np.median(relative))
     if not ROUGH * epsilon < typical < _COARSE:
         return None
@@ -160,6 +167,26 @@ def hidden_rounding(
     if alike.mean() < _MOST:
         return None
     return np.asarray(np.nan_to_num(typical * np.abs(base)))
+
+
+def _of_short_numbers(
+    origin: Origin, noise: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Tell the rounding of outputs in float64 that all are float32 underneath.
+
+    Numbers rounded to the nearest of a grid are off by a twelfth of its square, in the
+    mean. What was measured may be more, if what is rounded was computed as short; a
+    pole close by is louder than that.
+    """
+    base = origin.base
+    if origin.subject.epsilon >= _SHORT or not is_short(base) or not noise.any():
+        return None
+    significand = np.frexp(base)[0] * 2.0**_SIGNIFICANT
+    if (significand == np.round(significand)).all():
+        return None
+    grid = np.spacing(np.abs(base).astype(np.float32)).astype(np.float64) / 12**0.5
+    heard = np.where(noise < _ALIKE * grid, noise, 0.0)
+    return np.asarray(np.fmax(grid, heard))
 
 
 def rounding_inside(origin: Origin, noise: NDArray[np.float64]) -> NDArray[np.float64]:

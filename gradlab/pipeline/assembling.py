@@ -108,7 +108,7 @@ def _comparison(
         # rows that are all the same may share their memory
         return joined if joined.strides[:1] == (0,) else np.ascontiguousarray(joined)
 
-    return Comparison(
+    found = Comparison(
         output=subject.outputs[output],
         input=variable,
         analytic=late("analytic", value),
@@ -123,6 +123,10 @@ def _comparison(
         accepted=worst(block.accepted),
         escalated=looked,
     )
+    if block.blur is None or (found.verdicts == Verdict.UNDECIDED).any():
+        return found
+    hidden = float(np.max(block.blur[rows], initial=0.0))
+    return dataclasses.replace(found, stated_power=max(found.power, hidden))
 
 
 def as_parts(subject: Subject, blocks: list[Block]) -> tuple[Part, ...]:

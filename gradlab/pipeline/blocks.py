@@ -153,6 +153,8 @@ class Block:
     digits: NDArray[np.float64] | float = 0.0
     # (rows, 1): rounding inside f, where it is known to be coarser than that of f
     grain: NDArray[np.float64] | None = None
+    # (rows, n): what such rounding may hide of each entry, by the last verdict
+    blur: NDArray[np.float64] | None = None
     # (n,): scales, but for coordinates that turned out to live on one of their own
     own_scales: NDArray[np.float64] | None = None
     pattern: Pattern | None = None  # as the first pass found it

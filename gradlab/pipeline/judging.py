@@ -114,7 +114,10 @@ def judge_block(
         block.verdicts[_below_the_grain(block, side.error, block.grain)] = (
             Verdict.AGREES
         )
-        slight = _within_the_blur(block, block.grain, matters.own, outcome.base)
+        block.blur = _blur(block, block.grain, matters.own, outcome.base)
+        with np.errstate(all="ignore"):
+            slight = np.abs(block.formula - block.value) <= block.blur
+        slight &= block.verdicts == Verdict.DISAGREES
         block.verdicts[slight] = Verdict.UNDECIDED
     if not (np.isfinite(block.value).all() and np.isfinite(outcome.base).all()):
         block.verdicts[_without_ground(block, outcome.base)] = Verdict.UNDECIDED
@@ -154,13 +157,13 @@ def _below_the_grain(
         return np.asarray(zero & (moved <= _GRAINS * grain))
 
 
-def _within_the_blur(
+def _blur(
     block: Block,
     grain: NDArray[np.float64],
     own: NDArray[np.float64],
     base: NDArray[np.float64],
-) -> NDArray[np.bool_]:
-    """Accused entries of an f that rounds inside, wrong by less than that can hide.
+) -> NDArray[np.float64]:
+    """Say what an f that rounds inside can hide of each entry, (rows, n).
 
     Rounded by u, f tells no slope better than to sqrt(u) of what moves its output most
     (the best step of a forward difference has that error; Nocedal and Wright, section
@@ -169,9 +172,7 @@ def _within_the_blur(
     """
     with np.errstate(all="ignore"):
         unit = np.nanmax(grain[:, 0] / np.abs(base), initial=0.0)
-        gap = np.abs(block.formula - block.value) * block.latest_scales
-        slight = gap <= np.sqrt(unit) * own
-    return np.asarray(slight & (block.verdicts == Verdict.DISAGREES))
+        return np.asarray(np.sqrt(unit) * own / block.latest_scales)
 
 
 def _without_ground(block: Block, base: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -124,3 +124,21 @@ def test_wide_layers_are_told_in_little_memory(rng):
 
     assert report.diagnosis == "wrong_mask"
     assert peak < 100 * 2**20  # a square matrix of as many weights has 3.3 GiB
+
+
+def test_rounding_inside_is_no_switch(rng):
+    """Over steps that hardly move a float32 a jump of its last digit is no mask."""
+    a, x = rng.normal(size=(6, 3)), rng.normal(size=(4, 3))
+
+    def f(x):
+        z = a @ x.T
+        return np.float64(np.float32(20 + np.sin(z).sum() + (z**2).sum()))
+
+    def grad(x):
+        z = a @ x.T
+        return (a.T @ (np.cos(z) + 2.0 * z + 0.3 * np.sin(2 * z))).T
+
+    report = gl.check(f, x, grad=grad)
+
+    assert report.culprit == "x"
+    assert not any("switches" in finding.evidence for finding in report.findings)

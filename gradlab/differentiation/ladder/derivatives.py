@@ -67,11 +67,15 @@ class Rounding:
         Rounding that small outputs have of larger numbers inside f, shape (m,): a bend
         below it is no kink either. Not for what else is noise, which a ladder has to
         go below to see.
+    grain
+        Relative rounding inside f, shape (m,), 0 where none is known: far from the
+        point, where f is larger, it is larger too.
     """
 
     floor: float
     noise: np.ndarray
     inherited: np.ndarray
+    grain: np.ndarray
 
     @classmethod
     def over(
@@ -81,11 +85,13 @@ class Rounding:
         *,
         noise: np.ndarray | None = None,
         inherited: np.ndarray | None = None,
+        grain: np.ndarray | None = None,
     ) -> Rounding:
         """Spell out for so many outputs what is known; what is inherited is noise."""
         inherited = np.zeros(outputs) if inherited is None else inherited
         noise = inherited if noise is None else np.fmax(noise, inherited)
-        return cls(floor, noise, inherited)
+        grain = np.zeros(outputs) if grain is None else grain
+        return cls(floor, noise, inherited, grain)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

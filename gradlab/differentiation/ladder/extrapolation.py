@@ -27,6 +27,8 @@ from gradlab.differentiation.ladder.tableau import Tableau, layout
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder.rungs import Ladder
 
+    Known = tuple[np.ndarray, np.ndarray]  # (m,) or (C, m) each
+
 __all__ = ["extrapolate_central", "extrapolate_side"]
 
 
@@ -34,7 +36,7 @@ def extrapolate_central(
     ladder: Ladder,
     floor: float,
     width: int,
-    noise: np.ndarray,
+    known: Known,
     only: tuple[tuple[int, int], ...] | None = None,
 ) -> Estimate:
     """Find the best extrapolated central slope of every entry.
@@ -47,8 +49,8 @@ def extrapolate_central(
         Relative rounding unit of the arithmetic f is evaluated in.
     width
         Largest number of rungs in one extrapolation.
-    noise
-        Absolute noise of f known from elsewhere, shape (C, m).
+    known
+        Absolute noise of f, and relative rounding inside it, known from elsewhere.
     only
         Smallest and largest rung of the runs to choose from; None for all.
 
@@ -58,7 +60,7 @@ def extrapolate_central(
         With infinite error where no run of rungs is finite.
     """
     with np.errstate(all="ignore"):
-        rungs = Rungs.of(ladder, floor, noise)
+        rungs = Rungs.of(ladder, floor, *known)
         h = rungs.h
         where = layout(h.shape[0], width, only)
         table = Tableau.of(

@@ -102,7 +102,7 @@ def read(
         Smallest and largest rung of runs that were best for other outputs of each
         coordinate, (C, K, 2): only those that were often are judged. None for all.
     """
-    floor, noise, inherited = rounding.floor, rounding.noise, rounding.inherited
+    floor, inherited = rounding.floor, rounding.inherited
     base = samples.base[outputs]
     shape = (which.size, base.shape[-1])
     whole: list[tuple[slice, slice, Estimate, Suspicion]] = []
@@ -111,7 +111,8 @@ def read(
         own = outputs[rows, columns] if isinstance(outputs, np.ndarray) else columns
         ladder = samples.part(which[rows], own)
         only = None if served is None else _often(served[rows])
-        estimate = extrapolate_central(ladder, floor, settings.width, noise[own], only)
+        known = rounding.noise[own], rounding.grain[own]
+        estimate = extrapolate_central(ladder, floor, settings.width, known, only)
         whole.append((rows, columns, estimate, suspect(ladder, floor, inherited[own])))
     if len(whole) == 1:
         return Reading(base, *whole[0][2:])

@@ -42,16 +42,20 @@ class Rungs:
     blur: np.ndarray | None  # of the odd part by h, where noise is known from elsewhere
 
     @classmethod
-    def of(cls, ladder: Ladder, floor: float, noise: np.ndarray) -> Rungs:
+    def of(
+        cls, ladder: Ladder, floor: float, noise: np.ndarray, grain: np.ndarray
+    ) -> Rungs:
         """Take a ladder apart, for arithmetic with the given rounding unit.
 
-        No rounding is smaller than the noise of f that is known from elsewhere, (C, m).
+        No rounding is smaller than the noise of f that is known from elsewhere, (C, m),
+        nor than the relative `grain` of f leaves of its largest value.
         """
         h = ladder.steps[:, :, None]
         size = np.fmax(np.abs(ladder.right), np.abs(ladder.left))
         size = np.fmax(size, np.abs(ladder.base))
         ahead, behind = ladder.right - ladder.base, ladder.left - ladder.base
         still = (ahead == 0) & (behind == 0)
+        noise = np.fmax(noise, grain * size) if grain.any() else noise
         unit = np.fmax(floor * size, noise)
         odd, even = (ladder.right - ladder.left) / 2, (ahead + behind) / 2
         # x + h and x - h round differently, so the two displacements do as well
