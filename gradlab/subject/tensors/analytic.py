@@ -6,15 +6,17 @@ shape makes the entries of that input nan, and a `Problem` says what came.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.subject.subject import Problem, Pullback, output_rows
+from gradlab.subject.tensors.answers import add_up, close, weights_of
 from gradlab.subject.tensors.backward import Backward
 from gradlab.subject.tensors.captured_inputs import followed, own_leaves
-from gradlab.subject.tensors.cotangents import SLACK, has_own_code
+from gradlab.subject.tensors.cotangents import has_own_code
 from gradlab.subject.tensors.double import narrowing_watched
 from gradlab.subject.tensors.outputs import to_row
 from gradlab.subject.tensors.precision import cancellation_of, is_single, lost_digits
@@ -31,7 +33,6 @@ __all__ = ["ReverseMode"]
 
 _WIDE = ("float64", "complex128")
 
-_BAND = 64  # rows that are summed at a time
 _LARGE = 1 << 24  # bytes of inputs up to which one more backward pass is nothing
 
 
@@ -65,6 +66,7 @@ class ReverseMode:
         self.stateful = False
         self.own_code: bool | None = None  # whether a custom Function is in the graph
         self._accumulates: bool | None = None  # None: not tried
+        self._once = False  # a graph goes backwards once only, whatever is kept
 
     @property
     def description(self) -> str:
@@ -84,7 +86,7 @@ class ReverseMode:
         try:
             values, problems = self._pull(seeds, range(len(cells)))
         except Exception as error:  # noqa: BLE001 - whatever a backward raises
-            found = self._accumulated(seeds) if "use_reentrant" in str(error) else None
+            found = self._otherwise(seeds)
             if found is None:
                 return self._one_by_one(seeds, error)
             values, problems = found
@@ -102,6 +104,28 @@ class ReverseMode:
         """Whether a custom backward may bring what is missing by another way."""
         missing = any(problem.kind == "none" for problem in problems)
         return missing and bool(self.own_code) and self._accumulates is None
+
+    def _otherwise(
+        self, seeds: NDArray[np.float64]
+    ) -> tuple[list[NDArray[np.float64]], list[Problem]] | None:
+        """Ask a backward that raised as training would; None if that raises as well.
+
+        One that makes what it needs again lets go of it after its first pass, and a
+        checkpoint may refuse whatever is not ``backward()``.
+        """
+        if self._once:
+            return None
+        before = self._accumulates
+        for by_backward, self._once in ((False, True), (True, False), (True, True)):
+            if by_backward:
+                found = self._accumulated(seeds)
+                if found is not None:
+                    return found
+            else:
+                with contextlib.suppress(Exception):  # as below
+                    return self._pull(seeds, range(len(self._subject.cells)))
+        self._once, self._accumulates = False, before
+        return None
 
     def _accumulated(
         self, seeds: NDArray[np.float64]
@@ -260,6 +284,8 @@ class ReverseMode:
         self, backward: Backward, seeds: NDArray[np.float64], chosen: Sequence[int]
     ) -> list[NDArray[np.float64]]:
         """All cotangents through one graph, or through one graph each."""
+        if self._once:
+            return self._row_by_row(seeds, chosen)
         whole = self.linear is None and self._whole(seeds, chosen)
         if len(seeds) < 2:
             blocks = backward.looped(seeds, keep=bool(whole))
@@ -294,9 +320,15 @@ class ReverseMode:
             blocks = [np.concatenate(pair) for pair in zip(first, rest, strict=True)]
             if self._combines(backward, seeds, blocks, whole=whole):
                 return blocks
-        if _close(first, backward.looped(seeds[:1]), backward):
+        if close(first, backward.looped(seeds[:1]), backward.leaves):
             return blocks
         self.stateful = True  # it changes what it saved: a new graph for each cotangent
+        return self._row_by_row(seeds, chosen)
+
+    def _row_by_row(
+        self, seeds: NDArray[np.float64], chosen: Sequence[int]
+    ) -> list[NDArray[np.float64]]:
+        """One graph for each cotangent."""
         rows = [self._forward(chosen).looped(seed[None], keep=False) for seed in seeds]
         return [np.concatenate(column) for column in zip(*rows, strict=True)]
 
@@ -319,21 +351,9 @@ class ReverseMode:
         whole: bool,
     ) -> bool:
         """Whether a combination of cotangents gives that combination of the answers."""
-        weights = np.random.default_rng(len(seeds)).uniform(0.5, 1.5, (1, len(seeds)))
-        weights *= -1.0 if len(seeds) == 1 else 1.0  # and of the other sign
-        weights[:, 1::2] *= -1.0
+        weights = weights_of(len(seeds))
         alone = backward.looped(weights @ seeds)
-        told = True
-        with np.errstate(all="ignore"):
-            for leaf, one, block in zip(backward.leaves, alone, blocks, strict=True):
-                size = sum(  # some rows at a time: they stay in the cache
-                    np.abs(weights[:, start : start + _BAND])
-                    @ np.abs(block[start : start + _BAND])
-                    for start in range(0, len(block), _BAND)
-                )
-                slack = SLACK * _round_off(leaf) * np.max(size, initial=0.0)
-                # a nan anywhere is larger than any slack
-                told &= bool((np.abs(one - weights @ block) <= slack).all())
+        told = add_up(weights, blocks, alone, backward.leaves)
         if whole or not told:
             self.linear = told
             self._alone = alone if told else None
@@ -363,32 +383,9 @@ class ReverseMode:
     ) -> list[NDArray[np.float64]] | None:
         """Batched blocks if they can be had and the first and last row are right."""
         blocks = self._batches(backward, seeds)
-        if blocks is None or not _close(first, [b[:1] for b in blocks], backward):
+        if blocks is None or not close(first, [b[:1] for b in blocks], backward.leaves):
             return None
         last = backward.looped(seeds[-1:])
-        return blocks if _close(last, [b[-1:] for b in blocks], backward) else None
-
-
-def _round_off(leaf: Any) -> float:
-    import torch
-
-    return float(torch.finfo(leaf.dtype).eps)
-
-
-def _close(
-    first: list[NDArray[np.float64]],
-    second: list[NDArray[np.float64]],
-    backward: Backward,
-) -> bool:
-    """Equal up to another order of summation, input by input."""
-    for a, b, leaf in zip(first, second, backward.leaves, strict=True):
-        finite = np.isfinite(a)
-        if a.shape != b.shape or not np.array_equal(
-            a[~finite], b[~finite], equal_nan=True
-        ):
-            return False
-        scale = float(np.max(np.abs(a[finite]), initial=0.0))
-        slack = SLACK * _round_off(leaf) * scale
-        if not np.all(np.abs(a[finite] - b[finite]) <= slack):
-            return False
-    return True
+        return (
+            blocks if close(last, [b[-1:] for b in blocks], backward.leaves) else None
+        )

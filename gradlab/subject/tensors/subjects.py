@@ -20,6 +20,7 @@ from gradlab.subject.tensors.captured_inputs import followed
 from gradlab.subject.tensors.devices import batch_bytes
 from gradlab.subject.tensors.double import in_double
 from gradlab.subject.tensors.forward import ForwardMode
+from gradlab.subject.tensors.freed import changed
 from gradlab.subject.tensors.input_products import products_of
 from gradlab.subject.tensors.loops import same_values
 from gradlab.subject.tensors.outputs import observe, scalar_loss, to_row, variables_of
@@ -216,9 +217,8 @@ class TorchSubject:
         """Evaluate at what the coordinates hold; one number per real output row."""
         if self.needs_grad is None:
             return self._first_row()
-        return to_row(
-            self.evaluate(self.values_apart(self.needs_grad), self.needs_grad)
-        )
+        grad = self.needs_grad
+        return to_row(self.evaluate(self.values_apart(grad), grad))
 
     def rows(
         self,
@@ -390,10 +390,10 @@ class TorchSubject:
     def undo_writes(self, versions: Sequence[int]) -> None:
         """Put inputs back that the function wrote to, and remember their names."""
         for cell, version in zip(self.cells, versions, strict=True):
-            if cell.values._version != version:  # noqa: SLF001 - as in `evaluate`
+            if changed(cell, version):
                 cell.place(None)
-                if cell.variable.name not in self.mutated:
-                    self.mutated = (*self.mutated, cell.variable.name)
+                names = (*self.mutated, cell.variable.name)
+                self.mutated = tuple(dict.fromkeys(names))
 
 
 def _told(signature: list[tuple[str, tuple[int, ...], Any]]) -> str:

@@ -11,6 +11,7 @@ from gradlab.localisation.layers.recording.intercept import call_function, call_
 from gradlab.localisation.layers.recording.owners import Owners
 from gradlab.localisation.layers.recording.state import entry_of, random_now
 from gradlab.localisation.layers.recording.trees import Hole, leaves, take_out
+from gradlab.subject.tensors.freed import freed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -224,9 +225,7 @@ class Recorder:
         ]
         self._live |= {id(slot.source) for slot in frame.outputs if slot.wanted}
         frame.overwritten = frozenset(
-            k
-            for k, slot in enumerate(frame.inputs)
-            if _version(slot.source) != slot.version
+            k for k, slot in enumerate(frame.inputs) if _changed(slot)
         )
         places = {id(slot.source): k for k, slot in enumerate(frame.inputs)}
         frame.aliases = {
@@ -268,9 +267,14 @@ class Recorder:
                 found |= {
                     (frame.number, side, k)
                     for k, slot in enumerate(slots)
-                    if _version(slot.source) != slot.version
+                    if _changed(slot)
                 }
         return found
+
+
+def _changed(slot: Slot) -> bool:
+    """Whether a tensor that was noted has been written to since, or freed."""
+    return _version(slot.source) != slot.version or freed(slot.source)
 
 
 def _version(tensor: Any) -> int:

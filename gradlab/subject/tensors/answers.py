@@ -1,0 +1,82 @@
+"""What a backward answers to some cotangents, held beside what it answers to others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.subject.tensors.cotangents import SLACK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["add_up", "close", "weights_of"]
+
+_BAND = 64  # rows that are summed at a time
+
+
+def weights_of(count: int) -> NDArray[np.float64]:
+    """Make fixed weights of both signs to add so many cotangents up by, (1, count)."""
+    weights = np.random.default_rng(count).uniform(0.5, 1.5, (1, count))
+    weights *= -1.0 if count == 1 else 1.0
+    weights[:, 1::2] *= -1.0
+    return weights
+
+
+def add_up(
+    weights: NDArray[np.float64],
+    blocks: Sequence[NDArray[np.float64]],
+    alone: Sequence[NDArray[np.float64]],
+    leaves: Sequence[Any],
+) -> bool:
+    """Whether a sum of cotangents gives the same sum of the answers.
+
+    Parameters
+    ----------
+    weights
+        Of the sum.
+    blocks, alone
+        For each leaf: the answers, and that to the sum.
+    leaves
+        Whose dtypes say how well they are known.
+    """
+    told = True
+    with np.errstate(all="ignore"):
+        for leaf, one, block in zip(leaves, alone, blocks, strict=True):
+            size = sum(  # some rows at a time: they stay in the cache
+                np.abs(weights[:, start : start + _BAND])
+                @ np.abs(block[start : start + _BAND])
+                for start in range(0, len(block), _BAND)
+            )
+            slack = SLACK * _round_off(leaf) * np.max(size, initial=0.0)
+            # a nan anywhere is larger than any slack
+            told &= bool((np.abs(one - weights @ block) <= slack).all())
+    return told
+
+
+def close(
+    first: Sequence[NDArray[np.float64]],
+    second: Sequence[NDArray[np.float64]],
+    leaves: Sequence[Any],
+) -> bool:
+    """Whether answers are equal up to another order of summation, leaf by leaf."""
+    for a, b, leaf in zip(first, second, leaves, strict=True):
+        finite = np.isfinite(a)
+        if a.shape != b.shape or not np.array_equal(
+            a[~finite], b[~finite], equal_nan=True
+        ):
+            return False
+        scale = float(np.max(np.abs(a[finite]), initial=0.0))
+        slack = SLACK * _round_off(leaf) * scale
+        if not np.all(np.abs(a[finite] - b[finite]) <= slack):
+            return False
+    return True
+
+
+def _round_off(leaf: Any) -> float:
+    import torch
+
+    return float(torch.finfo(leaf.dtype).eps)
