@@ -81,7 +81,8 @@ def check(
         several outputs one each, or the rows of all of them in one matrix.
     backward
         For ``out, cache = fn(*inputs)``: ``backward(dout, cache)`` returns the
-        gradients of the inputs in order.
+        gradients of the inputs in order. For ``h, c, cache = fn(*inputs)`` it may be
+        ``backward(dh, dc, cache)`` as well.
     vjp
         ``vjp(cotangents, *inputs)`` returns the gradients, for any framework. The
         cotangents stand where the outputs stand: in a dict for a dict.

@@ -19,6 +19,7 @@ from gradlab.differentiation.gradients import (
     read_gradient,
 )
 from gradlab.errors import GradlabError, InputError, SubjectError
+from gradlab.subject.callables import needed_arguments
 from gradlab.subject.state_guard import HiddenState
 from gradlab.subject.subject import Problem, Pullback, output_rows
 from gradlab.subject.tree import flatten, is_mapping
@@ -171,6 +172,9 @@ class Contracted:
 class BackwardPass:
     """``out, cache = forward(*inputs)``; ``backward(dout, cache) -> gradients``.
 
+    Of several outputs the cotangents come as a tuple, or one by one where `backward`
+    takes one argument more than there are outputs.
+
     The cache of one forward serves all cotangents, unless the backward writes to it:
     that is watched for once, with a cotangent that leaves no output out, and then every
     cotangent gets a forward of its own.
@@ -211,7 +215,14 @@ class BackwardPass:
         """Return the gradients as the user's code gives them, for one cotangent."""
         ones = np.ones(output_rows(self.subject.outputs))
         upstream = _as_outputs(self.subject.reader.cotangents(ones), self.subject)
-        return self.backward(upstream, self._run())
+        return self._called(upstream, self._run())
+
+    def _called(self, upstream: Any, cache: Any) -> Any:
+        """Call `backward`, with one argument for each output if it asks for as many."""
+        several = isinstance(upstream, tuple) and len(upstream) > 1
+        if several and len(needed_arguments(self.backward)) == len(upstream) + 1:
+            return self.backward(*upstream, cache)  # (dh, dc, cache), as of an LSTM
+        return self.backward(upstream, cache)
 
     def _pull_one(
         self,
@@ -223,7 +234,7 @@ class BackwardPass:
         upstream = _as_outputs(shaped, subject)
 
         def pull() -> tuple[list[NDArray[np.float64]], list[Problem]]:
-            gradients = self.backward(upstream, cache)
+            gradients = self._called(upstream, cache)
             matched = match(gradients, subject.tree, subject.which, subject.inputs)
             return _assemble(matched, subject.inputs)
 

@@ -74,3 +74,46 @@ def test_cache_that_is_added_to_is_made_anew_for_every_cotangent():
     report = gl.check(forward, np.array([1.0, 2.0]), W, backward=backward)
 
     assert report.verdict is gl.Verdict.AGREES
+
+
+def step(x, W):
+    """Two outputs and a cache, as one step of an LSTM has them."""
+    c = np.tanh(W @ x)
+    return np.sin(c), c, (x, W, c)
+
+
+def gradients(dh, dc, cache, factor=1.0):
+    """Those of a step; `factor` is for slips."""
+    x, W, c = cache
+    dz = (dc + factor * dh * np.cos(c)) * (1 - c**2)
+    return W.T @ dz, np.outer(dz, x)
+
+
+@pytest.mark.parametrize(
+    "backward",
+    [gradients, lambda dout, cache: gradients(*dout, cache)],
+    ids=["one by one", "as a tuple"],
+)
+def test_backward_of_several_outputs_takes_them_together_or_apart(backward):
+    """Which of both it does, its arguments say."""
+    W = np.array([[0.4, -0.7], [1.1, 0.2], [-0.3, 0.5]])
+
+    report = gl.check(step, np.array([1.0, 2.0]), W, backward=backward)
+
+    assert report.verdict is gl.Verdict.AGREES
+
+
+def test_wrong_backward_of_several_outputs_is_told_by_output():
+    """The slip is in the part of one output alone, and so are the wrong entries."""
+    W = np.array([[0.4, -0.7], [1.1, 0.2], [-0.3, 0.5]])
+
+    report = gl.check(
+        step,
+        np.array([1.0, 2.0]),
+        W,
+        backward=lambda dh, dc, cache: gradients(dh, dc, cache, factor=2.0),
+    )
+
+    verdicts = dict(zip(report.table["output"], report.table["verdict"], strict=True))
+    assert report.verdict is gl.Verdict.DISAGREES
+    assert sorted(verdicts.values()) == ["AGREES", "DISAGREES"]
