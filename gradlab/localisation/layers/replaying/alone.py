@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradlab.localisation.layers.recording.frames import parameters_handed_in
 from gradlab.localisation.layers.recording.trees import fill, leaves
 from gradlab.subject.tree import argument_names
 
@@ -31,7 +32,7 @@ def alone(
         For `gradlab.subject.tensors.subjects.torch_subject`. Inputs through which a
         gradient had to pass require grad.
     """
-    args, kwargs = fill(frame.template, [_leaf(slot) for slot in frame.inputs])
+    args, kwargs = fill(frame.template, _leaves(frame))
     if kwargs:
         return _bound(frame)
     if frame.kind == "function":
@@ -39,9 +40,22 @@ def alone(
     return frame.target, args, None
 
 
-def _leaf(slot: Any) -> Any:
-    copy = slot.value.detach().clone()
-    return copy.requires_grad_() if slot.wanted else copy
+def _leaves(frame: Frame) -> list[Any]:
+    """Copy the inputs; those by which the call is to be judged require grad.
+
+    Not by parameters of a module that a Function gets as well: it finds them there, and
+    a copy beside it moves nothing.
+    """
+    import torch
+
+    modules = leaves(frame.template, torch.nn.Module)
+    found = {id(p) for module in modules for p in module.parameters()}
+    reached = {k for k, p in parameters_handed_in(frame).items() if id(p) in found}
+    copies = [slot.value.detach().clone() for slot in frame.inputs]
+    return [
+        copy.requires_grad_() if slot.wanted and k not in reached else copy
+        for k, (slot, copy) in enumerate(zip(frame.inputs, copies, strict=True))
+    ]
 
 
 def _bound(
@@ -66,7 +80,7 @@ def _bound(
             return target(*args, **kwargs)
 
     Bound.__name__ = frame.type
-    inputs = tuple(map(_leaf, frame.inputs))
+    inputs = tuple(_leaves(frame))
     fn = Bound()
     chosen = {name: p for name, p in fn.named_parameters() if p.requires_grad}
     names = {name: name.removeprefix("layer.") for name in chosen}
