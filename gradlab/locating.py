@@ -18,6 +18,7 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import locate_entries
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.confirming import upheld
+from gradlab.pipeline.one_by_one import mixed_inputs, with_mixed
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import is_torch_subject
@@ -57,7 +58,9 @@ def locate(
     where all is right, some 90 to find one wrong entry among a million, some 80 more
     for each further one. An entry is named only after it was differentiated on its own
     and where a full check would accuse it as well: to hear of one that is off by less
-    than a percent, whether a solver inside f stops early, takes some 150 more.
+    than a percent, whether a solver inside f stops early, takes some 150 more. A short
+    vector of numbers of very different sizes, such as 3e-12 beside 4e6, is compared
+    entry by entry, as `gradlab.check` does: two evaluations each, and more in doubt.
 
     Parameters
     ----------
@@ -121,6 +124,7 @@ def locate(
         meter = Meter(limits, bar)
         subject = build_subject(fn, inputs, sides)
         base, notes = first_evaluation(subject, roots, meter, guard)
+        own, mixed = Origin(subject, base), mixed_inputs(subject)
         found = locate_entries(
             subject,
             tolerance=tolerance,
@@ -128,10 +132,11 @@ def locate(
             seed=number,
             limit=int(limit),
             base=base,
-            hear=lambda named, measured: upheld(
-                named, measured, Origin(subject, base), plan, meter
-            ),
+            hear=lambda named, measured: upheld(named, measured, own, plan, meter),
+            aside=mixed,
         )
+        if mixed:
+            found = with_mixed(found, own, mixed, plan, meter, int(limit))
         if not found.ok and is_torch_subject(subject):
             found = _but_on_purpose(found, subject)
     return dataclasses.replace(found, remarks=(*_told(notes), *found.remarks))

@@ -21,11 +21,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.effects import scales_in
 from gradlab.comparison.tiling import bands, cut
 from gradlab.comparison.tolerance import SAFETY, Tolerance, roundings
 from gradlab.comparison.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
 __all__ = [
@@ -37,7 +40,6 @@ __all__ = [
     "Tops",
     "Units",
     "judge",
-    "sensitivity",
     "stillness",
     "tops_of",
     "unresolved",
@@ -109,16 +111,24 @@ class Units:
     ----------
     scales
         Size of each coordinate, shape (n,), or of that behind each entry, (m, n).
+    sizes
+        By which the effects of coordinates count beside each other, of the same shape;
+        smaller than the scale where a coordinate is far smaller than its tensor.
     matters
-        Largest `sensitivity` of each output with respect to any input, shape (m, 1).
+        Largest `typical_effect` on each output of any input, shape (m, 1).
+    own
+        Largest `sensitivity` of each output, by the sizes of all inputs, (m, 1).
     """
 
     scales: NDArray[np.float64]
+    sizes: NDArray[np.float64]
     matters: NDArray[np.float64]
+    own: NDArray[np.float64]
 
     def of(self, band: slice) -> Units:
         """Those of some rows."""
-        return Units(scales_in(self.scales, band), self.matters[band])
+        scales, sizes = (scales_in(s, band) for s in (self.scales, self.sizes))
+        return Units(scales, sizes, self.matters[band], self.own[band])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -161,7 +171,7 @@ def _alike(scales: NDArray[np.float64]) -> bool:
 
 
 def tops_of(
-    values: NDArray[np.float64], scales: NDArray[np.float64], known: Tops | None = None
+    values: NDArray[np.float64], sizes: NDArray[np.float64], known: Tops | None = None
 ) -> Tops:
     """Find the largest finite entries of each row.
 
@@ -169,55 +179,22 @@ def tops_of(
     ----------
     values
         Shape (m, n).
-    scales
-        Size of each coordinate, shape (n,), or of that behind each entry, (m, n).
+    sizes
+        Of each coordinate, (n,), or of that behind each entry, (m, n); see `Units`.
     known
         What other columns of the same matrix have shown, where these are not all.
     """
     with np.errstate(all="ignore"):
-        sizes = np.where(np.isfinite(values), np.abs(values), 0.0)
-        size = sizes.max(axis=1, initial=0.0)[:, None]
-        if _alike(scales):
-            effect = size * scales.ravel()[0]
+        each = np.where(np.isfinite(values), np.abs(values), 0.0)
+        size = each.max(axis=1, initial=0.0)[:, None]
+        if _alike(sizes):
+            effect = size * sizes.ravel()[0]
         else:
-            sizes *= scales
-            effect = sizes.max(axis=1, initial=0.0)[:, None]
+            each *= sizes
+            effect = each.max(axis=1, initial=0.0)[:, None]
     if known is None:
         return Tops(size, effect)
     return Tops(np.maximum(size, known.size), np.maximum(effect, known.effect))
-
-
-def sensitivity(side: Side, scales: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How much each output can change when one coordinate moves by its own size.
-
-    Only entries that stand out of their error bar count.
-
-    Parameters
-    ----------
-    side
-        Values and bars, shape (m, n).
-    scales
-        Size of each coordinate, shape (n,), or of that behind each entry, (m, n).
-
-    Returns
-    -------
-    ndarray
-        Shape (m, 1).
-    """
-    largest = np.zeros((len(side.value), 1))
-    with np.errstate(all="ignore"):
-        for band in bands(side.value.shape):
-            size = np.abs(side.value[band])
-            told = (size < np.inf) & (size > SAFETY * side.error[band])
-            size *= scales_in(scales, band)
-            largest[band, 0] = np.max(size, axis=1, initial=0.0, where=told)
-    # an effect beyond all numbers would excuse every difference: the largest there is
-    return np.minimum(largest, np.finfo(np.float64).max)
-
-
-def scales_in(scales: NDArray[np.float64], band: slice) -> NDArray[np.float64]:
-    """Scales of some rows: the same for all, unless every entry has its own."""
-    return scales if scales.ndim == 1 else scales[band]
 
 
 def judge(
@@ -226,7 +203,7 @@ def judge(
     units: Units,
     leniency: Leniency,
     *,
-    own: Units | None = None,
+    own: NDArray[np.float64] | None = None,
     tops: Tops | None = None,
 ) -> Judgement:
     """Give every entry of a block its verdict.
@@ -242,12 +219,12 @@ def judge(
     leniency
         What is forgiven.
     own
-        By which the round-off of the analytic side is measured, where some coordinates
-        turned out to live on a scale of their own. Default `units`.
+        Scales by which the round-off of the analytic side is measured, where some
+        coordinates turned out to live on one of their own. Default those of `units`.
     tops
         Largest entries of the columns that are not here; default these are all.
     """
-    own = own or units
+    own = units.scales if own is None else own
     verdicts = np.empty(analytic.shape, dtype=np.int8)
     allowed = np.empty(analytic.shape)
     for band in bands(analytic.shape):
@@ -256,7 +233,7 @@ def judge(
             side.of(band),
             units.of(band),
             leniency.of(band),
-            own.of(band),
+            scales_in(own, band),
             tops and tops.of(band),
         )
     return Judgement(verdicts, allowed)
@@ -267,24 +244,24 @@ def _judge_band(
     side: Side,
     units: Units,
     leniency: Leniency,
-    own: Units,
+    own: NDArray[np.float64],
     tops: Tops | None,
 ) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
     """Verdicts and tolerances of some rows."""
     numeric, error = side.value, side.error
     tolerance, epsilon, still = leniency.tolerance, leniency.epsilon, leniency.still
-    largest = tops_of(numeric, own.scales, tops)
+    largest = tops_of(numeric, units.sizes, tops)
     with np.errstate(all="ignore"):
         size = np.maximum(np.abs(analytic), np.abs(numeric))
         allowed = (
-            tolerance.absolute(largest.in_units_of(own.scales), epsilon)
+            tolerance.absolute(largest.in_units_of(own), epsilon)
             + tolerance.relative(epsilon) * size
         )
         # no backward pass is more exact than a few thousand roundings of what matters;
         # and what moves a saturated output by its last digits is none of our business
-        rounding = np.maximum(roundings(epsilon) * own.matters, still / 1e4)
+        rounding = np.maximum(roundings(epsilon) * units.own, still / 1e4)
         bound = np.maximum(allowed, SAFETY * error) + leniency.slack
-        bound += rounding / own.scales
+        bound += rounding / own
         difference = np.abs(analytic - numeric)
         # equal infinities: nothing to compare, nothing to fear
         wrong = difference > bound
@@ -369,9 +346,7 @@ def unresolved(
 
 def zeros_told(
     bars: NDArray[np.float64],
-    side: Side,
-    scales: NDArray[np.float64],
-    matters: NDArray[np.float64],
+    effects: Iterable[NDArray[np.float64]],
     still: NDArray[np.float64],
 ) -> bool:
     """Whether zeros on both sides need no second look, by `judge` and `unresolved`.
@@ -380,15 +355,13 @@ def zeros_told(
     ----------
     bars
         Error bar of the zeros of each row, times the scale of their coordinate, (m, 1).
-    side, scales
-        The other entries of the same block, (m, k), and the scale behind each.
-    matters
-        Largest `sensitivity` of each output with respect to any input, shape (m, 1).
+    effects
+        Largest `typical_effect` on each output: of any input, of this one; (m, 1) each.
     still
         What counts as no movement of f, from `stillness`.
     """
     told = True
-    for effect in (matters, sensitivity(side, scales)):
+    for effect in effects:
         least = np.where(effect > 0, NEGLIGIBLE * effect, still)
         told &= bool((SAFETY * bars <= least).all())
     return told

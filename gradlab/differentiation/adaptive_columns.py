@@ -155,14 +155,10 @@ def adaptive_columns(
     found = ladders.climb(noise=hidden, inherited=inherited, grain=grain)
     if grain is not None:
         found = dataclasses.replace(found, error=_guessed(found, grain))
-    own_scale = on_their_own(found, points, scales)
-    if own_scale.size:
-        heard = shared_noise(found.value.T, found.error.T, found.noise.T)
-        apart = dataclasses.replace(ladders, scales=np.abs(points) * stretch)
-        own = apart.climb(own_scale, noise=np.nan_to_num(heard))
-        found = merged(found, own, own_scale)
+    columns, own = on_their_own(found, points, scales), np.abs(points) * stretch
+    found, close = _on_own_scales(found, ladders, columns, own)
     if noise is None:
-        return _off_ledges(found, ladders)
+        return _off_ledges(found, close)
     # beyond the scale of the input, "noise" may be the very signal: 1e13 + sin(x)
     rounding = subject.epsilon * np.abs(base)
     with np.errstate(all="ignore"):
@@ -172,8 +168,34 @@ def adaptive_columns(
     if again.size:
         near = ladders.climb(again, farthest=_NEAR)
         found = joined(found, near, again, averaged[:, again])
-    found = _off_ledges(found, ladders)
+    found = _off_ledges(found, close)
     return _sobered(found, noise, ladders)
+
+
+def _on_own_scales(
+    found: Derivatives,
+    ladders: _Ladders,
+    columns: NDArray[np.intp],
+    own_sizes: NDArray[np.float64],
+) -> tuple[Derivatives, _Ladders]:
+    """Measure some columns by their own sizes as well; join what both ladders tell.
+
+    Returns
+    -------
+    found, ladders
+        Joined, and the ladders that they rest on: by its own size what was taken from
+        there, of which a short step is no sign of a ledge.
+    """
+    if not columns.size:
+        return found, ladders
+    heard = shared_noise(found.value.T, found.error.T, found.noise.T)
+    apart = dataclasses.replace(ladders, scales=own_sizes)
+    own = apart.climb(columns, noise=np.nan_to_num(heard))
+    both = merged(found, own, columns)
+    taken = columns[(both.step != found.step)[:, columns].any(axis=0)]
+    scales = ladders.scales.copy()
+    scales[taken] = apart.scales[taken]
+    return both, dataclasses.replace(ladders, scales=scales)
 
 
 def _off_ledges(found: Derivatives, ladders: _Ladders) -> Derivatives:

@@ -16,10 +16,44 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.adaptive import Derivatives
 
-__all__ = ["OWN_SCALE", "joined", "merged", "on_their_own"]
+__all__ = ["OWN_SCALE", "counted_sizes", "joined", "merged", "on_their_own"]
 
 _SMALL = 0.1  # an entry below this fraction of its tensor's size is a small one
 OWN_SCALE = 1e-3  # below this fraction its own scale is always tried as well
+
+
+def counted_sizes(
+    points: NDArray[np.float64], scales: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Sizes by which the effects of coordinates count when they are compared.
+
+    By their scales a gravitational constant beside a mass, 1e-10 and 1e30, moves f as
+    if it were as large as the mass, and nothing else is left to matter. A coordinate
+    far smaller than its tensor counts with its own size: a slope per metre and one per
+    nanometre then come to the same. Among numbers of one kind few are so small, and a
+    zero, which has no size, counts as the middle one of the others does.
+
+    Parameters
+    ----------
+    points, scales
+        The coordinates of an input, and the sizes that their steps were chosen by,
+        (n,).
+
+    Examples
+    --------
+    >>> counted_sizes(np.array([7e-11, 2e30, 0.0]), np.full(3, 1e30)).tolist()
+    [7e-11, 1e+30, 5e+29]
+    """
+    size = np.abs(points)
+    small = size < OWN_SCALE * scales
+    if not small.any():
+        return scales
+    some = size > 0
+    if not some.any():
+        return scales
+    counted = np.where(small, size, scales)
+    counted[~some] = np.median(counted[some])
+    return counted
 
 
 def on_their_own(

@@ -45,6 +45,7 @@ def locate_entries(
     limit: int = 64,
     base: NDArray[np.float64] | None = None,
     hear: Hearing | None = None,
+    aside: Sequence[int] = (),
 ) -> Located:
     """Find wrong entries by group testing with random directions.
 
@@ -68,6 +69,8 @@ def locate_entries(
         Says of entries that are named, on closer look, which of them stand: told what
         was measured of their coordinates. Where some do not stand, the search goes on
         for errors that are larger than those.
+    aside
+        Inputs, by number, that somebody else looks at.
 
     Raises
     ------
@@ -97,6 +100,9 @@ def locate_entries(
         base=base,
         precise=True,
     )
+    bench.aside.update(aside)
+    for which in aside:
+        bench.settle(which)
     search = Search(bench, limit=limit)
     stopped = ""
     verdicts: dict[Place, bool] = {}

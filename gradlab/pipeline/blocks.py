@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.effects import typical_effect
 from gradlab.comparison.judge import Side
 from gradlab.comparison.kinks import Sides, nearest_slope
 from gradlab.comparison.tolerance import SAFETY, Tolerance
@@ -132,7 +133,9 @@ class Block:
 
     which: int
     positions: NDArray[np.intp]  # (n,)
-    scales: NDArray[np.float64]  # (n,)
+    scales: NDArray[np.float64]  # (n,): what steps are chosen by
+    sizes: NDArray[np.float64]  # (n,): what effects count by, from `counted_sizes`
+    height: NDArray[np.float64]  # (rows, 1): size of f at the point
     analytic: Late = Late()
     slack: NDArray[np.float64]
     value: Late = Late()
@@ -199,6 +202,11 @@ class Block:
         return nearest_slope(
             self.analytic, measured, Sides(self.left, self.right), kink
         )
+
+    @property
+    def typical_effect(self) -> NDArray[np.float64]:
+        """How much each output can change when a coordinate moves, (rows, 1)."""
+        return typical_effect(self.side, self.scales, self.sizes, self.height)
 
     def excess(
         self, columns: NDArray[np.intp] | slice = slice(None)
@@ -267,7 +275,7 @@ def label_of(subject: Subject, block: Block, column: int) -> str:
 class Matters:
     """Largest effect that any coordinate of any input has on each output, (m, 1).
 
-    By the scales that the steps were chosen for, and by those that were found.
+    By the `typical_effect` of each, and by the sizes that coordinates count with.
     """
 
     typical: NDArray[np.float64]

@@ -28,6 +28,7 @@ from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.looks.escalation import look_again, settle_still
+from gradlab.pipeline.looks.far_steps import distrust_far_steps
 from gradlab.pipeline.looks.second_opinion import second_opinion_on
 from gradlab.pipeline.looks.steadiness import set_unsteady_aside
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, analytic_side
@@ -144,6 +145,7 @@ def compare_columns(
             outcome.blocks.append(block)
             if stop is not None:
                 raise stop
+        distrust_far_steps(check, outcome.blocks)
         if settled_at_once(check, outcome):
             return outcome
         few = in_doubt(subject, outcome, plan)
@@ -173,6 +175,7 @@ def compare_blocks(check: Check, outcome: Outcome) -> None:
         With blocks of both sides, which get their verdicts.
     """
     try:
+        distrust_far_steps(check, outcome.blocks)
         _look_carefully(check, outcome)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         outcome.stopped = why_stopped(stop)

@@ -25,6 +25,7 @@ from gradlab.pipeline.checking import (
     analytic_columns,
     begun,
     compare_blocks,
+    compare_columns,
 )
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.looks.early_stops import SLIGHT
@@ -41,10 +42,10 @@ if TYPE_CHECKING:
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.located import WrongEntry
     from gradlab.localisation.searching.columns import Column
-    from gradlab.pipeline.blocks import Block, Plan
+    from gradlab.pipeline.blocks import Block, Check, Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["upheld"]
+__all__ = ["examined", "readable", "upheld"]
 
 _ENTRIES = 8_000_000  # numbers of an analytic Jacobian that may be read out as a whole
 _BESIDE = 16  # largest entries of an input: of as many outputs, where there are many
@@ -78,8 +79,7 @@ def upheld(
         One for each; all of them of a Jacobian that is too large to be read out.
     """
     subject = own.subject
-    numbers = output_rows(subject.outputs) * input_columns(subject.inputs)
-    if not named or numbers > _ENTRIES:
+    if not named or not readable(subject):
         return [True] * len(named)
     check = begun(own, plan, meter)
     analytic = analytic_columns(check)
@@ -96,12 +96,57 @@ def upheld(
             blocks.append(block)
     outcome = Outcome(blocks, own.base, analytic.side.problems, check.twin)
     compare_blocks(check, outcome)
+    looked = _compared(check, outcome)
+    return [_verdict(entry, looked) == Verdict.DISAGREES for entry in named]
+
+
+def readable(subject: Subject) -> bool:
+    """Whether the analytic Jacobian is small enough to be read out as a whole."""
+    numbers = output_rows(subject.outputs) * input_columns(subject.inputs)
+    return numbers <= _ENTRIES
+
+
+def examined(
+    own: Origin, some: Sequence[int], plan: Plan, meter: Meter
+) -> tuple[Sequence[Comparison], str]:
+    """Compare all coordinates of some inputs one by one, as a check does.
+
+    Parameters
+    ----------
+    own
+        The subject, at its point.
+    some
+        Which of its inputs.
+    plan
+        Of such a check.
+    meter
+        Charged for every evaluation.
+
+    Returns
+    -------
+    comparisons
+        One for each output and input.
+    stopped
+        Why it was cut short; "" if it was not.
+    """
+    columns = [
+        np.arange(variable.coordinates if which in some else 0)
+        for which, variable in enumerate(own.subject.inputs)
+    ]
+    check = begun(own, plan, meter)
+    outcome = compare_columns(check, columns, analytic_columns(check))
+    outcome.blocks = [block for block in outcome.blocks if block.positions.size]
+    return _compared(check, outcome), outcome.stopped
+
+
+def _compared(check: Check, outcome: Outcome) -> Sequence[Comparison]:
+    """Confirm what comes after the verdicts; return what is left of them."""
+    subject, plan, meter = check.subject, check.plan, check.meter
     look_beside(subject, outcome, meter, plan.seed)
     excuse_inexact(subject, outcome)
-    looked = comparisons_of(
-        subject, blocks, method=plan.first_method, coverage="sample"
+    return comparisons_of(
+        subject, outcome.blocks, method=plan.first_method, coverage="sample"
     )
-    return [_verdict(entry, looked) == Verdict.DISAGREES for entry in named]
 
 
 def _put_in(block: Block, measured: Mapping[tuple[int, int], Column]) -> None:
@@ -113,7 +158,7 @@ def _put_in(block: Block, measured: Mapping[tuple[int, int], Column]) -> None:
     """
     block.unfold()
     agrees = block.gap <= SAFETY * block.error
-    top = tops_of(block.value, block.scales).effect[:, 0]
+    top = tops_of(block.value, block.sizes).effect[:, 0]
     for place, position in enumerate(block.positions.tolist()):
         column = measured.get((block.which, position))
         if column is None:
@@ -122,7 +167,7 @@ def _put_in(block: Block, measured: Mapping[tuple[int, int], Column]) -> None:
             gap = np.abs(block.formula[:, place] - column.seen)
             right = gap <= SAFETY * column.error
             far = (gap > CLEAR * column.error) & (
-                gap * block.scales[place] > SLIGHT * top
+                gap * block.latest_scales[place] > SLIGHT * top
             )
         block.looked[place] = (right | far).all() and far.any()
         taken = block.looked[place] | agrees[:, place]

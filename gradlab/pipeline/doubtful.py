@@ -80,7 +80,7 @@ def in_doubt(subject: Subject, outcome: Outcome, plan: Plan) -> InDoubt | None:
     if doubtful is None or not 0 < sum(map(len, doubtful)) <= _SHARE * columns:
         return None
     packed = [small for block in blocks if (small := packed_entries(block))]
-    tops = {small.which: tops_of(small.value, small.scales) for small in packed}
+    tops = {small.which: tops_of(small.value, small.sizes) for small in packed}
     known = Known(matters_of(packed), tops, others_agree=True)
     part = dataclasses.replace(
         outcome,

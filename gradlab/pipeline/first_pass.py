@@ -10,9 +10,10 @@ import numpy as np
 from gradlab.comparison.judge import stillness
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.finite_difference import scales_of
+from gradlab.differentiation.finite_difference import scales_of, typical_sizes
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.quotients import Pattern
+from gradlab.differentiation.small_coordinates import counted_sizes
 from gradlab.differentiation.sparsity import compressed, compressed_together
 from gradlab.differentiation.support import Support
 from gradlab.differentiation.through_products import ThroughProducts
@@ -196,11 +197,27 @@ def _slices(
     return parts, stop
 
 
-def _scales(wanted: Wanted, parts: list[Quotients]) -> NDArray[np.float64]:
-    """Give the size of every coordinate, (n,); a pattern knows it already."""
+def _scales(
+    wanted: Wanted, parts: list[Quotients], done: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give the scale of what was measured, and the size it counts with, (done,) each.
+
+    One array for both where they are the same.
+    """
+    points = wanted.origin.subject.point(wanted.which)
     if len(parts) == 1 and parts[0].pattern is not None:
-        return parts[0].pattern.scales
-    return scales_of(wanted.origin.subject, wanted.which)
+        scales = parts[0].pattern.scales
+    else:
+        scales = typical_sizes(points)
+    sizes, some = counted_sizes(points, scales), wanted.positions[:done]
+    own = scales[some]
+    return own, own if sizes is scales else sizes[some]
+
+
+def _height(base: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Size of f, (rows, 1): of its largest output, one may be small by accident."""
+    top = np.abs(base).max(initial=0.0, where=np.isfinite(base))
+    return np.full((len(base), 1), top)
 
 
 def _first_pass(
@@ -232,10 +249,13 @@ def _first_pass(
         return np.broadcast_to(np.array(value, dtype=kind), (rows, done))
 
     unknown = blank(np.nan)
+    scales, sizes = _scales(wanted, parts, done)
     block = Block(
         which=wanted.which,
         positions=wanted.positions[:done],
-        scales=_scales(wanted, parts)[wanted.positions[:done]],
+        scales=scales,
+        sizes=sizes,
+        height=_height(wanted.origin.base),
         analytic=unknown,
         slack=np.zeros((rows, 1)),
         value=joined("value"),

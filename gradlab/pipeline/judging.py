@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import (
-    Judgement,
-    Leniency,
-    Units,
-    judge,
-    sensitivity,
-    tops_of,
-)
+from gradlab.comparison.effects import sensitivity
+from gradlab.comparison.judge import Judgement, Leniency, Units, judge, tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.smoothness import Smoothness
@@ -47,18 +41,15 @@ _GRAINS = 4.0
 
 def matters_of(blocks: list[Block], known: Known | None = None) -> Matters:
     """Measure what matters to each output row, here and in what is known of others."""
-    effects = [sensitivity(block.side, block.scales) for block in blocks]
-    typical = np.asarray(np.max(effects, axis=0), dtype=np.float64)
-    found = [k for k, block in enumerate(blocks) if block.own_scales is not None]
-    for k in found:
-        effects[k] = sensitivity(blocks[k].side, blocks[k].latest_scales)
-    own = np.asarray(np.max(effects, axis=0), dtype=np.float64) if found else typical
-    if known is None:
-        return Matters(typical, own)
-    other = known.matters
+    typical = [block.typical_effect for block in blocks]
+    own = typical
+    if any(block.sizes is not block.scales for block in blocks):
+        own = [sensitivity(block.side, block.sizes) for block in blocks]
+    if known is not None:
+        typical, own = [*typical, known.matters.typical], [*own, known.matters.own]
     return Matters(
-        np.maximum(typical, other.typical),
-        np.maximum(own, other.own),
+        np.asarray(np.max(typical, axis=0), dtype=np.float64),
+        np.asarray(np.max(own, axis=0), dtype=np.float64),
     )
 
 
@@ -92,9 +83,9 @@ def judge_block(
         return judge(
             analytic,
             side,
-            Units(block.scales, matters.typical),
+            Units(block.scales, block.sizes, matters.typical, matters.own),
             Leniency(tolerance, epsilon, block.still, slack),
-            own=Units(block.latest_scales, matters.own),
+            own=block.latest_scales,
             tops=tops,
         )
 
@@ -104,7 +95,7 @@ def judge_block(
     block.verdicts, block.allowed = found.verdicts, found.allowed
     if block.precise is not None:
         # the same formula in float64: small slips show there, round-off does not
-        top = tops_of(side.value, block.latest_scales, tops)
+        top = tops_of(side.value, block.sizes, tops)
         held = _HELD * _SINGLE * top.in_units_of(block.latest_scales)
         formula = judged(block.precise, EPSILON, block.digits + held)
         copy_only = (formula.verdicts == Verdict.DISAGREES) & _error_of_copy(block)

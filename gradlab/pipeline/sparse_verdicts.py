@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import Tops, sensitivity, tops_of, zeros_told
+from gradlab.comparison.judge import Tops, tops_of, zeros_told
 from gradlab.comparison.tiling import bands
 from gradlab.differentiation.method import Auto
 from gradlab.late import is_made
@@ -109,8 +109,8 @@ def _doubts(
         doubts.append(suspicious(small))
         if small.pattern is not None and small.scales.ndim > 1:  # laid side by side
             bars = small.pattern.outside[:, None]
-            side, units = small.side, small.scales
-            if not zeros_told(bars, side, units, matters.typical, small.still):
+            effects = matters.typical, small.typical_effect
+            if not zeros_told(bars, effects, small.still):
                 return None
     return doubts
 
@@ -135,12 +135,14 @@ def packed_entries(block: Block) -> Block | None:
             return None
     if analytic is None:
         return None
-    shape = support.columns.shape
+    shape, scales = support.columns.shape, block.scales[support.columns]
+    alike = block.sizes is block.scales
     blank = np.broadcast_to(np.nan, shape)
     return dataclasses.replace(
         block,
         positions=np.arange(shape[1]),
-        scales=block.scales[support.columns],
+        scales=scales,
+        sizes=scales if alike else block.sizes[support.columns],
         analytic=analytic,
         precise=precise,
         value=pattern.value,
@@ -198,7 +200,7 @@ def _stepped_inside(
         return False
     i, k, inside = _places(support, columns)
     part = some_columns(small, block, columns)
-    effect = sensitivity(small.side, small.scales)
+    effect = small.typical_effect
     every = np.arange(len(columns))
     take_second_steps(reference, part, every, meter, effect=effect)
     outside = np.ones(part.value.shape, dtype=bool)
@@ -261,6 +263,7 @@ def some_columns(small: Block, block: Block, columns: NDArray[np.intp]) -> Block
         block,
         positions=block.positions[columns],
         scales=scales,
+        sizes=scales if block.sizes is block.scales else block.sizes[columns],
         analytic=cut(small.analytic),
         precise=None if small.precise is None else cut(small.precise),
         value=cut(pattern.value),
@@ -291,10 +294,10 @@ def hand_tolerances_on(
     # no more than this is kept for a report: no subject, no user's function
     support, scales = block.pattern.support, block.scales
     epsilon = subject.epsilon
-    inside, values, own_scales = small.allowed, small.value, small.scales
+    inside, values, sizes = small.allowed, small.value, small.sizes
 
     def allowed() -> NDArray[np.float64]:
-        tops = tops_of(values, own_scales)
+        tops = tops_of(values, sizes)
         whole = np.empty(support.shape)
         for band in bands(support.shape):
             largest = Tops(tops.size[band], tops.effect[band]).in_units_of(scales)

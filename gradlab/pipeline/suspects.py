@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import scales_in, sensitivity, unresolved
+from gradlab.comparison.effects import scales_in
+from gradlab.comparison.judge import unresolved
 from gradlab.comparison.tiling import bands
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.quotients import BENT
@@ -42,7 +43,7 @@ def _bent_entries(block: Block, own: NDArray[np.float64]) -> NDArray[np.bool_]:
 def suspicious(block: Block) -> NDArray[np.bool_]:
     """Entries that need a second look, shape (rows, n)."""
     wrong = block.verdicts == Verdict.DISAGREES
-    own = sensitivity(block.side, block.scales)
+    own = block.typical_effect
     blind = unresolved(block.side, block.analytic, block.scales, block.still, own)
     undecided = block.verdicts == Verdict.UNDECIDED
     return np.asarray(wrong | blind | undecided | _bent_entries(block, own))

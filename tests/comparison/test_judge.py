@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from gradlab.comparison.comparison import relative_error
+from gradlab.comparison.effects import sensitivity, typical_effect
 from gradlab.comparison.judge import (
     Leniency,
     Side,
     Units,
     judge,
-    sensitivity,
     stillness,
     tops_of,
     unresolved,
@@ -28,7 +28,7 @@ def verdict_of(analytic, numeric, error, **options):
     """Verdict of one entry in a row whose other entry is 1."""
     side = Side(np.array([[numeric, 1.0]]), np.array([[error, 1e-12]]))
     settings = {
-        "units": Units(np.ones(2), np.ones((1, 1))),
+        "units": Units(np.ones(2), np.ones(2), np.ones((1, 1)), np.ones((1, 1))),
         "leniency": Leniency(
             **{"tolerance": Tolerance(), "epsilon": 2.2e-16} | options
         ),
@@ -70,7 +70,8 @@ def test_number_of_entries_never_matters(rng):
     analytic[0, 321] *= 1.001
     side = Side(numeric, np.full(numeric.shape, 1e-11))
 
-    units = Units(np.ones(numeric.shape[1]), np.ones((1, 1)))
+    ones = np.ones(numeric.shape[1])
+    units = Units(ones, ones, np.ones((1, 1)), np.ones((1, 1)))
     verdicts = judge(analytic, side, units, Leniency(Tolerance(), 2.2e-16)).verdicts
 
     assert np.flatnonzero(verdicts).tolist() == [321]
@@ -79,7 +80,8 @@ def test_number_of_entries_never_matters(rng):
 def test_scale_of_the_loss_never_matters():
     """The same case times 1e-12 or 1e12 has the same verdicts."""
     for factor in (1e-12, 1.0, 1e12):
-        units = Units(np.ones(2), np.full((1, 1), factor))
+        top = np.full((1, 1), factor)
+        units = Units(np.ones(2), np.ones(2), top, top)
         side = Side(factor * np.array([[1.0, 2.0]]), factor * np.full((1, 2), 1e-11))
         found = judge(
             factor * np.array([[1.0, 2.001]]), side, units,
@@ -91,7 +93,8 @@ def test_scale_of_the_loss_never_matters():
 def test_units_of_the_inputs_never_matter():
     """A slope per metre, off by its round-off, is judged as one per micrometre is."""
     for factor in (1e-6, 1.0, 1e6):
-        units = Units(np.array([1.0, factor]), np.ones((1, 1)))
+        sizes = np.array([1.0, factor])
+        units = Units(sizes, sizes, np.ones((1, 1)), np.ones((1, 1)))
         side = Side(np.array([[1.0, 1e-9 / factor]]), np.zeros((1, 2)))
         for slip, verdict in ((1e-13, Verdict.AGREES), (1e-10, Verdict.DISAGREES)):
             analytic = side.value + np.array([[0.0, slip / factor]])
@@ -112,6 +115,16 @@ def test_sensitivity_counts_only_what_stands_out():
     """An entry within its error bar does not set the scale of others."""
     side = Side(np.array([[5.0, 1.0]]), np.array([[2.0, 1e-9]]))
     assert sensitivity(side, np.array([1.0, 3.0])).tolist() == [[3.0]]
+
+
+@pytest.mark.parametrize(("height", "expected"), [(1e9, 6e6), (10.0, 10.0), (0.1, 2.0)])
+def test_a_small_coordinate_counts_with_f_at_most(height, expected):
+    """By its scale it moves f by 6e6: that is believed if f is as large."""
+    side = Side(np.array([[6.0, 2.0]]), np.full((1, 2), 1e-9))
+    found = typical_effect(
+        side, np.array([1e6, 1.0]), np.array([1e-6, 1.0]), np.array([[height]])
+    )
+    assert found.tolist() == [[expected]]
 
 
 def test_unresolved_measures_a_block_by_itself():
@@ -157,10 +170,10 @@ def test_movement_is_measured_by_each_output():
 )
 def test_zeros_are_settled_where_their_bars_hide_nothing(bar, matters, own, told):
     """Five bars are below 1e-7 of both effects, or below what is no movement."""
-    side = Side(np.array([[own]]), np.zeros((1, 1)))
-    bars, effect, still = (np.array([[size]]) for size in (bar, matters, 1e-8))
+    numbers = (bar, matters, own, 1e-8)
+    bars, effect, here, still = (np.array([[size]]) for size in numbers)
 
-    assert zeros_told(bars, side, np.ones((1, 1)), effect, still) is told
+    assert zeros_told(bars, (effect, here), still) is told
 
 
 def test_relative_error_is_that_of_cs231n():

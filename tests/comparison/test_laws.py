@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradlab.comparison.judge import Leniency, Side, Units, judge, sensitivity
+from gradlab.comparison.effects import sensitivity
+from gradlab.comparison.judge import Leniency, Side, Units, judge
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 
@@ -34,7 +35,7 @@ class Block:
         return judge(
             self.analytic,
             self.side,
-            Units(self.scales, matters),
+            Units(self.scales, self.scales, matters, matters),
             Leniency(Tolerance(), 2.0**-52, still=self.still),
         ).verdicts
 

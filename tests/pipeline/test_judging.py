@@ -148,8 +148,12 @@ def test_what_matters_is_the_larger_of_here_and_elsewhere():
     assert matters_of([one], known).own.tolist() == [[50.0]]
 
 
-def test_own_scales_matter_to_the_analytic_side_only():
-    """What matters to the numeric side goes by typical scales, whatever was learnt."""
-    one = block([[1.0]], [[3.0]], 1e-9, own_scales=np.array([4.0]))
-    assert matters_of([one]).typical.tolist() == [[3.0]]
-    assert matters_of([one]).own.tolist() == [[12.0]]
+def test_what_matters_goes_by_the_size_that_a_coordinate_counts_with():
+    """Steps chosen for a mass say nothing of a constant that stands beside it."""
+    one = block(
+        [[1.0, 0.0]], [[3.0, 2.0]], 1e-9, height=np.array([[5.0]]),
+        scales=np.array([1e6, 1e6]), sizes=np.array([1e-6, 1.0]),
+        own_scales=np.array([4.0, 1e6]),
+    )  # fmt: skip
+    assert matters_of([one]).own.tolist() == [[2.0]]
+    assert matters_of([one]).typical.tolist() == [[5.0]]

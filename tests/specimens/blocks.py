@@ -14,10 +14,13 @@ def block(analytic, value, error, **changes):
         *(np.atleast_2d(np.asarray(a, float)) for a in (analytic, value, error))
     )
     rows, n = analytic.shape
+    scales = changes.get("scales", np.ones(n))
     fields = {
         "which": 0,
         "positions": np.arange(n),
-        "scales": np.ones(n),
+        "scales": scales,
+        "sizes": scales,
+        "height": np.ones((rows, 1)),
         "analytic": analytic.copy(),
         "slack": np.zeros((rows, n)),
         "value": value.copy(),

@@ -84,6 +84,8 @@ class Bench:
         first, for their round-off is small beside what has to show.
     patience
         What entries are off by that stand accused of nothing.
+    aside
+        Inputs that others look at: their units mean nothing.
     """
 
     subject: Subject
@@ -105,6 +107,7 @@ class Bench:
     precise: Precise | None = None
     spare: Precise | None = None
     patience: Patience = dataclasses.field(default_factory=Patience)
+    aside: set[int] = dataclasses.field(default_factory=set)
     _rough: bool = False
     _ladders: dict[tuple[int, int], Ladder] = dataclasses.field(default_factory=dict)
     _reach: float | None = None
@@ -125,7 +128,6 @@ class Bench:
         """F at the point, shape (rows,)."""
         return self.origin.base
 
-    # ------------------------------------------------------------- analytic side
     def pull(self) -> None:
         """Fetch the gradients for the present cotangent; keep what was corrected."""
         self.gradients = fetched(
@@ -179,9 +181,9 @@ class Bench:
         if which not in self._sizes:
             count = self.gradients.counts[which]
             size = self.gradients.magnitudes(which)
-            norm = size.largest if count < 2 else size.rest
-            scale = size.largest if count < 2 else size.second
-            self._sizes[which] = (norm / max(count, 1) ** 0.5, scale)
+            one = (size.largest, size.largest)
+            norm, scale = one if count < 2 else (size.rest, size.second)
+            self._sizes[which] = norm / max(count, 1) ** 0.5, scale
         return self._sizes[which]
 
     def analytic_epsilon(self, which: int) -> float:
@@ -204,8 +206,9 @@ class Bench:
     def matters(self) -> float:
         """Largest effect on ``v . f`` of moving an entry by the unit of its input."""
         if self._matters is None:
-            effects = [self.sizes(k)[1] * unit for k, unit in enumerate(self.units)]
-            self._matters = min(max(effects, default=0.0), np.finfo(float).max)
+            some = set(range(len(self.units))) - self.aside
+            top = max((self.sizes(k)[1] * self.units[k] for k in some), default=0.0)
+            self._matters = min(top, np.finfo(float).max)
         return self._matters
 
     @property
@@ -232,8 +235,7 @@ class Bench:
         epsilon = self.analytic_epsilon(which)
         tolerance = self.tolerance.of(self.subject.inputs[which].name)
         size = np.fmax(abs(analytic), abs(numeric))
-        if np.isfinite(numeric):
-            scale = max(scale, abs(numeric))
+        scale = max(scale, abs(numeric)) if np.isfinite(numeric) else scale
         absolute = tolerance.absolute(np.array([[scale]]), epsilon)
         allowed = tolerance.relative(epsilon) * size + absolute[0, 0]
         return float(allowed + self.rounding(which))
@@ -246,7 +248,7 @@ class Bench:
         self.ripples = ripple(self.origin, direction, self.meter)
 
     def listen_closer(self) -> bool:
-        """Measure noise that longer steps show; return whether more was heard now."""
+        """Measure noise that longer steps show; return whether there is any."""
         if self.dear or self.hidden is not None:
             return False
         self.hidden = beyond_rounding(self.origin, self.meter, self.seed)
@@ -257,7 +259,6 @@ class Bench:
         """Measured noise of one value of ``v . f``, with a factor for few samples."""
         return noise_of([*self.ripples, *self.heard], self.cotangent, self.hidden)
 
-    # ------------------------------------------------------------- probing
     def new_seed(self) -> int:
         """Seed of the next direction."""
         self._drawn += 1
@@ -333,7 +334,6 @@ class Bench:
         epsilons = map(self.analytic_epsilon, {part.which for part in parts})
         return ROUNDOFFS * max(epsilons, default=0.0)
 
-    # ------------------------------------------------------------- one coordinate
     def column(self, which: int, position: int) -> Column:
         """Differentiate along one coordinate: the adaptive ladder for every row.
 

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["look_beside"]
 
-_ASIDE = 1e-5  # of the scales: how far beside the point
-_STEP = 1e-9  # of the scales: shorter than the way to the next tie
-_TINY = 1e-9  # of the scales: a kink farther away is none of the point itself
+_ASIDE = 1e-5  # of the sizes: how far beside the point
+_STEP = 1e-9  # of the sizes: shorter than the way to the next tie
+_TINY = 1e-9  # of the sizes: a kink farther away is none of the point itself
 _SHARE = 0.1  # of the distance of the two sides: what less than that leaves open
 _LOOKS = 4  # directions along which slopes may turn out not to add up
 _TRIES = 14  # points whose gradient may be the one
@@ -111,7 +111,7 @@ def _gap(block: Block) -> NDArray[np.float64]:
         with np.errstate(all="ignore"):
             sides = (side.reshape(-1)[places] for side in (block.formula, block.value))
             apart = np.abs(next(sides) - next(sides))
-            gap.reshape(-1)[places] = apart * block.scales[places % len(block.scales)]
+            gap.reshape(-1)[places] = apart * block.sizes[places % len(block.sizes)]
     return gap
 
 
@@ -144,7 +144,7 @@ class _Beside:
         still = [np.zeros(len(b.positions)) for b in self.blocks]
         along = [shift.copy() for shift in still]
         along[self.blocks.index(block)][column] = 1.0
-        here = float(block.value[row, column] * block.scales[column])
+        here = float(block.value[row, column] * block.sizes[column])
         slope, noise = self._slope(still, along)
         return bool(abs(slope[row] - here) <= _SHARE * gap[row, column] + noise[row])
 
@@ -162,7 +162,7 @@ class _Beside:
             told, bar = 0.0, rounding
             with np.errstate(all="ignore"):
                 for part, direction in zip(self.blocks, along, strict=True):
-                    moved = direction * part.scales
+                    moved = direction * part.sizes
                     told += float(part.value[row] @ moved)
                     bar += float(part.error[row] @ np.abs(moved))
                 sides = (ends[0] - self.base, self.base - ends[1])
@@ -174,7 +174,7 @@ class _Beside:
     def limits(self) -> NDArray[np.bool_]:
         """Rows whose gradient is the one of a point beside, (rows,)."""
         found = np.zeros(len(self.base), dtype=bool)
-        columns = [b.formula * b.scales for b in self.blocks]
+        columns = [b.formula * b.sizes for b in self.blocks]
         rows = np.any([_accused(b).any(axis=1) for b in self.blocks], axis=0)
         for number in range(_TRIES):
             found |= self._like(self._aside(number), columns)
@@ -205,7 +205,7 @@ class _Beside:
             columns = []
             for block in self.blocks:
                 matrix = np.zeros((len(self.base), len(block.positions)))
-                matrix[rows] = pulled[block.which][:, block.positions] * block.scales
+                matrix[rows] = pulled[block.which][:, block.positions] * block.sizes
                 columns.append(matrix)
             right &= self._like(aside, columns) & self._another(columns)
         return np.asarray(right)
@@ -215,7 +215,7 @@ class _Beside:
         another = np.zeros(len(self.base), dtype=bool)
         for block, matrix in zip(self.blocks, columns, strict=True):
             gap = self.gap(block)
-            apart = np.abs(matrix - block.formula * block.scales) > 0.5 * gap
+            apart = np.abs(matrix - block.formula * block.sizes) > 0.5 * gap
             another |= (apart & (gap > 0)).any(axis=1)
         return another
 
@@ -271,12 +271,12 @@ class _Beside:
     def _whole(
         self, moved: list[NDArray[np.float64]]
     ) -> dict[int, NDArray[np.float64]]:
-        """Shifts of the columns, in units of their scales, as shifts of inputs."""
+        """Shifts of the columns, in units of their sizes, as shifts of inputs."""
         whole = {}
         for block, shift in zip(self.blocks, moved, strict=True):
             size = self.subject.inputs[block.which].coordinates
             whole[block.which] = np.zeros(size)
-            whole[block.which][block.positions] = shift * block.scales
+            whole[block.which][block.positions] = shift * block.sizes
         return whole
 
     def _aside(self, number: int) -> list[NDArray[np.float64]]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["joint_kinks"]
 
-# of the scale of each coordinate; what holds at both is no other kink nearby
+# of the size of each coordinate; what holds at both is no other kink nearby
 _STEPS = (1e-5, 1e-3)
 _OVER = 0.02  # share of the slopes at the kinks by which f must be missed
 _LOUD = 100.0  # times the rounding of f, over the step
@@ -95,8 +95,8 @@ class _Tied:
             kink = (block.kinds == Smoothness.KINK) & np.isfinite(bend)
             kink &= (bend > 0) if upward else (bend < 0)
         kink &= block.verdicts == Verdict.AGREES
-        scales = block.scales
-        return cls(block, kink, block.formula * scales, block.value * scales)
+        sizes = block.sizes
+        return cls(block, kink, block.formula * sizes, block.value * sizes)
 
     def direction(self, *, plain: bool) -> NDArray[np.float64]:
         """One step for every column with a kink: along the gradient, or all ones."""
@@ -132,7 +132,7 @@ def _missed(
     for part in tied:
         steps = part.direction(plain=plain)
         whole = np.zeros(subject.inputs[part.block.which].coordinates)
-        whole[part.block.positions] = steps * part.block.scales
+        whole[part.block.positions] = steps * part.block.sizes
         directions[part.block.which] = whole
         foretold = foretold + part.foretold(steps)
         size = size + np.abs(np.where(part.mask, part.analytic, 0.0)) @ np.abs(steps)

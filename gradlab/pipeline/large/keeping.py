@@ -90,7 +90,7 @@ def _fields(block: Block) -> dict[str, NDArray[Any]]:
     return {
         name: value
         for name, value in found.items()
-        if isinstance(value, np.ndarray) and name not in {"still", "slack"}
+        if isinstance(value, np.ndarray) and name not in {"still", "slack", "height"}
     }
 
 

@@ -70,11 +70,13 @@ def _block(which: int, columns: Mapping[int, Column]) -> Block:
     found = [columns[position] for position in positions.tolist()]
     row = (1, len(found))
     value = np.array([column.expected for column in found]).reshape(row)
-    unknown = np.full(row, np.nan)
+    unknown, ones = np.full(row, np.nan), np.ones(len(found))
     return Block(
         which=which,
         positions=positions,
-        scales=np.ones(len(found)),
+        scales=ones,
+        sizes=ones,
+        height=np.ones((1, 1)),
         analytic=np.array([column.analytic for column in found]).reshape(row),
         slack=np.zeros(row),
         value=value,

@@ -169,7 +169,7 @@ class Laid:
 
     def tops(self) -> Tops:
         """Largest entries of each row."""
-        return tops_of(self.plain.value, self.plain.scales)
+        return tops_of(self.plain.value, self.plain.sizes)
 
     def packed(self, rows: slice, tolerance: Tolerance, epsilon: float) -> Packed:
         """Hand over the entries of some rows, for counting."""

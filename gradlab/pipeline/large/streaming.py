@@ -275,7 +275,7 @@ class _Stream:
         tops = dict(self.known.tops) if self.known else {}
         for block in outcome.blocks:
             known = tops.get(block.which)
-            tops[block.which] = tops_of(block.value, block.latest_scales, known)
+            tops[block.which] = tops_of(block.value, block.sizes, known)
         looked = any(b.looked.any() for b in outcome.blocks)
         wrong = any(block.accused for block in outcome.blocks)
         # slabs that were looked at closely, and upheld, vouch for those that follow

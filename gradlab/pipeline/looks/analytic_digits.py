@@ -60,9 +60,9 @@ def excuse_own_digits(subject: Subject, block: Block) -> bool:
     if subject.analytic is None or not block.accused:
         return False
     with np.errstate(all="ignore"):
-        effects = np.fmax(np.abs(block.analytic), np.abs(block.value)) * block.scales
+        effects = np.fmax(np.abs(block.analytic), np.abs(block.value)) * block.sizes
         top = np.nanmax(np.where(np.isfinite(effects), effects, 0.0), initial=0.0)
-        digit = _FEW * subject.epsilon * top / block.scales
+        digit = _FEW * subject.epsilon * top / block.latest_scales
         faint = (block.verdicts == Verdict.DISAGREES) & (block.gap <= digit)
     places = np.argwhere(faint)
     found = np.zeros(block.gap.shape)

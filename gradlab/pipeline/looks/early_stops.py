@@ -74,7 +74,7 @@ def widen_by_jumps(
         slight[spoiled] = False
     if not slight.any():
         return False
-    effect = np.where(slight, gap * block.scales, 0.0)
+    effect = np.where(slight, gap * block.latest_scales, 0.0)
     columns = np.flatnonzero(slight.any(axis=0))
     columns = columns[np.argsort(-effect[:, columns].max(axis=0), kind="stable")]
     now = columns[:_LOOKS]
@@ -87,12 +87,12 @@ def widen_by_jumps(
             spoiled[rows] = True
         return False
     # along all axes the solver is off by as much, over as short a way
-    highest, nearest = height.max(axis=1), np.nanmin(away / block.scales[now])
+    highest, nearest = height.max(axis=1), np.nanmin(away / block.latest_scales[now])
     most = effect.max(axis=1)
     with np.errstate(all="ignore"):
-        reach = np.fmax(nearest * block.scales, np.abs(block.step))
+        reach = np.fmax(nearest * block.latest_scales, np.abs(block.step))
         # slips that do not add up to a fair part of the jump: it is none of a tolerance
-        tooth = highest[:, None] <= _SAW * most[:, None] * reach / block.scales
+        tooth = highest[:, None] <= _SAW * most[:, None] * reach / block.latest_scales
         bar = np.where(tooth, WIDE * highest[:, None] / reach, 0.0)
     wider = slight & (bar > block.error)
     block.error = np.where(wider, bar, block.error)
@@ -126,8 +126,8 @@ def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         return gap, slight
     with np.errstate(all="ignore"):
         apart = np.abs(block.formula[rows, columns] - block.value[rows, columns])
-        top = tops_of(block.value, block.scales).effect[rows, 0]
-        little = apart * block.scales[columns] <= SLIGHT * top
+        top = tops_of(block.value, block.sizes).effect[rows, 0]
+        little = apart * block.latest_scales[columns] <= SLIGHT * top
         little &= apart > SAFETY * block.error[rows, columns]
     little &= ~np.isin(block.kinds[rows, columns], (Smoothness.KINK, Smoothness.EDGE))
     much = np.zeros(wrong.shape[1], dtype=bool)

@@ -98,7 +98,7 @@ def nearest_jump(
     start += [lanes.seen(node * step) for node in _NODES[1:]]
     nodes = np.stack(start)
     busy, looks = np.arange(count), np.zeros(count, int)
-    ends_at = farthest * lanes.block.scales[lanes.columns]
+    ends_at = farthest * lanes.block.latest_scales[lanes.columns]
     while busy.size:
         some = lanes.some(busy)
         ends = np.stack([some.seen(step[busy]), some.seen(-step[busy])])

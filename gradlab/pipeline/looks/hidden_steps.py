@@ -127,7 +127,7 @@ def see_through_steps(
         return False
     with np.errstate(all="ignore"):
         gap = np.where(wrong, np.abs(block.analytic - block.value), -1.0)
-        gap *= block.scales
+        gap *= block.latest_scales
     first = int(columns[np.argmax(gap[:, columns].max(axis=0))])
     wide = _sharpest(reference, block, np.array([first]), meter)
     mistaken = _mistaken(block, wide, np.array([first])) & wrong[:, [first]]
@@ -190,7 +190,7 @@ def _between_steps(reference: Subject, block: Block, meter: Meter) -> NDArray[np
     if wrong.any() and casts_seen(reference, meter):
         return wrong
     with np.errstate(all="ignore"):
-        short = ~(block.step > 0.01 * block.scales)
+        short = ~(block.step > 0.01 * block.latest_scales)
     usual = np.isin(block.kinds, (-1, Smoothness.SMOOTH))
     short |= block.value == 0  # stands still for longer
     return np.asarray(wrong & (np.isin(block.kinds, _ROUGH) | (usual & short)))
@@ -200,7 +200,7 @@ def _sharpest(
     subject: Subject, block: Block, columns: NDArray[np.intp], meter: Meter
 ) -> _Wide:
     """Slopes over a quarter of the scale, or over less where that is sharper."""
-    positions, scales = block.positions[columns], block.scales[columns]
+    positions, scales = block.positions[columns], block.latest_scales[columns]
     wide = _wide_slopes(subject, block.which, positions, _REACHES[0] * scales, meter)
     for reach in _REACHES[1:]:
         with np.errstate(all="ignore"):

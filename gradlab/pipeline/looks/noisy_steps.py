@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import sensitivity
+from gradlab.comparison.effects import sensitivity
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.finite_difference import seen_truncation
@@ -76,10 +76,10 @@ def allow_for_noise(
         # more than the noise of the shorter step: the longer one truncates
         apart = np.abs(again.value - block.value[:, columns])
         error = np.where(apart > SAFETY * floor[:, columns], apart, error)
-        # nor is a step a good part of the scale without bending, whatever noise says
-        scales = block.scales[columns]
-        error = np.fmax(error, (again.step / scales) ** 2 * np.abs(again.value) / 2)
-        error = np.fmax(error, seen_truncation(again, scales))
+        # nor is a step a good part of the size without bending, whatever noise says
+        sizes = block.sizes[columns]
+        error = np.fmax(error, (again.step / sizes) ** 2 * np.abs(again.value) / 2)
+        error = np.fmax(error, seen_truncation(again, sizes))
         better = error < block.error[:, columns]
     block.overwrite(
         columns,
@@ -116,7 +116,7 @@ def _explained(
 ) -> NDArray[np.bool_]:
     """Columns whose accusations noise explains that matters to nobody."""
     right = block.verdicts[:, columns] == Verdict.AGREES
-    effect = sensitivity(block.side, block.scales)
+    effect = sensitivity(block.side, block.sizes)
     with np.errstate(all="ignore"):
         gap = np.abs(block.analytic[:, columns] - block.value[:, columns])
         within = gap <= SAFETY * floor[:, columns]

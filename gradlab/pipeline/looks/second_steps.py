@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import NEGLIGIBLE, sensitivity
+from gradlab.comparison.judge import NEGLIGIBLE
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.finite_difference import central
 
@@ -80,7 +80,7 @@ def take_second_steps(
         error = np.maximum(bar, long.error) + apart / (ratio - 1)
         kink = (_LONGER * block.bend[:, suspects] - long.bend) / (_LONGER - 1)
         if effect is None:
-            effect = sensitivity(block.side, block.scales)
+            effect = block.typical_effect
         floor = NEGLIGIBLE * effect / block.scales[suspects]
         narrow = SAFETY * error <= np.maximum(_SHARP * np.abs(value), floor)
         # an entry that both steps see alike needs no better number

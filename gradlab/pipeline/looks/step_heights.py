@@ -87,7 +87,7 @@ def height_of_steps(
         Of that step, tried one after the other until a jump shows.
     """
     row, column = place
-    position, scale = int(block.positions[column]), float(block.scales[column])
+    position, scale = int(block.positions[column]), float(block.latest_scales[column])
     along = _Along(reference, block.which, position, row, meter)
     slope = float(block.value[place])
     casts = casts_seen(reference, meter)

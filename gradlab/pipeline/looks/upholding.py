@@ -22,6 +22,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.adaptive import Rounding, adaptive
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.differentiation.method import Adaptive
+from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.subject.subject import DOUBLE
 
@@ -121,6 +122,8 @@ def _accused(block: Block, rng: np.random.Generator) -> _Accused | None:
         clear = (gap > _CLEAR * block.error[rows, places]) & np.isfinite(gap)
         # what is off by little may be off by what the difference truncates
         clear &= gap > _SLIGHT * np.abs(value)
+    # a line in units of the tensor says nothing about what lives on a scale of its own
+    clear &= (block.sizes >= OWN_SCALE * block.scales)[places]
     count = len(block.positions)
     told = np.zeros(count, dtype=bool)
     told[places] = True

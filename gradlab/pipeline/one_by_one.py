@@ -1,0 +1,135 @@
+"""Inputs of mixed scales, of which a search for wrong entries looks at every entry.
+
+A search moves all entries of an input together, by random parts of their common size,
+and that is what it rests on: beside 4e6, an entry of 3e-12 is not moved by anything
+that means something to it. Where a vector is a record of different things, such as a
+rate, a mass and a constant of nature, its entries are compared as a check compares
+them. They are few; each costs two evaluations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.finite_difference import typical_sizes
+from gradlab.differentiation.small_coordinates import OWN_SCALE
+from gradlab.localisation.located import Suspect, WrongEntry
+from gradlab.pipeline.confirming import examined, readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gradlab.comparison.comparison import Comparison
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
+    from gradlab.localisation.located import Located
+    from gradlab.pipeline.blocks import Plan
+    from gradlab.subject.subject import Subject
+
+__all__ = ["mixed_inputs", "with_mixed"]
+
+_CHEAP = 16  # coordinates: to compare all of them costs no more than a search does
+_MOST = 256
+# Of the typical size: a step of a search is longer than what is smaller than this.
+# Among numbers of one kind, one in a hundred thousand is.
+_FAR = 1e-5
+
+
+def mixed_inputs(subject: Subject) -> tuple[int, ...]:
+    """Return the inputs that are too mixed to be searched, by number.
+
+    Those of which a coordinate is far smaller than the typical one, and not zero.
+
+    Examples
+    --------
+    >>> from gradlab.building import Sides, build_subject
+    >>> inputs = np.array([3e-12, 2e-3, 4e6]), np.array([0.0, 0.2, 0.1])
+    >>> mixed_inputs(build_subject(lambda x, y: x @ y, inputs, Sides()))
+    (0,)
+    """
+    if not readable(subject):
+        return ()
+    found = []
+    for which, variable in enumerate(subject.inputs):
+        if not 1 < variable.coordinates <= _MOST:
+            continue
+        size = np.abs(subject.point(which))
+        least = OWN_SCALE if variable.coordinates <= _CHEAP else _FAR
+        if ((size > 0) & (size < least * typical_sizes(size))).any():
+            found.append(which)
+    return tuple(found)
+
+
+def with_mixed(
+    located: Located,
+    own: Origin,
+    mixed: Sequence[int],
+    plan: Plan,
+    meter: Meter,
+    limit: int,
+) -> Located:
+    """Add to what a search found what the entries of mixed inputs say one by one."""
+    looked, stopped = examined(own, mixed, plan, meter)
+    ranked = sorted(
+        (pair for comparison in looked for pair in _wrong(comparison, own.subject)),
+        key=lambda pair: -pair[0],
+    )
+    named: list[WrongEntry] = list(located.entries)
+    for _, entry in ranked:
+        places = {(one.input, one.index) for one in named}
+        if len(places) < limit or (entry.input, entry.index) in places:
+            named.append(entry)
+    power = dict(located.power)
+    open_ = []
+    for comparison in looked:
+        name = comparison.input.name
+        power[name] = max(comparison.power, power.get(name, 0.0))
+        if (comparison.verdicts == Verdict.UNDECIDED).any():
+            open_.append(name)
+    full = len(named) == len(located.entries) + len(ranked)
+    suspects = tuple(_whole(own.subject, name) for name in dict.fromkeys(open_))
+    return dataclasses.replace(
+        located,
+        entries=tuple(named),
+        evaluations=meter.evaluations,
+        budget_left=meter.unspent,
+        complete=located.complete and full and not (suspects or stopped),
+        suspects=located.suspects + suspects,
+        power=power,
+        stopped=located.stopped or stopped,
+    )
+
+
+def _wrong(
+    comparison: Comparison, subject: Subject
+) -> Iterator[tuple[float, WrongEntry]]:
+    """Yield the wrong entries of a block, and how far each misleads."""
+    which = [v.name for v in subject.inputs].index(comparison.input.name)
+    size = np.abs(subject.point(which))
+    for row, column in np.argwhere(comparison.verdicts == Verdict.DISAGREES).tolist():
+        outer, inner = comparison.indices(row, column)
+        place = comparison.input.coordinates_of(np.array([column]))
+        effect = comparison.error[row, column] * float(size[place].max())
+        yield (
+            float(np.nan_to_num(effect, nan=np.inf)),
+            WrongEntry(
+                comparison.input.name,
+                inner,
+                comparison.analytic[row, column].item(),
+                comparison.numeric[row, column].item(),
+                float(comparison.numeric_error[row, column]),
+                comparison.output.name,
+                outer,
+            ),
+        )
+
+
+def _whole(subject: Subject, name: str) -> Suspect:
+    """All of an input, as something that is not decided."""
+    (variable,) = (v for v in subject.inputs if v.name == name)
+    last = variable.size - 1
+    return Suspect(name, variable.index(0), variable.index(last), variable.size)

@@ -1,0 +1,126 @@
+"""One input vector whose entries are different things: a constant, a rate, a mass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+
+def equilibrium(x):
+    """Three residuals, by a constant of 3e-12, 2e-3 mol and 4e6 Pa."""
+    constant, amount, pressure = x
+    return np.array(
+        [
+            np.log10(constant) + 2 * np.log10(amount) - np.log(pressure),
+            amount**2 / (1e-3 + amount) - 1e8 * constant,
+            1e-3 * np.sqrt(pressure) + np.exp(-100 * amount),
+        ]
+    )
+
+
+def equilibrium_jacobian(x):
+    """Return its Jacobian by hand."""
+    constant, amount, pressure = x
+    ten = np.log(10)
+    slope = amount * (amount + 2e-3) / (amount + 1e-3) ** 2
+    return np.array(
+        [
+            [1 / (constant * ten), 2 / (amount * ten), -1 / pressure],
+            [-1e8, slope, 0.0],
+            [0.0, -100 * np.exp(-100 * amount), 5e-4 / np.sqrt(pressure)],
+        ]
+    )
+
+
+def orbit(x):
+    """Force, energy and excess speed by G, two masses, a distance and a speed."""
+    g, sun, earth, r, v = x
+    pull = g * sun * earth / r
+    return np.array([pull / r, earth * v**2 / 2 - pull, np.sqrt(g * sun / r) - v])
+
+
+def orbit_jacobian(x):
+    """Return its Jacobian by hand."""
+    g, sun, earth, r, v = x
+    pull, speed = g * sun * earth / r, np.sqrt(g * sun / r)
+    per = np.array([1 / g, 1 / sun, 1 / earth, -1 / r, 0.0])
+    force = pull / r * (per + np.array([0, 0, 0, -1 / r, 0]))
+    energy = -pull * per + np.array([0, 0, v**2 / 2, 0, earth * v])
+    round_ = speed / 2 * np.array([1 / g, 1 / sun, 0, -1 / r, 0])
+    return np.array([force, energy, round_ - np.array([0, 0, 0, 0, 1.0])])
+
+
+def saturating(x):
+    """A logarithm far out, and a small amount that saturates, as a rate does."""
+    return np.array([np.log(x[0]), 1e6 * x[1] ** 2 / (1 + 1e3 * x[1])])
+
+
+def saturating_jacobian(x):
+    """Return its Jacobian by hand."""
+    slope = 1e6 * x[1] * (2 + 1e3 * x[1]) / (1 + 1e3 * x[1]) ** 2
+    return np.array([[1 / x[0], 0.0], [0.0, slope]])
+
+
+def averaged(x):
+    """A sine that a step of the vector's own size passes many times."""
+    return np.array([140 * np.sin(300 * x[0]) + x[1] * np.cos(1e-7 * x[1])])
+
+
+def averaged_jacobian(x):
+    """Return its Jacobian by hand."""
+    far = 1e-7 * x[1]
+    return np.array([[42e3 * np.cos(300 * x[0]), np.cos(far) - far * np.sin(far)]])
+
+
+CASES = {
+    "equilibrium": (equilibrium, equilibrium_jacobian, [3e-12, 2e-3, 4e6]),
+    "orbit": (orbit, orbit_jacobian, [6.7e-11, 2e30, 6e24, 1.5e11, 3e4]),
+    "saturating": (saturating, saturating_jacobian, [6.2e13, 7.3e-3]),
+    "averaged": (averaged, averaged_jacobian, [2e-3, 4e6]),
+}
+
+
+def accused_by(door, f, x, jacobian):
+    """Entries that a door accuses, as (row, column)."""
+    if door == "check":
+        report = gl.check(f, x, jac=lambda _: jacobian)
+        wrong = report["x"].verdicts == gl.Verdict.DISAGREES
+        return np.argwhere(wrong).tolist()
+    found = gl.locate(f, x, jac=lambda _: jacobian)
+    return sorted([*entry.output_index, *entry.index] for entry in found.entries)
+
+
+@pytest.mark.parametrize("door", ["check", "locate"])
+@pytest.mark.parametrize("name", CASES)
+def test_right_gradients_are_not_accused(name, door):
+    """Numbers from 1e-12 to 1e30 side by side are no mistake."""
+    f, jacobian, point = CASES[name]
+    x = np.array(point)
+    assert accused_by(door, f, x, jacobian(x)) == []
+
+
+@pytest.mark.parametrize("door", ["check", "locate"])
+@pytest.mark.parametrize("factor", [-1.0, 0.0, 0.5, 1.1, 500.0])
+@pytest.mark.parametrize("name", CASES)
+def test_each_entry_is_judged_on_its_own_scale(name, factor, door):
+    """Of every entry that is not zero a mistake is told, wherever the others are."""
+    f, jacobian, point = CASES[name]
+    x = np.array(point)
+    places = np.argwhere(jacobian(x) != 0).tolist()
+    if door == "locate":  # all of them in one search
+        wrong = np.where(jacobian(x) != 0, factor * jacobian(x), 0.0)
+        assert accused_by(door, f, x, wrong) == places
+        return
+    for row, column in places:
+        wrong = jacobian(x)
+        wrong[row, column] *= factor
+        assert accused_by(door, f, x, wrong) == [[row, column]]
+
+
+def test_power_is_stated_for_the_smallest_numbers_too():
+    """No entry of the orbit is left with room for an error of its own size."""
+    x = np.array(CASES["orbit"][2])
+    report = gl.check(orbit, x, jac=orbit_jacobian)
+    assert report["x"].power < 1e-5 * np.abs(orbit_jacobian(x)).max()
