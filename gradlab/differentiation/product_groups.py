@@ -32,13 +32,23 @@ class ProductGroup:
         Entries of all of them, side by side.
     factors
         Numbers of the inputs, in order.
+    products
+        In the order of their entries.
     """
 
     def __init__(self, products: Sequence[Any], factors: Iterable[int]) -> None:
         self.factors = tuple(sorted(factors))
         self.point = np.concatenate([product.point for product in products])
-        slots = side_by_side([len(product.point) for product in products])
-        self._parts = list(zip(products, slots, strict=True))
+        self.products = tuple(products)
+        self._slots = side_by_side([len(product.point) for product in products])
+
+    @classmethod
+    def united(cls, groups: Sequence[ProductGroup]) -> ProductGroup:
+        """Take several groups as one, whose entries are theirs side by side."""
+        if len(groups) == 1:
+            return groups[0]
+        products = [product for group in groups for product in group.products]
+        return cls(products, (which for group in groups for which in group.factors))
 
     def transposed(
         self, weigh: Callable[[Any], Any] | None = None
@@ -49,24 +59,18 @@ class ProductGroup:
         applied to the other factor: `abs` for what adds up whatever its sign, a square
         for the squares of what is independent.
         """
-        parts = []
-        for product, slot in self._parts:
-            own = [which for which in self.factors if which in product.factors]
-            parts.append((product.transposed(own, weigh), own, slot))
+        first, *others = self.products
+        transposed = first.transposed(self.factors, weigh, others)
 
         def pull(slopes: NDArray[np.float64]) -> dict[int, NDArray[np.float64]]:
-            total: dict[int, NDArray[np.float64]] = {}
-            for transposed, own, slot in parts:
-                for which, each in zip(own, transposed(slopes[:, slot]), strict=True):
-                    total[which] = total[which] + each if which in total else each
-            return total
+            return dict(zip(self.factors, transposed(slopes), strict=True))
 
         return pull
 
     def push(self, which: int, moves: NDArray[np.float64]) -> NDArray[np.float64]:
         """Say how the entries move when one factor moves so; (entries,)."""
         there = np.zeros(len(self.point))
-        for product, slot in self._parts:
+        for product, slot in zip(self.products, self._slots, strict=True):
             if which in product.factors:
                 there[slot] = product.push(which, moves)
         return there
@@ -84,7 +88,7 @@ class ProductGroup:
             The displacements really made, (count,).
         """
         order, parts = [], []
-        for product, slot in self._parts:
+        for product, slot in zip(self.products, self._slots, strict=True):
             (own,) = np.nonzero((slot.start <= positions) & (positions < slot.stop))
             if len(own):
                 order.append(own)

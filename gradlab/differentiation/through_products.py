@@ -27,6 +27,7 @@ from gradlab.differentiation.noise import ULPS, difference_noise
 from gradlab.differentiation.product_groups import ProductGroup, worthwhile
 from gradlab.differentiation.quotients import BENT, Quotients
 from gradlab.differentiation.sparsity import affordable
+from gradlab.subject.subject import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,10 +80,50 @@ class _Slopes:
             noise = np.where(moved, found.error - small, digit / 2)
         return cls(found.value, noise, truncation, found.bend, found.step)
 
+    def part(self, slot: slice) -> _Slopes:
+        """Give those of some of the entries."""
+        fields = dataclasses.fields(self)
+        return _Slopes(*(getattr(self, field.name)[:, slot] for field in fields))
+
     def along(self, moves: NDArray[np.float64]) -> tuple[Any, Any]:
         """How far outputs move when the entries do, and the bar of that, (rows,)."""
         bars = (self.noise + self.truncation) @ np.abs(moves)
         return self.value @ moves, bars
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Leg:
+    """What one factor adds to a random walk."""
+
+    which: int
+    direction: NDArray[np.float64]  # of the factor, as far as it is displaced
+    moves: NDArray[np.float64]  # of the entries of the product
+
+    @classmethod
+    def random(
+        cls,
+        product: ProductGroup,
+        which: int,
+        subject: Subject,
+        rng: np.random.Generator,
+    ) -> _Leg:
+        """Displace every coordinate of a factor by its step, to one side or other."""
+        direction = step_sizes(scales_of(subject, which), subject.epsilon, 2)
+        direction *= rng.choice([-1.0, 1.0], len(direction))
+        return cls(which, direction, product.push(which, direction))
+
+    def carried_back(
+        self,
+        value: NDArray[np.float64],
+        slopes: _Slopes,
+        terms: NDArray[np.float64],
+        epsilon: float,
+    ) -> bool:
+        """Whether slopes give the same along it, carried to the factor or not."""
+        off = np.abs(value @ self.direction - slopes.value @ self.moves)
+        return bool(
+            (off <= _ROUNDED * epsilon * (terms @ np.abs(self.direction))).all()
+        )
 
 
 class ThroughProducts:
@@ -113,7 +154,7 @@ class ThroughProducts:
     ) -> None:
         self._subject, self._inputs, self._base = subject, inputs, base
         self._meter, self._seed = meter, seed
-        self._products: list[ProductGroup] | None = None
+        self._groups: list[list[ProductGroup]] | None = None
         self._carried: dict[int, Quotients] = {}  # to inputs not yet asked for
 
     def of(self, which: int) -> Quotients | None:
@@ -125,16 +166,32 @@ class ThroughProducts:
             As `central` gives them, up to the error bars; None where the input enters
             by more than a product, or one with too many entries.
         """
-        if self._products is None:
-            self._products = self._found()
-        for place, product in enumerate(self._products):
-            if which in product.factors:
-                del self._products[place]
-                slopes = self._measured(product)
-                if slopes is not None:
-                    self._carried |= self._carry(product, slopes)
+        if self._groups is None:
+            self._groups = _few_together(self._found())
+        for place, groups in enumerate(self._groups):
+            if any(which in group.factors for group in groups):
+                del self._groups[place]
+                self._carried |= self._through(groups)
                 break
         return self._carried.pop(which, None)
+
+    def _through(
+        self, groups: Sequence[ProductGroup], slopes: _Slopes | None = None
+    ) -> dict[int, Quotients]:
+        """Measure groups as one; those that do not pass together, one by one."""
+        whole = ProductGroup.united(groups)
+        slopes = slopes or self._measured(whole)
+        if slopes is not None:
+            carried = self._verified(whole, slopes)
+            if carried is not None:
+                return carried
+        found: dict[int, Quotients] = {}
+        if len(groups) > 1:
+            slots = side_by_side([len(group.point) for group in groups])
+            for group, slot in zip(groups, slots, strict=True):
+                own = None if slopes is None else slopes.part(slot)
+                found |= self._through([group], own)
+        return found
 
     def _found(self) -> list[ProductGroup]:
         """Find the products that have few enough entries, in groups."""
@@ -169,24 +226,30 @@ class ThroughProducts:
         values, taken = (np.concatenate(each) for each in zip(*parts, strict=True))
         epsilon = self._subject.epsilon
         found = from_pairs(values, taken, self._base, epsilon)
-        return self._confirmed(product, _Slopes.of(found, self._base, epsilon))
+        return _Slopes.of(found, self._base, epsilon)
 
-    def _confirmed(self, product: ProductGroup, slopes: _Slopes) -> _Slopes | None:
-        """Walk along a random direction: None if f does not move as the slopes say.
+    def _verified(
+        self, product: ProductGroup, slopes: _Slopes
+    ) -> dict[int, Quotients] | None:
+        """Carry slopes to all factors, if f moves as they say along a random walk."""
+        rng = np.random.default_rng([self._seed, *product.factors, 17])
+        walk = [
+            _Leg.random(product, which, self._subject, rng) for which in product.factors
+        ]
+        heard = self._confirmed(slopes, walk)
+        return None if heard is None else self._carry(product, heard, walk)
+
+    def _confirmed(self, slopes: _Slopes, walk: Sequence[_Leg]) -> _Slopes | None:
+        """Walk along a direction: None if f does not move as the slopes say.
 
         All factors are displaced at once, to both sides, in thirds of the length. A
         second difference that shrinks like it, and not like its square, is that of a
         kink, and no noise; what the seven values are noisy by widens the bars.
         """
-        subject, inputs = self._subject, tuple(product.factors)
-        rng = np.random.default_rng([self._seed, *inputs, 17])
-        moves, directions = np.zeros(len(product.point)), []
-        for which in inputs:
-            direction = step_sizes(scales_of(subject, which), subject.epsilon, 2)
-            direction *= rng.choice([-1.0, 1.0], len(direction))
-            directions.append(direction)
-            moves += product.push(which, direction)
-        walks = np.multiply.outer(_THIRDS, np.concatenate(directions))
+        subject, inputs = self._subject, tuple(leg.which for leg in walk)
+        moves = np.sum([leg.moves for leg in walk], axis=0)
+        direction = np.concatenate([leg.direction for leg in walk])
+        walks = np.multiply.outer(_THIRDS, direction)
         found = displaced_sets(subject, inputs, walks, self._meter)
         values = np.insert(found, len(_THIRDS) // 2, self._base, axis=0)
         with np.errstate(all="ignore"):
@@ -206,7 +269,9 @@ class ThroughProducts:
             holds &= ~torn | (np.abs(far) <= 2 * bars)
         return slopes if holds.all() else None
 
-    def _carry(self, product: ProductGroup, slopes: _Slopes) -> dict[int, Quotients]:
+    def _carry(
+        self, product: ProductGroup, slopes: _Slopes, walk: Sequence[_Leg]
+    ) -> dict[int, Quotients] | None:
         """Carry slopes to all factors, and their bars.
 
         Of these, round-off adds up like its squares, being another one at every entry
@@ -215,51 +280,48 @@ class ThroughProducts:
         their difference is none, also where the slopes themselves cancel. None at all
         if what carries them is not the transpose of the product, as it is evaluated.
         """
-        subject, epsilon = self._subject, self._subject.epsilon
-        pull_squares, pull_sizes = product.transposed(_square), product.transposed(abs)
+        epsilon, rows = self._subject.epsilon, len(self._base)
         with np.errstate(all="ignore"):
             values = product.transposed()(slopes.value)
-            noises = pull_squares(slopes.noise**2)
-            lengths = pull_squares(slopes.step[:1] ** -2.0)
-            truncations, bends = pull_sizes(slopes.truncation), pull_sizes(slopes.bend)
-            terms = pull_sizes(np.abs(slopes.value))
+            spread = slopes.noise**2, slopes.step[:1] ** -2.0
+            squares = product.transposed(_square)(np.concatenate(spread))
+            added = slopes.truncation, slopes.bend, np.abs(slopes.value)
+            sizes = product.transposed(abs)(np.concatenate(added))
             carried: dict[int, Quotients] = {}
-            if not self._is_transposed(product, slopes.value, values, terms):
-                return carried
-            for which, value in values.items():
-                own_steps = step_sizes(scales_of(subject, which), epsilon, 2)
+            for leg in walk:
+                value, noise = values[leg.which], np.sqrt(squares[leg.which][:rows])
+                truncation, bend, terms = np.split(sizes[leg.which], 3)
+                if not leg.carried_back(value, slopes, terms, epsilon):
+                    return None
+                own_steps = np.abs(leg.direction)
                 # a displacement that round-off of f would spoil as much
-                step = np.minimum(1 / np.sqrt(lengths[which]), own_steps)
+                step = np.minimum(1 / np.sqrt(squares[leg.which][rows:]), own_steps)
                 # what enters times zero has the bar of a difference that does not move
                 least = np.multiply.outer(np.abs(self._base), epsilon / 2 / own_steps)
-                noise, bend = np.sqrt(noises[which]), bends[which]
-                error = np.where(noise > 0, noise, least) + truncations[which]
-                carried[which] = Quotients(
+                error = np.where(noise > 0, noise, least) + truncation
+                carried[leg.which] = Quotients(
                     value=value,
                     error=error,
                     step=np.broadcast_to(step, error.shape),
-                    bend=np.where(np.abs(bend) > BENT * terms[which], bend, 0.0),
+                    bend=np.where(np.abs(bend) > BENT * terms, bend, 0.0),
                     through=len(product.point),
                 )
         return carried
 
-    def _is_transposed(
-        self,
-        product: ProductGroup,
-        slopes: NDArray[np.float64],
-        values: dict[int, NDArray[np.float64]],
-        terms: dict[int, NDArray[np.float64]],
-    ) -> bool:
-        """Whether slopes give the same along a random direction, carried or not."""
-        rng = np.random.default_rng([self._seed, *product.factors, 18])
-        for which, value in values.items():
-            signs = rng.choice([-1.0, 1.0], value.shape[1])
-            off = np.abs(value @ signs - slopes @ product.push(which, signs))
-            if (
-                off > _ROUNDED * self._subject.epsilon * terms[which].sum(axis=1)
-            ).any():
-                return False
-        return True
+
+def _few_together(groups: Sequence[ProductGroup]) -> list[list[ProductGroup]]:
+    """Put groups together that are measured between two looks at the Stop button."""
+    together: list[list[ProductGroup]] = []
+    left = 0
+    for group in groups:
+        count = 2 * len(group.point)
+        if together and count <= left:
+            together[-1].append(group)
+            left -= count
+        else:
+            together.append([group])
+            left = _SLICE - count
+    return together
 
 
 def _square(factor: Any) -> Any:

@@ -92,7 +92,7 @@ def test_a_product_is_displaced_once_for_all_its_factors():
 
     assert all(found)
     entries = BATCH * (HIDDEN + CLASSES)
-    assert meter.evaluations == 1 + 1 + 2 * entries + 2 * 6
+    assert meter.evaluations == 1 + 1 + 2 * entries + 6
 
 
 def test_a_check_takes_a_tenth_of_the_evaluations_and_says_so():
@@ -256,6 +256,23 @@ def test_a_product_whose_own_backward_is_wrong_carries_nothing(monkeypatch):
     found, _ = _measured(_loss, point)
 
     assert found == [None] * 5
+
+
+def test_a_layer_that_does_not_pass_leaves_the_others_what_they_have(monkeypatch):
+    """Both are walked along together; then each by itself, measured only once."""
+    point = _point()
+
+    def wrong(*args, **options):
+        found = run_backward(*args, **options)
+        return [1.01 * g if g.shape[-2:] == point[1].shape else g for g in found]
+
+    monkeypatch.setattr(entering, "run_backward", wrong)
+
+    found, meter = _measured(_loss, point)
+
+    assert [n for n, each in zip(NAMES, found, strict=True) if each] == ["w2", "b2"]
+    entries = BATCH * (HIDDEN + CLASSES)
+    assert meter.evaluations == 1 + 1 + 2 * entries + 3 * 6
 
 
 def test_a_batch_of_nothing_has_no_products():

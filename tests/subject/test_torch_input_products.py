@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradlab.differentiation.product_groups import worthwhile
+from gradlab.differentiation.product_groups import ProductGroup, worthwhile
 from gradlab.subject.tensors.input_products import products_of
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import randn
@@ -184,6 +184,7 @@ CARRIED = [
         ((2, 4, 5), (2,)),
     ),
     (lambda w, u: X @ w - X.sin() @ (2 * u), (TURNED, TURNED)),
+    (lambda w, u: -(X @ w.neg()).sub(X.sin() @ u), (TURNED, TURNED)),
 ]
 X = torch.linspace(-1, 1, BATCH * INNER, dtype=torch.float64).reshape(INPUT)
 
@@ -229,6 +230,21 @@ def test_bars_are_carried_with_the_sizes_of_factors(fn, shapes):
 
         assert sizes == pytest.approx(bars @ np.abs(jacobian))
         assert squares == pytest.approx(bars @ jacobian**2)
+
+
+def test_bars_of_several_uses_add_up_whatever_their_signs():
+    """A weight that is added in one product and subtracted in another one."""
+    subject = _subject(lambda w: (X @ w).sin() + (1 - X.cos() @ w).exp(), TURNED)
+    products = products_of(subject, [0])
+    group = ProductGroup(products, [0])
+    bars = np.random.default_rng(0).uniform(size=(2, len(group.point)))
+    columns = np.eye(len(subject.point(0)))
+    jacobian = np.stack([group.push(0, each) for each in columns], axis=1)
+
+    sizes = group.transposed(abs)(bars)[0]
+
+    assert len(products) == 2
+    assert sizes == pytest.approx(bars @ np.abs(jacobian))
 
 
 def test_a_displaced_entry_is_evaluated_as_torch_would():

@@ -27,6 +27,7 @@ from gradlab.subject.tensors.linear_functions import (
     linear_in,
     linear_words,
     replayed,
+    unsigned,
     usual,
 )
 from gradlab.subject.tensors.short_softmax import called
@@ -71,7 +72,10 @@ class _Image:
     def made(
         self, tensors: Sequence[Any], weigh: Callable[[Any], Any] | None = None
     ) -> Any:
-        """Make it again, of other inputs, and with constants that are weighed."""
+        """Make it again, of other inputs, and with constants that are weighed.
+
+        Weighed, a factor of -1 is none: what is subtracted is added.
+        """
         if self.func is None:
             (place,) = self.inputs
             return tensors[place]
@@ -89,9 +93,8 @@ class _Image:
                 return weigh(torch.tensor(float(each), dtype=self.plain.dtype))
             return each
 
-        made = self.func(
-            *over_leaves(value, self.args), **over_leaves(value, self.kwargs)
-        )
+        func = self.func if weigh is None else unsigned().get(self.func, self.func)
+        made = func(*over_leaves(value, self.args), **over_leaves(value, self.kwargs))
         return made if self.pick is None else made[self.pick]
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.subject.subject import side_by_side
 from gradlab.subject.tensors.differing import OtherUseError, differing
 from gradlab.subject.tensors.engine import run_backward
 from gradlab.subject.tensors.following import End, end_replaced, ends_of
@@ -107,32 +108,40 @@ class Product:
         Its entries, flat.
     factors
         Numbers of the inputs that it is linear in.
+    end
+        Where the evaluation goes on with it.
     """
 
     def __init__(
         self, subject: TorchSubject, inputs: tuple[int, ...], end: End
     ) -> None:
-        self._subject, self._inputs, self._end = subject, inputs, end
+        self._subject, self._inputs, self.end = subject, inputs, end
         self.point: NDArray[np.float64] = end.values.cpu().numpy().reshape(-1)
         self.factors = frozenset(inputs[place] for place in end.inputs)
 
     def transposed(
-        self, inputs: Sequence[int], weigh: Callable[[Any], Any] | None = None
+        self,
+        inputs: Sequence[int],
+        weigh: Callable[[Any], Any] | None = None,
+        others: Sequence[Product] = (),
     ) -> Callable[[NDArray[np.float64]], list[NDArray[np.float64]]]:
-        """Give what carries slopes with respect to the product to some factors.
+        """Give what carries slopes with respect to the product to some inputs.
 
         Parameters
         ----------
         inputs
-            Their numbers.
+            Their numbers; each is a factor of it, or of one of the others.
         weigh
             Applied to the other factor of each, a tensor: `abs` for what adds up
             whatever its sign, a square for the squares of what is independent.
+        others
+            Products of the same evaluation, whose slopes are carried together with
+            those of this one: their entries stand beside its own.
 
         Returns
         -------
         callable
-            From (rows, entries) to (rows, coordinates) for each of them.
+            From (rows, entries) to (rows, coordinates) for each of the inputs.
         """
         import torch
 
@@ -141,18 +150,18 @@ class Product:
         for leaf in leaves:
             leaf.requires_grad_()
         with torch.enable_grad():
-            made = self._end.made(tensors, weigh)
+            made = [each.end.made(tensors, weigh) for each in (self, *others)]
+        slots = side_by_side([each.numel() for each in made])
 
         def pull(slopes: NDArray[np.float64]) -> list[NDArray[np.float64]]:
             several = len(slopes) > 1
-            shape = (len(slopes), *made.shape) if several else made.shape
-            given = torch.from_numpy(np.ascontiguousarray(slopes)).to(made.device)
-            found = run_backward(
-                [made], [given.reshape(shape)], leaves, keep=True, batched=several
-            )
-            # a difference has a factor of -1, which nobody weighs
-            if weigh is not None:
-                found = tuple(each.abs() for each in found)
+            given = torch.from_numpy(np.ascontiguousarray(slopes))
+            cotangents = [
+                given[:, slot].reshape((-1, *each.shape) if several else each.shape)
+                for each, slot in zip(made, slots, strict=True)
+            ]
+            cotangents = [each.to(made[0].device) for each in cotangents]
+            found = run_backward(made, cotangents, leaves, keep=True, batched=several)
             return [each.reshape(len(slopes), -1).cpu().numpy() for each in found]
 
         return pull
@@ -169,10 +178,10 @@ class Product:
         factor = torch.zeros_like(tensors[place])
         with torch.no_grad():
             tensors[place] = factor
-            here = self._end.made(tensors)
+            here = self.end.made(tensors)
             long = torch.from_numpy(moves / size).to(factor.device)
             tensors[place] = long.reshape(factor.shape)
-            difference = self._end.made(tensors) - here
+            difference = self.end.made(tensors) - here
         moved: NDArray[np.float64] = size * difference.reshape(-1).cpu().numpy()
         return moved
 
@@ -197,7 +206,7 @@ class Product:
         """
         import torch
 
-        values = self._end.values
+        values = self.end.values
         old = self.point[positions]
         taken = (old + displacements) - old
         width = values.shape[-1] if values.dim() else 1
@@ -270,6 +279,4 @@ class Product:
             part = torch.index_select(out, -1, index) + by
             return differing(out, -1, index, part, sizes)
 
-        return end_replaced(
-            *_call(self._subject, self._inputs), self._end.number, moved
-        )
+        return end_replaced(*_call(self._subject, self._inputs), self.end.number, moved)

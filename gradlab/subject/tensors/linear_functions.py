@@ -17,7 +17,7 @@ from gradlab.subject.tensors.words import tensors_in, words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Word", "linear_in", "linear_words", "replayed", "usual"]
+__all__ = ["Word", "linear_in", "linear_words", "replayed", "unsigned", "usual"]
 
 _OTHERWISE = ("alpha", "beta", "out", "rounding_mode", "max_norm")
 _Kind = Literal["move", "sum", "scale", "product"]
@@ -150,3 +150,23 @@ def replayed() -> dict[Any, Callable[..., Any]]:
         return table[index]
 
     return {torch.nn.functional.embedding: rows}  # of padding there is no gradient
+
+
+@functools.cache
+def unsigned() -> dict[Any, Callable[..., Any]]:
+    """Give what functions with a factor of -1 of their own are without the sign."""
+    import torch
+
+    def same(tensor: Any) -> Any:
+        return tensor
+
+    tensor = torch.Tensor
+    without: dict[Any, Callable[..., Any]] = dict.fromkeys(
+        (torch.sub, torch.subtract, tensor.sub, tensor.subtract), torch.add
+    )
+    without |= {tensor.__sub__: torch.add, tensor.__rsub__: torch.add}
+    for name in ("neg", "negative", "__neg__"):
+        for home in (torch, tensor):
+            if hasattr(home, name):
+                without[getattr(home, name)] = same
+    return without
