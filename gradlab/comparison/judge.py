@@ -40,7 +40,6 @@ __all__ = [
     "Tops",
     "Units",
     "judge",
-    "stillness",
     "tops_of",
     "unresolved",
     "zeros_told",
@@ -50,9 +49,6 @@ __all__ = [
 CARE = 0.1
 # Entries whose whole effect on f is below this fraction of the largest do not matter.
 NEGLIGIBLE = 1e-7
-# Where no input moves f at all: effects below this fraction of f (or of one, if f is
-# larger: a constant in front of the loss must not excuse anything) are no movement.
-_STILL = 1e-8
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -302,21 +298,6 @@ def _not_finite(
         np.isinf(analytic) & (analytic == numeric)
     )
     return np.where(same, int(Verdict.UNDECIDED), int(Verdict.DISAGREES))
-
-
-def stillness(base: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the effect below which an output counts as not moving, shape (m, 1).
-
-    Parameters
-    ----------
-    base
-        f at the point, shape (m,). An output that is 0 or not finite goes by the
-        largest of all.
-    """
-    size = np.where(np.isfinite(base), np.abs(base), 0.0)
-    top = float(size.max(initial=0.0))
-    own = np.where(size > 0, size, top if top > 0 else 1.0)
-    return np.asarray((_STILL * np.minimum(1.0, own))[:, None])
 
 
 def unresolved(

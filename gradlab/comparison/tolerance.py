@@ -15,11 +15,19 @@ import numpy as np
 
 from gradlab.errors import InputError
 from gradlab.labels import chosen_for
+from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SAFETY", "Tolerance", "default_rtol", "read_tolerance", "roundings"]
+__all__ = [
+    "SAFETY",
+    "Tolerance",
+    "default_rtol",
+    "read_tolerance",
+    "roundings",
+    "stillness",
+]
 
 # Error bars are estimates: the promise is that the true error is within a few of them.
 SAFETY = 5.0
@@ -34,6 +42,10 @@ _ROUNDOFFS = 2000.0
 # 1e-11 in float64 and as many roundings as rtol allows in coarser arithmetic.
 _ATOL_DOUBLE = 1e-11
 _ATOL_MOST = 1e-2
+# Where no input moves f at all: effects below this fraction of f (or of one, if f is
+# larger: a constant in front of the loss must not excuse anything) are no movement.
+_STILL = 1e-8
+_FEW = 16.0  # standard deviations of its noise: an output below has no digit of its own
 
 
 def default_rtol(epsilon: float) -> float:
@@ -155,3 +167,30 @@ def read_tolerance(rtol: Any, atol: Any) -> Tolerance:
         for name in (*relative, *absolute)
     }
     return Tolerance(single[0], single[1], own)
+
+
+def stillness(
+    base: NDArray[np.float64],
+    noise: NDArray[np.float64] | None = None,
+    epsilon: float = EPSILON,
+) -> NDArray[np.float64]:
+    """Return the effect below which an output counts as not moving, shape (m, 1).
+
+    Parameters
+    ----------
+    base
+        f at the point, shape (m,). An output that is 0 or not finite goes by the
+        largest of all.
+    noise
+        Of every output, (m,), where it has been measured. One that is nothing but a few
+        roundings, as the sum of what has been normalised, goes by the size of what it
+        is the rounding of.
+    epsilon
+        Round-off of the arithmetic.
+    """
+    size = np.where(np.isfinite(base), np.abs(base), 0.0)
+    top = float(size.max(initial=0.0))
+    own = np.where(size > 0, size, top if top > 0 else 1.0)
+    if noise is not None:
+        own = np.where(size <= _FEW * noise, np.maximum(own, noise / epsilon), own)
+    return np.asarray((_STILL * np.minimum(1.0, own))[:, None])

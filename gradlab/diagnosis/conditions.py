@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.finite_difference import scales_of, step_sizes
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.subject.subject import DOUBLE
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from gradlab.differentiation.quotients import Pattern
 
 __all__ = ["conditions"]
+
+_ROUNDINGS = 8.0  # of f itself, that a difference of two of its values may have
 
 
 def conditions(evidence: Evidence) -> list[Finding]:
@@ -173,7 +176,7 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
     rough = evidence.notes.get("rough", ())
     half = "half" if rough else "single"
     heard = {*rough, *evidence.notes.get("rounded", ())}
-    noisy = [p for p in parts if names[p.which] in heard or _hidden_noise(p)]
+    noisy = [p for p in parts if names[p.which] in heard or _hidden_noise(evidence, p)]
     if noisy:
         told = ", ".join(names[part.which] for part in noisy)
         yield Finding(
@@ -203,8 +206,12 @@ def _stops_early(evidence: Evidence) -> Finding:
     )
 
 
-def _hidden_noise(part: Part) -> bool:
-    """Whether the error bars are those of single precision throughout."""
+def _hidden_noise(evidence: Evidence, part: Part) -> bool:
+    """Whether the error bars are those of single precision throughout.
+
+    And wider than the round-off of f itself makes them, where f is large beside all
+    that an input does to it.
+    """
     if part.pattern is not None and _mostly_zeros(part.pattern):
         return False
     numeric = part.numeric
@@ -227,7 +234,12 @@ def _hidden_noise(part: Part) -> bool:
         return False
     if (part.kinds == Smoothness.NOISY).mean() > 0.5:
         return True
-    return bool(np.mean(bars > 1e-6 * size) > 0.5)  # the median, without sorting
+    if not np.mean(bars > 1e-6 * size) > 0.5:  # the median, without sorting
+        return False
+    steps = step_sizes(scales_of(evidence.subject, part.which), DOUBLE, 2)
+    own = _ROUNDINGS * DOUBLE * np.abs(evidence.base)[:, None] / steps[part.positions]
+    wide = np.isfinite(part.error) & ~torn & (part.error > np.fmax(1e-6 * size, own))
+    return bool(2 * np.count_nonzero(wide) > bars.size)
 
 
 def _mostly_zeros(pattern: Pattern) -> bool:

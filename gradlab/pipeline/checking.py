@@ -27,8 +27,9 @@ from gradlab.pipeline.blocks import Block, Check, Known, Outcome, Plan
 from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.judging import judge_all
-from gradlab.pipeline.looks.escalation import look_again, settle_still
+from gradlab.pipeline.looks.escalation import look_again
 from gradlab.pipeline.looks.far_steps import distrust_far_steps
+from gradlab.pipeline.looks.idle import settle_still
 from gradlab.pipeline.looks.second_opinion import second_opinion_on
 from gradlab.pipeline.looks.steadiness import set_unsteady_aside
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, analytic_side

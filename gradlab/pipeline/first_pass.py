@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.judge import stillness
+from gradlab.comparison.tolerance import stillness
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.finite_difference import scales_of, typical_sizes

@@ -12,12 +12,11 @@ from gradlab.comparison.judge import (
     Side,
     Units,
     judge,
-    stillness,
     tops_of,
     unresolved,
     zeros_told,
 )
-from gradlab.comparison.tolerance import Tolerance
+from gradlab.comparison.tolerance import Tolerance, stillness
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import InputError
 
@@ -155,6 +154,15 @@ def test_movement_is_measured_by_each_output():
     still = stillness(np.array([0.5, 0.25, 0.0]))
 
     assert still.ravel() == pytest.approx([5e-9, 2.5e-9, 5e-9])
+
+
+def test_what_is_only_rounding_goes_by_what_it_is_the_rounding_of():
+    """A few units of the last digit of 0.25; a small number with digits stays small."""
+    base, noise = np.array([2e-16, 1e-6]), np.array([0.25, 1e-8]) * 2**-52
+
+    still = stillness(base, noise, 2**-52)
+
+    assert still.ravel() == pytest.approx([2.5e-9, 1e-14])
 
 
 @pytest.mark.parametrize(

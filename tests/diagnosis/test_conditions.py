@@ -153,6 +153,29 @@ def test_bias_before_a_norm_is_not_called_imprecise(rng):
     assert report.findings == ()
 
 
+def test_a_loss_that_hardly_moves_is_not_called_imprecise(rng):
+    """The mean square of what has been normalised is one: its own last digits show."""
+    X, w = rng.normal(size=(6, 5)), rng.normal(size=(5, 8))
+
+    def normalised(w):
+        z = X @ w
+        z = z - z.mean(axis=1, keepdims=True)
+        return z, np.sqrt((z**2).mean(axis=1, keepdims=True) + 1e-5)
+
+    def loss(w):
+        z, size = normalised(w)
+        return ((z / size) ** 2).mean()
+
+    def grad(w):
+        z, size = normalised(w)
+        return X.T @ (2e-5 * z / size**4) / z.size
+
+    report = gl.check(loss, w, grad=grad)
+
+    assert report.ok
+    assert report.findings == ()
+
+
 def test_tie_is_a_kink_and_no_noise():
     """At a tie of max, one of the entries may take it all; only the kink is told."""
     report = gl.check(

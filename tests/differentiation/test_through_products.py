@@ -266,7 +266,7 @@ def test_a_layer_that_does_not_pass_leaves_the_others_what_they_have(monkeypatch
         found = run_backward(*args, **options)
         return [1.01 * g if g.shape[-2:] == point[1].shape else g for g in found]
 
-    monkeypatch.setattr(entering, "run_backward", wrong)
+    monkeypatch.setattr(input_products, "run_backward", wrong)
 
     found, meter = _measured(_loss, point)
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import stillness
-from gradlab.comparison.tolerance import SAFETY, Tolerance, roundings
+from gradlab.comparison.tolerance import SAFETY, Tolerance, roundings, stillness
 from gradlab.differentiation.directions import (
     Direction,
     Part,

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.kinks import Sides, told_apart
-from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.tolerance import SAFETY, stillness
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.adaptive_columns import adaptive_columns
-from gradlab.differentiation.evaluation import Meter, line_rows
-from gradlab.differentiation.hidden_noise import hidden_rounding, noise_level
+from gradlab.differentiation.hidden_noise import (
+    LAST_DIGITS,
+    hidden_rounding,
+    noise_level,
+)
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
+from gradlab.pipeline.looks.idle import settle_idle
 from gradlab.pipeline.looks.last_digits import hear_last_digits
 from gradlab.pipeline.looks.noisy_steps import allow_for_noise
 from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
@@ -26,90 +30,18 @@ from gradlab.pipeline.suspects import suspect_columns, suspects_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block, Check, Outcome
     from gradlab.subject.subject import Subject
 
-__all__ = ["CLEAR", "look_again", "settle_still"]
+__all__ = ["CLEAR", "look_again"]
 
 _SLIGHT = 1e-2  # relative: a smaller slip is measured twice
 CLEAR = 40.0  # error bars: an accusation that rests on more needs no confirmation
 _ROUNDINGS = 64.0  # of the largest output: as much may have cancelled in any other
 _CONFIRMED = 0.5  # of the columns looked at, if no value moved: the rest is believed
-_SEVERAL = 3  # columns that move nothing: fewer have ladders of their own
 _OTHER_STEPS = 0.29  # between powers of two, so that no step is taken twice
-
-
-def settle_still(origin: Origin, blocks: list[Block], meter: Meter, seed: int) -> None:
-    """Settle outputs that an input does not move: four evaluations instead of many.
-
-    A difference of exactly 0 only says that f moved by less than its last digit. Moving
-    every coordinate of the input together, by random amounts up to a third of their
-    size, says it for steps a hundred thousand times as large. An analytic side that is
-    not zero, but moves f by less than its last digit over as long a way, says the same:
-    that of a softmax which has made up its mind.
-    """
-    rng = np.random.default_rng([seed, 7])
-    for block in blocks:
-        with np.errstate(all="ignore"):
-            moved = (np.abs(block.analytic) * block.scales).sum(axis=1)
-            still = (block.value == 0).all(axis=1) & (moved <= _ulps(origin))
-        if still.any() and block.positions.size:
-            every = np.arange(len(block.positions))
-            _settle(origin, block, still, every, rng, meter)
-
-
-def _settle_idle(
-    origin: Origin, block: Block, suspects: NDArray[np.intp], meter: Meter, seed: int
-) -> bool:
-    """Settle suspects that move no output: rows of a table that no index names, say.
-
-    Returns
-    -------
-    bool
-        Whether there were any to move together.
-    """
-    with np.errstate(all="ignore"):
-        moved = np.abs(block.analytic[:, suspects]) * block.scales[suspects]
-        idle = (block.value[:, suspects] == 0) & (moved <= _ulps(origin)[:, None])
-    columns = suspects[idle.all(axis=0)]
-    if len(columns) < _SEVERAL:
-        return False
-    rng = np.random.default_rng([seed, 11])
-    _settle(origin, block, np.ones(len(origin.base), dtype=bool), columns, rng, meter)
-    return True
-
-
-def _settle(
-    origin: Origin,
-    block: Block,
-    rows: NDArray[np.bool_],
-    columns: NDArray[np.intp],
-    rng: np.random.Generator,
-    meter: Meter,
-) -> None:
-    """Move some columns together, and narrow their bars in rows that stand still."""
-    subject, count = origin.subject, len(columns)
-    # no two are alike: what the difference of two coordinates moves does not cancel
-    amounts = rng.choice([-1.0, 1.0], count) * rng.uniform(0.5, 1.0, count)
-    amounts *= block.scales[columns]
-    direction = np.zeros(subject.inputs[block.which].coordinates)
-    direction[block.positions[columns]] = amounts
-    directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
-    directions[block.which] = direction
-    reach = (1e-3, -1e-3, 0.3, -0.3)
-    values = line_rows(subject, directions, reach, meter)
-    ulps = _ulps(origin)
-    with np.errstate(all="ignore"):
-        quiet = rows & (np.abs(values - origin.base) <= ulps).all(axis=0)
-        bar = ulps[quiet, None] / (max(reach) * np.abs(amounts))
-    place = np.ix_(np.flatnonzero(quiet), columns)
-    block.error[place] = np.minimum(block.error[place], bar)
-
-
-def _ulps(origin: Origin) -> NDArray[np.float64]:
-    """How far outputs may move that stand still, (rows,)."""
-    return np.asarray(8 * origin.subject.epsilon * np.abs(origin.base))
 
 
 def look_again(check: Check, outcome: Outcome) -> None:
@@ -138,7 +70,7 @@ def _escalate(check: Check, outcome: Outcome) -> None:
     pairs = [pair for pair in zip(blocks, suspects, strict=True) if pair[1].size]
     if not pairs:
         return
-    idle = [_settle_idle(reference, *pair, meter, plan.seed) for pair in pairs]
+    idle = [settle_idle(reference, *pair, meter, plan.seed) for pair in pairs]
     if any(idle):
         judge_all(subject, outcome, plan)
         left = [(block, suspect_columns(block)) for block, _ in pairs]
@@ -156,8 +88,11 @@ def _escalate(check: Check, outcome: Outcome) -> None:
             return
     noise = noise_level(reference, meter, plan.seed)
     grain = hidden_rounding(reference, noise)
+    heard = np.where(noise == LAST_DIGITS, 0.0, noise)
+    still = stillness(reference.base, heard, reference.subject.epsilon)
     for block in blocks:
         block.grain = None if grain is None else grain[:, None]
+        block.still = still
     allowed = [allow_for_noise(reference, block, noise, meter) for block in blocks]
     if any(allowed):
         judge_all(subject, outcome, plan)

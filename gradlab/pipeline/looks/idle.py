@@ -1,0 +1,92 @@
+"""What does not move f is settled for all coordinates at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.evaluation import line_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.blocks import Block
+
+__all__ = ["settle_idle", "settle_still"]
+
+_SEVERAL = 3  # columns that move nothing: fewer have ladders of their own
+
+
+def settle_still(origin: Origin, blocks: list[Block], meter: Meter, seed: int) -> None:
+    """Settle outputs that an input does not move: four evaluations instead of many.
+
+    A difference of exactly 0 only says that f moved by less than its last digit. Moving
+    every coordinate of the input together, by random amounts up to a third of their
+    size, says it for steps a hundred thousand times as large. An analytic side that is
+    not zero, but moves f by less than its last digit over as long a way, says the same:
+    that of a softmax which has made up its mind.
+    """
+    rng = np.random.default_rng([seed, 7])
+    for block in blocks:
+        with np.errstate(all="ignore"):
+            moved = (np.abs(block.analytic) * block.scales).sum(axis=1)
+            still = (block.value == 0).all(axis=1) & (moved <= _ulps(origin))
+        if still.any() and block.positions.size:
+            every = np.arange(len(block.positions))
+            _settle(origin, block, still, every, rng, meter)
+
+
+def settle_idle(
+    origin: Origin, block: Block, suspects: NDArray[np.intp], meter: Meter, seed: int
+) -> bool:
+    """Settle suspects that move no output: rows of a table that no index names, say.
+
+    Returns
+    -------
+    bool
+        Whether there were any to move together.
+    """
+    with np.errstate(all="ignore"):
+        moved = np.abs(block.analytic[:, suspects]) * block.scales[suspects]
+        idle = (block.value[:, suspects] == 0) & (moved <= _ulps(origin)[:, None])
+    columns = suspects[idle.all(axis=0)]
+    if len(columns) < _SEVERAL:
+        return False
+    rng = np.random.default_rng([seed, 11])
+    _settle(origin, block, np.ones(len(origin.base), dtype=bool), columns, rng, meter)
+    return True
+
+
+def _settle(
+    origin: Origin,
+    block: Block,
+    rows: NDArray[np.bool_],
+    columns: NDArray[np.intp],
+    rng: np.random.Generator,
+    meter: Meter,
+) -> None:
+    """Move some columns together, and narrow their bars in rows that stand still."""
+    subject, count = origin.subject, len(columns)
+    # no two are alike: what the difference of two coordinates moves does not cancel
+    amounts = rng.choice([-1.0, 1.0], count) * rng.uniform(0.5, 1.0, count)
+    amounts *= block.scales[columns]
+    direction = np.zeros(subject.inputs[block.which].coordinates)
+    direction[block.positions[columns]] = amounts
+    directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
+    directions[block.which] = direction
+    reach = (1e-3, -1e-3, 0.3, -0.3)
+    values = line_rows(subject, directions, reach, meter)
+    ulps = _ulps(origin)
+    with np.errstate(all="ignore"):
+        quiet = rows & (np.abs(values - origin.base) <= ulps).all(axis=0)
+        bar = ulps[quiet, None] / (max(reach) * np.abs(amounts))
+    place = np.ix_(np.flatnonzero(quiet), columns)
+    block.error[place] = np.minimum(block.error[place], bar)
+
+
+def _ulps(origin: Origin) -> NDArray[np.float64]:
+    """How far outputs may move that stand still, (rows,)."""
+    return np.asarray(8 * origin.subject.epsilon * np.abs(origin.base))
