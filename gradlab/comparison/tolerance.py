@@ -15,7 +15,6 @@ import numpy as np
 
 from gradlab.errors import InputError
 from gradlab.labels import chosen_for
-from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +26,7 @@ __all__ = [
     "read_tolerance",
     "roundings",
     "stillness",
+    "stillness_in_noise",
 ]
 
 # Error bars are estimates: the promise is that the true error is within a few of them.
@@ -169,11 +169,7 @@ def read_tolerance(rtol: Any, atol: Any) -> Tolerance:
     return Tolerance(single[0], single[1], own)
 
 
-def stillness(
-    base: NDArray[np.float64],
-    noise: NDArray[np.float64] | None = None,
-    epsilon: float = EPSILON,
-) -> NDArray[np.float64]:
+def stillness(base: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the effect below which an output counts as not moving, shape (m, 1).
 
     Parameters
@@ -181,16 +177,35 @@ def stillness(
     base
         f at the point, shape (m,). An output that is 0 or not finite goes by the
         largest of all.
-    noise
-        Of every output, (m,), where it has been measured. One that is nothing but a few
-        roundings, as the sum of what has been normalised, goes by the size of what it
-        is the rounding of.
-    epsilon
-        Round-off of the arithmetic.
     """
     size = np.where(np.isfinite(base), np.abs(base), 0.0)
     top = float(size.max(initial=0.0))
     own = np.where(size > 0, size, top if top > 0 else 1.0)
-    if noise is not None:
-        own = np.where(size <= _FEW * noise, np.maximum(own, noise / epsilon), own)
     return np.asarray((_STILL * np.minimum(1.0, own))[:, None])
+
+
+def stillness_in_noise(
+    base: NDArray[np.float64],
+    noise: NDArray[np.float64],
+    epsilon: float,
+    slight: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the `stillness` of outputs of which the noise is known.
+
+    One that is nothing but a few roundings, as the sum of what has been normalised,
+    goes by the size of what it is the rounding of.
+
+    Parameters
+    ----------
+    base, noise
+        f at the point, and the standard deviation of its noise there, (m,).
+    epsilon
+        Round-off of the arithmetic.
+    slight
+        Effects that do not matter beside what others have on the same output, (m, 1).
+        Nor do they here: no input can be seen to have less.
+    """
+    with np.errstate(invalid="ignore"):
+        nothing = (np.abs(base) <= _FEW * noise)[:, None]
+    unit = stillness(np.fmax(np.abs(base), noise / epsilon))
+    return np.where(nothing, np.fmax(unit, slight), stillness(base))

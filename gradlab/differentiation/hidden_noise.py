@@ -60,7 +60,8 @@ def noise_level(
     distances just above the spacing of single precision, which often hides inside. The
     point itself is left out, and of the six lines the third quietest tells: a kink
     close by is noise on one side of it, and roundings that happen to be equal are
-    silence on two.
+    silence on two. Lines on which they are so quiet that only luck explains it do not
+    count.
 
     Parameters
     ----------
@@ -81,6 +82,7 @@ def noise_level(
         levels = difference_noise(values / size) * size
     still = (levels == 0).all(axis=0)
     heard = np.where(np.isfinite(levels) & (levels > 0), levels, np.inf)
+    heard = np.where(levels < _LUCKY * _on_both_sides(levels), np.inf, heard)
     middle = np.maximum((np.isfinite(heard).sum(axis=0) - 1) // 2, 0)
     noise = np.take_along_axis(np.sort(heard, axis=0), middle[None], axis=0)[0]
     noise = np.where(np.isfinite(noise), noise, 0.0)
@@ -98,6 +100,17 @@ def noise_level(
     # 1 + small has lost what is below its last digit, and then stands still
     noise = np.where(still, np.fmax(noise, LAST_DIGITS), np.nan_to_num(noise))
     return np.asarray(noise)
+
+
+def _on_both_sides(levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Tell the loudest that a line is on both of its sides, where both tell, (rows,).
+
+    A kink is heard on one side. Where points are as far apart as the steps of f, or a
+    multiple of it, three lines of six may be silent by luck.
+    """
+    sides = levels.reshape(-1, 2, *levels.shape[1:])
+    quieter = np.nan_to_num(sides.min(axis=1), nan=0.0)
+    return np.asarray(quieter.max(axis=0))
 
 
 def _along_lines(

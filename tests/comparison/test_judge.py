@@ -16,7 +16,7 @@ from gradlab.comparison.judge import (
     unresolved,
     zeros_told,
 )
-from gradlab.comparison.tolerance import Tolerance, stillness
+from gradlab.comparison.tolerance import Tolerance, stillness, stillness_in_noise
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import InputError
 
@@ -160,9 +160,11 @@ def test_what_is_only_rounding_goes_by_what_it_is_the_rounding_of():
     """A few units of the last digit of 0.25; a small number with digits stays small."""
     base, noise = np.array([2e-16, 1e-6]), np.array([0.25, 1e-8]) * 2**-52
 
-    still = stillness(base, noise, 2**-52)
+    still = stillness_in_noise(base, noise, 2**-52, np.full((2, 1), 1e-10))
+    beside = stillness_in_noise(base, noise, 2**-52, np.full((2, 1), 1e-3))
 
     assert still.ravel() == pytest.approx([2.5e-9, 1e-14])
+    assert beside.ravel() == pytest.approx([1e-3, 1e-14])
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.judge import NEGLIGIBLE
 from gradlab.comparison.kinks import Sides, told_apart
-from gradlab.comparison.tolerance import SAFETY, stillness
+from gradlab.comparison.tolerance import SAFETY, stillness_in_noise
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.hidden_noise import (
@@ -17,7 +18,7 @@ from gradlab.differentiation.hidden_noise import (
 )
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.judging import judge_all
+from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
 from gradlab.pipeline.looks.idle import settle_idle
@@ -89,7 +90,9 @@ def _escalate(check: Check, outcome: Outcome) -> None:
     noise = noise_level(reference, meter, plan.seed)
     grain = hidden_rounding(reference, noise)
     heard = np.where(noise == LAST_DIGITS, 0.0, noise)
-    still = stillness(reference.base, heard, reference.subject.epsilon)
+    slight = NEGLIGIBLE * matters_of(blocks, outcome.known).typical
+    epsilon = reference.subject.epsilon
+    still = stillness_in_noise(reference.base, heard, epsilon, slight)
     for block in blocks:
         block.grain = None if grain is None else grain[:, None]
         block.still = still
