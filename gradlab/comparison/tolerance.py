@@ -23,6 +23,7 @@ __all__ = [
     "SAFETY",
     "Tolerance",
     "default_rtol",
+    "is_rounding",
     "read_tolerance",
     "roundings",
     "stillness",
@@ -205,7 +206,20 @@ def stillness_in_noise(
         Effects that do not matter beside what others have on the same output, (m, 1).
         Nor do they here: no input can be seen to have less.
     """
+    still, unit = stillness(base), stillness(np.fmax(np.abs(base), noise / epsilon))
+    own = np.fmax(still, np.fmax(unit, slight))
+    return np.where(is_rounding(base, noise)[:, None], own, still)
+
+
+def is_rounding(
+    base: NDArray[np.float64], noise: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Whether outputs are nothing but a few roundings: f at the point, and its noise.
+
+    Examples
+    --------
+    >>> is_rounding(np.array([2e-16, 1e-6, 0.0]), np.full(3, 1e-16)).tolist()
+    [True, False, True]
+    """
     with np.errstate(invalid="ignore"):
-        nothing = (np.abs(base) <= _FEW * noise)[:, None]
-    unit = stillness(np.fmax(np.abs(base), noise / epsilon))
-    return np.where(nothing, np.fmax(unit, slight), stillness(base))
+        return np.asarray(np.abs(base) <= _FEW * noise)

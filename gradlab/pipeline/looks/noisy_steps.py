@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.effects import sensitivity
-from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.tolerance import SAFETY, is_rounding
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.finite_difference import seen_truncation
 from gradlab.differentiation.hidden_noise import LAST_DIGITS, ROUGH
@@ -51,11 +51,11 @@ def allow_for_noise(
         size = np.abs(base)
         heard = (size > 0) & (noise != LAST_DIGITS)
         relative = np.where(heard, noise / size, 0.0).max(initial=0.0)
-    still = noise == LAST_DIGITS
-    if still.any():
-        block.error[still] = np.fmax(block.error[still], floor[still])
+    lost = (noise == LAST_DIGITS) | is_rounding(base, noise)
+    if lost.any():
+        block.error[lost] = np.fmax(block.error[lost], floor[lost])
     if not relative > ROUGH * at.epsilon:
-        return bool(still.any())
+        return bool(lost.any())
     block.error = np.fmax(block.error, floor)
     mask = suspicious(block)
     mask &= ~block.looked
