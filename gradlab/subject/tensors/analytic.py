@@ -19,7 +19,7 @@ from gradlab.subject.tensors.captured_inputs import followed, own_leaves
 from gradlab.subject.tensors.cotangents import has_own_code
 from gradlab.subject.tensors.double import narrowing_watched
 from gradlab.subject.tensors.outputs import to_row
-from gradlab.subject.tensors.precision import cancellation_of, is_single, lost_digits
+from gradlab.subject.tensors.precision import Unseen, is_single, lost_digits
 from gradlab.subject.tensors.problems import about, raised
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class ReverseMode:
             return self._forward(everything).looped(cotangent, keep=False)
 
         try:
-            lost = lost_digits(pull, subject.inputs, rows, cancellation_of(subject))
+            lost = lost_digits(pull, subject.inputs, rows, Unseen.of(subject))
             if lost:
                 with narrowing_watched() as narrowed:
                     single = is_single(subject.row())

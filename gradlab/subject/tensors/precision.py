@@ -7,11 +7,12 @@ cotangents, all its entries happen to be float32 numbers.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.subject.subject import Problem
+from gradlab.subject.subject import EPSILON, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Variable
     from gradlab.subject.tensors.subjects import TorchSubject
 
-__all__ = ["cancellation_of", "is_single", "lost_digits"]
+__all__ = ["Unseen", "is_single", "lost_digits"]
 
 _CANCELLED = 64.0  # units of round-off that sums of a few terms leave behind
 _SHORT_BITS = 12  # numbers this short, such as 0.5 or -3, say nothing about a dtype
@@ -31,7 +32,7 @@ def lost_digits(
     pull: Callable[[NDArray[np.float64]], Sequence[NDArray[np.float64]]],
     inputs: Sequence[Variable],
     rows: int,
-    cancelled: Sequence[float],
+    unseen: Unseen,
 ) -> list[Problem]:
     """Find float64 inputs whose gradient comes through single precision.
 
@@ -43,9 +44,9 @@ def lost_digits(
         The inputs, in the same order.
     rows
         Number of output rows.
-    cancelled
-        Size, for each input, up to which a gradient may be what cancellation left: the
-        difference of two roundings is a short number in any precision.
+    unseen
+        What of a gradient may be left by cancellation: the difference of two roundings
+        is a short number in any precision.
 
     Notes
     -----
@@ -56,16 +57,15 @@ def lost_digits(
     --------
     >>> from gradlab.subject.subject import Variable
     >>> single = lambda cotangents: [np.float64(np.float32(cotangents * np.pi))]
-    >>> lost_digits(single, [Variable("x", (3,))], 3, [1e-15])[0].kind
+    >>> lost_digits(single, [Variable("x", (3,))], 3, Unseen(1e-15, [1.0]))[0].kind
     'dtype'
-    >>> lost_digits(single, [Variable("x", (3,))], 3, [100.0])
+    >>> lost_digits(single, [Variable("x", (3,))], 3, Unseen(100.0, [1.0]))
     []
     """
     cotangent = np.random.default_rng(0).normal(size=(1, rows))
 
     def pulled(cotangent: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        pairs = zip(pull(cotangent), cancelled, strict=True)
-        return [np.where(np.abs(part) > least, part, 0.0) for part, least in pairs]
+        return unseen.without_debris(pull(cotangent))
 
     first = pulled(cotangent)
     suspects = [
@@ -89,18 +89,49 @@ def lost_digits(
     ]
 
 
-def cancellation_of(subject: TorchSubject) -> list[float]:
-    """Size of gradients, for each input, that the round-off of f could hide.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unseen:
+    """How little of a gradient means nothing.
 
-    Parameters
+    Attributes
     ----------
-    subject
-        Whose analytic side has evaluated it.
+    size
+        Round-off of f at the point: an effect below is none.
+    scales
+        Size of each input.
     """
-    f = subject.forward_value if subject.forward_value is not None else subject.row()
-    size = _CANCELLED * subject.epsilon * float(np.abs(f).sum())
-    points = [np.abs(subject.point(k)) for k in range(len(subject.cells))]
-    return [size / (float(point.max(initial=0.0)) or 1.0) for point in points]
+
+    size: float
+    scales: Sequence[float]
+
+    @classmethod
+    def of(cls, subject: TorchSubject) -> Unseen:
+        """Tell it of a subject whose analytic side has evaluated it."""
+        f = subject.forward_value
+        f = subject.row() if f is None else f
+        points = (np.abs(subject.point(k)) for k in range(len(subject.cells)))
+        return cls(
+            _CANCELLED * subject.epsilon * float(np.abs(f).sum()),
+            [float(point.max(initial=0.0)) or 1.0 for point in points],
+        )
+
+    def without_debris(
+        self, gradients: Sequence[NDArray[np.float64]]
+    ) -> list[NDArray[np.float64]]:
+        """Put zeros for what is round-off of f, or of its largest slope.
+
+        f itself may be what is left of larger numbers, and its slopes are then: those
+        of a sum of normalised rows, beside that of the bias which is added to them.
+        """
+        effects = [
+            scale * float(np.max(np.abs(part), where=np.isfinite(part), initial=0.0))
+            for part, scale in zip(gradients, self.scales, strict=True)
+        ]
+        size = max(self.size, _CANCELLED * EPSILON * max(effects, default=0.0))
+        return [
+            np.where(np.abs(part) > size / scale, part, 0.0)
+            for part, scale in zip(gradients, self.scales, strict=True)
+        ]
 
 
 def is_single(values: NDArray[np.float64]) -> bool:
