@@ -206,7 +206,9 @@ def stillness_in_noise(
         Effects that do not matter beside what others have on the same output, (m, 1).
         Nor do they here: no input can be seen to have less.
     """
-    still, unit = stillness(base), stillness(np.fmax(np.abs(base), noise / epsilon))
+    with np.errstate(over="ignore"):
+        unit = stillness(np.fmax(np.abs(base), noise / epsilon))
+    still = stillness(base)
     own = np.fmax(still, np.fmax(unit, slight))
     return np.where(is_rounding(base, noise)[:, None], own, still)
 
@@ -221,5 +223,5 @@ def is_rounding(
     >>> is_rounding(np.array([2e-16, 1e-6, 0.0]), np.full(3, 1e-16)).tolist()
     [True, False, True]
     """
-    with np.errstate(invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(np.abs(base) <= _FEW * noise)

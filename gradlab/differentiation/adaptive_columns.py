@@ -144,7 +144,7 @@ def adaptive_columns(
         with meter.watching() if far else contextlib.nullcontext():
             return displaced_rows(subject, which, *moves, meter)
 
-    hidden = None if noise is None else hidden_rounding(origin, noise)
+    hidden = None if noise is None else hidden_rounding(origin, noise, meter)
     inherited = grain = None
     if noise is not None and hidden is None:
         inherited = rounding_inside(origin, noise)

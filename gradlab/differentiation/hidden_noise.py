@@ -49,6 +49,7 @@ LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
 HALF_SPACING = 3e-3
 _NOISE_POINTS = 6
+_BESIDE = 1e-3  # relative: another point, where f is of about the same size
 
 
 def noise_level(
@@ -156,7 +157,7 @@ def may_be_rough(subject: Subject, meter: Meter, seed: int) -> bool:
 
 
 def hidden_rounding(
-    origin: Origin, noise: NDArray[np.float64]
+    origin: Origin, noise: NDArray[np.float64], meter: Meter
 ) -> NDArray[np.float64] | None:
     """Tell the rounding of every output, (rows,), where all are rounded alike.
 
@@ -172,7 +173,7 @@ def hidden_rounding(
         relative = noise / np.abs(base)
     relative = relative[np.isfinite(relative) & (relative > 0)]
     if len(relative) < _SEVERAL:
-        return _of_short_numbers(origin, noise)
+        return _of_short_numbers(origin, noise, meter)
     typical = float(np.median(relative))
     if not ROUGH * epsilon < typical < _COARSE:
         return None
@@ -183,23 +184,37 @@ def hidden_rounding(
 
 
 def _of_short_numbers(
-    origin: Origin, noise: NDArray[np.float64]
+    origin: Origin, noise: NDArray[np.float64], meter: Meter
 ) -> NDArray[np.float64] | None:
     """Tell the rounding of outputs in float64 that all are float32 underneath.
 
     Numbers rounded to the nearest of a grid are off by a twelfth of its square, in the
     mean. What was measured may be more, if what is rounded was computed as short; a
-    pole close by is louder than that.
+    pole close by is louder than that. A number may be short by itself, as an input is
+    that was read as float32: of one that is rounded, that of any other point is short.
     """
-    base = origin.base
+    base = np.where(np.isfinite(origin.base), origin.base, 0.0)
     if origin.subject.epsilon >= _SHORT or not is_short(base) or not noise.any():
         return None
     significand = np.frexp(base)[0] * 2.0**_SIGNIFICANT
     if (significand == np.round(significand)).all():
         return None
-    grid = np.spacing(np.abs(base).astype(np.float32)).astype(np.float64) / 12**0.5
+    beside = _elsewhere(origin, meter)
+    if not is_short(beside[np.isfinite(beside)]):
+        return None
+    with np.errstate(over="ignore"):
+        grid = np.spacing(np.abs(base).astype(np.float32)).astype(np.float64) / 12**0.5
     heard = np.where(noise < _ALIKE * grid, noise, 0.0)
     return np.asarray(np.fmax(grid, heard))
+
+
+def _elsewhere(origin: Origin, meter: Meter) -> NDArray[np.float64]:
+    """Evaluate at a point beside, in all coordinates, (rows,)."""
+    subject = origin.subject
+    rng = np.random.default_rng(19)
+    sizes = [_own_sizes(subject, k) for k in range(len(subject.inputs))]
+    line = [size * rng.uniform(-1, 1, len(size)) for size in sizes]
+    return np.asarray(line_rows(subject, line, [_BESIDE], meter)[0])
 
 
 def rounding_inside(origin: Origin, noise: NDArray[np.float64]) -> NDArray[np.float64]:

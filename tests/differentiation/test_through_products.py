@@ -10,8 +10,6 @@ import pytest
 import gradlab as gl
 from gradlab.differentiation.evaluation import Budget, Meter, base_row
 from gradlab.differentiation.through_products import ThroughProducts
-from gradlab.subject.tensors import input_products
-from gradlab.subject.tensors.engine import run_backward
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import randn
 
@@ -239,40 +237,6 @@ def test_a_bias_whose_slopes_cancel_is_not_torn():
 
     assert report.verdict is gl.Verdict.AGREES
     assert {finding.kind.value for finding in report.findings} == {"stateful"}
-
-
-def test_a_product_whose_own_backward_is_wrong_carries_nothing(monkeypatch):
-    """Slopes that torch's own formula carries are held to the product itself."""
-    point = _point()
-
-    def wrong(*args, **options):
-        first, *rest = run_backward(*args, **options)
-        first = first.clone()
-        first.view(-1)[7] *= 1.01
-        return first, *rest
-
-    monkeypatch.setattr(input_products, "run_backward", wrong)
-
-    found, _ = _measured(_loss, point)
-
-    assert found == [None] * 5
-
-
-def test_a_layer_that_does_not_pass_leaves_the_others_what_they_have(monkeypatch):
-    """Both are walked along together; then each by itself, measured only once."""
-    point = _point()
-
-    def wrong(*args, **options):
-        found = run_backward(*args, **options)
-        return [1.01 * g if g.shape[-2:] == point[1].shape else g for g in found]
-
-    monkeypatch.setattr(input_products, "run_backward", wrong)
-
-    found, meter = _measured(_loss, point)
-
-    assert [n for n, each in zip(NAMES, found, strict=True) if each] == ["w2", "b2"]
-    entries = BATCH * (HIDDEN + CLASSES)
-    assert meter.evaluations == 1 + 1 + 2 * entries + 3 * 6
 
 
 def test_a_batch_of_nothing_has_no_products():

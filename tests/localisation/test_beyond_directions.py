@@ -37,12 +37,12 @@ def test_entries_at_a_border_are_looked_at_one_by_one(name):
 
     assert right.ok
     assert right.complete
-    assert [entry.index for entry in wrong.entries] == [(0,), (1,)]
+    assert sorted(entry.index for entry in wrong.entries) == [(0,), (1,)]
 
 
 def test_many_entries_that_nothing_resolves_are_suspects():
     """What no direction tells, and is too much to look at one by one, is told."""
-    x = np.full(200, 1e-9)
+    x = np.full(400, 1e-9)
     x[7] = 2.0
 
     with np.errstate(all="ignore"):

@@ -8,6 +8,7 @@ import pytest
 import gradlab as gl
 from gradlab.building import Sides, build_subject
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.evaluation import Meter
 from gradlab.differentiation.hidden_noise import hidden_rounding
 from gradlab.differentiation.origin import Origin
 
@@ -82,11 +83,14 @@ def test_long_steps_have_the_rounding_of_what_f_is_there():
 
 def test_halves_and_quarters_are_not_taken_for_single_precision():
     """What is short because it is a small sum of halves is not said to be rounded."""
-    subject = build_subject(np.sum, [np.ones(3)], Sides(need_analytic=False))
+    subject = build_subject(
+        lambda x: float(np.float32(x.sum())), [np.ones(3)], Sides(need_analytic=False)
+    )
+    subject.row()
     noise = np.array([3e-8])
 
     def told(base):
-        return hidden_rounding(Origin(subject, np.array([base])), noise)
+        return hidden_rounding(Origin(subject, np.array([base])), noise, Meter())
 
     assert told(0.75) is None
     assert told(0.7) is None
@@ -94,3 +98,16 @@ def test_halves_and_quarters_are_not_taken_for_single_precision():
     assert rounded is not None
     # half of the spacing of 2^-24 would be the most that one rounding can do
     assert 2.0**-24 / 12**0.5 <= rounded[0] <= 2.0**-24
+
+
+@pytest.mark.parametrize("error", [1e-3, 1e-5])
+def test_inputs_that_were_read_as_float32_round_nothing(error):
+    """What is one of them, or larger than another, is short as it stands there."""
+    x = np.random.default_rng(0).normal(size=3).astype(np.float32).astype(float)
+
+    for f, slopes in (
+        (lambda x: np.maximum(x, 0.0), np.diag(1.0 * (x > 0))),
+        (lambda x: np.abs(x[[1, 0, 2]]), np.diag(np.sign(x))[[1, 0, 2]]),
+    ):
+        report = gl.check(f, x, jac=lambda x, s=slopes: s * (1 + error))
+        assert report.verdict == Verdict.DISAGREES

@@ -88,7 +88,7 @@ def _escalate(check: Check, outcome: Outcome) -> None:
         if not any(suspect_columns(block).size for block in blocks):
             return
     noise = noise_level(reference, meter, plan.seed)
-    grain = hidden_rounding(reference, noise)
+    grain = hidden_rounding(reference, noise, meter)
     heard = np.where(noise == LAST_DIGITS, 0.0, noise)
     slight = NEGLIGIBLE * matters_of(blocks, outcome.known).typical
     epsilon = reference.subject.epsilon
