@@ -94,7 +94,9 @@ def _named(case: Case, c: Array) -> Clue | None:
     """Recognise factors that are an array of the function, or one by another."""
     for output, rows in case.parts_of_output:
         factors = c[rows]
-        if np.ptp(factors) < 1e-4 * np.abs(factors).max(initial=0.0):
+        if not factors.size or np.ptp(factors) < 1e-4 * np.abs(factors).max(
+            initial=0.0
+        ):
             continue
         for words, values, clue in _readings(case, output.shape, factors):
             wrong = factors != 1.0

@@ -31,6 +31,8 @@ __all__ = [
 
 _LARGE = 2_000_000  # entries beyond which the search for permutations stops
 _NUMBERS = 3  # different ones that are taken to be no coincidence
+_ABOUT = 0.05  # of a number: how near it the density of others is counted
+_BY_CHANCE = 0.1  # a number may be known by accident so often
 
 
 def conjugated(case: Case) -> list[Clue]:
@@ -338,10 +340,17 @@ def _same_lines(case: Case, axis: int) -> bool:
 
 
 def _known(found: NDArray[np.float64], numeric: Matrix) -> bool:
-    """Whether all of several different numbers occur on the numeric side."""
+    """Whether all of several different numbers occur on the numeric side.
+
+    Among so many that any number is near one of them, that would say nothing.
+    """
     size = float(np.abs(numeric).max(initial=0.0))
     pool = np.unique(numeric[np.abs(numeric) > 1e-9 * size])
     if len(pool) < _NUMBERS or np.ptp(found) < 1e-5 * size:
+        return False
+    about = np.abs(found) * _ABOUT
+    near = np.searchsorted(pool, found + about) - np.searchsorted(pool, found - about)
+    if (near * 1e-5 / _ABOUT).max() > _BY_CHANCE:
         return False
     after = np.searchsorted(pool, found).clip(1, len(pool) - 1)
     gaps = np.minimum(np.abs(found - pool[after - 1]), np.abs(found - pool[after]))

@@ -250,7 +250,7 @@ def _of_fewer_products(case: Case) -> bool:
     if len(shape) != 2 or not case.scalar or not case.part.complete:
         return False
     ours, true = (
-        np.linalg.matrix_rank(side.reshape(shape), rtol=1e-5)
+        np.linalg.matrix_rank(side.reshape(shape), tol=1e-5 * np.linalg.norm(side))
         for side in (case.analytic, case.numeric)
     )
     return bool(ours < true)

@@ -110,7 +110,7 @@ def _on_both_sides(levels: NDArray[np.float64]) -> NDArray[np.float64]:
     multiple of it, three lines of six may be silent by luck.
     """
     sides = levels.reshape(-1, 2, *levels.shape[1:])
-    quieter = np.nan_to_num(sides.min(axis=1), nan=0.0)
+    quieter = np.nan_to_num(sides.min(axis=1), nan=0.0, posinf=0.0)
     return np.asarray(quieter.max(axis=0))
 
 

@@ -136,6 +136,10 @@ def examined(
     check = begun(own, plan, meter)
     outcome = compare_columns(check, columns, analytic_columns(check))
     outcome.blocks = [block for block in outcome.blocks if block.positions.size]
+    if outcome.stopped:  # an accusation that nobody confirmed is none
+        for block in outcome.blocks:
+            hasty = (block.verdicts == Verdict.DISAGREES) & ~block.looked
+            block.verdicts[hasty] = Verdict.UNDECIDED
     return _compared(check, outcome), outcome.stopped
 
 

@@ -119,6 +119,9 @@ def _write(part: Block, block: Block) -> None:
         block.digits = np.zeros(shape)
         block.digits[:, columns] = part.digits
     block.grain = part.grain
+    if part.blur is not None:
+        block.blur = np.zeros(shape)
+        block.blur[:, columns] = part.blur
     if part.own_scales is not None:
         block.own_scales = block.scales.copy()
         block.own_scales[columns] = part.own_scales

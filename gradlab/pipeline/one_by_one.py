@@ -16,6 +16,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.finite_difference import typical_sizes
+from gradlab.differentiation.metering import BudgetExhausted, why_stopped
 from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.localisation.located import Suspect, WrongEntry
 from gradlab.pipeline.confirming import examined, readable
@@ -73,7 +74,13 @@ def with_mixed(
     limit: int,
 ) -> Located:
     """Add to what a search found what the entries of mixed inputs say one by one."""
-    looked, stopped = examined(own, mixed, plan, meter)
+    looked: Sequence[Comparison] = ()
+    stopped = located.stopped
+    if not stopped:
+        try:
+            looked, stopped = examined(own, mixed, plan, meter)
+        except (BudgetExhausted, KeyboardInterrupt) as stop:
+            stopped = why_stopped(stop)
     ranked = sorted(
         (pair for comparison in looked for pair in _wrong(comparison, own.subject)),
         key=lambda pair: -pair[0],
@@ -84,7 +91,10 @@ def with_mixed(
         if len(places) < limit or (entry.input, entry.index) in places:
             named.append(entry)
     power = dict(located.power)
-    open_ = []
+    told = {comparison.input.name for comparison in looked}
+    open_ = [
+        name for which in mixed if (name := own.subject.inputs[which].name) not in told
+    ]
     for comparison in looked:
         name = comparison.input.name
         power[name] = max(comparison.power, power.get(name, 0.0))
@@ -100,7 +110,7 @@ def with_mixed(
         complete=located.complete and full and not (suspects or stopped),
         suspects=located.suspects + suspects,
         power=power,
-        stopped=located.stopped or stopped,
+        stopped=stopped,
     )
 
 

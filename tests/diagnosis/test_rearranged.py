@@ -136,3 +136,15 @@ def test_conjugated_but_not_transposed(rng, left):
 
     assert report.culprits == ("x",)
     assert report.diagnosis == "transpose"
+
+
+def test_new_numbers_among_many_are_not_called_misplaced(rng):
+    """Where any number is near some slope, that says nothing of where it belongs."""
+    A = rng.uniform(0.5, 1.0, size=(300, 300))
+    B = A.copy()
+    B[7, 3:9] = rng.uniform(0.5, 1.0, size=6)
+
+    report = gl.check(lambda x: A @ x, rng.normal(size=300), jac=lambda _: B)
+
+    assert report.verdict is gl.Verdict.DISAGREES
+    assert "wrong_index" not in {str(f.kind) for f in report.findings}

@@ -124,3 +124,47 @@ def test_power_is_stated_for_the_smallest_numbers_too():
     x = np.array(CASES["orbit"][2])
     report = gl.check(orbit, x, jac=orbit_jacobian)
     assert report["x"].power < 1e-5 * np.abs(orbit_jacobian(x)).max()
+
+
+def _record(calls=None, stop_at=None):
+    """A mixed vector beside a plain one, and its right gradients."""
+    x, y = np.array([3e-12, 2e-3, 4e6, 1.0]), np.random.default_rng(0).normal(size=30)
+    calls = [] if calls is None else calls
+
+    def f(x, y):
+        calls.append(1)
+        if len(calls) == stop_at:
+            raise KeyboardInterrupt
+        smooth = np.log(x[0]) + 1e6 * x[1] ** 2 + x[2] / 1e6 + np.sin(x[3])
+        return smooth + (y**2).sum()
+
+    def vjp(x, y, v):
+        return v * np.array([1 / x[0], 2e6 * x[1], 1e-6, np.cos(x[3])]), v * 2 * y
+
+    return f, x, y, vjp
+
+
+@pytest.mark.parametrize("budget", [3, 13, 25, 31, 40, 43])
+def test_a_search_that_is_cut_short_names_nothing_that_is_right(budget):
+    """And it returns, wherever its evaluations end."""
+    f, x, y, vjp = _record()
+
+    found = gl.locate(f, x, y, vjp=vjp, budget=budget)
+
+    assert found.ok
+    assert not found.complete
+    assert found.stopped
+    assert found.evaluations <= budget
+
+
+@pytest.mark.parametrize("at", [5, 15, 30])
+def test_a_search_that_is_interrupted_evaluates_no_more(at):
+    """The inputs that were not looked at are suspects."""
+    calls = []
+    f, x, y, vjp = _record(calls, at)
+
+    found = gl.locate(f, x, y, vjp=vjp)
+
+    assert len(calls) == at
+    assert not found.complete
+    assert "x" in {suspect.input for suspect in found.suspects}

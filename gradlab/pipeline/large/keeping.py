@@ -90,7 +90,8 @@ def _fields(block: Block) -> dict[str, NDArray[Any]]:
     return {
         name: value
         for name, value in found.items()
-        if isinstance(value, np.ndarray) and name not in {"still", "slack", "height"}
+        if isinstance(value, np.ndarray)
+        and name not in {"still", "slack", "height", "grain"}
     }
 
 
@@ -121,5 +122,10 @@ def _joined(one: Block, other: Block) -> Block:
         parts["own_scales"] = np.append(one.latest_scales, other.latest_scales)
     if ("precise" in left) != ("precise" in right):
         parts["precise"] = np.concatenate([one.formula, other.formula], axis=1)
+    if ("blur" in left) != ("blur" in right):
+        blurs = (
+            np.zeros(b.value.shape) if b.blur is None else b.blur for b in (one, other)
+        )
+        parts["blur"] = np.concatenate(list(blurs), axis=1)
     parts["slack"] = np.concatenate([one.slack, other.slack], axis=1)
     return dataclasses.replace(one, **parts)

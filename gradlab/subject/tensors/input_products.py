@@ -160,7 +160,9 @@ class Product:
                 given[:, slot].reshape((-1, *each.shape) if several else each.shape)
                 for each, slot in zip(made, slots, strict=True)
             ]
-            cotangents = [each.to(made[0].device) for each in cotangents]
+            cotangents = [
+                each.to(out.device) for each, out in zip(cotangents, made, strict=True)
+            ]
             found = run_backward(made, cotangents, leaves, keep=True, batched=several)
             return [each.reshape(len(slopes), -1).cpu().numpy() for each in found]
 
