@@ -127,5 +127,6 @@ def _joined(one: Block, other: Block) -> Block:
             np.zeros(b.value.shape) if b.blur is None else b.blur for b in (one, other)
         )
         parts["blur"] = np.concatenate(list(blurs), axis=1)
+    parts["grain"] = other.grain if one.grain is None else one.grain
     parts["slack"] = np.concatenate([one.slack, other.slack], axis=1)
     return dataclasses.replace(one, **parts)

@@ -116,7 +116,8 @@ class ReverseMode:
         if self._once:
             return None
         before = self._accumulates
-        for by_backward, self._once in ((False, True), (True, False), (True, True)):
+        for by_backward, once in ((False, True), (True, False), (True, True)):
+            self._once = once
             if by_backward:
                 found = self._accumulated(seeds)
                 if found is not None:
