@@ -297,7 +297,7 @@ def _remarks(
     if outcome.upheld:
         yield (
             f"all clear errors of {', '.join(dict.fromkeys(outcome.upheld))} upheld at "
-            f"once by the adaptive ladder, along one random direction"
+            f"once by the adaptive ladder, along one direction"
         )
     if outcome.stopped:
         done = sum(len(block.positions) for block in outcome.blocks)

@@ -104,3 +104,40 @@ def test_several_inputs_share_one_line():
     assert told(report)
     assert all(name in told(report)[0] for name in ("x", "w", "b"))
     assert {f.kind.value for f in report.findings[:3]} <= {"scale", "accumulated_grad"}
+
+
+@pytest.mark.parametrize("count", [4, 6, 10, 14, 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_differences_truncate_alike_never_cancels_along_the_line(count, seed):
+    """At the minimum of a loss all slopes are 0, and every difference is off alike."""
+    x = np.zeros(count)
+
+    report = gl.check(
+        lambda x: np.sum((x + x * x) ** 2),
+        x,
+        grad=lambda x: 2 * (x + x * x) * (1 + 2 * x),
+        seed=seed,
+    )
+
+    assert report.verdict == Verdict.AGREES
+    assert not report.findings
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nor_among_several_inputs(seed):
+    """Weights and biases that both begin at the minimum."""
+    w, b = np.zeros(6), np.zeros(6)
+
+    report = gl.check(
+        lambda w, b: np.sum(np.expm1(w) ** 2) + np.sum(np.expm1(b) ** 2),
+        w,
+        b,
+        grad=lambda w, b: (
+            2 * np.expm1(w) * np.exp(w),
+            2 * np.expm1(b) * np.exp(b),
+        ),
+        seed=seed,
+    )
+
+    assert report.verdict == Verdict.AGREES
+    assert not report.findings

@@ -1,13 +1,15 @@
 """Many accusations of one input upheld at once: by a ladder along one direction.
 
 Where most columns of an input disagree by many error bars, one line of its backward is
-wrong, and each column alone says the same again. Moving all of them together, by random
-signs, the adaptive ladder measures the sum of their slopes. Were the cheap difference
-of one column wrong, that sum would be another one; so one ladder hears every accusation
-whose distance between the sides stands out of what the ladder leaves open, in all of
-its outputs (errors of several columns may cancel in one of them by luck). What does not
-stand out, what is off by little, and all where the ladder contradicts the bars of the
-differences or f is not smooth along that line, has ladders of its own.
+wrong, and each column alone says the same again. Moving all of them together, each to
+the side on which the gradient is too small, the adaptive ladder measures the sum of
+their slopes. Were the cheap differences of some columns wrong, and the gradient right,
+that sum would be another one: their errors add up, and never cancel. So one ladder
+hears every accusation whose distance between the sides stands out of what the ladder
+leaves open, in all of its outputs (of several, each column goes by a random mixture:
+in one of them errors may cancel by luck). What does not stand out, what is off by
+little, and all where the ladder contradicts the bars of the differences or f is not
+smooth along that line, has ladders of its own.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ class _Accused:
     rows, columns, gap
         Entries that disagree, and by how much, (k,).
     shift
-        How far each column of the block is moved along the line: its scale, or minus
-        that; 0 where nothing is clearly wrong, (n,).
+        How far each column of the block is moved along the line, half of its scale to
+        all of it, forth or back; 0 where nothing is clearly wrong, (n,).
     """
 
     block: Block
@@ -86,7 +88,7 @@ def upheld_together(
     meter
         Charged for some twenty evaluations a line.
     seed
-        Of the signs.
+        Of the line.
 
     Returns
     -------
@@ -97,7 +99,9 @@ def upheld_together(
     if reference.subject.epsilon > DOUBLE or not np.isfinite(reference.base).all():
         return upheld
     rng = np.random.default_rng([seed, 41])
-    found = [_accused(block, rng) for block in blocks]
+    count = len(reference.base)
+    mixture = rng.choice([-1.0, 1.0], count) * rng.uniform(0.5, 1.0, count)
+    found = [_accused(block, mixture, rng) for block in blocks]
     accused = [one for one in found if one is not None]
     told = _along(reference, accused, noise, meter) if accused else []
     if len(accused) > 1 and not any(columns.size for columns in told):
@@ -108,8 +112,13 @@ def upheld_together(
     return upheld
 
 
-def _accused(block: Block, rng: np.random.Generator) -> _Accused | None:
-    """Find the clear accusations of an input that is wrong as a whole."""
+def _accused(
+    block: Block, mixture: NDArray[np.float64], rng: np.random.Generator
+) -> _Accused | None:
+    """Find the clear accusations of an input that is wrong as a whole.
+
+    `mixture` weighs the outputs, (rows,), where they have to choose a column's side.
+    """
     if block.grain is not None or not np.isfinite(block.value).all():
         return None
     wrong = block.verdicts == Verdict.DISAGREES
@@ -118,7 +127,8 @@ def _accused(block: Block, rng: np.random.Generator) -> _Accused | None:
     rows, places = np.nonzero(wrong)
     with np.errstate(all="ignore"):
         value = block.value[rows, places]
-        gap = np.abs(block.formula[rows, places] - value)
+        missing = value - block.formula[rows, places]
+        gap = np.abs(missing)
         clear = (gap > _CLEAR * block.error[rows, places]) & np.isfinite(gap)
         # what is off by little may be off by what the difference truncates
         clear &= gap > _SLIGHT * np.abs(value)
@@ -129,14 +139,17 @@ def _accused(block: Block, rng: np.random.Generator) -> _Accused | None:
     told[places] = True
     told[places[~clear]] = False  # every entry of a column has to be
     inside = told[places]
-    rows, places, gap = rows[inside], places[inside], gap[inside]
+    rows, places, missing = rows[inside], places[inside], missing[inside]
     columns = np.flatnonzero(told)
     if len(columns) <= _SEVERAL or 2 * len(columns) <= count:
         return None
-    shift = np.zeros(count)
-    signs = rng.choice([-1.0, 1.0], len(columns))
-    shift[columns] = signs * block.scales[columns]
-    return _Accused(block, rows, places, gap, shift)
+    gap = np.abs(missing)
+    largest = np.zeros(len(wrong))
+    np.maximum.at(largest, rows, gap)
+    side = np.zeros(count)
+    np.add.at(side, places, mixture[rows] * missing / largest[rows])
+    lengths = block.scales * rng.uniform(0.5, 1.0, count)
+    return _Accused(block, rows, places, gap, np.sign(side) * lengths)
 
 
 def _along(
