@@ -208,6 +208,7 @@ def _contents(report: Report) -> dict[str, Any]:
                 "where": finding.where,
                 "confidence": finding.confidence,
                 "evidence": finding.evidence,
+                "doubts": list(map(str, finding.doubts)),
                 "advice": finding.advice,
             }
             for finding in report.findings

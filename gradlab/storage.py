@@ -180,7 +180,17 @@ def _tally_to_json(tally: Tally | None) -> dict[str, Any] | None:
 
 
 def _findings(records: list[dict[str, Any]]) -> tuple[Finding, ...]:
-    return tuple(Finding(**{**f, "kind": BugKind(f["kind"])}) for f in records)
+    """Make findings again; those of older files have no doubts."""
+    return tuple(
+        Finding(
+            **{
+                **f,
+                "kind": BugKind(f["kind"]),
+                "doubts": tuple(map(BugKind, f.get("doubts", ()))),
+            }
+        )
+        for f in records
+    )
 
 
 def _variable(variable: Variable) -> dict[str, Any]:

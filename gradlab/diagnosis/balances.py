@@ -24,8 +24,8 @@ __all__ = [
     "unreal",
 ]
 
+_SUMMED = 3  # entries of which a sum does not vanish by chance
 _CLOSE = 1e-4  # relative slack of factors and constants that are recognised
-_SUMS = 2  # that do not vanish together by chance
 
 
 def coupling_factor(case: Case) -> list[Clue]:
@@ -123,14 +123,15 @@ def broken_sums(case: Case) -> list[Clue]:
             f"Add the term of {case.name} that is common to the whole axis {axis}: the "
             f"sum in a softmax, the mean in a normalisation, the true class in a "
             f"margin.",
+            () if lost else (BugKind.WRONG_DERIVATIVE,),
         )
     ]
 
 
 def moved_along(case: Case) -> list[Clue]:
-    """Detect contributions at wrong places: what is too much here is missing there.
+    """Detect an error that sums to zero along an axis; the gradient does not.
 
-    The error sums to zero along an axis along which the gradient does not.
+    What is too much here is missing there, or a term is wrong that is balanced itself.
     """
     n = case.grid(case.numeric)
     if not case.scalar or n is None or case.variable.is_complex:
@@ -138,35 +139,25 @@ def moved_along(case: Case) -> list[Clue]:
     error = (case.analytic - case.numeric).reshape(n.shape)[0]
     for axis, length in enumerate(case.variable.shape):
         left, total = (np.abs(side.sum(axis=axis)) for side in (error, n[0]))
-        lost = np.abs(error).sum(axis=axis) > 0
-        if length < 2 or int(lost.sum()) < _SUMS:
+        sizes = np.abs(error).sum(axis=axis)
+        size = float(sizes.max())
+        if length < _SUMMED or left.max() > 1e-6 * size:
             continue
-        size = np.abs(error).sum(axis=axis).max()
-        if left.max() > 1e-6 * size or (total[lost] < 1e-3 * size).any():
+        if (total[sizes > 0] < 1e-3 * size).any():
             continue
-        noun = {0: "rows", 1: "columns"}.get(axis, f"indices along axis {axis}")
-        noun = noun if n.ndim == 3 else f"indices along axis {axis}"
-        told = (
-            f"The error of {case.name} sums to zero along axis {axis}, its gradient "
-            f"does not, {place_words(case)}: parts of it stand in other {noun}, or a "
-            f"term is wrong that sums to zero itself, as that of a softmax or of "
-            f"differences does."
-        )
         return [
             Clue(
-                BugKind.WRONG_INDEX,
-                0.62,
-                told,
-                f"Check the indices (labels, tokens, an offset) with which {noun} of "
-                f"{case.name} are read in the forward pass and written in the "
-                f"backward.",
-            ),
-            Clue(
-                BugKind.MISSING_TERM,
+                BugKind.UNKNOWN,
                 0.6,
-                told,
-                f"Add up the contributions of every use of {case.name}.",
-            ),
+                f"The error of {case.name} sums to zero along axis {axis}, its "
+                f"gradient does not, {place_words(case)}: parts of it stand at other "
+                f"indices, or a term is wrong that sums to zero itself, as that of "
+                f"differences (total variation) or of a softmax does.",
+                f"Check the sign and the factor of such a term, and the indices with "
+                f"which {case.name} is read in the forward pass and written in the "
+                f"backward.",
+                (BugKind.WRONG_INDEX, BugKind.MISSING_TERM, BugKind.SIGN),
+            )
         ]
     return []
 
@@ -209,8 +200,9 @@ def _term(told: str, trust: float) -> list[Clue]:
         Clue(
             BugKind.MISSING_TERM,
             trust,
-            f"{told}: a constant term is missing, or one too much (extra_term).",
+            f"{told}: a constant term is missing, or one too much.",
             "Look for a constant that is added in one of forward and backward only.",
+            (BugKind.EXTRA_TERM,),
         )
     ]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measures import EXACT, Case, Clue
+from gradlab.diagnosis.measures import EXACT, Case, Clue, reaches
 from gradlab.diagnosis.sums import steady_sums, vanishing_sums
 
 if TYPE_CHECKING:
@@ -95,16 +95,21 @@ def _no_coupling(case: Case, output: Variable, pair: tuple[int, int]) -> Clue:
 
 
 def identity_path(case: Case) -> list[Clue]:
-    """Detect a skip connection that is forgotten or counted twice: error = c * 1."""
-    error = case.analytic - case.numeric
+    """Detect a direct path that is forgotten or counted twice: a diagonal error.
+
+    That of a skip connection, error = c * 1, or of a gate. What stands on the diagonal
+    alone does not go through what mixes entries.
+    """
+    error = case.error
     if case.scalar or error.shape[0] != error.shape[1] or len(error) < 3:
         return []
-    c = float(np.diag(error).mean())
-    if abs(c) < 1e-9 or case.share(case.numeric + c * np.eye(len(error))) < EXACT:
-        return []
     off = ~np.eye(len(error), dtype=bool)
-    if case.numeric_zero[off].all():
-        return []  # an elementwise function: no path beside another
+    slopes = np.diag(case.analytic - case.numeric)
+    c = float(slopes.mean())
+    if abs(c) < 1e-9 or case.numeric_zero[off].all() or error[off].any():
+        return []  # an elementwise function has no path beside another
+    if case.share(case.numeric + c * np.eye(len(error))) < EXACT:
+        return _direct_path(case, slopes, off)
     return [
         Clue(
             BugKind.MISSING_TERM if c < 0 else BugKind.EXTRA_TERM,
@@ -112,6 +117,30 @@ def identity_path(case: Case) -> list[Clue]:
             f"analytic - numeric = {c:.5g} x identity: the direct path from "
             f"{case.name} to the output is {'missing' if c < 0 else 'counted twice'}.",
             "Add the incoming gradient itself for a skip connection, once.",
+        )
+    ]
+
+
+def _direct_path(
+    case: Case, slopes: NDArray[np.float64], off: NDArray[np.bool_]
+) -> list[Clue]:
+    """Say that a path which mixes no entries, as of a gate, is missing or another."""
+    wrong = np.diag(case.wrong)
+    coupled = reaches(np.where(off, ~case.numeric_zero, False), 1)
+    if int(wrong.sum()) < 3 or not coupled[wrong].all():
+        return []
+    gone = bool((slopes <= 0).all())
+    kinds = BugKind.MISSING_TERM, BugKind.WRONG_DERIVATIVE
+    return [
+        Clue(
+            kinds[0] if gone else kinds[1],
+            0.75,
+            f"analytic - numeric is not zero on the diagonal alone: the direct path "
+            f"from {case.name} to the output, which mixes no entries, "
+            f"{'is missing or' if gone else ''} has another slope.",
+            f"Add the incoming gradient of {case.name} times the slope of that path, "
+            f"once: the gate of a gated sum, the gain of a normalisation.",
+            kinds[1:] if gone else (*kinds[:1], BugKind.EXTRA_TERM),
         )
     ]
 

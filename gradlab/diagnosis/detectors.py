@@ -18,18 +18,18 @@ from gradlab.diagnosis import (
     leftovers,
     new_leaves,
     normalising,
+    passing,
     penalties,
     products,
-    rearranged,
     separable,
     severed,
     shuffles,
     sketched,
-    special,
     stretching,
     surrogates,
     switched,
     tables,
+    transposes,
     zeros,
 )
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from gradlab.diagnosis.measures import Case, Clue
 
-__all__ = ["COSTLY", "DETECTORS", "GUESSES", "LINES"]
+__all__ = ["COSTLY", "DETECTORS"]
 
 DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     sketched.read_from_directions,
@@ -57,27 +57,23 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     group_sizes.uneven_means,
     penalties.penalty,
     zeros.partial_zeros,
-    shuffles.transposed,
-    shuffles.transposed_factor,
-    shuffles.transposed_inside,
+    transposes.transposed,
+    transposes.transposed_factor,
+    transposes.transposed_signal,
     couplings.swapped_output,
     couplings.coupled_axes,
     couplings.identity_path,
     couplings.invariant_sums,
-    shuffles.moved_one,
     shuffles.permuted,
     formulas.elementwise,
     end_slopes.slopes_of_one_end,
     normalising.terms_of_normalisation,
     tables.repeated_rows,
     balances.units,
-    special.kinked_point,
-    rearranged.partly_transposed,
-    rearranged.offset,
-    rearranged.repeated,
-    rearranged.copied,
-    rearranged.other_axis,
-    rearranged.selection,
+    passing.kinked_point,
+    transposes.partly_transposed,
+    shuffles.other_axis,
+    shuffles.selection,
     balances.coupling_factor,
     balances.broken_sums,
     balances.moved_along,
@@ -89,23 +85,16 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     exchanged.growing,
 )
 
-# only where the cheap ones leave a doubt: these evaluate at other points
+# only where the cheap ones leave a doubt: most evaluate at other points
 COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
     separable.entry_by_entry,
-    special.symmetric_point,
-    special.real_point,
+    transposes.symmetric_point,
     constant_errors.steady,
     layers.equal_units,
     switched.units_near_zero,
     penalties.of_its_own_entry,
-    separable.piecewise_linear,
-)
-
-# what structure alone suggests of one line of code
-LINES: tuple[Callable[[Case], list[Clue]], ...] = (
+    # what structure alone suggests of one line of code
     layers.siblings,
     products.too_few_products,
+    leftovers.terms,
 )
-
-# what is left over, read as a term: only where nothing else explains it
-GUESSES: tuple[Callable[[Case], list[Clue]], ...] = (leftovers.terms,)

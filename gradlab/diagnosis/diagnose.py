@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.diagnosis import conditions, returned, shared_memory, upstream
+from gradlab.diagnosis import (
+    conditions,
+    leftovers,
+    returned,
+    shared_memory,
+    upstream,
+)
 from gradlab.diagnosis.finding import BugKind, Finding, rank
 from gradlab.diagnosis.layer_shapes import layer_of
 from gradlab.diagnosis.measures import Case, Clue, cases_of
@@ -25,10 +31,15 @@ __all__ = ["diagnose", "unexplained"]
 
 _SURE = 0.8  # above it, other readings of the same numbers are no doubt
 _DOUBT = 0.15  # how much less likely a reading is that the first leaves open
-_VAGUE = {BugKind.MISSING_TERM, BugKind.EXTRA_TERM}
-_GUESSES = {*_VAGUE, BugKind.WRONG_DERIVATIVE}
+_VAGUE = {
+    BugKind.MISSING_TERM,
+    BugKind.EXTRA_TERM,
+    BugKind.WRONG_DERIVATIVE,
+    BugKind.UNKNOWN,
+}
 _CAUSE = 0.75  # above it, an explanation may explain the inputs before it as well
-_FAINT = 0.25  # confidence below which an explanation is not worth telling
+_TOLD = 0.55  # confidence below which an explanation is a doubt and no finding
+_FAINT = 0.25  # and below which it is not worth telling
 
 # Whether a detector that fails ends the check. The tests of gradlab set it, so that
 # none fails unseen; a user's report gets a note instead.
@@ -60,7 +71,6 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
         response = upstream.respond(evidence)
         findings += upstream.hidden_upstream(evidence, response)
         cause: Case | None = None
-        guesses: list[tuple[Case, list[Finding]]] = []
         for case in reversed(cases):  # errors travel from the output to the input
             clues = upstream.ignored(case, response)
             clues += _ask(case, findings, costly=cause is None)
@@ -68,48 +78,18 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
             told = _told(case, clues, certain=certain)
             if cause is not None and not certain and _only_guessed(clues):
                 told = [_spoiled(case, cause)]
-            elif not certain and told and _only_guessed(clues):
-                guesses.append((case, told))
-                continue
             findings += told
             if cause is None and told and told[0].confidence > _CAUSE:
                 cause = case if _in_the_signal(case) else None
-        findings += _best_guess(guesses)
     return rank(_in_order(evidence, unexplained(evidence, findings)))
 
 
 def _only_guessed(clues: list[Clue]) -> bool:
     """Whether an input has no explanation but those that structure alone suggests."""
     best = max(clues, key=lambda clue: clue.confidence, default=None)
-    return best is None or (best.confidence < _SURE and best.kind in _GUESSES)
-
-
-def _best_guess(guesses: list[tuple[Case, list[Finding]]]) -> list[Finding]:
-    """Keep the guesses about one input; of the others say only that they are wrong.
-
-    One mistake spoils many inputs, and guessing at each of them is no more evidence.
-    """
-    if not guesses:
-        return []
-    best = max(guesses, key=lambda guess: guess[1][0].confidence)[0]
-    kept: list[Finding] = []
-    for case, told in guesses:
-        if case is best:
-            kept += told
-            continue
-        kept.append(
-            Finding(
-                BugKind.UNKNOWN,
-                "error",
-                case.name,
-                0.2,
-                f"{case.name} is wrong as well, {place_words(case)}; no factor, mask "
-                f"or order explains it by itself.",
-                f"Look for what {case.name} and {best.name} have in common: one "
-                f"mistake may spoil both.",
-            )
-        )
-    return kept
+    if best is None or best.confidence < _TOLD:
+        return True
+    return best.confidence < _SURE and best.kind in _VAGUE
 
 
 def _in_the_signal(case: Case) -> bool:
@@ -157,14 +137,6 @@ def _ask(case: Case, broken: list[Finding], *, costly: bool) -> list[Clue]:
         return clues
     if max((clue.confidence for clue in clues), default=0.0) < _SURE:
         clues += _each(case, detectors.COSTLY, broken)
-        lines = _each(case, detectors.LINES, broken)
-        guesses = _each(case, detectors.GUESSES, broken)
-        if lines:  # one line of code is wrong: what is zero where tells little then
-            guesses = [
-                dataclasses.replace(clue, confidence=min(clue.confidence, 0.58))
-                for clue in guesses
-            ]
-        clues += lines + guesses
     return clues
 
 
@@ -215,18 +187,23 @@ def _told(case: Case, clues: list[Clue], *, certain: bool) -> list[Finding]:
         if clue.kind not in best or best[clue.kind].confidence < clue.confidence:
             best[clue.kind] = clue
     kept = sorted(best.values(), key=lambda clue: -clue.confidence)
-    if not kept or kept[0].confidence < (_SURE if certain else _FAINT):
+    top = kept[0].confidence if kept else 0.0
+    if certain and top < _SURE:
         return []
-    first = kept[0]
-    doubts = [
-        clue.kind.value
-        for clue in kept[1:]
-        if first.confidence < _SURE and clue.confidence > first.confidence - _DOUBT
-    ]
-    if doubts:
-        told = f"{first.evidence} It may as well be: {', '.join(doubts)}."
-        first = dataclasses.replace(first, evidence=told)
-    return [first.finding(case.name)]
+    if top < _TOLD:
+        kept = [clue for clue in kept if clue.confidence > _FAINT]
+        return [_in_doubt(leftovers.unnamed(case), kept)]
+    near = [c for c in kept[1:] if top < _SURE and c.confidence > top - _DOUBT]
+    return [_in_doubt(kept[0].finding(case.name), near, kept[0].doubts)]
+
+
+def _in_doubt(
+    finding: Finding, doubts: list[Clue], own: tuple[BugKind, ...] = ()
+) -> Finding:
+    """Name what else the same numbers may be, as text and as data."""
+    kinds = tuple(dict.fromkeys([*own, *(clue.kind for clue in doubts)]))
+    told = f" It may as well be: {', '.join(kinds)}." if kinds else ""
+    return dataclasses.replace(finding, evidence=finding.evidence + told, doubts=kinds)
 
 
 def _in_order(evidence: Evidence, findings: list[Finding]) -> list[Finding]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.held import held_arrays
+from gradlab.diagnosis.held import real_arrays
 from gradlab.diagnosis.measures import EXACT, Case, Clue, cases_of
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 __all__ = ["slopes_of_one_end"]
-
-_REAL = ("float32", "float64")  # the ends of names of dtypes, in NumPy and torch
 
 
 def slopes_of_one_end(case: Case) -> list[Clue]:
@@ -120,10 +118,12 @@ def _readings(
         for output, rows in case.parts_of_output
         if output.shape == shape
     }
+    subject = case.evidence.subject
+    held = {name: value.ravel() for name, value in real_arrays(subject, shape)}
     slope, stale = BugKind.WRONG_DERIVATIVE, BugKind.STALE_CACHE
     advice = "Multiply by it in the backward exactly where the forward pass does."
     with np.errstate(all="ignore"):
-        for name, values in {**known, **_held(case, shape), **made}.items():
+        for name, values in {**known, **held, **made}.items():
             for words, power, verb in (
                 (f"1 / {name}", 1 / values, "is not multiplied by"),
                 (name, values, "is multiplied by once too often"),
@@ -140,14 +140,3 @@ def _readings(
             advice = f"Save {other} for the backward of {case.name}, and use it there."
             clue = Clue(stale, 0.95, told, advice)
             yield f"{name} / {other}", values / theirs, clue
-
-
-def _held(case: Case, shape: tuple[int, ...]) -> dict[str, Array]:
-    """Return the arrays that the function holds in the shape of an output, by name."""
-    found = {}
-    for name, held in held_arrays(case.evidence.subject):
-        value = held.value
-        if name and held.shape == shape and str(value.dtype)[-7:] in _REAL:
-            value = value.detach().cpu() if hasattr(value, "detach") else value
-            found[name] = np.asarray(value, dtype=np.float64).ravel()
-    return found

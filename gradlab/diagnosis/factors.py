@@ -37,6 +37,7 @@ _NAMED = 0.75  # of the trust in a factor: from there on its meaning is told ins
 _TELLING = 0.9  # trust in a factor from which on it may be one on purpose
 _FEW = 3  # entries, of which any two numbers are nearly a multiple of each other
 _LOSS_SCALE = 128  # the least power of two that is rather one of mixed precision
+_PLAIN = {-4.0, -2.0, -1.0, 1.0, 4.0, 6.0}  # twice a factor that one number may show
 _DRIFT = 0.12  # spread of the ratio while parameters move between passes
 
 
@@ -63,7 +64,8 @@ def scales(case: Case) -> list[Clue]:
             continue
         count = int(case.wrong.sum())
         trust = 1.0 if count > 2 or _simple(c) else 0.6
-        if trust < 1 and case.analytic.size == 1 and len(cases_of(case.evidence)) > 1:
+        several = len(cases_of(case.evidence)) > 1 and not _alike(case.evidence, c)
+        if case.analytic.size == 1 and several and round(2 * c, 3) not in _PLAIN:
             trust = 0.3  # one number has a factor whatever is wrong: others tell more
         if only_wrong:
             trust *= 0.98

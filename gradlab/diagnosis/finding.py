@@ -101,6 +101,8 @@ class Finding:
         One concrete next step.
     rival
         Whether a surer finding explains the same wrong place; default False.
+    doubts
+        Kinds that the same measurement leaves open; default none.
 
     Examples
     --------
@@ -117,6 +119,7 @@ class Finding:
     evidence: str
     advice: str
     rival: bool = False
+    doubts: tuple[BugKind, ...] = ()
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

@@ -6,9 +6,18 @@ What a closure, a default, a global name, an object or a container refers to.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Held", "held_arrays"]
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = ["Held", "held_arrays", "real_arrays"]
+
+_REAL = ("float32", "float64")  # the ends of names of dtypes, in NumPy and torch
 
 _MOST = 400  # objects that are looked at
 _DEEP = 4  # levels of containers and functions
@@ -52,6 +61,17 @@ def held_arrays(subject: Any) -> list[tuple[str, Held]]:
         if depth < _DEEP:
             stack += [(word or name, inner, depth + 1) for word, inner in _held(value)]
     return found
+
+
+def real_arrays(
+    subject: Any, shape: tuple[int, ...]
+) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Yield the real arrays of a shape that the user's function holds, by name."""
+    for name, held in held_arrays(subject):
+        value = held.value
+        if name and held.shape == shape and str(value.dtype)[-7:] in _REAL:
+            value = value.detach().cpu() if hasattr(value, "detach") else value
+            yield name, np.asarray(value, dtype=np.float64)
 
 
 def _held(value: Any) -> list[tuple[str, Any]]:

@@ -310,11 +310,10 @@ def _reading(
     if dead and live:
         right = all(par and abs(r - 1) < 1e-4 for _, r, par in live)
         if right and max(dead) < 0:
-            return [_mask(where, 0.94)]
+            return [_mask(where)]
         if all(abs(r) < 1e-7 for _, r, _ in live) and max(dead) < 0:
             return [_inverted(where)]
-        turned = not all(par for *_, par in live)
-        return [_mask(where, 0.6)] if turned else []
+        return [Clue(BugKind.WRONG_MASK, 0.4, "", "")]  # no more than a doubt
     if not live or not all(par for *_, par in live) or len(live) < 3:
         return []
     ratios = [r for _, r, _ in live]
@@ -322,6 +321,9 @@ def _reading(
         return []  # steps that are lost, not a slope
     if np.ptp(ratios) < 1e-4 * max(map(abs, ratios)):
         return []
+    apart = [abs(a - n) for _, (a, n, _) in known]
+    if np.ptp(apart) < 1e-4 * max(apart):
+        return []  # the same at every pre-activation: no slope, but a label, say
     told = ", ".join(f"{r:.4g} at {t:g}" for t, r, _ in live)
     clue = Clue(
         BugKind.WRONG_DERIVATIVE,
@@ -334,10 +336,10 @@ def _reading(
     return [*_stale(where, [(t, r) for t, r, _ in live]), clue]
 
 
-def _mask(where: str, trust: float) -> Clue:
+def _mask(where: str) -> Clue:
     return Clue(
         BugKind.WRONG_MASK,
-        trust,
+        0.94,
         f"With all units of {where} switched on the gradient is right; where units are "
         f"off it is not.",
         "Multiply the error signal by the mask of the units that are on, taken from "

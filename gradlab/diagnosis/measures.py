@@ -41,6 +41,7 @@ NEARLY_RIGHT = (
     "the difference shrinks with it the gradient is right. Else compare constants of "
     "forward and backward: an epsilon, a rounded coefficient, n for n - 1."
 )
+_UNNAMED = 0.3  # confidence of a measurement that no kind is the name of
 _QUICK = 1024  # entries
 _SIMPLE = 1e-4  # relative: so close to a simple ratio a factor is that ratio
 _ROUNDINGS = 1e3  # units of round-off of the analytic side
@@ -54,10 +55,12 @@ class Clue:
     confidence: float
     evidence: str
     advice: str
+    doubts: tuple[BugKind, ...] = ()  # that the measurement itself leaves open
 
     def finding(self, where: str) -> Finding:
         """Return it as an error of the input `where`."""
-        bounded = float(min(max(self.confidence, 0.0), 1.0))
+        most = _UNNAMED if self.kind == BugKind.UNKNOWN else 1.0
+        bounded = float(min(max(self.confidence, 0.0), most))
         return Finding(self.kind, "error", where, bounded, self.evidence, self.advice)
 
 

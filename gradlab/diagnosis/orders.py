@@ -37,12 +37,29 @@ class Order:
     shape
         Of these rows: how many numbers are before, along and after the axis.
     order
-        Which slice is taken, (length,); -1 for zeros.
+        Which slice is taken, (length,); -1 for those of `border`.
+    border
+        What comes in from outside, (rows, n); None for zeros.
     """
 
     part: slice
     shape: tuple[int, int, int]
     order: NDArray[np.intp]
+    border: Matrix | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether no slice is taken twice, and nothing unknown comes in."""
+        taken = self.order[self.order >= 0]
+        return self.border is None and len(np.unique(taken)) == len(taken)
+
+    def inside(self, matrix: Matrix) -> Matrix:
+        """Put zeros where something comes in from outside."""
+        return dataclasses.replace(
+            self,
+            order=np.where(self.order < 0, -1, np.arange(len(self.order))),
+            border=None,
+        ).whole(matrix)
 
     def whole(self, matrix: Matrix) -> Matrix:
         """Take all of a matrix, (rows, n)."""
@@ -50,6 +67,9 @@ class Order:
         part = moved[self.part].reshape(self.shape)
         part[:] = matrix[self.part].reshape(self.shape)[:, self.order]
         part[:, self.order < 0] = 0.0
+        if self.border is not None:
+            new = self.border[self.part].reshape(self.shape)
+            part[:, self.order < 0] = new[:, self.order < 0]
         return moved
 
     def at(self, matrix: Matrix, places: NDArray[np.intp]) -> Matrix:
@@ -62,7 +82,8 @@ class Order:
         source = np.where(inside, places + (taken - index) * after, places)
         # the slice before the first may be before the first number: it is not taken
         values = matrix.reshape(-1)[np.maximum(source, 0)]
-        return np.where(inside & (taken < 0), 0.0, values)
+        border = 0.0 if self.border is None else self.border.reshape(-1)[places]
+        return np.where(inside & (taken < 0), border, values)
 
 
 def orders_of(case: Case) -> Iterator[tuple[str, Order]]:
@@ -73,8 +94,9 @@ def orders_of(case: Case) -> Iterator[tuple[str, Order]]:
         whole = slice(0, rows)
         for axis, shape in _axes((rows, *case.variable.shape), 1):
             where = f"axis {axis} of {case.name}"
-            for words, order in _along(numeric, analytic, shape):
-                yield f"{where} {words}", Order(whole, shape, order)
+            for words, order, known in _along(numeric, analytic, shape):
+                border = None if known else analytic
+                yield f"{where} {words}", Order(whole, shape, order, border)
     for output, part in case.parts_of_output:
         if output.size < 2:
             continue
@@ -82,8 +104,9 @@ def orders_of(case: Case) -> Iterator[tuple[str, Order]]:
             if axis == len(output.shape):
                 break
             where = f"axis {axis} of {output.name}"
-            for words, order in _along(numeric[part], analytic[part], shape):
-                yield f"{where} {words}", Order(part, shape, order)
+            for words, order, known in _along(numeric[part], analytic[part], shape):
+                border = None if known else analytic
+                yield f"{where} {words}", Order(part, shape, order, border)
 
 
 def _axes(
@@ -97,26 +120,33 @@ def _axes(
 
 def _along(
     n: Matrix, a: Matrix, shape: tuple[int, int, int]
-) -> Iterator[tuple[str, NDArray[np.intp]]]:
+) -> Iterator[tuple[str, NDArray[np.intp], bool]]:
+    """List orders along an axis, and whether what comes in is known."""
     length = shape[1]
     if length < 2:
         return
     every = np.arange(length)
     for shift in sorted(range(1, length), key=lambda k: min(k, length - k))[:8]:
         signed = shift if shift <= length // 2 else shift - length
-        yield f"rolled by {signed}", np.roll(every, shift)
+        yield f"rolled by {signed}", np.roll(every, shift), True
         source = every - signed
-        inside = (source >= 0) & (source < length)
-        yield f"shifted by {signed} (zeros come in)", np.where(inside, source, -1)
+        order = np.where((source >= 0) & (source < length), source, -1)
+        yield f"shifted by {signed} (zeros come in)", order, True
+        if 4 * abs(signed) <= length:  # most of what is wrong is moved
+            yield f"shifted by {signed}, apart from the border", order, False
     if length > 2:
-        yield "reversed", every[::-1]
-    order = _assignment(n.reshape(shape), a.reshape(shape))
-    if order is not None:
-        yield f"in the order {order.tolist()[:12]}", order
+        yield "reversed", every[::-1], True
+    found = _assignment(n.reshape(shape), a.reshape(shape))
+    if found is None:
+        return
+    if np.ptp(found) == 0:
+        yield f"held at index {found[0]}: the index does not move", found, True
+    else:
+        yield f"in the order {found.tolist()[:12]}", found, True
 
 
 def _assignment(n: Matrix, a: Matrix) -> NDArray[np.intp] | None:
-    """Find the numeric slice that equals each analytic slice, if that is an order."""
+    """Find the numeric slice that equals each analytic slice, where all have one."""
     length = n.shape[1]
     if length > _LONG:
         return None
@@ -126,7 +156,9 @@ def _assignment(n: Matrix, a: Matrix) -> NDArray[np.intp] | None:
     moved = order != np.arange(length)
     scale = float((right**2).sum(1).max(initial=0.0))
     there = np.flatnonzero((right**2).sum(1) > 1e-6 * scale)
-    if not moved.any() or not set(there.tolist()) <= set(order.tolist()):
+    same = squared <= 1e-6 * scale
+    if not moved.any() or not same.any(axis=1).all():
         return None
-    best = squared[np.arange(length), order]
-    return order if (best <= 1e-6 * scale).all() else None
+    # of slices that are alike, or of a number or two, none is taken for another
+    own = bool((same[moved].sum(axis=1) == 1).all()) and left.shape[1] > 2
+    return order if own or set(there.tolist()) <= set(order.tolist()) else None

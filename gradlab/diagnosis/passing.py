@@ -10,11 +10,12 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import Case, Clue, reaches
 from gradlab.diagnosis.moving import affine
 from gradlab.diagnosis.places import place_words
+from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["passed_on"]
+__all__ = ["kinked_point", "passed_on"]
 
 
 def passed_on(
@@ -151,3 +152,26 @@ def _counted(lost: NDArray[np.bool_], extra: NDArray[np.bool_]) -> str:
         f"The analytic gradient is zero where the function moves ({stopped:,} times) "
         f"and not zero where it stands still ({passed:,} times),"
     )
+
+
+def kinked_point(case: Case) -> list[Clue]:
+    """Detect a branch that is wrong at a kink alone: ``x == 0``, a tie."""
+    part, wrong = case.part, case.wrong
+    if not (part.kinds[wrong] == Smoothness.KINK).all():
+        return []
+    row, column = (int(i) for i in np.argwhere(wrong)[0])
+    entry = case.variable.entry_of(int(part.positions[column]))
+    label = case.variable.label(entry)
+    left, right = (side[row, column] + 0.0 for side in (part.left, part.right))
+    return [
+        Clue(
+            BugKind.WRONG_MASK,
+            0.96,
+            f"{case.name} is wrong only where the function has a kink, "
+            f"{place_words(case)}: the slope is {left:.6g} to the left of {label} and "
+            f"{right:.6g} to the right, and {part.analytic[row, column]:.6g} is not "
+            f"between them.",
+            f"Give the case of the kink itself (zero, a tie, a bound) a slope between "
+            f"the two, such as {(left + right) / 2:.6g}.",
+        )
+    ]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Map = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
-__all__ = ["entry_by_entry", "piecewise_linear"]
+__all__ = ["entry_by_entry"]
 
 _MOST = 0.5  # of the entries, at least, miss a term that all have
 _ASKED = 6  # entries of which each is asked whether another one's slope follows it
@@ -222,37 +222,3 @@ def _elsewhere(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
                 )
             ]
     return []
-
-
-def piecewise_linear(case: Case) -> list[Clue]:
-    """Detect masks in sums of hinges: the slopes stand still, and are wrong."""
-    if not case.scalar or case.variable.is_complex or not case.part.complete:
-        return []
-    x, n, evidence = case.point, case.numeric[0], case.evidence
-    size = float(np.abs(x).max(initial=0.0)) or 1.0
-    directions = evidence.rng.normal(size=(2, len(x)))
-    near = {case.part.which: x + 1e-4 * size * directions[0]}
-    far = {case.part.which: x + 3 * size * directions[1]}
-    here = directions @ n
-    scale = max(float(np.abs(here).max()), 1e-300)
-    still = slopes_at(evidence, near, case.part.which, directions)
-    if not np.allclose(still, here, rtol=0, atol=1e-7 * scale):
-        return []
-    if np.allclose(
-        slopes_at(evidence, far, case.part.which, directions),
-        here,
-        rtol=0,
-        atol=1e-6 * scale,
-    ):
-        return []  # linear everywhere: nothing to switch
-    return [
-        Clue(
-            BugKind.WRONG_MASK,
-            0.65,
-            f"The function is piecewise linear in {case.name}: its slopes stand still "
-            f"around the point and change further away, so what is wrong is which "
-            f"pieces are counted as active.",
-            "Compare the condition in the backward with that of max, relu, abs or "
-            "where in the forward pass.",
-        )
-    ]

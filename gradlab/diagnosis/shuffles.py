@@ -1,35 +1,27 @@
-"""Detectors of right numbers in wrong places: transposed, permuted, shifted."""
+"""Detectors of right numbers in wrong places: conjugated, permuted, handed on."""
 
 from __future__ import annotations
 
-import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measures import EXACT, Case, Clue, reaches
+from gradlab.diagnosis.moving import affine
 from gradlab.diagnosis.orders import orders_of
 from gradlab.diagnosis.places import every_entry, place_words
 from gradlab.subject.numpy_values import as_complex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from numpy.typing import NDArray
 
     Matrix = NDArray[np.float64]
 
-__all__ = [
-    "conjugated",
-    "moved_one",
-    "permuted",
-    "transposed",
-    "transposed_factor",
-    "transposed_inside",
-]
+__all__ = ["conjugated", "other_axis", "permuted", "selection"]
 
 _LARGE = 2_000_000  # entries beyond which the search for permutations stops
+_QUICK = 100_000  # and beyond which norms alone rule it out
 _NUMBERS = 3  # different ones that are taken to be no coincidence
 _ABOUT = 0.05  # of a number: how near it the density of others is counted
 _BY_CHANCE = 0.1  # a number may be known by accident so often
@@ -119,166 +111,24 @@ def _half_conjugated(case: Case) -> list[Clue]:
     ]
 
 
-def transposed(case: Case) -> list[Clue]:
-    """Detect a gradient array, or a Jacobian, that is transposed."""
-    if case.growth:
-        return []
-    clues = []
-    grid = case.grid(case.numeric)
-    shape = case.variable.shape
-    if grid is not None and not case.variable.is_complex and len(shape) > 1:
-        for axes in itertools.permutations(range(len(shape))):
-            if axes == tuple(range(len(shape))):
-                continue
-            same = tuple(shape[i] for i in axes) == shape
-            if not same and axes[::-1] != tuple(range(len(shape))):
-                continue
-            turned = grid.transpose(0, *(i + 1 for i in axes))
-            share = case.share(turned.reshape(len(grid), -1))
-            if share > EXACT:
-                how = "" if same else ", read in the wrong order"
-                # summed over an axis, each entry is part of one output, and no more
-                reduced = not case.scalar and bool(
-                    ((~case.numeric_zero).sum(axis=0) <= 1).all()
-                )
-                clues.append(
-                    Clue(
-                        BugKind.WRONG_AXIS if reduced else BugKind.TRANSPOSE,
-                        0.96 * share,
-                        f"analytic = numeric with axes {axes}{how}: the gradient of "
-                        f"{case.name} is transposed.",
-                        f"Swap the factors in the product that forms the gradient of "
-                        f"{case.name}: x.T @ delta for delta.T @ x.",
-                    )
-                )
-    clues += _jacobian_transposed(case)
-    return clues[:1]
-
-
-def _jacobian_transposed(case: Case) -> list[Clue]:
-    if case.scalar or case.numeric.shape[0] != case.numeric.shape[1]:
-        return []
-    share = case.share(case.numeric.T)
-    if share < EXACT:
-        return []
-    permutes = bool(((~case.numeric_zero).sum(axis=1) <= 1).all())
-    return [
-        Clue(
-            BugKind.TRANSPOSE,
-            (0.92 if permutes else 0.96) * share,
-            f"The analytic Jacobian of {case.name} is the numeric one transposed.",
-            "The backward of y = A x multiplies by A.T: it uses A itself here. Of "
-            "y = d * (S x) it takes the factors in reverse order: S (d * up), not "
-            "d * (S up).",
-        )
-    ]
-
-
-def transposed_factor(case: Case) -> list[Clue]:
-    """Detect ``delta @ W`` for ``delta @ W.T`` with a square matrix among the inputs.
-
-    For a gradient ``delta @ W.T`` the unknown `delta` follows from the numeric side,
-    whatever comes after the product; with it the wrong product can be predicted.
-    """
-    shape = case.variable.shape
-    grid, got = case.grid(case.numeric), case.grid(case.analytic)
-    if grid is None or got is None or not shape:
-        return []
-    subject, is_complex = case.evidence.subject, case.variable.is_complex
-    numbers = as_complex(grid.ravel()).reshape(-1, *shape) if is_complex else grid
-    for which, other in enumerate(subject.inputs):
-        if which == case.part.which or len(other.shape) != 2:
-            continue
-        if other.shape[0] != other.shape[1] or other.support is not None:
-            continue
-        if other.is_complex != is_complex:
-            continue
-        w: NDArray[Any] = subject.point(which)
-        # backwards multiply by the conjugate
-        w = (as_complex(w).conj() if is_complex else w).reshape(other.shape)
-        if np.linalg.cond(w) > 1e7 or np.allclose(w, w.T):
-            continue
-        for words, predict in _products(w, shape):
-            model = np.ascontiguousarray(predict(numbers)).view(np.float64)
-            share = case.share(model.reshape(len(grid), -1))
-            if share > EXACT:
-                return [
-                    Clue(
-                        BugKind.TRANSPOSE,
-                        0.96 * share,
-                        f"The gradient of {case.name} is what comes out of {words} "
-                        f"with {other.name} transposed.",
-                        f"Use {other.name}.T where the backward of {case.name} uses "
-                        f"{other.name}, or the other way round.",
-                    )
-                ]
-    return []
-
-
-def transposed_inside(case: Case) -> list[Clue]:
-    """Detect ``delta @ W`` for ``delta @ W.T`` beside other paths.
-
-    Whatever else leads to x, the error is ``delta @ (W - W.T)`` then, and the same
-    unknown delta must give the numeric gradient of W, ``x.T @ delta``.
-    """
-    shape = case.variable.shape
-    if len(shape) != 2 or case.grid(case.numeric) is None or case.variable.is_complex:
-        return []
-    subject, (n, d) = case.evidence.subject, shape
-    x = case.point.reshape(shape)
-    order = np.argsort(-np.abs(case.error).max(axis=1))[:12]
-    for part in case.evidence.parts:
-        other = subject.inputs[part.which]
-        if part.which == case.part.which or other.shape != (d, d) or not part.complete:
-            continue
-        if n * d > 300:
-            continue
-        w = subject.point(part.which).reshape(d, d)
-        system = np.concatenate(
-            [np.kron(np.eye(n), (w - w.T).T), np.kron(x.T, np.eye(d))]
-        )
-        if system.shape[0] <= np.linalg.matrix_rank(system):
-            continue
-        right = np.concatenate([case.error[order], part.numeric[order]], axis=1).T
-        found = np.linalg.lstsq(system, right, rcond=None)[0]
-        left = np.linalg.norm(system @ found - right)
-        if left < 1e-5 * np.linalg.norm(case.error[order]):
-            return [
-                Clue(
-                    BugKind.TRANSPOSE,
-                    0.95,
-                    f"The error of {case.name} is delta @ ({other.name} - "
-                    f"{other.name}.T), with the delta that gives the gradient of "
-                    f"{other.name}.",
-                    f"Use {other.name}.T where the backward of {case.name} uses "
-                    f"{other.name}, or the other way round.",
-                )
-            ]
-    return []
-
-
-def _products(
-    w: NDArray[Any], shape: tuple[int, ...]
-) -> Iterator[tuple[str, Callable[[NDArray[Any]], NDArray[Any]]]]:
-    if shape[-1] == len(w):
-        yield "delta @ W", lambda g: g @ np.linalg.solve(w.T, w)
-        yield "delta @ W.T", lambda g: g @ np.linalg.solve(w, w.T)
-    if len(shape) >= 2 and shape[-2] == len(w):
-        yield "W @ delta", lambda g: w @ np.linalg.solve(w.T, g)
-        yield "W.T @ delta", lambda g: w.T @ np.linalg.solve(w, g)
-
-
 def permuted(case: Case) -> list[Clue]:
     """Detect slices of the input or the output that are rolled, flipped, permuted."""
-    if case.analytic.size > _LARGE:
+    if case.analytic.size > _LARGE or case.variable.is_complex:
         return []
-    if case.variable.is_complex:
+    if case.growth > 0 and case.analytic.size > _QUICK:
         return []
-    for words, order in () if case.growth > 0 else orders_of(case):
-        if not case.refutes(order.at(case.numeric, case.largest)):
-            share = case.share(order.whole(case.numeric))
-            if share > EXACT:
-                return [_order_clue(case, share, words)]
+    # what is zero on one side alone is a mask, as often as a slice that is not moved
+    apart = bool((case.wrong & ~case.analytic_zero & ~case.numeric_zero).any())
+    for words, order in orders_of(case):
+        if not (apart or order.keeps) or case.refutes(
+            order.at(case.numeric, case.largest)
+        ):
+            continue
+        # a border that may hold anything is to explain little
+        inside = case.error if order.border is None else order.inside(case.error)
+        share = case.share(order.whole(case.numeric))
+        if share > EXACT and 3 * np.linalg.norm(inside) > 2 * case.total:
+            return [_order_clue(case, share, words)]
     model = None if case.growth else _sorted_alike(case)
     if model is not None and (share := case.share(model)) > EXACT:
         return [_order_clue(case, share, "its entries in another order")]
@@ -369,31 +219,72 @@ def _sorted_alike(case: Case) -> Matrix | None:
     return model
 
 
-def moved_one(case: Case) -> list[Clue]:
-    """Detect a constant put at the wrong index: + v at one place, - v at another."""
-    grid = case.grid(case.error)
-    if grid is None or case.variable.is_complex or not case.variable.shape:
+def other_axis(case: Case) -> list[Clue]:
+    """Detect a factor that multiplies columns of the Jacobian where it belongs to rows.
+
+    With ``J = diag(s) A`` for ``A diag(s)``, analytic / numeric at (i, j) is the
+    inverse of that at (j, i), and 1 on the diagonal.
+    """
+    a, n = case.analytic, case.numeric
+    if case.scalar or a.shape[0] != a.shape[1] or not 2 < len(a) <= 500:
         return []
-    lines = grid.reshape(-1, case.variable.shape[-1])
-    lines = lines[(lines != 0).any(axis=1)]
-    if lines.shape[1] < 2 or not len(lines) or ((lines != 0).sum(axis=1) != 2).any():
+    if case.numeric_zero.any() or case.analytic_zero.any():
         return []
-    top, bottom = lines.max(axis=1), lines.min(axis=1)
-    v = float(top.max())
-    if (
-        v <= 0
-        or np.abs(top - v).max() > 1e-4 * v
-        or np.abs(bottom + v).max() > 1e-4 * v
-    ):
+    ratio = a / n
+    factors = ratio[0]
+    model = factors[None] / factors[:, None]
+    if not np.allclose(ratio, model, rtol=1e-4) or np.ptp(factors) < 1e-3:
         return []
-    where = f"In {len(lines)} lines of {case.name}" if len(lines) > 1 else "Only"
+    told = (
+        f"Entry (i, j) of the Jacobian of {case.name} has the factor s[j] where it "
+        f"should have s[i], with s in the proportions "
+        f"{', '.join(f'{value:.3g}' for value in factors[:4])}."
+    )
+    advice = (
+        "Multiply the rows of the Jacobian by the slopes of the outer function "
+        "(s[:, None] * A), not its columns."
+    )
+    return [Clue(BugKind.WRONG_AXIS, 0.94, told, advice)]
+
+
+def selection(case: Case) -> list[Clue]:
+    """Tell a wrong mask from a wrong index where every output picks one entry.
+
+    Which entry max or min picks depends on the values; which one a lookup picks does
+    not, so a lookup is a straight line along every direction.
+    """
+    if case.scalar or case.variable.is_complex or not case.part.complete:
+        return []
+    a, n = ~case.analytic_zero, ~case.numeric_zero
+    wrong = reaches(case.wrong, 1)
+    if (n.sum(axis=1) > 1).any() or (n.sum(axis=1)[wrong] != 1).any():
+        return []
+    if (a.sum(axis=1)[wrong] != 1).any():
+        return []
+    moved = reaches(a & ~n, 1)[wrong]
+    if not moved.all() or wrong.sum() < 2:
+        return []
+    flat = affine(case.evidence, case.part.which)
+    if flat is None:
+        return []
+    if flat or bool((n.sum(axis=0) == 1).all()):
+        return [
+            Clue(
+                BugKind.WRONG_INDEX,
+                0.96,
+                f"Each output picks one entry of {case.name}, whatever the values are; "
+                f"{int(wrong.sum())} of {len(wrong)} outputs hand their gradient to "
+                f"another entry.",
+                "Send each incoming gradient to the index the forward pass read from.",
+            )
+        ]
     return [
         Clue(
-            BugKind.WRONG_INDEX,
-            0.95 if len(lines) > 1 else 0.6,
-            f"{where} one entry is {v:.6g} too large and "
-            f"another {v:.6g} too small: the same number at the wrong index.",
-            "Check the index at which the backward adds or subtracts a constant, such "
-            "as the label in softmax minus one-hot.",
+            BugKind.WRONG_MASK,
+            0.965,
+            f"Each output picks the entry of {case.name} that its values decide (a "
+            f"maximum, say); {int(wrong.sum())} of {len(wrong)} outputs hand their "
+            f"gradient to another entry.",
+            "Keep the mask or the argmax of the forward pass, and use that.",
         )
     ]

@@ -78,7 +78,7 @@ def partial_zeros(case: Case) -> list[Clue]:
         return []
     told = "they agree" if scaled == 1.0 else f"one is {scaled:.4g} x the other"
     if fraction_words(scaled) is None:  # of a kept unit or sample: no mask alone
-        share *= 0.6
+        share *= 0.55
     if not extra.any():
         clues = _imaginary(case, lost, share) or _lost(case, lost, share)
         if clues:
@@ -271,13 +271,15 @@ def _accumulated(
     moves = ~case.numeric_zero
     uses, left = moves.sum(axis=0)[touched], kept.sum(axis=0)[touched]
     if (uses % left).any():  # one statement of several is left, or all but one
+        least = int((case.wrong & case.analytic_zero).sum(axis=0)[touched].min())
         return Clue(
             BugKind.MISSING_TERM,
             0.94 * share,
             f"{int(touched.sum())} entries of {case.name} act on up to "
             f"{int(uses.max())} outputs and lack the gradient of "
-            f"{int((uses - left).min())} or more: {place_words(case)}.",
-            f"Add up the contributions of every use of {case.name}.",
+            f"{least} or more: {place_words(case)}.",
+            f"Add up the contributions of every use of {case.name} (+=, np.add.at).",
+            (BugKind.LOST_ACCUMULATION,),
         )
     reads = bool((moves.sum(axis=1) <= 1).all() and (left == 1).all())
     return Clue(

@@ -41,6 +41,7 @@ class Score:
     detected: int = 0
     first: int = 0
     third: int = 0
+    unnamed: int = 0
     named: int = 0
     controls: int = 0
     alarms: list = dataclasses.field(default_factory=list)
@@ -54,7 +55,8 @@ class Score:
         lines = [
             (
                 f"planted {self.total}, detected {self.detected}; kind first "
-                f"{self.share(self.first):.1%}, among three "
+                f"{self.share(self.first):.1%} (none {self.share(self.unnamed):.1%}), "
+                f"among three "
                 f"{self.share(self.third):.1%}, root named first "
                 f"{self.share(self.named):.1%}; controls "
                 f"{self.controls}, false errors {len(self.alarms)}"
@@ -110,12 +112,11 @@ def _count(result, program, name, kind, also, roots):
         return
     result.detected += 1
     kinds = list(dict.fromkeys(str(f.kind) for f in report.findings))
-    # what the first one names itself, where it is not sure
-    _, _, doubts = report.findings[0].evidence.partition("It may as well be: ")
-    kinds[1:1] = doubts.rstrip(".").split(", ") if doubts else []
+    kinds[1:1] = map(str, report.findings[0].doubts)
     good = {kind, *also}
     hit = kinds[0] in good
     result.first += hit
+    result.unnamed += kinds[0] == "unknown" and not hit
     result.third += bool(good & set(kinds[:3]))
     result.named += report.culprits[0] in roots if report.culprits else 0
     result.matrix[kind, kind if hit else kinds[0]] += 1
