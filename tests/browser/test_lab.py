@@ -279,7 +279,7 @@ def test_dragging_the_step_reaches_python(lab):
 def test_layers_open_by_click(lab):
     """Clicking a layer opens it and sets the trait `picked`."""
     page = lab(PREAMBLE + "w = gl.LayerBlame(builders.audit(6)); w")
-    driver.shows(page, ".gl .lrow[aria-selected=true]", "wrong itself")
+    driver.shows(page, ".gl .lrow[aria-expanded=true]", "wrong itself")
 
     page.locator(".gl .lrow", has_text="stem").click()
 

@@ -274,7 +274,7 @@ def test_layers_of_a_module_are_part_of_the_page(show):
     report = builders.zoo(np.random.default_rng(7))
     page = show(dataclasses.replace(report, layers=builders.audit(5)))
 
-    assert "wrong itself" in driver.read(page, ".gl .lrow[aria-selected=true]")
+    assert "wrong itself" in driver.read(page, ".gl .lrow[aria-expanded=true]")
     assert "Swish" in driver.read(page, ".gl .layers")
     page.locator(".gl .fold").first.click()
     expect(page.locator(".gl .fold")).to_have_count(0)

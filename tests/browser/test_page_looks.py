@@ -154,6 +154,35 @@ def test_a_sentence_with_a_long_name_stays_inside(show, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("place", ["h3", ".finding .where"])
+def test_a_long_name_breaks_at_its_dots(show, place):
+    """No line of a heading, or of a finding, ends in the middle of a word."""
+    name = "encoder.layers.11.self_attention.query_projection.adapter.default.weight"
+    report = gl.check(
+        lambda p: ((p[name] ** 2).sum(), {name: 4 * p[name]}), {name: np.ones((2, 3))}
+    )
+    page = show(report, width=480)
+
+    ends = page.locator(f".gl {place}").first.evaluate(
+        """place => {
+          const range = document.createRange(), told = [];
+          const walk = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+          for (let top, node; (node = walk.nextNode());) {
+            for (let i = 0; i < node.length; i++) {
+              range.setStart(node, i);
+              range.setEnd(node, i + 1);
+              const line = range.getClientRects()[0]?.top ?? top;
+              if (top !== undefined && line > top + 4) told.push(told.last);
+              [top, told.last] = [line, node.data[i]];
+            }
+          }
+          return told;
+        }"""
+    )
+    assert ends
+    assert set(ends) <= set(" ._")
+
+
 def test_long_names_stay_apart(show):
     """Names that differ in the middle are told apart at 700 pixels, none is clipped."""
     page = show("long_names", width=700)

@@ -67,6 +67,26 @@ def test_how_far_apart_is_a_number_of_bars(show):
     driver.shows(page, ".gl .entry", "the difference is 130 error bars")
 
 
+def test_hundreds_are_written_out(show):
+    """The ends of a scale are -490 and +490, not 4.9e02."""
+    numeric = np.array([[485.0, -12.0]])
+    page = show(builders.report(builders.comparison(numeric, numeric)))
+
+    assert {"-490", "+490"} <= set(written(page))
+
+
+def test_a_gradient_that_is_not_there_is_none_and_not_nan(show):
+    """As in the text: nan would say that nan was returned, and it is that elsewhere."""
+    square = (lambda x: (x**2).sum(), np.ones(3))
+    page = show(gl.check(*square, grad=lambda x: x[:2]))
+    driver.shows(page, ".gl .entry", "analytic", "none")
+    assert "NaN" not in driver.read(page, ".gl")
+    assert "NaN" not in written(page)
+
+    page = show(gl.check(*square, grad=lambda x: x * np.nan))
+    driver.shows(page, ".gl .entry", "NaN")
+
+
 def test_what_lies_within_a_wide_bar_is_not_called_too_small(show):
     """0.3 beside 0 with a bar of 1, as at a kink, is no small difference."""
     block = builders.comparison([[0.3, 1.0]], [[0.0, 1.0]], bar=[[1.0, 1e-12]])

@@ -221,7 +221,7 @@ def test_hostile_names_stay_text(show, sweep):
     assert name in driver.read(page, ".gl")
 
 
-@pytest.mark.parametrize("width", [360, 480, 1400])
+@pytest.mark.parametrize("width", [320, 360, 480, 1400])
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_sticks_out(show, sweep, width, dark):
     """Sweeps and layers fit every width, in both themes."""
@@ -284,7 +284,7 @@ def test_two_hundred_layers_fold(show):
     page = show(pack_layers(builders.audit(100)), height=700)
 
     assert page.locator(".gl .lrow").count() < 20
-    opened = page.locator(".gl .lrow[aria-selected=true]")
+    opened = page.locator(".gl .lrow[aria-expanded=true]")
     assert "blocks.1.act" in opened.inner_text()
     assert opened.is_visible()
     page.locator(".gl .fold").click()
@@ -292,14 +292,29 @@ def test_two_hundred_layers_fold(show):
     assert page.locator(".gl .lrow").count() > 190
 
 
+def test_a_reader_that_listens_is_told_of_layers_and_curves(show, sweep):
+    """Rows that open are buttons in a group: in a list box only options are read out.
+
+    And a sentence that is announced is no item of a list that there is not.
+    """
+    page = show(pack_layers(builders.audit(4)))
+    group = page.get_by_role("group", name="Layers, from the input to the loss")
+    opened = group.get_by_role("button", expanded=True)
+    expect(opened).to_have_attribute("title", "blocks.1.act")
+    assert group.get_by_role("option").count() == 0
+
+    page = show(pack_sweep(sweep))
+    assert page.locator(".gl :not(ul, ol) > li").count() == 0
+
+
 def test_layers_are_walked_by_keyboard(show):
     """Arrow keys go from layer to layer and open each."""
     page = show(pack_layers(builders.audit(4)))
-    page.locator(".gl .lrow[aria-selected=true]").focus()
+    page.locator(".gl .lrow[aria-expanded=true]").focus()
 
     page.keyboard.press("ArrowUp")
 
-    assert "blocks.1.fc" in driver.read(page, ".gl .lrow[aria-selected=true]")
+    assert "blocks.1.fc" in driver.read(page, ".gl .lrow[aria-expanded=true]")
     assert page.locator(".gl .ldetail").count() == 1
 
 

@@ -47,6 +47,7 @@ function format(x, digits = 4) {
   if (x === 0) return "0";
   const size = Math.abs(x);
   let text = size >= 1e-3 && size < 1e6 ? x.toPrecision(digits) : x.toExponential(digits - 1);
+  if (text.includes("e") && size >= 1 && size < 1e4) text = String(Number(text)); // 490, not 4.9e02
   if (text.includes(".") && !text.includes("e")) text = text.replace(/\.?0+$/, "");
   text = text.replace(/\.?0+e/, "e").replace("e+", "e").replace(/e(-?)(\d)$/, "e$10$2");
   return text.replaceAll("-", MINUS);
@@ -82,11 +83,12 @@ const shapeWords = (shape) => (shape.length ? shape.join(" × ") : "scalar");
 // numeric" its sign, since x is also what an input is called.
 const withCode = (words) =>
   words.split("`").map((piece, i) => (i % 2 ? h("code", {}, piece)
-    : piece.replace(/(\de|[ =(])-(?=[\d.])/g, `$1${MINUS}`).replace(/([\d)]) x (?=numeric)/g, "$1 × ")));
+    : prose(piece.replace(/(\de|[ =(])-(?=[\d.])/g, `$1${MINUS}`).replace(/([\d)]) x (?=numeric)/g, "$1 × "))));
 
 // Long names break at their dots; what all names of a list begin with is said once, for
 // the ear, and left out for the eye.
 const breakable = (name) => name.split(/(?<=[._/])/).flatMap((piece, i) => (i ? [h("wbr"), piece] : [piece]));
+const prose = (text) => text.split(/(\S{25,})/).map((piece, i) => (i % 2 ? breakable(piece) : piece));
 function named(name, { prefix = "", indent = 0 } = {}) {
   const rest = name.slice(prefix.length);
   return h("span", { class: "name", title: name, style: indent ? `padding-left:${indent}px` : null },
@@ -456,7 +458,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .layers{border:1px solid var(--line);border-radius:8px;overflow:auto;max-height:420px;margin:0 0 6px;position:relative}
 .gl .lrow{display:grid;grid-template-columns:var(--rail,30px) minmax(110px,1.4fr) minmax(60px,.6fr) minmax(70px,.9fr) 58px minmax(166px,.6fr);gap:10px;align-items:center;min-height:27px;padding:0 10px 0 4px;border-left:3px solid var(--tone,transparent);cursor:pointer;overflow:hidden}
 .gl .lrow:hover{background:var(--soft)}.gl .lrow.bad,.gl .ldetail.bad{background:var(--badsoft)}.gl .lrow.warn,.gl .ldetail.warn{background:color-mix(in srgb,var(--warnsoft) 55%,transparent)}.gl .lrow>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.gl .lrow>.rail{overflow:visible}.gl .lrow:focus-visible{outline-offset:-2px}
-.gl .lrow .name,.gl .fold .name{font-family:var(--mono);font-size:12px}.gl .lrow[aria-selected=true] .name{font-weight:700}.gl .lrow .shape,.gl .lrow .tally{font-size:12px;color:var(--mute)}.gl .lrow .tally{color:var(--tone,var(--mute))}.gl .lrow .worst{text-align:right}.gl .lrow .track i{background:var(--tone,var(--mute))}
+.gl .lrow .name,.gl .fold .name{font-family:var(--mono);font-size:12px}.gl .lrow[aria-expanded=true] .name{font-weight:700}.gl .lrow .shape,.gl .lrow .tally{font-size:12px;color:var(--mute)}.gl .lrow .tally{color:var(--tone,var(--mute))}.gl .lrow .worst{text-align:right}.gl .lrow .track i{background:var(--tone,var(--mute))}
 .gl .lhead,.gl .lhead .name,.gl .lhead .shape{font:11px var(--sans);color:var(--mute)}.gl .lhead{position:sticky;top:0;z-index:1;cursor:default;background:var(--paper)!important;border-bottom:1px solid var(--line);height:25px}
 .gl{--lane:color-mix(in srgb,var(--mute) 55%,var(--paper))}.gl .rail path{fill:none;stroke:var(--lane);stroke-width:1.5}.gl .rail path.spoiled{stroke:var(--warn);stroke-width:2}.gl .rail path.inner{stroke-dasharray:2 2.5}.gl .rail circle{fill:var(--paper);stroke:var(--tone,var(--mute));stroke-width:1.5}.gl svg.rail text{font:700 10px/1 var(--sans);fill:var(--tone,var(--mute))}.gl .bad .rail circle{fill:var(--bad)}.gl .bad svg.rail text{fill:var(--paper)}
 .gl .ldetail{position:relative;padding:1px 14px 9px 4px;border-left:3px solid var(--tone,transparent);overflow-wrap:anywhere}.gl .past i{position:absolute;top:0;bottom:0;width:1.5px;background:var(--lane);margin-left:4px}.gl .past i.spoiled{background:var(--warn);width:2px}.gl .look{margin-top:5px!important}
@@ -524,7 +526,7 @@ function reportHead(state) {
   return h("header", { class: CLASSES[state.verdict] },
     h("span", { class: "seal", "aria-hidden": "true" }, GLYPHS[state.verdict]),
     h("div", {},
-      h("h3", {}, state.headline),
+      h("h3", {}, prose(state.headline)),
       h("p", {}, [state.subject, ...line].filter(Boolean).join(" · "))));
 }
 const SEVERITIES = { error: ["bad", "✗"], warning: ["warn", "!"], note: ["ok", "i"] };
@@ -541,7 +543,7 @@ function alike(findings) {
 function placeWords(places, layers) {
   const NAMED = 4;
   const numbered = (name) => layers.includes(name) && /^\d+$/.test(name); // as nn.Sequential calls them
-  const told = places.slice(0, NAMED).map((name, i) => [i ? ", " : " in ", numbered(name) && "layer ", h("span", { class: "where" }, name)]);
+  const told = places.slice(0, NAMED).map((name, i) => [i ? ", " : " in ", numbered(name) && "layer ", h("span", { class: "where" }, breakable(name))]);
   return [told, places.length > NAMED && ` and ${places.length - NAMED} more`];
 }
 function findingCard(finding, layers, choose) {
@@ -573,9 +575,14 @@ function reportFoot(state) {
       (state.facts ?? []).map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]), remarks));
 }
 
+// Whether there is no analytic value, of another shape or from a backward that raised: its
+// numbers are nan then, as where nan was returned.
+const unsaid = (meta, findings) => Number.isNaN(number(meta.worst?.rel ?? 0))
+  && findings.some((f) => f.where === meta.input.name && ["wrong shape", "unknown cause"].includes(f.kind));
+
 // The list of blocks, worst first: a log bar of the worst error each, the tolerance
 // drawn through all of them.
-function blockList(blocks, onChoose) {
+function blockList(blocks, onChoose, findings) {
   const LOW = -16, HIGH = 2;
   const x = (log) => `${(clamp((log - LOW) / (HIGH - LOW), 0, 1) * 100).toFixed(2)}%`;
   const prefix = commonPrefix(blocks.map((meta) => meta.name));
@@ -588,7 +595,7 @@ function blockList(blocks, onChoose) {
       glyph, named(meta.name, { prefix }),
       h("span", { class: "shape" }, shapeWords(meta.input.shape)),
       h("span", { class: "track", "aria-hidden": "true" }, fill, mark),
-      h("span", { class: "worst num" }, meta.worst ? format(number(meta.worst.rel), 2) : "–"), tally);
+      h("span", { class: "worst num" }, meta.worst && !unsaid(meta, findings) ? format(number(meta.worst.rel), 2) : "–"), tally);
     row.addEventListener("click", () => onChoose(meta.key));
     return { meta, row, fill, mark, glyph, tally };
   });
@@ -641,6 +648,7 @@ export function mountJacobian(element, host) {
   const stops = [];
   const get = (key) => host.get(key);
   const report = get("page") ?? {};
+  const findings = report.findings ?? [];
   let blocks = report.blocks ?? [];
   let ink = inks(false);
   let base = null;          // the whole block, or the worst of each of its tiles
@@ -657,7 +665,7 @@ export function mountJacobian(element, host) {
   let width = 900;
 
   // ---- the parts of the page
-  let list = blockList(blocks, (key) => choosePart(key));
+  let list = blockList(blocks, (key) => choosePart(key), findings);
   const status = h("div", { class: "status", role: "status", "aria-live": "polite" });
   const voice = h("div", { class: "hide", role: "status", "aria-live": "polite" });
   const lost = h("p", { role: "status" }); // why a block could not be loaded
@@ -706,7 +714,7 @@ export function mountJacobian(element, host) {
   const keys = h("p", { class: "keys hint" }, together("point to read ·"), together("click to pin, then the wheel zooms ·"), together("drag pans ·"),
     together(h("kbd", {}, "←↑↓→"), " move ·"), together(h("kbd", {}, "n"), h("kbd", {}, "p"), " wrong entries ·"), together(h("kbd", {}, "w"), " worst ·"),
     together(h("kbd", {}, "+"), h("kbd", {}, "−"), h("kbd", {}, "0"), " zoom"));
-  if (report.headline) root.append(reportHead(report), ...findingList(report.findings ?? [], report.layers?.culprits ?? [], (where) => {
+  if (report.headline) root.append(reportHead(report), ...findingList(findings, report.layers?.culprits ?? [], (where) => {
     const meta = blocks.find((b) => b.input.name === where || b.name === where);
     if (meta) choosePart(meta.key);
   }));
@@ -933,11 +941,13 @@ export function mountJacobian(element, host) {
     }
   }
   // Values of a panel have the same decimals, so that their sizes can be compared.
+  const noNumber = () => (unsaid(meta(), findings) ? "none" : "NaN");
   const short = (largest, more) => {
     const decimals = clamp(1 + more - Math.floor(Math.log10(largest)), 0, 3);
     const plain = largest < 1e4 && largest >= 1e-2;
     return (value) => {
       const x = value * meta().unit;
+      if (Number.isNaN(x)) return noNumber();
       if (!Number.isFinite(x) || x === 0 || !plain) return format(x, 1);
       const text = x.toFixed(decimals).replace("-", MINUS);
       return /[1-9]/.test(text) ? text : rough(x);
@@ -946,7 +956,7 @@ export function mountJacobian(element, host) {
   const codeText = (c) => {
     if (c === -Infinity) return "";
     const log = c - CLASS_STEP * classOf(c);
-    if (log > 850) return "NaN";
+    if (log > 850) return noNumber();
     if (log > 750) return "inf";
     if (log < -850) return "0";
     return log > -2 ? format(10 ** log, 2) : rough(10 ** log);
@@ -1063,7 +1073,7 @@ export function mountJacobian(element, host) {
     slider.setAttribute("aria-valuetext", tolerance === null ? `as checked, ${format(10 ** at, 2)}` : format(10 ** at, 2));
     const sample = (background, text) => { const i = h("i"); i.style.background = background; return h("span", {}, i, text); };
     const stripes = `repeating-linear-gradient(135deg,${ink.stripes[0]} 0 2px,${ink.stripes[1]} 2px 4px)`;
-    legend.replaceChildren(sample(stripes, "undecided"), sample(ink.equal, "equal"), sample(ink.nan, "NaN"), sample(ink.inf, "inf"));
+    legend.replaceChildren(sample(stripes, "undecided"), sample(ink.equal, "equal"), sample(ink.nan, noNumber()), sample(ink.inf, "inf"));
   }
 
   // ---- words
@@ -1126,7 +1136,8 @@ export function mountJacobian(element, host) {
     const log = logErrors(src, "rel")[index];
     const rel = log > 850 ? NaN : log > 750 ? Infinity : log < -850 ? 0 : 10 ** log;
     const kind = classOf(code[index]);
-    const shown = (re, im) => (m.complex ? `${format(re, 5)} ${im < 0 ? MINUS : "+"} ${format(Math.abs(im), 5)}i` : format(re, 7));
+    const none = unsaid(m, findings);
+    const shown = (re, im) => (none && Number.isNaN(re) ? "none" : m.complex ? `${format(re, 5)} ${im < 0 ? MINUS : "+"} ${format(Math.abs(im), 5)}i` : format(re, 7));
     const ratio = m.complex ? Math.hypot(a, ai) / Math.hypot(n, ni) : a / n;
     const digits = rel === 0 ? "all" : Number.isFinite(rel) ? Math.max(0, -Math.log10(rel)).toFixed(1) : "–";
     const reason = unread(src, m) ?? why(kind, error, bar, rel);
@@ -1135,14 +1146,14 @@ export function mountJacobian(element, host) {
       h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null }, breakable(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), " ", h("span", { class: "mute" }, hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
         h("p", { class: "mute" }, breakable(`∂${out} / ∂${wrt}`)), h("p", { class: "mute num" }, `J[${i}, ${j}]`)),
       h("div", {}, pairs(["analytic", shown(a, ai)], ["numeric", `${shown(n, ni)} ± ${format(bar, 2)}`]), numberLine(src, index), h("p", { class: "mute" }, reason)),
-      h("div", {}, pairs(["absolute error", format(error, 3)], ["relative error", format(rel, 3)], ["error bar", `± ${format(bar, 3)}`], [m.complex ? "|analytic| / |numeric|" : "analytic / numeric", Number.isFinite(ratio) ? format(ratio, 6) : "–"], ["digits that agree", digits])));
+      h("div", {}, pairs(["absolute error", format(none ? null : error, 3)], ["relative error", format(none ? null : rel, 3)], ["error bar", `± ${format(bar, 3)}`], [m.complex ? "|analytic| / |numeric|" : "analytic / numeric", Number.isFinite(ratio) ? format(ratio, 6) : "–"], ["digits that agree", digits])));
     entry.dataset.words = `${wrt}: ${WORDS[kind]}. analytic ${shown(a, ai)}, numeric ${shown(n, ni)} plus or minus ${format(bar, 2)}.`;
   }
   // An analytic side that is no number anywhere was not there to be read: why not.
   function unread(src, m) {
     src.unread ??= src.a.length > 0 && src.a.every(Number.isNaN);
     if (!src.unread) return null;
-    const told = (report.findings ?? []).find((f) => f.severity === "error" && f.where === m.input.name);
+    const told = findings.find((f) => f.severity === "error" && f.where === m.input.name);
     return told ? withCode(told.evidence) : null;
   }
   function why(kind, error, bar, rel) {
@@ -1306,7 +1317,7 @@ export function mountJacobian(element, host) {
     host.on("param", load), host.on("block", load),
     host.on("page", () => {
       blocks = get("page").blocks;
-      const fresh = blockList(blocks, (key) => choosePart(key));
+      const fresh = blockList(blocks, (key) => choosePart(key), findings);
       const key = holder(list.element);
       list.element.replaceWith(fresh.element);
       list = fresh;
@@ -1419,7 +1430,7 @@ export function mountSweep(element, host) {
   const stops = [];
   let data, method, at, hot = null, picked = null, width = 900, ink = inks(false), slices = null, awaited = false, prefix = "", ruler = null, over = null;
   const bar = h("div", { class: "bar" });
-  const words = h("ul", { role: "status", "aria-live": "polite" });
+  const words = h("div", { role: "status", "aria-live": "polite" });
   const plot = h("div", { style: "flex:1 1 420px;min-width:0;touch-action:pan-y" });
   const map = h("canvas", { class: "map", role: "img" });
   const mapScale = h("canvas", { "aria-hidden": "true", style: "margin-top:7px" });
@@ -1496,7 +1507,7 @@ export function mountSweep(element, host) {
   function draw() {
     const narrow = width < 760;
     const beside = awaited && width > 820;
-    const W = Math.max(320, width - (beside ? 300 : 0)), H = narrow ? 346 : 396;
+    const W = Math.max(240, width - (beside ? 300 : 0)), H = narrow ? 346 : 396;
     // a plot as wide as the page leaves no room beside it: the map goes below
     plot.style.flexBasis = beside ? "420px" : "100%";
     const longest = Math.max(0, ...data.inputs.map((input) => input.name.length - prefix.length + (prefix ? 1 : 0)));
@@ -1662,7 +1673,7 @@ export function mountSweep(element, host) {
   function sentence() {
     const chosen = data.inputs[hot ?? picked];
     if (!chosen) { words.replaceChildren(); return; }
-    words.replaceChildren(h("li", { class: `finding ${CLASSES[chosen.verdict]}`, style: "margin:4px 0 6px" },
+    words.replaceChildren(h("div", { class: `finding ${CLASSES[chosen.verdict]}`, style: "margin:4px 0 6px" },
       verdictMark(chosen.verdict), " ", h("span", { class: "where" }, breakable(chosen.name)), " — ", withCode(chosen.reading),
       !ladder() && h("span", { class: "advice" }, `adaptive chose steps from ${format(number(data.adaptive[hot ?? picked].low), 2)} to ${format(number(data.adaptive[hot ?? picked].high), 2)} for its entries; its worst relative error is ${format(curve(hot ?? picked)[0], 2)}`)));
   }
@@ -1836,7 +1847,7 @@ function drawLayers(place, audit, open, title) {
   });
   const unfolded = new Set();
   const counts = Object.keys(STATES).map((state) => [state, rows.filter((row) => row.state === state).length]).filter(([, n]) => n);
-  const list = h("div", { class: "layers", role: "listbox", "aria-label": "Layers, from the input to the loss" });
+  const list = h("div", { class: "layers", role: "group", "aria-label": "Layers, from the input to the loss" });
   const note = h("p", { class: "keys" }, "input at the top, loss at the bottom; gradients flow upwards · ", counts.map(([state, n], i) => [i ? " · " : "", h("span", { class: `nowrap ${STATES[state].class}` }, h("b", {}, STATES[state].glyph), ` ${count(n)} ${n === 1 ? STATES[state].words : STATES[state].many}`)]));
   place.replaceChildren(...(title ? [h("div", { class: "cap" }, h("b", {}, title))] : []), list, note);
   const LOW = -16, HIGH = 0;
@@ -1848,7 +1859,7 @@ function drawLayers(place, audit, open, title) {
     const bar = h("i");
     bar.style.width = `${(clamp((log - LOW) / (HIGH - LOW), 0.01, 1) * 100).toFixed(1)}%`;
     const on = i === picked;
-    const line = h("div", { class: `lrow ${state.class}`, role: "option", ...FOCUS, tabindex: on || (picked < 0 && !i) ? "0" : "-1", "aria-selected": String(on), "data-index": String(i), title: item.name,
+    const line = h("div", { class: `lrow ${state.class}`, role: "button", ...FOCUS, tabindex: on || (picked < 0 && !i) ? "0" : "-1", "aria-expanded": String(on), "data-index": String(i), title: item.name,
       "aria-label": `${item.name}, ${item.type}, ${state.words}${item.parents.length ? `, fed by ${item.parents.join(", ")}` : ""}` },
       rail(node, wide),
       named(item.name + (item.call ? ` (call ${item.call + 1})` : ""), { indent: Math.min(item.depth, 8) * 9 }),
@@ -1917,7 +1928,7 @@ function drawLayers(place, audit, open, title) {
         rail(node, wide), h("span", {}, `${count(n)} layers ${STATES[state].many}: `, h("span", { class: "name" }, `${rows[first].name} … ${rows[last].name}`)));
     });
     list.replaceChildren(head, ...parts);
-    const on = list.querySelector("[aria-selected=true]");
+    const on = list.querySelector(".lrow[aria-expanded=true]");
     if (on && focus) on.focus({ preventScroll: true });
     if (on && (!focus || on.offsetTop < list.scrollTop + 24 || on.offsetTop + 60 > list.scrollTop + list.clientHeight)) list.scrollTop = Math.max(0, on.offsetTop - 100);
   }
@@ -1928,8 +1939,8 @@ function drawLayers(place, audit, open, title) {
     open?.(rows[i]);
   }
   list.addEventListener("keydown", (event) => {
-    if (event.target.getAttribute("role") !== "option") return;
-    const lines = [...list.querySelectorAll("[role=option]")];
+    const lines = [...list.querySelectorAll(".lrow[role]")];
+    if (!lines.includes(event.target)) return;
     const at = lines.indexOf(event.target);
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: lines.length - 1, Enter: at, " ": at }[event.key];
     if (to === undefined) return;
