@@ -7,7 +7,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from gradlab.errors import InputTypeError, SubjectError
+from gradlab.errors import GradlabError, InputTypeError, SubjectError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -71,7 +71,8 @@ def _listed(options: Collection[str]) -> str:
 def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     """Let a front door say what was meant by an option that it does not have.
 
-    Python says only that the argument is unexpected.
+    Python says only that the argument is unexpected. What gradlab refuses is raised at
+    the door, below the caller's line and not below a dozen lines of gradlab's own.
 
     Parameters
     ----------
@@ -92,6 +93,7 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
     @functools.wraps(door)
     def call(*inputs: _Given.args, **named: _Given.kwargs) -> _Result:
+        __tracebackhide__ = True  # pytest: point at the user's line
         if not known.issuperset(named):
             name = next(each for each in named if each not in known)
             if inputs and name in _places(inputs[0]):
@@ -100,7 +102,11 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
                     f"{door.__name__}(fn, ..., {name}) for {name}=..."
                 )
             raise no_such_option(door.__name__, name, options)
-        return door(*inputs, **named)
+        try:
+            return door(*inputs, **named)
+        except GradlabError as problem:
+            # The arguments are at fault: no line of ours has more to say than it does.
+            raise problem.with_traceback(None) from problem.__cause__
 
     return call
 
@@ -151,5 +157,5 @@ def handed_on(
             if f"unexpected keyword argument '{name}'" in str(error):
                 told = no_such_option(door, name, options)
                 if "did you mean" in str(told):
-                    raise told from error
+                    raise told from None
         raise

@@ -43,16 +43,13 @@ def gradcheck(request: pytest.FixtureRequest) -> Callable[..., Report]:
 
     def checked(fn: Callable[..., Any], *inputs: Any, **options: Any) -> Report:
         __tracebackhide__ = True  # pytest: point at the user's line
-        from gradlab.errors import GradientMismatchError, GradlabError
+        from gradlab.errors import GradientMismatchError
         from gradlab.testing import assert_gradients
 
         try:
             return assert_gradients(fn, *inputs, **options)
         except GradientMismatchError as error:
             failure = error
-        except GradlabError as error:
-            # The arguments are at fault: no line of ours has more to say than it does.
-            raise error.with_traceback(None) from error.__cause__
         folder: Path = request.getfixturevalue("tmp_path")
         raise GradientMismatchError(
             f"{failure}\n  page          {_page(failure.report, folder)}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import numpy as np
 import pytest
 
@@ -230,3 +232,23 @@ def test_complex_inputs_are_refused_by_name(asked):
     """What is for real ones says which is not, and what to do."""
     with pytest.raises(InputError, match=r"real inputs, (x|z) is complex: pass real"):
         asked()
+
+
+def test_what_is_refused_is_raised_at_the_door():
+    """The traceback is the caller's line and one of gradlab's, not a dozen of them.
+
+    What the user's own function raised stays below it, as the cause.
+    """
+    refused = {
+        "the pair": lambda: gl.check(lambda: f(X), params={"x": X}),
+        "ZeroDivisionError": lambda: gl.sweep(lambda x: 1 / 0, X, grad=grad),
+    }
+    for words, ask in refused.items():
+        with pytest.raises(gl.GradlabError, match=words) as caught:
+            ask()
+
+        depth = [each.name for each in traceback.extract_tb(caught.value.__traceback__)]
+        assert depth[-2:] == ["<lambda>", "call"]
+        assert len(depth) == 3
+    cause = traceback.extract_tb(caught.value.__cause__.__traceback__)
+    assert cause[-1].filename == __file__
