@@ -152,6 +152,10 @@ class Sweep:
 
         Read from the numeric side alone where the analytic one is wrong.
         """
+        if (method, name) not in self.curves:
+            told = ", ".join(f"({m!r}, {n!r})" for m, n in self.curves)
+            msg = f"no curve is called ({method!r}, {name!r}); this sweep has: {told}"
+            raise InputError(msg)
         own = self.curves[method, name].own
         return read_curve(self.steps, own, ORDERS[method])
 

@@ -355,3 +355,10 @@ class TestLadder:
         """Coverage is full or sampled."""
         with pytest.raises(InputError, match="probe"):
             gl.sweep(exp_sum, np.ones(2), grad=np.exp, coverage="probe")
+
+    def test_a_curve_that_there_is_not_is_told_with_those_there_are(self):
+        """A method or an input that was not swept; a KeyError says neither."""
+        sweep = gl.sweep(exp_sum, np.ones(2), grad=np.exp, steps=[1e-3])
+
+        with pytest.raises(InputError, match=r"'forward', 'x'.*: \('central', 'x'\)"):
+            sweep.curve("forward", "x")

@@ -85,9 +85,8 @@ def match_by_position(
     if len(inputs) == 1 and all(getattr(g, "shape", ()) == () for g in gradients):
         return [np.asarray(gradients)]  # a gradient written as a list of numbers
     return (
-        f"{len(gradients)} gradients came back for {len(tree.template)} arguments, "
-        f"{len(inputs)} of them differentiable "
-        f"({', '.join(v.name for v in inputs)})"
+        f"{len(gradients)} gradients came back, expected {len(tree.template)}, one for "
+        f"each argument; differentiable: {', '.join(v.name for v in inputs)}"
     )
 
 

@@ -72,10 +72,12 @@ def _table_row(name: str, comparison: Comparison, *, unsaid: bool) -> list[str]:
         why = "nothing looked at" if comparison.input.size else "empty"
         return [*head, comparison.verdict.words, "-", why, "-", "-", "-"]
     values = pair(comparison.analytic[place], comparison.numeric[place])
+    relative = worst_relative(comparison)
+    blurred = comparison.verdict == Verdict.UNDECIDED and relative == 0
     return [
         *head,
         comparison.verdict.words,
-        "-" if unsaid else brief(worst_relative(comparison)),
+        "-" if unsaid or blurred else brief(relative),
         middle(comparison.label(*place), 40),
         *(("none", values[1]) if unsaid else values),
         "± " + brief(float(comparison.numeric_error[place])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 
 import numpy as np
 import pytest
@@ -56,6 +57,13 @@ class TestTerminal:
         assert "nan" not in text
         assert "none" in text
         assert "nan" not in failure_text(report)
+
+    def test_noise_has_no_relative_error(self, report_of, compare):
+        """2 beside 4 that may be anything: no error stands out of it, and none is 0."""
+        blurred = compare("x", [[2.0]], [[4.0]], bar=np.inf)
+        text = report_text(report_of(blurred))
+
+        assert re.search(r"undecided +- +x\[0\]", text)
 
     @pytest.mark.parametrize("width", [None, 80])
     def test_a_gradient_that_is_nan_is_told_as_such(self, width):

@@ -595,7 +595,7 @@ function blockList(blocks, onChoose, findings) {
       glyph, named(meta.name, { prefix }),
       h("span", { class: "shape" }, shapeWords(meta.input.shape)),
       h("span", { class: "track", "aria-hidden": "true" }, fill, mark),
-      h("span", { class: "worst num" }, meta.worst && !unsaid(meta, findings) ? format(number(meta.worst.rel), 2) : "–"), tally);
+      h("span", { class: "worst num" }, meta.worst && !unsaid(meta, findings) && (meta.verdict !== 1 || number(meta.worst.rel) !== 0) ? format(number(meta.worst.rel), 2) : "–"), tally);
     row.addEventListener("click", () => onChoose(meta.key));
     return { meta, row, fill, mark, glyph, tally };
   });
