@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
+import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["chosen_for", "code_place", "entry_label", "ravel", "unravel"]
+__all__ = ["chosen_for", "code_place", "entry_label", "ravel", "stopped_at", "unravel"]
 
 T = TypeVar("T")
+
+# Where code lives that is not the user's.
+_OTHERS = (os.path.dirname(__file__), os.path.dirname(os.__file__), "<frozen")  # noqa: PTH120
+
+_INSTALLED = re.compile("(site|dist)-packages")
 
 
 def unravel(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
@@ -81,6 +88,32 @@ def code_place(file: str, line: int, *, folder: bool = False) -> str:
     if "/ipykernel_" in plain or plain.startswith("<ipython-input"):
         return f"line {line} of a cell"
     return f"{file if folder else plain.rpartition('/')[2]}:{line}"
+
+
+def stopped_at(error: BaseException) -> str:
+    """Name the deepest line of the user's own code that an exception came through.
+
+    Returns
+    -------
+    str
+        As `code_place` says it, in brackets and behind a space; empty where all that it
+        came through belongs to gradlab, to Python or to an installed package.
+
+    Examples
+    --------
+    >>> try:
+    ...     {}["weight"]
+    ... except KeyError as error:
+    ...     stopped_at(error).startswith(" (<doctest")
+    True
+    """
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not (file.startswith(_OTHERS) or _INSTALLED.search(file)):
+            place = f" ({code_place(file, trace.tb_lineno)})"
+        trace = trace.tb_next
+    return place
 
 
 def chosen_for(name: str, table: Mapping[str, T], otherwise: T) -> T:

@@ -35,6 +35,8 @@ _ADVICE_ELSE = (
     "Compare its backward with the derivative on paper, or check this layer alone "
     "(gradlab.check), which reads its whole Jacobian."
 )
+_RAISED = "raised "  # where an audit says what a backward raised
+_MAKE_IT_RUN = "Make its backward run and return one gradient for each input."
 _NO_HOOK = "Remove the hook (keep the handle that registering it returned)."
 
 
@@ -77,7 +79,8 @@ def _finding(blamed: Blamed, mistake: LayerMistake) -> Finding:
     kind, confidence = "unknown", 0.3
     if character is not None:
         kind, confidence = character.kind, character.confidence
-    advice = _ADVICE.get(kind, _ADVICE_ELSE)
+    raised = character is not None and character.words.startswith(_RAISED)
+    advice = _MAKE_IT_RUN if raised else _ADVICE.get(kind, _ADVICE_ELSE)
     if mistake.hook:
         # the hook is known to be the cause, whatever it does
         if kind in {"unknown", "ignores_upstream"}:
@@ -149,6 +152,9 @@ def _spoiled(blamed: Blamed) -> str:
         first, *more = [variable.label for variable in blamed.outcome.wrong]
         others = f" and {len(more)} more" if more else ""
         return f"wrong is the gradient of {first}{others}"
+    character = blamed.outcome.character
+    if character is not None and character.words.startswith(_RAISED):
+        return "no gradient passes through it"
     if blamed.upstream == 0:
         return "nothing upstream is contaminated by it"
     if blamed.upstream == 1:

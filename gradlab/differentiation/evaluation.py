@@ -21,6 +21,7 @@ from gradlab.differentiation.metering import (
 )
 from gradlab.differentiation.timeouts import NotReturnedError
 from gradlab.errors import GradlabError, SubjectError
+from gradlab.labels import stopped_at
 from gradlab.subject.subject import output_rows, side_by_side
 
 if TYPE_CHECKING:
@@ -63,10 +64,9 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
     except GradlabError:
         raise
     except Exception as cause:
-        msg = (
-            f"the function raised {type(cause).__name__} at the point itself: {cause} "
-            f"(call it once with these inputs to see where)"
-        )
+        where = stopped_at(cause) or " (call it once with these inputs to see where)"
+        kind = type(cause).__name__
+        msg = f"the function raised {kind} at the point itself: {cause}{where}"
         raise SubjectError(msg) from cause
     meter.usual = max(meter.usual, time.perf_counter() - began)
     return row

@@ -19,6 +19,7 @@ from gradlab.differentiation.gradients import (
     read_gradient,
 )
 from gradlab.errors import GradlabError, InputError, SubjectError
+from gradlab.labels import stopped_at
 from gradlab.subject.callables import needed_arguments
 from gradlab.subject.state_guard import HiddenState
 from gradlab.subject.subject import Problem, Pullback, output_rows
@@ -296,7 +297,8 @@ def shielded(
     except GradlabError:
         raise
     except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
-        told = f"{description} raised {type(cause).__name__}: {cause}."
+        what = f"{type(cause).__name__}: {cause}{stopped_at(cause)}"
+        told = f"{description} raised {what}."
         rows = () if reader is None else (output_rows(reader.variables),)
         blank = [np.full((*rows, v.coordinates), np.nan) for v in inputs]
         return blank, [Problem("raised", v.name, told) for v in inputs]

@@ -58,11 +58,14 @@ _ANSI = {"✓": "32", "!": "33", "✗": "31;1"}
 def _unsaid(report: Report, comparison: Comparison) -> bool:
     """Whether there is no analytic value: a wrong shape, or a backward that raised.
 
+    Its own, or that of a layer behind it, of which the finding tells.
+
     The numbers are nan then, as where nan was returned, of which a finding tells.
     """
     told = {f.kind for f in report.findings if f.where == comparison.input.name}
     short = not told.isdisjoint({BugKind.WRONG_SHAPE, BugKind.UNKNOWN})
-    return short and bool(np.isnan(comparison.analytic).all())
+    silent = not told and all(f.kind != BugKind.NONFINITE for f in report.findings)
+    return (short or silent) and bool(np.isnan(comparison.analytic).all())
 
 
 def _table_row(name: str, comparison: Comparison, *, unsaid: bool) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
+from gradlab.labels import stopped_at
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
 from gradlab.subject.tensors.engine import run_backward
 from gradlab.subject.tensors.graph import graph_nodes
@@ -114,7 +115,7 @@ def gradients(outputs: list[Any], weights: list[Any], wrt: list[Any]) -> list[An
     except ReplayError:
         raise
     except Exception as error:
-        message = str(error).split("\n")[0]
+        message = str(error).split("\n")[0] + stopped_at(error)
         raise BackwardError(f"{type(error).__name__}: {message}") from error
     return [
         None if g is None else (g.to_dense() if g.layout is not torch.strided else g)

@@ -575,10 +575,13 @@ function reportFoot(state) {
       (state.facts ?? []).map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]), remarks));
 }
 
-// Whether there is no analytic value, of another shape or from a backward that raised: its
-// numbers are nan then, as where nan was returned.
-const unsaid = (meta, findings) => Number.isNaN(number(meta.worst?.rel ?? 0))
-  && findings.some((f) => f.where === meta.input.name && ["wrong shape", "unknown cause"].includes(f.kind));
+// Whether there is no analytic value, of another shape or from a backward that raised, its
+// own or a layer's: its numbers are nan then, as where nan was returned.
+function unsaid(meta, findings) {
+  if (!Number.isNaN(number(meta.worst?.rel ?? 0))) return false;
+  const own = findings.filter((f) => f.where === meta.input.name);
+  return own.length ? own.some((f) => ["wrong shape", "unknown cause"].includes(f.kind)) : findings.every((f) => f.kind !== "nonfinite");
+}
 
 // The list of blocks, worst first: a log bar of the worst error each, the tolerance
 // drawn through all of them.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.labels import stopped_at
 from gradlab.subject.subject import Problem, Pullback, output_rows
 from gradlab.subject.tensors.cotangents import SLACK
 from gradlab.subject.tensors.outputs import stack_of_rows, to_row
@@ -186,7 +187,8 @@ class ForwardMode:
                 rows = output_rows(self._subject.outputs)
                 block = np.full((rows, variable.coordinates), np.nan)
                 text = " ".join(str(error).split())
-                detail = f"jvp raised {type(error).__name__}: {text:.300}"
+                told = f"{type(error).__name__}: {text:.300}{stopped_at(error)}"
+                detail = f"jvp raised {told}"
                 problems.append(Problem("raised", variable.name, detail))
             blocks.append(block)
         return blocks, problems

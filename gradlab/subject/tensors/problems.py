@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from gradlab.labels import stopped_at
 from gradlab.subject.subject import Problem
 from gradlab.subject.tensors.values import dtype_name
 
@@ -45,5 +46,5 @@ def raised(cell: Cell, error: Exception) -> Problem:
         sizes = None if found is None else found.group(1).split(",")
         got = None if sizes is None else tuple(int(n) for n in sizes if n.strip())
         return Problem("wrong_shape", where, detail, got)
-    detail = f"backward raised {type(error).__name__}: {text:.300}"
+    detail = f"backward raised {type(error).__name__}: {text:.300}{stopped_at(error)}"
     return Problem("raised", where, detail)
