@@ -190,15 +190,9 @@ class SweepDisplay:
     def _curves(self) -> None:
         self.lines_ = {}
         if any((errors == 0).any() for errors in self._errors()):
-            self.ax_.annotate(
-                "lower edge: no error at all",
-                (0, 0),
-                xycoords="axes fraction",
-                xytext=(5, 5),
-                textcoords="offset points",
-                fontsize=8,
-                color=INK,
-            )
+            # under the axis: a curve that comes down there would cross the words out
+            label = f"{self.ax_.get_xlabel()}\n(lower edge: no error at all)"
+            self.ax_.set_xlabel(label)
         low = self.ax_.get_ylim()[0]
         order = sorted(self.sweep.inputs, key=lambda name: self.sweep.verdicts[name])
         for number, method in enumerate(self.sweep.methods):

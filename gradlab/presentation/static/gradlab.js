@@ -1444,8 +1444,9 @@ export function mountSweep(element, host) {
   const message = h("p", { class: "message", role: "status" });
   const below = h("div", {});
   const head = h("div", {}), foot = h("div", {});
+  const toDrag = h("span", {}, "drag the line or click the plot to read at a step · ", h("kbd", {}, "←"), h("kbd", {}, "→"), " move it · ");
   root.append(head, bar, h("div", { style: "display:flex;flex-wrap:wrap;gap:14px 18px;align-items:flex-start" }, plot, heat), chips, words,
-    h("p", { class: "keys hint" }, "drag the line or click the plot to read at a step · ", h("kbd", {}, "←"), h("kbd", {}, "→"), " move it · point at a name to single it out"), message, foot, below);
+    h("p", { class: "keys hint" }, toDrag, "point at a name to single it out"), message, foot, below);
 
   const curve = (input) => data.curves[method][input];
   const ladder = () => method !== "adaptive"; // it chooses a step for every entry itself
@@ -1526,6 +1527,7 @@ export function mountSweep(element, host) {
     if (ladder()) best(svg, X, m, H, y, W - m.r, named);
     labels(svg, ends, W - m.r, m.t, H - m.b, m.r);
     if (ladder()) cursor(svg, X, x0, x1, m, W, H, y);
+    toDrag.style.display = ladder() ? "" : "none"; // adaptive steps have no line to drag
     ruler = ladder() ? { W, left: m.l, span: W - m.l - m.r, x0, x1 } : null;
     refill(plot, [svg]);
     sentence();
