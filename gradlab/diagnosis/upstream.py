@@ -20,6 +20,12 @@ __all__ = ["Response", "hidden_upstream", "ignored", "respond"]
 
 _UNMOVED = "the gradient does not change at all with the incoming gradient"
 _ALWAYS = "an incoming gradient of zero still gives a gradient"
+_ROUGH = 0.1  # of a gradient: what round-off may not explain
+_SINGLE = float(np.finfo(np.float32).eps)
+_NORMAL = {  # by round-off: the smallest number with all its digits
+    float(info.eps): float(info.tiny)
+    for info in (np.finfo(np.float64), np.finfo(np.float32), np.finfo(np.float16))
+}
 _LARGE = 100_000  # coordinates beyond which a gradient that agrees is left alone
 
 
@@ -28,7 +34,9 @@ class Response:
 
     def __init__(self, evidence: Evidence) -> None:
         self.values: tuple[NDArray[np.float64], ...] | None = None
+        self.cotangent = np.zeros(0)
         subject = evidence.subject
+        self.debris = _NORMAL.get(subject.epsilon, _NORMAL[_SINGLE])
         analytic = subject.analytic
         if analytic is None or not analytic.takes_cotangents:
             return
@@ -40,6 +48,7 @@ class Response:
         rows = len(evidence.base)
         c = evidence.rng.uniform(0.5, 1.5, rows)
         c *= 1.0 if rows == 1 else evidence.rng.choice([-1.0, 1.0], rows)
+        self.cotangent = c
         seeds = (np.zeros(rows), c, 2 * c, -c, c)
         if large:
             self._few(evidence, analytic, c)
@@ -83,8 +92,11 @@ class Response:
             for k in range(len(evidence.subject.inputs))
         )
 
-    def flaw(self, which: int, relative: float) -> str | None:
-        """Say how input `which` fails to be linear in the cotangent, or None."""
+    def flaw(self, which: int, relative: float, rounding: float = 0.0) -> str | None:
+        """Say how input `which` fails to be linear in the cotangent, or None.
+
+        By more than its round-off, relative and absolute.
+        """
         if self.values is None:
             return None
         zero, once, twice, minus, _ = self.values[which]
@@ -92,6 +104,7 @@ class Response:
             return None
         size = float(np.abs(once).max(initial=0.0))
         slack = max(relative, 1e-9) * max(size, 1e-300)
+        slack = max(slack, self.debris, min(rounding, _ROUGH * size))
         if self.normalised(which):
             return None
         if np.abs(zero).max(initial=0.0) > slack:
@@ -103,6 +116,17 @@ class Response:
         if np.abs(minus + once).max(initial=0.0) > slack:
             return "the sign of the incoming gradient is ignored"
         return None
+
+    def rounding(self, case: Case) -> float:
+        """How far an answer may be off for an input whose entries agree.
+
+        Where the backward cancels, as that of logcumsumexp does through logarithms,
+        each row shows how many digits are left of it.
+        """
+        if len(self.cotangent) != len(case.analytic):
+            return 0.0
+        off = np.abs(case.analytic - case.numeric)
+        return 10 * float((np.abs(self.cotangent) @ off).max(initial=0.0))
 
     def unsteady(self, which: int) -> float:
         """Relative difference of two answers to one cotangent; 0 if there is none."""
@@ -256,7 +280,8 @@ def hidden_upstream(evidence: Evidence, response: Response) -> list[Finding]:
         if response.unsteady(part.which):
             findings.append(_noisy(case, response.unsteady(part.which)))
             continue
-        flaw = response.flaw(part.which, max(case.relative, 1e-6))
+        relative = max(case.relative, 1e-6)
+        flaw = response.flaw(part.which, relative, response.rounding(case))
         if flaw is None:
             continue
         findings.append(

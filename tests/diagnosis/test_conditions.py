@@ -278,6 +278,21 @@ class TestTorch:
         assert not report.ok
         assert report.diagnosis == "ignores_upstream"
 
+    def test_rough_backward(self):
+        """A backward through logarithms of float32 is as linear as its digits allow."""
+        torch = self.torch
+        x = torch.full((5,), 1e4)
+
+        report = gl.check(lambda x: torch.logcumsumexp(x, 0), x)
+
+        assert report.ok
+
+    def test_denormal_backward(self):
+        """Of a gradient of 1e-42, in float32, twice is not twice to the last digit."""
+        report = gl.check(lambda x: x * 1e-42, self.torch.tensor([1.0, 2.0, 3.0]))
+
+        assert report.ok
+
     def test_noisy_backward(self):
         """A backward that draws its own mask is called not repeatable."""
         torch = self.torch
