@@ -9,10 +9,10 @@ import numpy as np
 
 from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import Tolerance
-from gradlab.differentiation.evaluation import Meter, parse_budget
+from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
-from gradlab.errors import InputError
+from gradlab.errors import BudgetError, InputError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import locate_entries
@@ -92,6 +92,8 @@ def locate(
         If an argument cannot be used; before any work, and nothing is changed.
     SubjectError
         If `fn` fails at the point itself.
+    BudgetError
+        If `budget` ends before anything could be searched.
 
     References
     ----------
@@ -123,7 +125,11 @@ def locate(
     ):
         meter = Meter(limits, bar)
         subject = build_subject(fn, inputs, sides)
-        base, notes = first_evaluation(subject, roots, meter, guard)
+        try:
+            base, notes = first_evaluation(subject, roots, meter, guard)
+        except BudgetExhausted as cause:
+            msg = f"the budget ended before anything was searched ({cause}); allow more"
+            raise BudgetError(msg) from cause
         own, mixed = Origin(subject, base), mixed_inputs(subject)
         found = locate_entries(
             subject,

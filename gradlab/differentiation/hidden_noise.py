@@ -48,7 +48,7 @@ _LARGE = 1 << 16  # coordinates of several inputs: up to these, lines go in one 
 LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
 HALF_SPACING = 3e-3
-_NOISE_POINTS = 6
+_NOISE_POINTS, _LINES = 6, 3
 _BESIDE = 1e-3  # relative: another point, where f is of about the same size
 
 
@@ -75,6 +75,7 @@ def noise_level(
         Standard deviation of f around a smooth function, shape (rows,); 0 where there
         is none, or it cannot be told.
     """
+    meter.need(_LINES * 2 * _NOISE_POINTS)
     subject, base = origin.subject, origin.base
     rng = np.random.default_rng([seed, 11])
     values = np.stack(_along_lines(subject, rng, meter, spacing), axis=1)
@@ -120,7 +121,9 @@ def _along_lines(
     """Values along three random lines, forth and back: six arrays (points, rows)."""
     sizes = [_own_sizes(subject, k) for k in range(len(subject.inputs))]
     spacing = width * np.arange(1, _NOISE_POINTS + 1)
-    lines = [[size * rng.uniform(-1, 1, len(size)) for size in sizes] for _ in range(3)]
+    lines = [
+        [size * rng.uniform(-1, 1, len(size)) for size in sizes] for _ in range(_LINES)
+    ]
     halves = [(line, side) for line in lines for side in (spacing, -spacing)]
     whole = sum(map(len, sizes))
     if len(sizes) > 1 and whole > _LARGE:  # all at once would take too much memory

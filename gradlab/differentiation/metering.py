@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEAR",
+    "INTERRUPTED",
     "Budget",
     "BudgetExhausted",
     "Crew",
@@ -30,9 +31,11 @@ __all__ = [
 ]
 
 
+INTERRUPTED = "interrupted"  # why work was left undone, if not by the budget
 DEAR = 2_000_000  # coordinates: from so many on every evaluation is dear
 _UNBOUNDED = 1 << 60  # evaluations
-_GRACE = 1.1  # of a budget in seconds: for this long others are waited for
+# of a budget in seconds: how long others are waited for, and what may be kept back
+_GRACE, _KEPT = 1.1, 0.2
 _PART = 16  # of a bound on memory that one batch may take
 _LONGEST, _FACTOR = 10.0, 1000.0  # an evaluation may take: seconds, times the usual
 _LEAST, _LEAST_FACTOR = 0.5, 100.0  # the same where many have taken longer
@@ -95,7 +98,7 @@ def why_stopped(stop: BaseException | None) -> str:
     >>> why_stopped(KeyboardInterrupt()), why_stopped(BudgetExhausted())
     ('interrupted', 'the budget ended')
     """
-    return "interrupted" if isinstance(stop, KeyboardInterrupt) else "the budget ended"
+    return INTERRUPTED if isinstance(stop, KeyboardInterrupt) else "the budget ended"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -202,6 +205,8 @@ class Meter:
         Seconds after which it ended each.
     memory
         Bound in bytes on what is held beside the user's own; None is unbounded.
+    kept
+        Evaluations of the budget that are kept back just now; see `keeping`.
     """
 
     budget: Budget = dataclasses.field(default_factory=Budget)
@@ -216,6 +221,7 @@ class Meter:
     watch: Watch | None = None
     ended: list[float] = dataclasses.field(default_factory=list)
     memory: int | None = None
+    kept: int = 0
 
     def room(self, most: int) -> int:
         """Bytes of one batch: at most so many, and a small part of the bound.
@@ -242,17 +248,49 @@ class Meter:
         BudgetExhausted
             If they do not fit; nothing is counted then.
         """
-        limit = self.budget.evaluations
-        if limit is not None and self.evaluations + count > limit:
-            msg = f"{limit} evaluations are spent"
-            raise BudgetExhausted(msg)
+        self.need(count)
         seconds = self.budget.seconds
-        if seconds is not None and self.seconds > seconds:
+        if seconds is not None and self.seconds > seconds - self._kept_seconds():
             msg = f"{seconds:g} seconds are spent"
             raise BudgetExhausted(msg)
         self.evaluations += count
         if show:
             self.shown(count)
+
+    @contextlib.contextmanager
+    def keeping(self, evaluations: int) -> Iterator[None]:
+        """Keep so many evaluations back for what comes after; half of them at most.
+
+        Examples
+        --------
+        >>> meter = Meter(Budget(evaluations=50))
+        >>> with meter.keeping(20):
+        ...     meter.left()
+        30
+        """
+        before, all_ = self.kept, self.budget.evaluations or _UNBOUNDED
+        self.kept = max(0, min(evaluations, (all_ - self.evaluations) // 2))
+        try:
+            yield
+        finally:
+            self.kept = before
+
+    def _kept_seconds(self) -> float:
+        kept = self.kept * self.seconds / max(self.evaluations, 1)
+        return min(kept, _KEPT * (self.budget.seconds or 0.0))
+
+    def need(self, count: int) -> None:
+        """Begin nothing that takes `count` evaluations where fewer are left.
+
+        Raises
+        ------
+        BudgetExhausted
+            If they do not fit.
+        """
+        limit = self.budget.evaluations
+        if limit is not None and self.evaluations + count > limit - self.kept:
+            msg = f"{limit} evaluations are spent"
+            raise BudgetExhausted(msg)
 
     def owe(self, count: int) -> None:
         """Account for evaluations that no end of a budget may prevent, and show them.
@@ -290,10 +328,11 @@ class Meter:
         """
         most = _UNBOUNDED
         if self.budget.evaluations is not None:
-            most = self.budget.evaluations - self.evaluations
+            most = self.budget.evaluations - self.kept - self.evaluations
         if self.budget.seconds is not None and self.evaluations:
             each = self.seconds / self.evaluations
-            time_left = max(0.0, self.budget.seconds - self.seconds)
+            left = self.budget.seconds - self._kept_seconds() - self.seconds
+            time_left = max(0.0, left)
             most = min(most, int(0.1 * time_left / max(each, 1e-9)) + 1)
         return max(0, most)
 

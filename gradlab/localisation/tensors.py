@@ -19,6 +19,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter
 from gradlab.differentiation.metering import DEAR, why_stopped
 from gradlab.localisation.entries import located_from
+from gradlab.localisation.searching.group_testing import decode
 from gradlab.localisation.searching.search import NOTHING, Search
 from gradlab.localisation.searching.set_up import set_up
 from gradlab.localisation.searching.tensor_search import judge
@@ -43,6 +44,7 @@ _BLIND = 1e-2
 # Where evaluations are dear errors of a thousandth of the norm of a tensor's gradient
 # must show, wherever they are, and no single entry must.
 _BLIND_DEAR = 1e-3
+_LIKELY = 3  # entries among which a wrong one is looked for when a budget ends
 _NAMED = 16  # wrong entries at most
 _SHORT = 48  # entries of an input whose smallest ones are asked about
 
@@ -106,6 +108,9 @@ class TensorProbes:
     found
         Of a subject with one output row, the entries that were found wrong, as
         `columns`.
+    likeliest
+        Where a search that was cut short may find a wrong entry: an input and some of
+        its coordinates. None if it came to its end.
     """
 
     tensors: tuple[TensorProbe, ...]
@@ -117,6 +122,7 @@ class TensorProbes:
     columns: Mapping[int, Mapping[int, Column]] | None = None
     readings: Mapping[str, Reading] = dataclasses.field(default_factory=dict)
     found: Mapping[int, Mapping[int, Column]] = dataclasses.field(default_factory=dict)
+    likeliest: tuple[int, NDArray[np.intp]] | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -223,7 +229,27 @@ def probe_tensors(
         columns if bench.dear and len(bench.base) == 1 else None,
         readings,
         found,
+        None if finished else _likeliest(bench, search),
     )
+
+
+def _likeliest(bench: Bench, search: Search) -> tuple[int, NDArray[np.intp]] | None:
+    """Name coordinates of the smallest group that is known to hold a wrong one."""
+    groups = [group for group in search.pending if group.suspicious]
+    parts = bench.parts()
+    if groups:
+        group = min(groups, key=lambda group: group.size)
+        spelled = decode(bench, group) if group.legible else []
+        if spelled:
+            which = spelled[0][0]
+            places = np.array([place for k, place in spelled if k == which])
+            return which, places[:_LIKELY]
+        parts = list(group.parts)
+    if not parts:
+        return None
+    part = parts[-1]  # the last is nearest to the outputs
+    places = np.linspace(part.start, part.stop - 1, _LIKELY + 2)[1:-1]
+    return part.which, np.unique(places.astype(np.intp))
 
 
 def _columns(

@@ -150,6 +150,8 @@ class Block:
     looked: NDArray[np.bool_]  # (n,): columns that had a second look
     still: NDArray[np.float64]  # (rows, 1): what counts as no movement of f
     bend: NDArray[np.float64]  # right slope minus left slope
+    # (n,): columns of which others that had one confirm what is accused
+    upheld: NDArray[np.bool_] | None = None
     # analytic side in float64, where that is another one
     precise: NDArray[np.float64] | None = None
     # what the last digits of the terms of a gradient may leave of it

@@ -32,6 +32,7 @@ from gradlab.pipeline.looks.far_steps import distrust_far_steps
 from gradlab.pipeline.looks.idle import settle_still
 from gradlab.pipeline.looks.second_opinion import second_opinion_on
 from gradlab.pipeline.looks.steadiness import set_unsteady_aside
+from gradlab.pipeline.looks.unheard import KEPT, hear_in_haste
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, analytic_side
 from gradlab.pipeline.sparse_verdicts import settled_at_once
 from gradlab.subject.subject import DOUBLE
@@ -138,25 +139,19 @@ def compare_columns(
         accused=accused,
     )
     try:
-        wanted = list(_wanted(check, columns, analytic))
-        passes = first_passes(wanted, check.reference, plan.seed, check.meter)
-        for each, (block, stop) in zip(wanted, passes, strict=True):
-            chosen = plan.finds_steps(subject.inputs[each.which].name)
-            add_analytic(block, analytic, len(each.positions), chosen=chosen)
-            outcome.blocks.append(block)
-            if stop is not None:
-                raise stop
-        distrust_far_steps(check, outcome.blocks)
-        if settled_at_once(check, outcome):
-            return outcome
-        few = in_doubt(subject, outcome, plan)
-        if few is None:
+        with check.meter.keeping(KEPT):
+            wanted = list(_wanted(check, columns, analytic))
+            passes = first_passes(wanted, check.reference, plan.seed, check.meter)
+            for each, (block, stop) in zip(wanted, passes, strict=True):
+                chosen = plan.finds_steps(subject.inputs[each.which].name)
+                add_analytic(block, analytic, len(each.positions), chosen=chosen)
+                outcome.blocks.append(block)
+                if stop is not None:
+                    raise stop
+            distrust_far_steps(check, outcome.blocks)
+            if settled_at_once(check, outcome):
+                return outcome
             _look_carefully(check, outcome)
-        else:
-            try:
-                _look_carefully(check, few.part)
-            finally:
-                few.put_back(subject, plan)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if not outcome.blocks:
             raise
@@ -176,8 +171,9 @@ def compare_blocks(check: Check, outcome: Outcome) -> None:
         With blocks of both sides, which get their verdicts.
     """
     try:
-        distrust_far_steps(check, outcome.blocks)
-        _look_carefully(check, outcome)
+        with check.meter.keeping(KEPT):
+            distrust_far_steps(check, outcome.blocks)
+            _look_closely(check, outcome)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         outcome.stopped = why_stopped(stop)
     _conclude(check, outcome)
@@ -191,9 +187,23 @@ def _conclude(check: Check, outcome: Outcome) -> None:
     if outcome.stopped or outcome.unsteady is not None:
         judge_all(check.subject, outcome, check.plan)
     second_opinion_on(check, outcome)
+    if outcome.stopped:
+        hear_in_haste(check, outcome)
 
 
 def _look_carefully(check: Check, outcome: Outcome) -> None:
+    """Give every entry a verdict; where few columns are in doubt, look at those."""
+    few = in_doubt(check.subject, outcome, check.plan)
+    if few is None:
+        _look_closely(check, outcome)
+        return
+    try:
+        _look_closely(check, few.part)
+    finally:
+        few.put_back(check.subject, check.plan)
+
+
+def _look_closely(check: Check, outcome: Outcome) -> None:
     """Give every entry a verdict, and look again at what deserves it."""
     subject, plan = check.subject, check.plan
     names = [variable.name for variable in subject.inputs]

@@ -28,8 +28,7 @@ from gradlab.pipeline.checking import (
     compare_columns,
 )
 from gradlab.pipeline.first_pass import Wanted, first_passes
-from gradlab.pipeline.looks.early_stops import SLIGHT
-from gradlab.pipeline.looks.escalation import CLEAR
+from gradlab.pipeline.looks.unheard import far_apart
 from gradlab.subject.subject import input_columns, output_rows
 
 if TYPE_CHECKING:
@@ -136,10 +135,6 @@ def examined(
     check = begun(own, plan, meter)
     outcome = compare_columns(check, columns, analytic_columns(check))
     outcome.blocks = [block for block in outcome.blocks if block.positions.size]
-    if outcome.stopped:  # an accusation that nobody confirmed is none
-        for block in outcome.blocks:
-            hasty = (block.verdicts == Verdict.DISAGREES) & ~block.looked
-            block.verdicts[hasty] = Verdict.UNDECIDED
     return _compared(check, outcome), outcome.stopped
 
 
@@ -170,9 +165,7 @@ def _put_in(block: Block, measured: Mapping[tuple[int, int], Column]) -> None:
         with np.errstate(all="ignore"):
             gap = np.abs(block.formula[:, place] - column.seen)
             right = gap <= SAFETY * column.error
-            far = (gap > CLEAR * column.error) & (
-                gap * block.latest_scales[place] > SLIGHT * top
-            )
+            far = far_apart(gap, column.error, block.latest_scales[place], top)
         block.looked[place] = (right | far).all() and far.any()
         taken = block.looked[place] | agrees[:, place]
         new = {"value": column.seen, "error": column.error, "step": column.step}

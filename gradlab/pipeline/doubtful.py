@@ -115,6 +115,9 @@ def _write(part: Block, block: Block) -> None:
     ):
         getattr(block, name)[:, columns] = getattr(part, name)
     block.looked[columns] = part.looked
+    if part.upheld is not None:
+        block.upheld = np.zeros(shape[1], dtype=bool)
+        block.upheld[columns] = part.upheld
     if isinstance(part.digits, np.ndarray):
         block.digits = np.zeros(shape)
         block.digits[:, columns] = part.digits

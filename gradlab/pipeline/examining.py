@@ -142,8 +142,8 @@ def _compared(
         from gradlab.pipeline.large.probing import compare_by_probes
 
         known = purposeful(subject)
-        seen = compare_by_probes(own, plan, meter, notes, known)
-        return seen, list(known.values())
+        seen, excuses = compare_by_probes(own, plan, meter, notes, known)
+        return seen, [*known.values(), *excuses]
     if needs_streaming(subject, coverage.columns, plan.memory):
         from gradlab.pipeline.large.streaming import run_streamed
 

@@ -49,24 +49,20 @@ def suspicious(block: Block) -> NDArray[np.bool_]:
     return np.asarray(wrong | blind | undecided | _bent_entries(block, own))
 
 
-def suspect_columns(
-    block: Block, settled: NDArray[np.bool_] | None = None
-) -> NDArray[np.intp]:
+def suspect_columns(block: Block) -> NDArray[np.intp]:
     """Columns that need a second look, in order.
 
-    Not those that had one, nor those that are `settled` without, (n,).
+    Not those that had one, nor those that are upheld without.
     """
-    left = ~block.looked if settled is None else ~(block.looked | settled)
+    left = ~block.looked if block.upheld is None else ~(block.looked | block.upheld)
     if not left.any():
         return np.zeros(0, dtype=np.intp)
     return np.flatnonzero(np.asarray(suspicious(block).any(axis=0)) & left)
 
 
-def suspects_of(
-    block: Block, settled: NDArray[np.bool_] | None = None
-) -> NDArray[np.intp]:
+def suspects_of(block: Block) -> NDArray[np.intp]:
     """Return the `suspect_columns`, most suspicious first."""
-    columns = suspect_columns(block, settled)
+    columns = suspect_columns(block)
     if not columns.size:
         return columns
     every = len(columns) == len(block.looked)  # which needs no copies

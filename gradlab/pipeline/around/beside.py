@@ -19,6 +19,7 @@ correct automatic sub-differentiation* (2018): why chain rules may leave it.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,10 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
+from gradlab.differentiation.metering import INTERRUPTED, why_stopped
+from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import label_of
+from gradlab.pipeline.looks.unheard import no_tie
 from gradlab.subject.subject import DOUBLE, is_torch_subject
 
 if TYPE_CHECKING:
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block, Outcome
     from gradlab.subject.subject import Subject
 
-__all__ = ["look_beside"]
+__all__ = ["leave_ties_open", "look_beside"]
 
 _ASIDE = 1e-5  # of the sizes: how far beside the point
 _STEP = 1e-9  # of the sizes: shorter than the way to the next tie
@@ -71,7 +75,12 @@ def look_beside(
     """
     at = outcome.reference or subject
     wrong = [b for b in outcome.blocks if b.accused and _accused(b).any()]
-    if not wrong or outcome.stopped or at.epsilon > DOUBLE:
+    if not wrong:
+        return []
+    if outcome.stopped == INTERRUPTED:  # who pressed Stop does not want more
+        leave_ties_open(subject, outcome)
+        return []
+    if at.epsilon > DOUBLE:
         return []
     rng = np.random.default_rng([seed, 31])
     found: list[Finding] = []
@@ -87,9 +96,28 @@ def look_beside(
         own = getattr(subject.analytic, "own_code", True)
         if left and is_torch_subject(subject) and not own:
             found += _told(subject, wrong, beside.right_there(), known=False)
-    except BudgetExhausted:
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        outcome.stopped = outcome.stopped or why_stopped(stop)
+        told = f"{why_stopped(stop)}: points beside the given one were not looked at"
+        outcome.remarks.append(told)
+        leave_ties_open(subject, outcome)
         return []
     return found
+
+
+def leave_ties_open(subject: Subject, outcome: Outcome) -> None:
+    """Accuse nobody where f may have no derivative, and nothing is left to look.
+
+    Of what it is smooth in, along the axis, that takes a number which is zero or which
+    another one equals.
+    """
+    for block in outcome.blocks:
+        if not block.accused:
+            continue
+        smooth = np.isin(block.kinds, (-1, Smoothness.SMOOTH))
+        hasty = _accused(block) & ~(smooth & no_tie(subject, block))
+        block.verdicts[hasty] = Verdict.UNDECIDED
+        outcome.unheard += Counter({"central": int(hasty.sum())})
 
 
 def _accused(block: Block) -> NDArray[np.bool_]:

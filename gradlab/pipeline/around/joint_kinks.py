@@ -25,6 +25,7 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
+from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import label_of
 
@@ -74,8 +75,10 @@ def joint_kinks(subject: Subject, outcome: Outcome, meter: Meter) -> list[Findin
                 found = _missed(at, tied, count > 1, meter, plain=plain)
                 if found is not None:
                     return list(_told(subject, tied, *found))
-    except BudgetExhausted:
-        return []
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        outcome.stopped = why_stopped(stop)
+        told = f"{outcome.stopped}: several kinks were not followed at once"
+        outcome.remarks.append(told)
     return []
 
 

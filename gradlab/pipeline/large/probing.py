@@ -23,9 +23,11 @@ from gradlab.localisation.tensors import (
     TensorProbes,
     probe_tensors,
 )
+from gradlab.pipeline.around.beside import leave_ties_open, look_beside
 from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_the_way
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.large.searched import as_looked_at, with_found
+from gradlab.pipeline.looks.unheard import KEPT
 from gradlab.subject.subject import Variable, input_columns, output_rows
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Outcome, Plan
@@ -45,6 +48,7 @@ _SAMPLE = 16  # further entries of a wrong input, to diagnose by
 _SAMPLE_DEAR = 4  # the same, where evaluations are dear
 _LOOKED_AT = 3  # wrong inputs that are compared entry by entry; the others are named
 _UNTOLD = 48  # entries of inputs left open by directions that are looked at one by one
+_KEPT = KEPT + 6  # evaluations of a budget: a few entries, and what confirms one
 _UNLIKELY = 1e-3  # chance of seeing no wrong entry where so many are wrong
 
 
@@ -54,7 +58,7 @@ def compare_by_probes(
     meter: Meter,
     notes: dict[str, tuple[str, ...]],
     left_out: Collection[int],
-) -> Seen:
+) -> tuple[Seen, list[Finding]]:
     """Judge every input by random directions, and look closer at what is accused.
 
     Parameters
@@ -65,32 +69,28 @@ def compare_by_probes(
         Conditions met so far, for diagnosis.
     left_out
         Positions of inputs that cannot be compared.
+
+    Returns
+    -------
+    seen
+        Comparisons, and the evidence for diagnosis.
+    excuses
+        What was accused, and is none of the gradient's mistakes.
     """
     subject, base = own.subject, own.base
-    probes = probe_tensors(
-        subject,
-        tolerance=plan.tolerance,
-        meter=meter,
-        base=base,
-        seed=plan.seed,
-        left_out=left_out,
-    )
-    outcome = None
-    stopped = "" if probes.stop is None else why_stopped(probes.stop)
-    try:
-        for names in _worth_a_look(subject, probes, left_out, meter):
-            found = _look_at(own, plan, meter, probes, names)
-            outcome = (
-                found if outcome is None or found is None else _both(outcome, found)
-            )
-            if outcome is None or _confirmed(outcome):
-                break  # what is wrong is shown; the others are named
-    except (BudgetExhausted, KeyboardInterrupt) as why:  # what directions said stands
-        stopped = stopped or why_stopped(why)
-    if outcome is not None:
-        stopped = stopped or outcome.stopped
-    if stopped:
-        outcome = with_found(outcome, base, probes)
+    with meter.keeping(_KEPT if _is_looked_at(subject) else 0):
+        probes = probe_tensors(
+            subject,
+            tolerance=plan.tolerance,
+            meter=meter,
+            base=base,
+            seed=plan.seed,
+            left_out=left_out,
+        )
+    outcome, stopped, excuses = _looked_closer(own, plan, meter, probes, left_out)
+    # what entries should have borne out, and had no time to
+    hasty = bool(stopped) and _is_looked_at(subject)
+    hasty &= outcome is None or not _confirmed(outcome)
     looked: dict[str, list[Comparison]] = {}
     if outcome is not None:
         for comparison in comparisons_of(
@@ -105,7 +105,7 @@ def compare_by_probes(
             comparisons += closer  # all of its entries: nothing is known better
         else:
             unsteady = outcome is not None and outcome.unsteady is not None
-            doubtful = unsteady or _contradicted(probes, variable, closer)
+            doubtful = hasty or unsteady or _contradicted(probes, variable, closer)
             told = _in_doubt(probe) if doubtful else probe
             comparisons.append(_as_comparison(subject, variable, told))
     problems: tuple[Problem, ...] = probes.located.problems
@@ -125,7 +125,48 @@ def compare_by_probes(
     remarks = (*_remarks(subject, probes), *met, *_closer(comparisons))
     if stopped:
         remarks = (*remarks, f"{stopped} before the search was over")
-    return Seen(tuple(comparisons), evidence, remarks, partial=bool(stopped))
+    return Seen(tuple(comparisons), evidence, remarks, bool(stopped)), excuses
+
+
+def _looked_closer(
+    own: Origin,
+    plan: Plan,
+    meter: Meter,
+    probes: TensorProbes,
+    left_out: Collection[int],
+) -> tuple[Outcome | None, str, list[Finding]]:
+    """Look at entries of what is accused, as far as that goes, and say what stopped it.
+
+    And what excuses some of them.
+    """
+    subject, outcome = own.subject, None
+    excuses: list[Finding] = []
+    stopped = "" if probes.stop is None else why_stopped(probes.stop)
+    try:
+        for names in _worth_a_look(subject, probes, left_out, meter):
+            found = _look_at(own, plan, meter, probes, names)
+            if found is not None and probes.columns is None:
+                excuses += look_beside(subject, found, meter, plan.seed)
+                if found.stopped:  # single entries do not show what happens at a tie
+                    leave_ties_open(subject, found)
+            outcome = (
+                found if outcome is None or found is None else _both(outcome, found)
+            )
+            if outcome is None or _confirmed(outcome):
+                break  # what is wrong is shown; the others are named
+    except (BudgetExhausted, KeyboardInterrupt) as why:
+        stopped = stopped or why_stopped(why)
+    if outcome is not None:
+        stopped = stopped or outcome.stopped
+    if stopped:
+        outcome = with_found(outcome, own, probes)
+    return outcome, stopped, excuses
+
+
+def _is_looked_at(subject: Subject) -> bool:
+    """Whether entries of what directions accuse are compared one by one."""
+    total = input_columns(subject.inputs)
+    return total < DEAR and output_rows(subject.outputs) * total <= _ENTRIES
 
 
 def _worth_a_look(
@@ -143,6 +184,11 @@ def _worth_a_look(
     """
     total = input_columns(subject.inputs)
     accused = [t for t in probes.tensors if t.verdict == Verdict.DISAGREES]
+    if not accused and isinstance(probes.stop, BudgetExhausted):
+        # about to be: one entry may show it
+        open_ = {t.input for t in probes.tensors if t.verdict == Verdict.UNDECIDED}
+        yield open_ - {subject.inputs[which].name for which in left_out}
+        return
     named = {entry.input for entry in probes.located.entries}
     # those with entries to show first; where all is wrong, the last is nearest the loss
     accused.sort(key=lambda t: t.input not in named)
@@ -190,6 +236,8 @@ def _look_at(
     total = input_columns(subject.inputs)
     if output_rows(subject.outputs) * total > _ENTRIES:
         return None
+    if probes.stop is not None and _is_looked_at(subject):
+        return _look_at_few(own, plan, meter, probes, names) if names else None
     rng = np.random.default_rng([plan.seed, 3])
     columns = []
     for variable in subject.inputs:
@@ -199,6 +247,33 @@ def _look_at(
         few = _SAMPLE if total < DEAR else _SAMPLE_DEAR
         few = variable.size if _all_are_cheap(subject, meter) else few
         columns.append(_positions(variable, _found(probes, variable), few, rng))
+    outcome = run_full(own, plan, meter, columns, accused=True)
+    outcome.blocks = [block for block in outcome.blocks if block.positions.size]
+    return outcome
+
+
+def _look_at_few(
+    own: Origin,
+    plan: Plan,
+    meter: Meter,
+    probes: TensorProbes,
+    names: Collection[str],
+) -> Outcome | None:
+    """Compare an entry that was named, or some likely ones: no more can be paid for."""
+    subject = own.subject
+    columns = [np.zeros(0, dtype=np.intp) for _ in subject.inputs]
+    for which, variable in enumerate(subject.inputs):
+        found = _found(probes, variable)[:1] if variable.name in names else []
+        if found and not any(part.size for part in columns):
+            columns[which] = variable.coordinates_of(np.array(found, dtype=np.intp))
+    if probes.likeliest is not None and not any(part.size for part in columns):
+        which, places = probes.likeliest
+        places = places[: max(1, (meter.left() - KEPT) // 2)]
+        variable = subject.inputs[which]
+        entries = places // 2 if variable.is_complex else places
+        columns[which] = variable.coordinates_of(np.unique(entries))
+    if not any(part.size for part in columns):
+        return None
     outcome = run_full(own, plan, meter, columns, accused=True)
     outcome.blocks = [block for block in outcome.blocks if block.positions.size]
     return outcome

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.finite_difference import scales_of
 from gradlab.localisation.searching.accused import VISIBLE
 from gradlab.pipeline.blocks import Block, Outcome
 from gradlab.pipeline.looks.steadiness import scatter_of
+from gradlab.pipeline.looks.unheard import far_apart, no_tie
+from gradlab.pipeline.sides.analytic_side import analytic_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
@@ -41,12 +43,12 @@ def as_looked_at(own: Origin, meter: Meter, probes: TensorProbes) -> Outcome:
 
 
 def with_found(
-    outcome: Outcome | None, base: NDArray[np.float64], probes: TensorProbes
+    outcome: Outcome | None, own: Origin, probes: TensorProbes
 ) -> Outcome | None:
     """Show wrong entries that the search found, where a closer look got to none.
 
     That look was cut short, or not taken: what the search itself measured is what is
-    known of them.
+    known of them. It accuses where that is beyond doubt.
     """
     if outcome is not None and outcome.unsteady is not None:
         return outcome
@@ -54,14 +56,29 @@ def with_found(
     shown = dict(seen)
     for which, columns in probes.found.items():
         block = seen.get(which)
-        if block is None or not np.isin(list(columns), block.positions).any():
+        here = block is not None and np.isin(block.positions, list(columns))
+        if block is None or not block.looked[here].any():
             shown[which] = _block(which, columns)
+            _spare(own, shown[which], columns)
     blocks = [shown[which] for which in sorted(shown)]
     if not blocks:
         return outcome
     if outcome is None:
-        return Outcome(blocks, base, probes.located.problems, probes.reference)
+        return Outcome(blocks, own.base, probes.located.problems, probes.reference)
     return dataclasses.replace(outcome, blocks=blocks)
+
+
+def _spare(own: Origin, block: Block, columns: Mapping[int, Column]) -> None:
+    """Leave open what noise, a jump, or a kink at the point may explain."""
+    subject, which = own.subject, block.which
+    found = [columns[position] for position in block.positions.tolist()]
+    scales, sizes = scales_of(subject, which), np.abs(subject.point(which))
+    gradient = analytic_side(subject).values[which]
+    top = tops_of(gradient, np.fmin(scales, sizes)).effect
+    smooth = np.array([column.means is None for column in found])
+    far = far_apart(block.gap, block.error, scales[block.positions], top)
+    sure = far & (smooth & no_tie(subject, block))
+    block.verdicts[~sure & (block.verdicts == Verdict.DISAGREES)] = Verdict.UNDECIDED
 
 
 def _block(which: int, columns: Mapping[int, Column]) -> Block:

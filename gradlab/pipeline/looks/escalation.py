@@ -7,42 +7,37 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.judge import NEGLIGIBLE
-from gradlab.comparison.kinks import Sides, told_apart
-from gradlab.comparison.tolerance import SAFETY, stillness_in_noise
+from gradlab.comparison.tolerance import stillness_in_noise
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.hidden_noise import (
     LAST_DIGITS,
     hidden_rounding,
     noise_level,
 )
 from gradlab.differentiation.method import Auto
-from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
 from gradlab.pipeline.looks.idle import settle_idle
 from gradlab.pipeline.looks.last_digits import hear_last_digits
 from gradlab.pipeline.looks.noisy_steps import allow_for_noise
+from gradlab.pipeline.looks.other_steps import distance, hear_again
 from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
+from gradlab.pipeline.looks.unheard import CLEAR, is_missing
 from gradlab.pipeline.looks.upholding import upheld_together
 from gradlab.pipeline.suspects import suspect_columns, suspects_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block, Check, Outcome
     from gradlab.subject.subject import Subject
 
-__all__ = ["CLEAR", "look_again"]
+__all__ = ["look_again"]
 
-_SLIGHT = 1e-2  # relative: a smaller slip is measured twice
-CLEAR = 40.0  # error bars: an accusation that rests on more needs no confirmation
 _ROUNDINGS = 64.0  # of the largest output: as much may have cancelled in any other
 _CONFIRMED = 0.5  # of the columns looked at, if no value moved: the rest is believed
-_OTHER_STEPS = 0.29  # between powers of two, so that no step is taken twice
 
 
 def look_again(check: Check, outcome: Outcome) -> None:
@@ -66,7 +61,7 @@ def _escalate(check: Check, outcome: Outcome) -> None:
     plan, meter = check.plan, check.meter
     auto = [isinstance(plan.method_of(v.name), Auto) for v in subject.inputs]
     blocks = [b for b in outcome.blocks if b.positions.size and auto[b.which]]
-    blocks = [b for b in blocks if not _is_missing(subject, b, outcome)]
+    blocks = [b for b in blocks if not is_missing(subject, b, outcome)]
     suspects = [suspect_columns(block) for block in blocks]
     pairs = [pair for pair in zip(blocks, suspects, strict=True) if pair[1].size]
     if not pairs:
@@ -103,7 +98,7 @@ def _escalate(check: Check, outcome: Outcome) -> None:
     changed = False
     for block in blocks:
         if block.accused:
-            changed |= _hear_again(reference, block, noise, meter, _looks(outcome))
+            changed |= hear_again(reference, block, noise, meter, _looks(outcome))
             if see_through_steps(reference.subject, block, meter):
                 outcome.rough += (subject.inputs[block.which].name,)
                 changed = True
@@ -116,26 +111,17 @@ def _looks(outcome: Outcome) -> int:
     return CLOSE_LOOKS if outcome.known is None else outcome.known.looks
 
 
-def _is_missing(subject: Subject, block: Block, outcome: Outcome) -> bool:
-    """Whether a backward that raised left nothing that numbers could confirm."""
-    name = subject.inputs[block.which].name
-    blank = any(p.where == name and p.kind == "raised" for p in outcome.problems)
-    return blank and not np.isfinite(block.analytic).any()
-
-
 def _uphold(
     check: Check, blocks: list[Block], noise: NDArray[np.float64], outcome: Outcome
-) -> list[NDArray[np.bool_]]:
-    """Find the columns of each block that are clear, and upheld together."""
+) -> None:
+    """Mark the columns of each block that are clear, and upheld together."""
     reference, seed = check.reference, check.plan.seed
     upheld = upheld_together(reference, blocks, noise, check.meter, seed)
-    settled = []
     for block, columns in zip(blocks, upheld, strict=True):
         clear = columns & _clear(block, slice(None)) if columns.any() else columns
-        settled.append(clear)
+        block.upheld = clear
         if clear.any():
             outcome.upheld += (check.subject.inputs[block.which].name,)
-    return settled
 
 
 def _first_quota(subject: Subject, block: Block, outcome: Outcome) -> int:
@@ -156,12 +142,12 @@ def _climb_ladders(
     check: Check, blocks: list[Block], noise: NDArray[np.float64], outcome: Outcome
 ) -> None:
     """Measure suspects with the adaptive ladder until what is left is clear."""
-    settled = _uphold(check, blocks, noise, outcome)
+    _uphold(check, blocks, noise, outcome)
     quota = [_first_quota(check.subject, block, outcome) for block in blocks]
     while True:  # a value that is put right in one input can expose another
         rounds = []
         for k, block in enumerate(blocks):
-            found = suspects_of(block, settled[k])
+            found = suspects_of(block)
             if not found.size:
                 continue
             chosen = spread(found, quota[k])
@@ -172,8 +158,9 @@ def _climb_ladders(
             return
         judge_all(check.subject, outcome, check.plan)
         for k, found, chosen, before in rounds:
-            if _upheld(blocks[k], chosen, before):
-                settled[k][found] = _clear(blocks[k], found)
+            mask = blocks[k].upheld
+            if mask is not None and _upheld(blocks[k], chosen, before):
+                mask[found] = _clear(blocks[k], found)
 
 
 def _may_be_rounding(
@@ -212,20 +199,6 @@ def _upheld(
     return bool((still & steady).all() and np.mean(wrong) >= _CONFIRMED)
 
 
-def _distance(
-    block: Block, rows: NDArray[np.intp], columns: NDArray[np.intp]
-) -> NDArray[np.float64]:
-    """Distance between the sides; in short arithmetic, of the nearer analytic one.
-
-    Of some entries, by row and column.
-    """
-    value = block.value[rows, columns]
-    far = np.abs(block.analytic[rows, columns] - value)
-    if block.precise is None:
-        return np.asarray(far)
-    return np.asarray(np.fmin(far, np.abs(block.precise[rows, columns] - value)))
-
-
 def _clear(block: Block, columns: NDArray[np.intp] | slice) -> NDArray[np.bool_]:
     """Columns whose entries are wrong by many error bars, or not in doubt at all."""
     verdicts = block.verdicts[:, columns]
@@ -233,68 +206,6 @@ def _clear(block: Block, columns: NDArray[np.intp] | slice) -> NDArray[np.bool_]
     rows, wrong = np.nonzero(verdicts == Verdict.DISAGREES)
     whole = wrong if isinstance(columns, slice) else columns[wrong]
     with np.errstate(all="ignore"):
-        far = _distance(block, rows, whole)
+        far = distance(block, rows, whole)
         doubtful[wrong[~(far > CLEAR * block.error[rows, whole])]] = True
     return np.asarray(~doubtful)
-
-
-def _hear_again(
-    reference: Origin,
-    block: Block,
-    noise: NDArray[np.float64],
-    meter: Meter,
-    at_once: int,
-) -> bool:
-    """Repeat, on other steps, what is accused by a few error bars or of a small slip.
-
-    `at_once` columns at most between two looks at the result.
-
-    Error bars are estimates, and among thousands of entries some are too small; where
-    the second derivative jumps, extrapolation is off by a millionth. Two ladders that
-    share no step are both wrong in the same way only if the gradient is.
-
-    Returns
-    -------
-    bool
-        Whether any was repeated.
-    """
-    close = block.verdicts == Verdict.DISAGREES
-    rows, places = np.nonzero(close)
-    with np.errstate(all="ignore"):
-        apart = _distance(block, rows, places)
-        near = apart < CLEAR * block.error[rows, places]
-        near |= apart < _SLIGHT * np.abs(block.value[rows, places])
-    kinds, error = block.kinds[rows, places], block.error[rows, places]
-    sides = Sides(block.left[rows, places], block.right[rows, places])
-    near &= ~((kinds == Smoothness.KINK) & told_apart(sides, error))
-    near &= kinds != Smoothness.EDGE
-    close[rows, places] = near
-    far = np.zeros(close.shape)
-    far[rows, places] = apart
-    waiting = np.flatnonzero(close.any(axis=0))
-    heard = 0
-    while heard < len(waiting):
-        columns = waiting[heard : heard + min(first_looks(block), at_once)]
-        heard += len(columns)
-        found = adaptive_columns(
-            reference,
-            block.which,
-            block.positions[columns],
-            meter,
-            noise=noise,
-            stretch=_OTHER_STEPS,
-        )
-        ours = close[:, columns]
-        with np.errstate(all="ignore"):
-            apart = np.abs(found.value - block.value[:, columns])
-            error = block.error[:, columns]
-            # bars that reach each other contradict nothing; half as much does where the
-            # gradient is nearer to what is found now
-            nearer = np.abs(block.formula[:, columns] - found.value) < apart
-            reach = np.where(nearer, 1, 2) * (error + found.error)
-            apart = np.where(apart > reach, apart, 0.0)
-        wider = np.where(ours, np.fmax(error, apart), 0.0)
-        block.error[:, columns] = np.fmax(error, wider)
-        if not (ours & (far[:, columns] <= SAFETY * wider)).any():
-            break  # all upheld: so are the rest
-    return bool(waiting.size)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block, Check, Outcome
     from gradlab.subject.subject import Subject
 
-__all__ = ["hear_last_digits", "noise_once", "widen_bars"]
+__all__ = ["hear_last_digits", "may_be_last_digits", "noise_once", "widen_bars"]
 
 _DIGITS = 64.0  # rounding units of 1, or of x: more is no last digit
 _DIVIDED = 1e8  # the most by which a division by x may magnify one
@@ -193,6 +193,17 @@ def _last_digit(subject: Subject, block: Block) -> NDArray[np.float64]:
     return np.asarray(_DIGITS * subject.epsilon * np.fmax(1.0, np.fmax(size, divided)))
 
 
+def may_be_last_digits(subject: Subject, block: Block) -> NDArray[np.bool_]:
+    """Entries whose sides one last digit of f would explain, within the step."""
+    return _near(block, _last_digit(subject, block))
+
+
+def _near(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
+    with np.errstate(all="ignore"):
+        moved = block.gap * np.abs(block.step)
+        return np.asarray(moved <= SAFETY * WIDE * digit)
+
+
 def _doubtful(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Accusations that one jump within the step would explain, (rows, n).
 
@@ -202,8 +213,7 @@ def _doubtful(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
     wrong = block.verdicts == Verdict.DISAGREES
     if not wrong.any():
         return np.asarray(wrong)
-    with np.errstate(all="ignore"):
-        near = block.gap * np.abs(block.step) <= SAFETY * WIDE * digit
+    near = _near(block, digit)
     clear = np.count_nonzero((wrong & ~near).any(axis=0))
     if clear > _MANY * np.count_nonzero((wrong & near).any(axis=0)):
         return np.zeros_like(wrong)

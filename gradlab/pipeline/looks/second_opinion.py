@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +15,8 @@ from gradlab.pipeline.judging import judge_block, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, spread, take_closer
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
 from gradlab.pipeline.looks.last_digits import noise_once, widen_bars
+from gradlab.pipeline.looks.other_steps import hear_again
+from gradlab.pipeline.looks.unheard import own_copy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,8 +33,8 @@ def second_opinion_on(check: Check, outcome: Outcome) -> None:
     Where it disagrees and the adaptive ladder does not, the step was at fault: the
     entry is undecided by this method, and a finding says so. Where it cannot tell, the
     ladder can, and the numbers of both are one within their bars, its word is taken: a
-    forward difference of exactly 0 tells little, and need not. Where the check is cut
-    short before, what a step of the user's choice accuses is undecided.
+    forward difference of exactly 0 tells little, and need not. What it
+    upholds is marked.
     """
     subject, plan = check.subject, check.plan
     for block in outcome.blocks:
@@ -44,16 +44,12 @@ def second_opinion_on(check: Check, outcome: Outcome) -> None:
             _see_through(check, block, outcome)
         if plan.finds_steps(name):
             continue
-        heard = np.zeros(len(block.positions), dtype=bool)
+        block.upheld = np.zeros(len(block.positions), dtype=bool)
         if not outcome.stopped:
             try:
-                _hear(check, block, outcome, heard)
+                _hear(check, block, outcome, block.upheld)
             except (BudgetExhausted, KeyboardInterrupt) as stop:
                 outcome.stopped = why_stopped(stop)
-        if outcome.stopped and getattr(method, "step", None) is not None:
-            accused = (block.verdicts == Verdict.DISAGREES) & ~heard
-            block.verdicts[accused] = Verdict.UNDECIDED
-            outcome.unheard += Counter({method.name: int(accused.sum())})
 
 
 def _see_through(check: Check, block: Block, outcome: Outcome) -> None:
@@ -89,31 +85,24 @@ def _hear(
     if not chosen.size:
         return
     name = plan.method_of(subject.inputs[block.which].name).name
-    twin, looks = _copy(block), CLOSE_LOOKS
+    twin, looks = own_copy(block), CLOSE_LOOKS
     noise = noise_once(own, meter, plan.seed)
     while chosen.size:
         take_closer(own, twin, chosen, np.zeros(len(own.base)), meter)
-        heard[chosen] = True
         _judge(subject, block, twin, outcome, plan)
+        if hear_again(own, twin, np.zeros(len(own.base)), meter, looks):
+            _judge(subject, block, twin, outcome, plan)
         if widen_bars(own, twin, meter, noise):
             _judge(subject, block, twin, outcome, plan)
         if see_through_steps(subject, twin, meter, nearer=True):
             _judge(subject, block, twin, outcome, plan)
         taken_back = _settle(block, twin, chosen)
+        heard[chosen] = True
         if not taken_back:
             break  # all upheld: so are the rest
         outcome.overruled[name] += taken_back
         looks *= 2
         chosen = spread(wrong[~heard[wrong]], looks)
-
-
-def _copy(block: Block) -> Block:
-    copies: dict[str, Any] = {
-        field.name: value.copy()
-        for field in dataclasses.fields(block)
-        if isinstance(value := getattr(block, field.name), np.ndarray)
-    }
-    return dataclasses.replace(block, **copies)
 
 
 def _judge(

@@ -1,0 +1,209 @@
+"""Accusations of a check that was cut short: heard in haste, or left open.
+
+A cheap difference also accuses what is right: beside 4e6 an entry of 2e-3 is moved by
+steps that mean nothing to it, what cancels is round-off, and an f has kinks. A check
+that comes to its end hears all that before it speaks. One that does not speaks of what
+a ladder has confirmed, and by so much that no noise and no jump explains it; the worst
+accusations get one from what was kept back of the budget. All others are left open.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.comparison.judge import tops_of
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.metering import INTERRUPTED
+from gradlab.differentiation.method import Adaptive
+from gradlab.differentiation.smoothness import Smoothness
+from gradlab.pipeline.judging import judge_block, matters_of
+from gradlab.pipeline.looks.closer import take_closer
+from gradlab.pipeline.looks.early_stops import SLIGHT
+from gradlab.pipeline.looks.last_digits import may_be_last_digits
+from gradlab.pipeline.looks.upholding import upheld_together
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.pipeline.blocks import Block, Check, Outcome
+    from gradlab.subject.subject import Subject
+
+__all__ = [
+    "CLEAR",
+    "KEPT",
+    "far_apart",
+    "hear_in_haste",
+    "is_missing",
+    "no_tie",
+    "own_copy",
+]
+
+CLEAR = 40.0  # error bars: an accusation that rests on more needs no confirmation
+_BESIDE = 10  # evaluations that tell whether f has a derivative at the point
+KEPT = 22 + _BESIDE  # evaluations of a budget: those, and a ladder
+# of the ladder, or a cheap difference: along a stair any slope may be meant
+_KINDS = (-1, Smoothness.SMOOTH, Smoothness.KINK)
+_COARSEST = 2.0**-7  # relative: the largest step of bfloat16, on both sides
+_TRIED = 3  # columns that may climb, until one is wrong for certain
+
+
+def hear_in_haste(check: Check, outcome: Outcome) -> None:
+    """Leave open what a check that was cut short accuses and has not confirmed.
+
+    Parameters
+    ----------
+    check
+        Charged for what the budget still has: a ladder or two.
+    outcome
+        Judged, and stopped. Verdicts of its blocks are changed.
+    """
+    subject, plan = check.subject, check.plan
+    wrong = [
+        block
+        for block in outcome.blocks
+        if block.accused and not is_missing(subject, block, outcome)
+    ]
+    for block in wrong:
+        block.unfold()
+    sure = {block.which: _confirmed(check, block) for block in wrong}
+    if outcome.stopped != INTERRUPTED and not any(map(np.any, sure.values())):
+        tied = not all(no_tie(subject, block).all() for block in wrong)
+        try:
+            with check.meter.keeping(_BESIDE if tied else 0):
+                _try(check, outcome, wrong, sure)
+        except BudgetExhausted:
+            pass
+    for block in wrong:
+        hasty = (block.verdicts == Verdict.DISAGREES) & ~sure[block.which]
+        block.verdicts[hasty] = Verdict.UNDECIDED
+        name = plan.first_method(subject.inputs[block.which].name)
+        outcome.unheard += Counter({name: int(hasty.sum())})
+
+
+def _confirmed(check: Check, block: Block) -> NDArray[np.bool_]:
+    """Accused entries that stand without another look, (rows, n)."""
+    name, plan = check.subject.inputs[block.which].name, check.plan
+    heard = np.zeros(len(block.positions), dtype=bool)
+    if isinstance(plan.method_of(name), Adaptive):
+        heard[:] = True
+    elif plan.finds_steps(name):
+        heard |= block.looked
+    if block.upheld is not None:
+        heard |= block.upheld
+    return _beyond_doubt(check, block) & heard
+
+
+def far_apart(
+    gap: NDArray[np.float64],
+    error: NDArray[np.float64],
+    scales: NDArray[np.float64] | float,
+    top: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    """Whether sides differ by so much that another ladder would find the same.
+
+    Parameters
+    ----------
+    gap, error
+        Between the sides, and the bar of a ladder.
+    scales
+        Of the coordinates.
+    top
+        Largest effect of any entry on the same output.
+    """
+    with np.errstate(all="ignore"):
+        return np.asarray((gap > CLEAR * error) & (gap * scales > SLIGHT * top))
+
+
+def no_tie(subject: Subject, block: Block) -> NDArray[np.bool_]:
+    """Tell coordinates of a block that are neither zero nor equal to another, (n,)."""
+    own = np.abs(subject.point(block.which)[block.positions])
+    sizes = [np.abs(subject.point(which)) for which in range(len(subject.inputs))]
+    found = [every[np.isin(every, own)] for every in sizes]
+    values, counts = np.unique(np.concatenate(found), return_counts=True)
+    return np.asarray(np.isin(own, values[counts == 1]) & (own > 0))
+
+
+def _beyond_doubt(check: Check, block: Block) -> NDArray[np.bool_]:
+    name = check.subject.inputs[block.which].name
+    at = check.reference if check.plan.finds_steps(name) else check.own
+    side, top = block.side, tops_of(block.value, block.sizes).effect
+    with np.errstate(all="ignore"):
+        gap = np.fmin(
+            np.abs(block.formula - side.value), np.abs(block.analytic - side.value)
+        )
+    far = far_apart(gap, side.error, block.latest_scales, top)
+    far &= ~may_be_last_digits(at.subject, block)
+    far &= np.isin(block.kinds, _KINDS)
+    with np.errstate(all="ignore"):  # stood still: on a step of a lower precision?
+        moved = gap * np.abs(block.step) > _COARSEST * np.fmax(block.height, top)
+    far &= moved | (block.value != 0)
+    lost = ~np.isfinite(block.analytic) & np.isfinite(block.value)
+    return np.asarray((far | lost) & (block.verdicts == Verdict.DISAGREES))
+
+
+def is_missing(subject: Subject, block: Block, outcome: Outcome) -> bool:
+    """Whether a backward that raised left nothing that numbers could confirm."""
+    name = subject.inputs[block.which].name
+    blank = any(p.where == name and p.kind == "raised" for p in outcome.problems)
+    return blank and not np.isfinite(block.analytic).any()
+
+
+def own_copy(block: Block) -> Block:
+    """Copy a block with all its matrices."""
+    copies: dict[str, Any] = {
+        field.name: value.copy()
+        for field in dataclasses.fields(block)
+        if isinstance(value := getattr(block, field.name), np.ndarray)
+    }
+    return dataclasses.replace(block, **copies)
+
+
+def _try(
+    check: Check,
+    outcome: Outcome,
+    wrong: list[Block],
+    sure: dict[int, NDArray[np.bool_]],
+) -> None:
+    """Have inputs that are wrong as a whole heard at once, or else the worst columns.
+
+    Parameters
+    ----------
+    sure
+        Of each block, entries that are wrong for certain; gets more.
+    """
+    reference, plan, meter = check.reference, check.plan, check.meter
+    noise = np.zeros(len(reference.base))
+    auto = [b for b in wrong if plan.finds_steps(check.subject.inputs[b.which].name)]
+    upheld = upheld_together(reference, auto, noise, meter, plan.seed)
+    for block, columns in zip(auto, upheld, strict=True):
+        sure[block.which] |= _beyond_doubt(check, block) & columns
+    if any(map(np.any, sure.values())):
+        return
+    ranked = sorted(
+        (-excess, k, column)
+        for k, block in enumerate(wrong)
+        for column, excess in enumerate(block.excess().tolist())
+        if not block.looked[column]
+        and (block.verdicts[:, column] == Verdict.DISAGREES).any()
+    )
+    for _, k, column in ranked[:_TRIED]:
+        block = wrong[k]
+        own = block in auto
+        twin = block if own else own_copy(block)
+        at, cheap = reference if own else check.own, block.value[:, column].copy()
+        take_closer(at, twin, np.array([column]), noise, meter)
+        others = [twin if other is block else other for other in outcome.blocks]
+        matters = matters_of(others, outcome.known)
+        judge_block(check.subject, twin, plan, matters, outcome)
+        # nobody has measured the noise of f: both differences have to say the same
+        with np.errstate(all="ignore"):
+            apart = np.abs(twin.value[:, column] - cheap)
+            same = CLEAR * apart <= twin.gap[:, column]
+        sure[block.which][:, column] = same & _beyond_doubt(check, twin)[:, column]
+        if sure[block.which][:, column].any():
+            return
