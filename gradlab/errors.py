@@ -53,6 +53,10 @@ class SubjectError(GradlabError, RuntimeError):
     """The function under test raised, or does not behave like one function."""
 
 
+class OutputsChangedError(SubjectError):
+    """Away from the point the outputs have another shape than at the point itself."""
+
+
 class ComplexStepError(GradlabError, ValueError):
     """The complex step was asked for where it cannot work; the message says why."""
 

@@ -20,7 +20,7 @@ from gradlab.differentiation.metering import (
     parse_budget,
 )
 from gradlab.differentiation.timeouts import NotReturnedError
-from gradlab.errors import GradlabError, SubjectError
+from gradlab.errors import GradlabError, OutputsChangedError, SubjectError
 from gradlab.labels import stopped_at
 from gradlab.subject.subject import output_rows, side_by_side
 
@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 _CHUNK_BYTES = 64 * 2**20  # of results held by one batch
+_BESIDE = 1e-4  # of a coordinate, or of one: how far a derivative has to look
 
 
 def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
@@ -72,10 +73,20 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
     return row
 
 
-def row_or_nan(subject: Subject, width: int, meter: Meter) -> NDArray[np.float64]:
-    """Evaluate; a function that raises away from the point has no value there."""
+def row_or_nan(
+    subject: Subject, width: int, meter: Meter, *, far: bool = False
+) -> NDArray[np.float64]:
+    """Evaluate; a function that raises away from the point has no value there.
+
+    Nor has one whose outputs change their shape `far` from it, as those of an
+    integrator do that gives up where the solution grows without bounds.
+    """
     try:
         return subject.row()
+    except OutputsChangedError:
+        if not far:
+            raise
+        return np.full(width, np.nan)
     except GradlabError:
         raise
     except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
@@ -203,6 +214,10 @@ def _loop(
                     flat[position] = old + displacement
                     taken[i] = float(flat[position]) - float(old)
                     values[i] = row()
+                except OutputsChangedError:
+                    if not _is_far(old, displacement):
+                        raise
+                    values[i] = np.nan
                 except GradlabError:
                     raise
                 except NotReturnedError:
@@ -215,6 +230,13 @@ def _loop(
     finally:
         if unbounded:  # counted at once: a call for each would cost as much as f
             meter.evaluations += i + 1
+
+
+def _is_far(
+    point: float | NDArray[np.float64], moves: float | NDArray[np.float64]
+) -> bool:
+    """Whether coordinates move further than beside a point: differences step less."""
+    return bool((np.abs(moves) > _BESIDE * np.maximum(np.abs(point), 1.0)).any())
 
 
 def displaced_sets(
@@ -267,7 +289,8 @@ def evaluate_sets(
                 meter.spend(1)
                 for which, point, slot in zip(inputs, points, slots, strict=True):
                     subject.place(which, point + displacement[slot])
-                values[i] = row_or_nan(subject, width, meter)
+                far = _is_far(np.concatenate(points), displacement)
+                values[i] = row_or_nan(subject, width, meter, far=far)
     finally:
         for which in inputs:
             subject.place(which, None)
@@ -304,7 +327,8 @@ def line_rows(
                 meter.spend(1)
                 for k, direction in moved:
                     subject.place(k, origins[k] + step * direction)
-                values[i] = row_or_nan(subject, width, meter)
+                far = any(_is_far(origins[k], step * d) for k, d in moved)
+                values[i] = row_or_nan(subject, width, meter, far=far)
     finally:
         for k, _ in moved:
             subject.place(k, None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.errors import InputTypeError, SubjectError
+from gradlab.errors import InputTypeError, OutputsChangedError, SubjectError
 from gradlab.subject.subject import Variable
 from gradlab.subject.tree import Tree, flatten, leaves_of
 
@@ -306,7 +306,7 @@ class Outputs:
                 f"and more before; its outputs must not depend on the values of the "
                 "inputs"
             )
-            raise SubjectError(msg)
+            raise OutputsChangedError(msg)
         parts = [self._flat(leaves[p].value, i) for i, p in enumerate(self._kept)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -318,7 +318,7 @@ class Outputs:
                 f"{self.shapes[which]} at the point itself; shapes must not depend on "
                 f"the values of the inputs"
             )
-            raise SubjectError(msg)
+            raise OutputsChangedError(msg)
         if self.dtypes[which].kind == "c":
             flat = array.reshape(-1)
             return np.concatenate([flat.real, flat.imag]).astype(np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gradlab as gl
 from gradlab.building import Sides, build_subject
 from gradlab.differentiation.evaluation import (
     Budget,
@@ -113,3 +114,19 @@ def test_budgets_are_refused(text):
     """Everything else is refused, with the value."""
     with pytest.raises(BudgetError, match="budget must be"):
         parse_budget(text)
+
+
+def test_outputs_of_another_shape_far_away():
+    """What an integrator leaves out far away, giving up, hides no wrong sign."""
+
+    def integrated(p):
+        values = np.exp(p[0] * np.arange(1.0, 4.0))
+        return values[values < 60.0]
+
+    def minus(p):
+        times = np.arange(1.0, 4.0)
+        return -(times * np.exp(p[0] * times))[:, None]
+
+    report = gl.check(integrated, np.ones(1), jac=minus)
+
+    assert [str(found.kind) for found in report.findings] == ["sign"]
