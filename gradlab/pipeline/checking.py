@@ -22,7 +22,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
-from gradlab.differentiation.origin import Origin
+from gradlab.differentiation.origin import Origin, elsewhere
 from gradlab.pipeline.blocks import Block, Check, Known, Outcome, Plan
 from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
@@ -326,15 +326,14 @@ def _reference_of(own: Origin, plan: Plan, meter: Meter) -> Origin:
     if twin is None:
         return own
     reference_base = base_row(twin, meter)
-    # a twin that computes something else (another branch, another draw) is no reference
-    size = np.abs(base).max(initial=0.0)
+    reference = Origin(twin, reference_base)
+    far = elsewhere(own, reference)
     with np.errstate(all="ignore"):
         apart = np.abs(reference_base - base)
-        far = (apart > 0.1 * np.abs(base) + 1e-2 * size) & np.isfinite(base)
         if far.any() and twin.analytic is not None:
             # sin(20 x) in bfloat16: rounding inside explains it
             far &= ~(apart <= _INSIDE * subject.epsilon * _reach(twin))
-    return own if far.any() else Origin(twin, reference_base)
+    return own if far.any() else reference
 
 
 def _reach(twin: Subject) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from gradlab.differentiation.directions import unit_from, whole
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.line_slope import start_exponent
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
-from gradlab.differentiation.origin import Origin
+from gradlab.differentiation.origin import Origin, elsewhere
 from gradlab.localisation.searching.bench import Bench
 from gradlab.localisation.searching.cotangents import draw_cotangent
 from gradlab.localisation.searching.gradients import Gradients
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["set_up"]
 
-# A twin that computes something else by more than this is no reference.
-_SAME = 1e-2
 _FURTHER = 10  # powers of two
 _FAINTEST = 1e-12  # relative effect of an input that is not worth a longer step
 
@@ -131,7 +129,7 @@ def _balanced(bench: Bench) -> tuple[float, ...]:
 
 def _reference(own: Origin, meter: Meter) -> Origin:
     """Choose what is evaluated: the twin in float64 if it is the same function."""
-    subject, base = own.subject, own.base
+    subject = own.subject
     twin = subject.in_double() if subject.epsilon > DOUBLE else None
     if twin is None:
         return own
@@ -141,8 +139,5 @@ def _reference(own: Origin, meter: Meter) -> Origin:
     else:
         meter.spend(1)
         row = known
-    size = float(np.abs(base[np.isfinite(base)]).max(initial=0.0))
-    with np.errstate(all="ignore"):
-        near = np.abs(row - base) <= 0.1 * np.abs(base) + _SAME * size
-    same = bool((near | ~np.isfinite(base)).all())
-    return Origin(twin, row) if same else own
+    reference = Origin(twin, row)
+    return own if elsewhere(own, reference).any() else reference

@@ -6,13 +6,17 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab.subject.subject import DOUBLE
 from gradlab.subject.tensors.lossless_casts import (
     Casts,
     KeptAnalytic,
     KeptProgram,
+    LeftOut,
     kept_loss,
 )
+from gradlab.subject.tensors.same_draws import DRAWING, SameDraws
 from gradlab.subject.tensors.transient_parameters import Lending, Rooms, may_be_lent
 from gradlab.subject.tensors.uncompiled import uncompiled
 from gradlab.subject.tensors.values import (
@@ -64,7 +68,32 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
         return None
     if subject.epsilon <= torch.finfo(torch.float64).eps:
         return None
-    return _widened_by(subject, Casts.harmless(subject.cells))
+    double = _widened_by(subject, Casts.harmless(subject.cells))
+    if double is None or not double.draws:
+        return double
+    return _drawing_the_same(subject, double)
+
+
+def _drawing_the_same(subject: TorchSubject, double: TorchSubject) -> TorchSubject:
+    """Choose between draws in float64 and in the dtype of `subject`, by what it is."""
+    import torch
+
+    cells = [cell.values.dtype for cell in subject.cells]
+    real = [dtype for dtype in cells if not dtype.is_complex]
+    if not real:
+        return double
+    short = max(real, key=lambda dtype: float(torch.finfo(dtype).eps))
+    same = _without(double, SameDraws(short))
+    try:
+        same.at_point = same.row()
+    except Exception:  # noqa: BLE001 - some function may refuse other dtypes
+        return double
+    row = subject.row()
+    here, there = (
+        np.abs(np.nan_to_num(np.asarray(each.at_point) - row)).max(initial=0.0)
+        for each in (double, same)
+    )
+    return same if there < here else double
 
 
 def without_halves(subject: TorchSubject) -> TorchSubject | None:
@@ -173,8 +202,8 @@ def _reads_few(double: TorchSubject) -> bool:
     return swap is None or swap.made <= _READ_AGAIN * len(double.cells)
 
 
-def _without(double: TorchSubject, casts: Casts) -> TorchSubject:
-    """Return the same subject, with casts left out that lose nothing."""
+def _without(double: TorchSubject, casts: LeftOut) -> TorchSubject:
+    """Return the same subject, with casts left out that lose nothing, or the like."""
     kept = type(double)(
         KeptProgram(double.program, casts),
         double.cells,
@@ -183,7 +212,7 @@ def _without(double: TorchSubject, casts: Casts) -> TorchSubject:
     )
     kept.reset, kept.kept = double.reset, double.kept
     kept.elsewhere, kept.whole = double.elsewhere, double.whole
-    kept.needs_grad = double.needs_grad
+    kept.needs_grad, kept.draws = double.needs_grad, double.draws
     kept.chunk_bytes = double.chunk_bytes
     transfer = getattr(double.analytic, "on", None)
     if transfer is not None:
@@ -220,20 +249,25 @@ def _narrowed(double: TorchSubject) -> bool | None:
     """Whether it casts float64 to less on the way; None where it cannot run."""
     import torch
 
+    drawn: list[str] = []
     try:
-        with narrowing_watched() as narrowed:
+        with narrowing_watched(drawn=drawn) as narrowed:
             double.at_point = double.row()
     except Exception:  # noqa: BLE001 - it cannot run: that is the answer
         return None
+    double.draws = bool(drawn)
     wide = double.epsilon <= torch.finfo(torch.float64).eps
     return bool(narrowed) or not wide
 
 
 @contextlib.contextmanager
-def narrowing_watched(epsilon: float = DOUBLE) -> Iterator[list[str]]:
+def narrowing_watched(
+    epsilon: float = DOUBLE, drawn: list[str] | None = None
+) -> Iterator[list[str]]:
     """Collect the torch functions that turn float64 into something coarser.
 
-    With the `epsilon` of float32: what turns that into something coarser.
+    With the `epsilon` of float32: what turns that into something coarser. With
+    `drawn`, names of those that draw numbers which depend on the dtype are put there.
 
     At the level of Python's calls: that is where a user's casts stand. (A dispatch
     mode would see a little more, and load torch's compiler, which takes seconds.)
@@ -256,6 +290,8 @@ def narrowing_watched(epsilon: float = DOUBLE) -> Iterator[list[str]]:
         ) -> Any:
             result = func(*args, **(kwargs or {}))
             name = getattr(func, "__name__", "")
+            if drawn is not None and name in DRAWING:
+                drawn.append(name)
             if name.startswith("new_") or name.endswith("_like"):
                 return result  # takes a shape, no values
             came = [*args, *(kwargs or {}).values()]

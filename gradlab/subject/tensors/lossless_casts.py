@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gradlab.subject.tensors.uncompiled import uncompiled
 from gradlab.subject.tensors.values import is_double
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gradlab.subject.tensors.programs import Program
     from gradlab.subject.tensors.values import Cell
 
-__all__ = ["Casts", "KeptAnalytic", "KeptProgram", "kept_loss"]
+__all__ = ["Casts", "KeptAnalytic", "KeptProgram", "LeftOut", "kept_loss"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,10 +146,17 @@ def _writes(func: Any) -> bool:
     return bool(name.endswith("_"))
 
 
+class LeftOut(Protocol):
+    """What a copy in float64 leaves out of the functions that it calls."""
+
+    def left_out(self) -> contextlib.AbstractContextManager[None]:
+        """Leave it out meanwhile."""
+
+
 class KeptProgram:
     """A program in float64 whose harmless casts are left out."""
 
-    def __init__(self, program: Program, casts: Casts) -> None:
+    def __init__(self, program: Program, casts: LeftOut) -> None:
         self._program = program
         self._casts = casts
         self.kind = program.kind
@@ -195,7 +202,7 @@ class KeptAnalytic:
     their own, which no mode of this one reaches.
     """
 
-    def __init__(self, analytic: Any, casts: Casts) -> None:
+    def __init__(self, analytic: Any, casts: LeftOut) -> None:
         self._analytic = analytic
         self._casts = casts
 
@@ -216,7 +223,7 @@ class KeptAnalytic:
 
 
 def kept_loss(
-    loss: Callable[..., Any] | None, casts: Casts
+    loss: Callable[..., Any] | None, casts: LeftOut
 ) -> Callable[..., Any] | None:
     """Return a loss whose harmless casts are left out."""
     if loss is None:

@@ -169,6 +169,7 @@ class TorchSubject:
         self.first_rows = self._batches.first_rows
         self.products = functools.partial(products_of, self)
         self.at_point: NDArray[np.float64] | None = None  # the row there, if known
+        self.draws = False  # numbers that depend on the dtype; seen of a float64 copy
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -246,8 +247,7 @@ class TorchSubject:
     def in_double(self) -> TorchSubject | None:
         """Return the same program on float64 copies, with autograd beside it.
 
-        None where it cannot run in float64, casts to less on the way, or everything
-        is in float64 already. Memory: float64 copies of all tensors.
+        None where that cannot be, casts to less, or is so. Memory: that of all tensors.
         """
         return in_double(self)
 

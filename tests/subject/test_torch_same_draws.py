@@ -1,0 +1,76 @@
+"""Functions in short precision that draw their own noise: a copy draws the same."""
+
+from __future__ import annotations
+
+import pytest
+
+import gradlab as gl
+
+torch = pytest.importorskip("torch")
+
+NOISY = {
+    "randn_like": lambda x: x + torch.randn_like(x),
+    "randn of a shape": lambda x: x + torch.randn(x.shape, dtype=x.dtype),
+    "its own generator": lambda x: (
+        x
+        + torch.randn(
+            x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(3)
+        )
+    ),
+    "rand_like": lambda x: x * torch.rand_like(x),
+    "a mask": lambda x: x * (torch.rand_like(x) > 0.3),
+    "bernoulli": lambda x: x * torch.bernoulli(torch.full_like(x, 0.7)),
+    "normal_": lambda x: x + x.new_empty(x.shape).normal_(0.0, 0.5),
+    "uniform_": lambda x: x * torch.empty_like(x).uniform_(0.5, 1.5),
+    "normal": lambda x: x + torch.normal(torch.zeros_like(x), torch.ones_like(x)),
+    "mixup": lambda x: torch.lerp(x, x.flip(0), torch.rand((), dtype=x.dtype)),
+}
+
+
+@pytest.fixture(params=[torch.float32, torch.bfloat16], ids=str)
+def x(request, rng):
+    """Two dozen numbers: torch draws sixteen normal ones and more in another way."""
+    return torch.tensor(rng.normal(size=(6, 4)), dtype=request.param)
+
+
+@pytest.mark.parametrize("noisy", NOISY.values(), ids=NOISY)
+def test_noise_of_its_own(noisy, x):
+    """A right gradient agrees by every door, whatever noise is added on the way."""
+
+    def loss(x):
+        return (noisy(x).float() ** 2).mean()
+
+    report = gl.check(loss, x)
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert not gl.locate(loss, x).table.size
+
+
+def test_wrong_beside_noise(x):
+    """A factor is found beside noise."""
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, upstream):
+            return 2 * upstream
+
+    report = gl.check(lambda x: (Doubled.apply(x) + torch.rand_like(x)).sin().sum(), x)
+
+    assert report.diagnosis == "scale"
+
+
+def test_other_draws_accuse_nobody():
+    """Where the copy cannot draw the same, as inside pooling, it is no reference."""
+    x = torch.arange(81.0).reshape(1, 1, 9, 9).sin()
+
+    def loss(x):
+        pooled = torch.nn.functional.fractional_max_pool2d(
+            x, 2, output_ratio=(0.5, 0.5)
+        )
+        return (pooled**2).mean()
+
+    assert gl.check(loss, x).ok
