@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.subject.subject import block_slices
+from gradlab.subject.subject import DOUBLE, block_slices, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -135,7 +135,8 @@ def rounding_noise(
         return noise
     pulls = sides[0].pull, sides[1].pull
     rng = np.random.default_rng([seed, 1])
-    away = min(_AWAY * subject.epsilon, float(np.sqrt(subject.epsilon)))
+    epsilon = _epsilon_inside(subject)
+    away = min(_AWAY * epsilon, float(np.sqrt(epsilon)))
 
     def apart(moves: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
         for which, (point, move) in enumerate(zip(points, moves, strict=True)):
@@ -188,16 +189,26 @@ def value_noise(subject: Subject, meter: Meter, *, seed: int) -> NDArray[np.floa
     return largest
 
 
+def _epsilon_inside(subject: Subject) -> float:
+    """Round-off of a subject in short precision, which may be shorter inside."""
+    if subject.epsilon < DOUBLE or not is_torch_subject(subject):
+        return subject.epsilon
+    from gradlab.subject.tensors.precision import inner_epsilon
+
+    return inner_epsilon(subject)  # type: ignore[arg-type] # a TorchSubject
+
+
 def _rounded(
     subject: Subject, points: Sequence[NDArray[np.float64]], seed: int
 ) -> Iterator[None]:
     """Stand beside the point, less than a rounding away, a few times."""
     rng = np.random.default_rng(seed)
+    epsilon = _epsilon_inside(subject)
     try:
         for _ in range(_REPETITIONS):
             for which, point in enumerate(points):
                 units = rng.uniform(-1, 1, size=len(point))
-                subject.place(which, point * (1 + subject.epsilon * units))
+                subject.place(which, point * (1 + epsilon * units))
             yield
     finally:
         for which in range(len(points)):

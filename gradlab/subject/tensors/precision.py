@@ -8,11 +8,12 @@ cotangents, all its entries happen to be float32 numbers.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradlab.subject.subject import EPSILON, Problem
+from gradlab.subject.tensors.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Variable
     from gradlab.subject.tensors.subjects import TorchSubject
 
-__all__ = ["Unseen", "is_single", "lost_digits"]
+__all__ = ["Unseen", "inner_epsilon", "is_single", "lost_digits"]
 
 _CANCELLED = 64.0  # units of round-off that sums of a few terms leave behind
 _SHORT_BITS = 12  # numbers this short, such as 0.5 or -3, say nothing about a dtype
@@ -148,3 +149,34 @@ def is_single(values: NDArray[np.float64]) -> bool:
             return False
     mantissa = np.frexp(numbers)[0] * 2**_SHORT_BITS
     return bool(np.any(mantissa != np.rint(mantissa)))
+
+
+def inner_epsilon(subject: TorchSubject) -> float:
+    """Measure the round-off of the coarsest numbers on the way, as under autocast.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gradlab.subject.tensors.subjects import torch_subject
+    >>> half = torch_subject(lambda x: x.bfloat16().sin().float(), (torch.ones(2),))
+    >>> half.epsilon, inner_epsilon(half)
+    (1.1920928955078125e-07, 0.0078125)
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    coarsest = subject.epsilon
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            nonlocal coarsest
+            result = func(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor) and result.is_floating_point():
+                coarsest = max(coarsest, float(torch.finfo(result.dtype).eps))
+            return result
+
+    with uncompiled(), Watch():
+        subject.row()
+    return coarsest
