@@ -182,6 +182,8 @@ def constants(case: Case) -> list[Clue]:
         per = wrong.reshape(-1, shape[-1]).sum(axis=1)
         if (per <= 1).all():
             return _term(told + ", one in each row", 0.9)
+        if per.min() < per.max():  # d[:, y] would do the same to every row
+            return _term(told, 0.8)
         return [
             Clue(
                 BugKind.WRONG_INDEX,

@@ -36,6 +36,7 @@ _PASSES = 50  # that anybody forgets to set a gradient to zero before
 _NAMED = 0.75  # of the trust in a factor: from there on its meaning is told instead
 _TELLING = 0.9  # trust in a factor from which on it may be one on purpose
 _FEW = 3  # entries, of which any two numbers are nearly a multiple of each other
+_NAMELESS = "an array it uses"
 _LOSS_SCALE = 128  # the least power of two that is rather one of mixed precision
 _PLAIN = {-4.0, -2.0, -1.0, 1.0, 4.0, 6.0}  # twice a factor that one number may show
 _DRIFT = 0.12  # spread of the ratio while parameters move between passes
@@ -69,6 +70,8 @@ def scales(case: Case) -> list[Clue]:
             trust = 0.3  # one number has a factor whatever is wrong: others tell more
         if only_wrong:
             trust *= 0.98
+        if only_wrong and _one_row_of_several(case, c):
+            clues.append(_used_twice(case, c, share))
         clues += _named(case, c, share * trust, whole=not only_wrong)
         if trust < 1 and only_wrong and 0 < c < 1 and case.analytic.size > 3:
             clues.append(_less(case, c))
@@ -101,6 +104,34 @@ def _less(case: Case, c: float) -> Clue:
         f"contributions had been overwritten.",
         f"Where an entry of {case.name} is used more than once, add to its gradient "
         f"(+=, np.add.at) in place of assigning.",
+    )
+
+
+def _one_row_of_several(case: Case, c: float) -> bool:
+    """Whether one row of a table has 1/2, 1/3 ... of its gradient, others all."""
+    shape = case.variable.shape
+    if len(shape) < 2 or not case.scalar or not case.part.complete or not 0 < c < 0.6:
+        return False
+    if abs(1 / c - round(1 / c)) > _CLOSE / c:
+        return False
+    wrong, alive = (
+        side.reshape(shape[0], -1) for side in (case.wrong[0], ~case.numeric_zero[0])
+    )
+    rows = wrong.any(axis=1)
+    whole = (wrong == alive)[rows].all() and int(alive[rows].sum()) > 1
+    return bool(rows.sum() == 1 and whole and alive[~rows].any())
+
+
+def _used_twice(case: Case, c: float, share: float) -> Clue:
+    """Name a row that is read several times, and written each time: one is left."""
+    count = round(1 / c)
+    return Clue(
+        BugKind.LOST_ACCUMULATION,
+        0.94 * share,
+        f"analytic = 1/{count} x numeric {place_words(case)}, and the other rows are "
+        f"right: of {count} uses of that row one is left.",
+        f"Where a row of {case.name} is used more than once, add to its gradient (+=, "
+        f"np.add.at) in place of assigning.",
     )
 
 
@@ -192,6 +223,8 @@ def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None
     if matched is not None:
         size, words, leading = matched
         strength = 0.95 if leading else 0.9
+        if not alike and _of_features(case, size, words):
+            strength = 0.5
         if size == 2:
             strength = 0.6 if alike and leading else 0.5  # of a square, as often
     elif whole_number and alike:
@@ -227,6 +260,13 @@ def _matching(case: Case, large: float) -> tuple[int, str, bool] | None:
     return found[0] if found else None
 
 
+def _of_features(case: Case, size: int, words: str) -> bool:
+    """Whether a length of the data is one of the weights too: no number of samples."""
+    inputs = case.evidence.subject.inputs
+    held = words.endswith(("`", _NAMELESS))
+    return held and any(size in variable.shape for variable in inputs)
+
+
 def _sizes_of(case: Case) -> Iterator[tuple[int, str, bool]]:
     """Lengths that a mean could run over: (size, in words, leading or total).
 
@@ -258,7 +298,7 @@ def _sizes_of(case: Case) -> Iterator[tuple[int, str, bool]]:
                     True,
                 )
     for name, array in held_arrays(subject):
-        called = f"`{name}`" if name else "an array it uses"
+        called = f"`{name}`" if name else _NAMELESS
         for axis, length in enumerate(array.shape):
             yield length, f"the length of axis {axis} of {called}", axis == 0
         yield math.prod(array.shape), f"the number of entries of {called}", True

@@ -41,6 +41,7 @@ def passed_on(
     """
     elsewhere = [] if told else _elsewhere(case, lost, extra, share)
     elsewhere = elsewhere or _other_way(case, lost, extra, share)
+    elsewhere = elsewhere or _from_others(case, lost, extra, share)
     mask = _mask_clue(case, lost, extra, share, told)
     return elsewhere or [mask, *_handed_on(case, lost, extra, share)]
 
@@ -63,6 +64,30 @@ def _elsewhere(
             f"({place_words(case)}).",
             f"Send each incoming gradient to the entries of {case.name} that the "
             f"forward pass read for that output.",
+        )
+    ]
+
+
+def _from_others(
+    case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_], share: float
+) -> list[Clue]:
+    """Recognise entries that take the gradients of as many outputs, but of others.
+
+    A mask that is wrong stops what belongs to an output, or lets it through; both of
+    one output it does only where it selects among entries, and then of other entries.
+    """
+    if (lost.sum(axis=0) != extra.sum(axis=0)).any():
+        return []
+    if not (reaches(lost, 1) & reaches(extra, 1)).any():
+        return []
+    return [
+        Clue(
+            BugKind.WRONG_INDEX,
+            0.93 * share,
+            f"Every entry of {case.name} that is wrong takes the incoming gradient of "
+            f"as many outputs as it should, and of others ({place_words(case)}).",
+            f"Read the incoming gradient for {case.name} at the indices to which the "
+            f"forward pass writes.",
         )
     ]
 
