@@ -24,6 +24,7 @@ from gradlab.subject.callables import (
     refuse_classes,
     refuse_criteria,
     refuse_generators,
+    refuse_wanting,
 )
 from gradlab.subject.choosing import pick
 from gradlab.subject.numpy_subjects import ArraySubject
@@ -301,6 +302,7 @@ def _in_place(
             "supplies; with jac=, backward= or vjp= pass the parameters as inputs"
         )
         raise InputError(msg)
+    refuse_wanting(fn, len(inputs))
     tree, tensors = _live_tree(sides.params)
     by_autograd = bool(tensors) and sides.need_analytic and not sides.given()
     frozen = (

@@ -134,6 +134,10 @@ CASES = {
         lambda: gl.analytic_jacobian(f, X, grad=lambda x: 1 / 0),
         "grad raised ZeroDivisionError",
     ),
+    "parameters in place, and a function that wants them": (
+        lambda: gl.check(f, params={"x": X}),
+        r"given no inputs, but it needs x; write gl.check\(lambda: ",
+    ),
     "a number where a file is meant": (lambda: gl.load(3), "got int 3"),
     "a step that is a word": (
         lambda: cs231n.eval_numerical_gradient(f, X.copy(), False, h="tiny"),

@@ -304,9 +304,11 @@ def layers_state(audit: LayerAudit) -> dict[str, Any]:
     >>> layers_state(audit)["culprits"]
     []
     """
+    words = headline_of(audit)[2:]
     return {
         "kind": "layers",
-        "headline": headline_of(audit)[2:],
+        # a sentence that begins with a name keeps its letters
+        "headline": words if audit.culprits else words[:1].upper() + words[1:],
         "verdict": int(audit_verdict(audit)),
         "subject": f"{len(audit.rows)} layers",
         "facts": [

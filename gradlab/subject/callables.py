@@ -6,7 +6,7 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gradlab.errors import InputTypeError
+from gradlab.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +16,7 @@ __all__ = [
     "refuse_classes",
     "refuse_criteria",
     "refuse_generators",
+    "refuse_wanting",
 ]
 
 
@@ -42,6 +43,24 @@ def needed_arguments(function: Callable[..., Any]) -> list[str]:
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
+
+
+def refuse_wanting(function: Callable[..., Any], given: int) -> None:
+    """Refuse a function that wants as arguments what it should read where it is.
+
+    Raises
+    ------
+    InputError
+        If it needs more arguments than the inputs that it is given with ``params=``.
+    """
+    needed = needed_arguments(function)
+    if len(needed) > given:
+        msg = (
+            f"with params= the function reads the parameters where they are and is "
+            f"given {given or 'no'} inputs, but it needs {', '.join(needed)}; "
+            f"write gl.check(lambda: ..., params=...), or leave out params="
+        )
+        raise InputError(msg)
 
 
 def refuse_criteria(loss: Any) -> None:

@@ -87,6 +87,22 @@ def test_a_gradient_that_is_not_there_is_none_and_not_nan(show):
     driver.shows(page, ".gl .entry", "NaN")
 
 
+def test_a_sweep_opens_where_some_curve_has_its_valley(show):
+    """A linear input is best at the longest step, where all others are worst."""
+    point = {"cubic": np.array([0.4, 0.9]), "linear": np.ones(2)}
+    sweep = gl.sweep(
+        lambda p: (
+            (p["cubic"] ** 3).sum() + p["linear"].sum(),
+            {"cubic": 3 * p["cubic"] ** 2, "linear": np.full(2, 2.0)},
+        ),
+        point,
+    )
+    page = show(sweep)
+
+    log_step = float(page.get_attribute(".gl .cursor", "aria-valuenow"))
+    assert -7 < log_step < -4  # eps ** (1 / 3) is 6e-6
+
+
 def test_what_lies_within_a_wide_bar_is_not_called_too_small(show):
     """0.3 beside 0 with a bar of 1, as at a kink, is no small difference."""
     block = builders.comparison([[0.3, 1.0]], [[0.0, 1.0]], bar=[[1.0, 1e-12]])

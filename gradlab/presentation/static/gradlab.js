@@ -523,7 +523,7 @@ function debounce(call, wait) {
 function reportHead(state) {
   const facts = Object.fromEntries(state.facts ?? []);
   const line = [facts["numeric side"], facts.coverage && `coverage ${facts.coverage}`, facts.cost];
-  return h("header", { class: CLASSES[state.verdict] },
+  return h("header", { role: "none", class: CLASSES[state.verdict] },
     h("span", { class: "seal", "aria-hidden": "true" }, GLYPHS[state.verdict]),
     h("div", {},
       h("h3", {}, prose(state.headline)),
@@ -1469,7 +1469,11 @@ export function mountSweep(element, host) {
     const worst = data.inputs.reduce((b, x, i) => (x.verdict > data.inputs[b].verdict ? i : b), 0);
     const wish = data.inputs.findIndex((input) => input.name === host.get("picked"));
     picked ??= wish >= 0 ? wish : worst;
-    at = host.get("h") || number(data.best[method]?.[picked] ?? NaN) || data.steps[data.steps.length >> 1];
+    const found = (data.best[method] ?? []).map(number), last = data.steps.at(-1);
+    // without truncation the longest step is the best there is, and the worst for the others
+    const inner = found.filter((step) => step > 0 && step < last).sort((a, b) => a - b);
+    const own = found[picked] >= last && inner.length ? inner[(inner.length - 1) >> 1] : found[picked];
+    at = host.get("h") || own || data.steps[data.steps.length >> 1];
     at = nearest(at);
     head.replaceChildren(reportHead(data));
     foot.replaceChildren(reportFoot(data));

@@ -52,7 +52,7 @@ export function mountHunt(element, host) {
   const style = h("style");
   style.textContent = HUNT_CSS;
   root.append(style);
-  const head = h("header", {}), steps = h("ol", { class: "steps", "aria-label": "Levels" });
+  const head = h("header", { role: "none" }), steps = h("ol", { class: "steps", "aria-label": "Levels" });
   const story = h("p", { class: "story" });
   const pre = h("pre", { ...FOCUS, role: "region", "aria-label": "The broken code" });
   const copy = h("button", { ...FOCUS, type: "button", onclick: copyCode }, "copy");
