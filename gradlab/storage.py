@@ -180,11 +180,11 @@ def _tally_to_json(tally: Tally | None) -> dict[str, Any] | None:
 
 
 def _findings(records: list[dict[str, Any]]) -> tuple[Finding, ...]:
-    """Make findings again; those of older files have no doubts."""
+    """Make findings again; those of older files have no doubts, but rivals."""
     return tuple(
         Finding(
             **{
-                **f,
+                **{name: value for name, value in f.items() if name != "rival"},
                 "kind": BugKind(f["kind"]),
                 "doubts": tuple(map(BugKind, f.get("doubts", ()))),
             }

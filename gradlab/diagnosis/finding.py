@@ -99,8 +99,6 @@ class Finding:
         The measurement, as one sentence.
     advice
         One concrete next step.
-    rival
-        Whether a surer finding explains the same wrong place; default False.
     doubts
         Kinds that the same measurement leaves open; default none.
 
@@ -118,38 +116,31 @@ class Finding:
     confidence: float
     evidence: str
     advice: str
-    rival: bool = False
     doubts: tuple[BugKind, ...] = ()
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        sort = "less likely" if self.rival else self.severity
-        return f"{place}{self.kind} ({sort}): {self.evidence} {self.advice}"
+        return f"{place}{self.kind} ({self.severity}): {self.evidence} {self.advice}"
 
 
 def rank(findings: list[Finding]) -> tuple[Finding, ...]:
     """Order findings: errors first, place by place, the surest place first.
 
-    Of several explanations of one wrong place the best leads and the others follow at
-    once, marked as rivals; warnings and notes come by confidence.
+    Of several errors in one place the surest leads and the others follow at once;
+    warnings and notes come by confidence.
     """
     lead: dict[str, float] = {}
     for f in findings:
         if f.severity == "error":
             lead[f.where] = max(lead.get(f.where, 0.0), f.confidence)
     places = {w: i for i, w in enumerate(sorted(lead, key=lambda w: -lead[w]))}
-    ordered = sorted(
-        findings,
-        key=lambda f: (
-            _SEVERITIES.index(f.severity),
-            places[f.where] if f.severity == "error" else 0,
-            -f.confidence,
-        ),
+    return tuple(
+        sorted(
+            findings,
+            key=lambda f: (
+                _SEVERITIES.index(f.severity),
+                places[f.where] if f.severity == "error" else 0,
+                -f.confidence,
+            ),
+        )
     )
-    told: set[str] = set()
-    result = []
-    for f in ordered:
-        rival = f.severity == "error" and f.where in told
-        told |= {f.where} if f.severity == "error" else set()
-        result.append(f if f.rival == rival else dataclasses.replace(f, rival=rival))
-    return tuple(result)

@@ -33,7 +33,7 @@ def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
     where, detail = problem.where, problem.detail
     detail = detail if detail.endswith(".") else f"{detail}."
     if problem.kind == "wrong_shape":
-        return _shape(evidence, problem, detail)
+        return [_shape(evidence, problem, detail)]
     if problem.kind == "dtype":
         return [
             Finding(
@@ -70,54 +70,33 @@ def _lost_digits(evidence: Evidence, detail: str) -> bool:
     return "digits were lost" in detail and not single
 
 
-def _shape(evidence: Evidence, problem: Problem, detail: str) -> list[Finding]:
-    where = problem.where
-    variable = next(
-        (v for v in evidence.subject.inputs if v.name == where),
-        None,
-    )
-    findings = [
-        Finding(
-            BugKind.WRONG_SHAPE,
-            "error",
-            where,
-            0.98,
-            _sentence(detail, where),
-            "Return one array for each input, of the shape that is expected."
-            if problem.got is None
-            else f"Return a gradient of exactly the shape of {where}.",
-        )
-    ]
-    got = problem.got
+def _shape(evidence: Evidence, problem: Problem, detail: str) -> Finding:
+    where, got = problem.where, problem.got
+    variable = next((v for v in evidence.subject.inputs if v.name == where), None)
     if variable is None or got is None:
-        return findings
+        advice = "Return one array for each input, of the shape that is expected."
+        told = _sentence(detail, where)
+        return Finding(BugKind.WRONG_SHAPE, "error", where, 0.98, told, advice)
     axes = _unsummed(got, variable)
     if axes is not None:
-        findings.insert(
-            0,
-            Finding(
-                BugKind.BROADCAST_REDUCTION,
-                "error",
-                where,
-                0.985,
-                f"The gradient of {where} has shape {got} for an input of shape "
-                f"{variable.shape}: it was not summed over {axes}.",
-                f"Sum it over the axes along which {where} was broadcast: "
-                f"grad.sum(axis=...), keepdims for axes of length 1.",
-            ),
+        return Finding(
+            BugKind.BROADCAST_REDUCTION,
+            "error",
+            where,
+            0.985,
+            f"The gradient of {where} has shape {got} for an input of shape "
+            f"{variable.shape}: it was not summed over {axes}.",
+            f"Sum it over the axes along which {where} was broadcast: "
+            f"grad.sum(axis=...), keepdims for axes of length 1.",
         )
-    elif got == variable.shape[::-1] and got != variable.shape:
-        findings.append(
-            Finding(
-                BugKind.TRANSPOSE,
-                "error",
-                where,
-                0.97,
-                f"The gradient of {where} has shape {got}, that of {where}.T.",
-                "Swap the factors of the product: x.T @ delta for delta.T @ x.",
-            )
-        )
-    return findings
+    told = _sentence(detail, where)
+    advice = f"Return a gradient of exactly the shape of {where}."
+    turned = got == variable.shape[::-1] and got != variable.shape
+    if turned:
+        told = f"{told[:-1]}: that of {where}.T."
+        advice = "Swap the factors of the product: x.T @ delta for delta.T @ x."
+    doubts = (BugKind.TRANSPOSE,) if turned else ()
+    return Finding(BugKind.WRONG_SHAPE, "error", where, 0.98, told, advice, doubts)
 
 
 def _unsummed(got: tuple[int, ...], variable: Variable) -> str | None:

@@ -221,11 +221,12 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
     if abs(factors[0] - 1) <= _CLOSE:
         return [
             Clue(
-                BugKind.WRONG_DERIVATIVE,
-                0.72 if _of_fewer_products(case) else 0.5,
+                BugKind.UNKNOWN,
+                0.72,  # samples that are left out would be missing there as well
                 f"{lead} their gradient is right: what is wrong grows with the values "
                 f"of the unit, as with a wrong slope of an activation.",
                 advice,
+                (BugKind.WRONG_DERIVATIVE, BugKind.STALE_CACHE),
             )
         ]
     return [
@@ -238,19 +239,3 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
             advice,
         )
     ]
-
-
-def _of_fewer_products(case: Case) -> bool:
-    """Whether fewer outer products make the analytic side than the numeric one.
-
-    Samples that are left out would be missing where weights are zero, too: what raises
-    the rank elsewhere is a slope, which multiplies entry by entry.
-    """
-    shape = case.variable.shape
-    if len(shape) != 2 or not case.scalar or not case.part.complete:
-        return False
-    ours, true = (
-        np.linalg.matrix_rank(side.reshape(shape), tol=1e-5 * np.linalg.norm(side))
-        for side in (case.analytic, case.numeric)
-    )
-    return bool(ours < true)

@@ -66,7 +66,6 @@ def pack_finding(finding: Finding) -> dict[str, Any]:
         "confidence": finding.confidence,
         "evidence": finding.evidence,
         "advice": finding.advice,
-        "rival": finding.rival,
     }
 
 

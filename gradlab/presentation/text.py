@@ -151,24 +151,15 @@ def _alike(findings: list[Finding]) -> list[list[Finding]]:
 
 
 def _findings(report: Report, width: int) -> list[str]:
-    """Write the findings out, one explanation for each wrong name.
-
-    Less likely explanations of the same error are named, and those on gradients that
-    are merely contaminated are counted.
-    """
+    """Write the findings out; those on gradients merely contaminated are counted."""
     passive = contaminated(report)
     active = [f for f in report.findings if f.where not in passive]
-    groups = _alike([f for f in active if not f.rival])
+    groups = _alike(active)
     lines: list[str] = []
     for group in groups[:_FINDINGS]:
         finding, places = group[0], [f.where for f in group]
         names = [called(report, place) for place in places]
         lines += ["", *finding_lines(finding, names, width)]
-        rivals = [f for f in active if f.rival and f.where in places]
-        if rivals and finding.severity == "error":
-            others = dict.fromkeys(str(f.kind) for f in rivals)  # each once, in order
-            told = "less likely: " + ", ".join(others)
-            lines += wrapped(told, "    ", width=width)
     rest = len(groups) - _FINDINGS
     if rest > 0:
         lines += ["", f"... {plural(rest, 'more finding')} in report.findings"]

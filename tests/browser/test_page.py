@@ -87,24 +87,6 @@ def test_findings_are_listed_with_evidence_and_advice(show):
         assert finding.advice in shown
 
 
-def test_rival_explanations_are_folded(show):
-    """Two explanations of one place: the likelier is a card, the other a click away."""
-    rng = np.random.default_rng(7)
-    report = builders.tutorial(rng)
-    rival = dataclasses.replace(
-        report.findings[0],
-        kind="accumulated_grad",
-        confidence=0.3,
-        evidence="Rival.",
-        rival=True,
-    )
-    page = show(dataclasses.replace(report, findings=(*report.findings, rival)))
-
-    expect(page.get_by_text("Rival.")).not_to_be_visible()
-    page.get_by_text("1 other explanation, less likely").click()
-    expect(page.get_by_text("Rival.")).to_be_visible()
-
-
 def test_tolerance_recounts_and_recolours(show):
     """A tolerance above the error makes all entries agree; the picture changes."""
     page = show("tutorial")

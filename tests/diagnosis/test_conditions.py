@@ -220,22 +220,6 @@ def test_staircase_is_no_accumulation():
     assert report.diagnosis == "surrogate"
 
 
-def test_rivals_stand_behind_their_place(rng):
-    """Several readings of one wrong place: the first leads, the others are rivals."""
-    x, w = rng.normal(size=(4, 3)), rng.normal(size=3)
-
-    def grad(x, w):
-        return 2 * np.tanh(x * w) * w, 3 * (np.tanh(x * w) * x).sum(0)
-
-    report = gl.check(lambda x, w: (np.tanh(x * w) ** 2).sum(), x, w, grad=grad)
-
-    places = [finding.where for finding in report.findings]
-    leads = [finding.where for finding in report.findings if not finding.rival]
-    assert not report.ok
-    assert sorted(leads) == ["w", "x"]
-    assert places == sorted(places, key=leads.index)
-
-
 class TestTorch:
     """Conditions only torch subjects can meet."""
 

@@ -89,22 +89,8 @@ class TestReportText:
 
         assert headline(report) == "✓ agrees: both gradients agree"
 
-    def test_rival_explanations_are_named_in_one_line(self, tutorial):
-        """The likeliest cause is told; the others of the same input are only named."""
-        first = tutorial.findings[0]
-        rival = dataclasses.replace(
-            first,
-            kind=BugKind.ACCUMULATED_GRAD,
-            evidence="a sum of 2 passes.",
-            rival=True,
-        )
-        text = report_text(dataclasses.replace(tutorial, findings=(first, rival)))
-
-        assert "less likely: accumulated_grad" in text
-        assert "a sum of 2 passes" not in text
-
     def test_two_mistakes_in_one_place_are_both_told(self, tutorial):
-        """Only what is marked as a rival is one, wherever it stands in the list."""
+        """Both have their evidence, wherever they stand in the list."""
         first = tutorial.findings[0]
         other = dataclasses.replace(
             first, kind=BugKind.ACCUMULATED_GRAD, evidence="a sum of 2 passes."
@@ -112,7 +98,6 @@ class TestReportText:
         text = report_text(dataclasses.replace(tutorial, findings=(first, other)))
 
         assert "a sum of 2 passes" in text
-        assert "less likely" not in text
 
     def test_long_names_keep_their_ends(self, report_of, compare):
         """Of a qualified name both ends tell; the index is never cut off."""

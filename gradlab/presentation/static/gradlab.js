@@ -557,16 +557,14 @@ function findingCard(finding, layers, choose) {
   card.addEventListener("click", choose);
   return card;
 }
-// The likeliest explanation of each place is a card; its rivals are one click away, and
-// so is what comes after the first few.
+// The first few findings are cards; the others are one click away.
 function findingList(findings, layers, choose) {
   const SHOWN = 4;
   const card = (finding) => findingCard(finding, layers, () => choose(finding.places[0]));
-  const folded = (list, noun, more = "") => list.length > 0 && h("details", {},
-    h("summary", FOCUS, `${list.length} ${noun}${list.length > 1 ? "s" : ""}${more}`), h("ul", {}, list.map(card)));
-  const told = alike(findings.filter((f) => !f.rival)), rivals = alike(findings.filter((f) => f.rival));
+  const told = alike(findings), rest = told.slice(SHOWN);
   return [h("ul", { "aria-label": "Findings" }, told.slice(0, SHOWN).map(card)),
-    folded(told.slice(SHOWN), "more finding"), folded(rivals, "other explanation", ", less likely")].filter(Boolean);
+    rest.length > 0 && h("details", {},
+      h("summary", FOCUS, `${rest.length} more finding${rest.length > 1 ? "s" : ""}`), h("ul", {}, rest.map(card)))].filter(Boolean);
 }
 function reportFoot(state) {
   const remarks = (state.remarks ?? []).map((r) => [h("dt", {}, "remark"), h("dd", {}, r)]);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 
@@ -229,19 +228,6 @@ def test_blocks_come_worst_first(rng):
 
     assert verdicts == sorted(verdicts, reverse=True)
     assert state["blocks"][0]["name"] == state["param"] == "fc2.bias"
-
-
-def test_rivals_are_marked(rng):
-    """Of two explanations of one place the page is told which is the less likely."""
-    report = builders.tutorial(rng)
-    second = dataclasses.replace(report.findings[0], kind="sign", confidence=0.1)
-    report = builders.report(*report.comparisons, findings=[second, *report.findings])
-    packed = pack_report(report).state["findings"]
-
-    assert [(f["kind"], f["rival"]) for f in packed] == [
-        ("scale", False),
-        ("sign", True),
-    ]
 
 
 def test_complex_blocks_carry_both_parts(rng):
