@@ -128,3 +128,19 @@ def test_doubts_are_kept_in_files(rng, tmp_path):
 
     assert again.findings == report.findings
     assert again.findings[0].doubts == (BugKind.EXTRA_TERM,)
+
+
+def test_pieces_of_a_sum_of_hinges_are_told(rng):
+    """Slopes that stand still, at the wrong entries: the condition of the hinge."""
+    x = np.append(rng.normal(size=8), [0.5, 0.6, -0.5, -0.6])
+
+    def loss(x):
+        return float(np.select([x > 0.3, x < -0.3], [2 * x, -0.5 * x], 0.1 * x).sum())
+
+    def grad(x, where=0.9):
+        return np.select([x > where, x < -where], [2.0, -0.5], 0.1)
+
+    first = gl.check(loss, x, grad=grad).findings[0]
+
+    assert first.kind == BugKind.WRONG_MASK
+    assert gl.check(loss, x, grad=lambda x: grad(x, 0.3)).findings == ()
