@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import itertools
-import sys
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from gradlab.diagnosis.measures import Case, Clue
 from gradlab.diagnosis.moving import cotangent_of, slopes_at
 from gradlab.diagnosis.torch_modes import calling_line, under
 from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.tensors.standing_in import watching
 
 __all__ = ["left_torch"]
 
@@ -29,10 +29,9 @@ _DIRECTIONS = 3
 def left_torch(case: Case) -> list[Clue]:
     """Detect a path that leaves torch while others stay."""
     subject: Any = case.evidence.reference or case.evidence.subject
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not is_torch_subject(subject) or not case.part.complete:
+    if not is_torch_subject(subject) or not case.part.complete:
         return []
-    tapes = Tape(torch), Tape(torch)
+    tapes = Tape(), Tape()
     with under(subject, tapes[0].mode, tapes[1].mode):
         case.evidence.meter.spend(1)
         subject.row()
@@ -79,33 +78,29 @@ def _right(case: Case) -> bool:
 class Tape:
     """Records what leaves torch, in order, or plays it back."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self) -> None:
         self.playing = False
         self.names: collections.Counter[str] = collections.Counter()
         self.lines: dict[str, str] = {}  # of code where each was met first
         self._values: list[Any] = []
-        self._torch = torch
 
     def mode(self) -> Any:
         """Return a mode of torch for one call of the function."""
-        tape, count = self, itertools.count()
+        count = itertools.count()
 
-        class Exits(self._torch.overrides.TorchFunctionMode):  # type: ignore[misc,name-defined] # Any base
-            def __torch_function__(
-                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-            ) -> Any:
-                name = str(getattr(func, "__name__", ""))
-                if name not in _EXITS:
-                    return func(*args, **(kwargs or {}))
-                k = next(count)
-                if tape.playing and k < len(tape._values):
-                    return tape._values[k]
-                value = func(*args, **(kwargs or {}))
-                if not tape.playing:
-                    tape.names[name] += 1
-                    tape.lines.setdefault(name, calling_line())
-                    kept = value.copy() if isinstance(value, np.ndarray) else value
-                    tape._values.append(kept)
-                return value
+        def answer(func: Any, args: Any, kwargs: Any) -> Any:
+            name = str(getattr(func, "__name__", ""))
+            if name not in _EXITS:
+                return func(*args, **kwargs)
+            k = next(count)
+            if self.playing and k < len(self._values):
+                return self._values[k]
+            value = func(*args, **kwargs)
+            if not self.playing:
+                self.names[name] += 1
+                self.lines.setdefault(name, calling_line())
+                kept = value.copy() if isinstance(value, np.ndarray) else value
+                self._values.append(kept)
+            return value
 
-        return Exits()
+        return watching(answer)

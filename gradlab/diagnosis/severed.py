@@ -19,7 +19,7 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measures import Case, Clue, sides_of
 from gradlab.diagnosis.torch_modes import calling_line, under
 from gradlab.subject.subject import is_torch_subject
-from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.standing_in import watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -127,11 +127,7 @@ def _seen(run: Callable[[], Any]) -> _Undone | None:
     torch: Any = sys.modules["torch"]
     undone = _Undone(None, collections.Counter(), {})
     with contextlib.suppress(Exception):  # a mode of torch may not be for it
-        with (
-            uncompiled(),
-            torch.enable_grad(),
-            _mode(torch, undone, _Undo(), copies=False)(),
-        ):
+        with torch.enable_grad(), _mode(undone, _Undo(), copies=False)():
             run()
         return undone
     return None
@@ -285,9 +281,8 @@ def _right(case: Case, values: NDArray[np.float64]) -> bool:
 def _again(case: Case, undo: _Undo) -> _Undone | None:
     """Pull all cotangents back with some of torch's functions made harmless."""
     subject: Any = case.evidence.subject
-    torch: Any = sys.modules.get("torch")
     side = subject.analytic
-    if torch is None or side is None or not is_torch_subject(subject):
+    if side is None or not is_torch_subject(subject):
         return None
     if not str(side.description).startswith("autograd"):
         return None
@@ -299,7 +294,7 @@ def _again(case: Case, undo: _Undo) -> _Undone | None:
     rows = len(case.evidence.base)
     for copies in (False, True):
         undone.met.clear()
-        mode = _mode(torch, undone, undo, copies=copies)
+        mode = _mode(undone, undo, copies=copies)
         case.evidence.meter.spend(1)
         # without its cut the program may not run
         with contextlib.suppress(Exception), under(subject, mode, mode):
@@ -316,9 +311,8 @@ def _meets_any(case: Case) -> bool:
     """
     evidence, subject = case.evidence, case.evidence.subject
     if "cuts" not in evidence.kept:
-        torch: Any = sys.modules["torch"]
         seen = _Undone(None, collections.Counter(), {})
-        mode = _mode(torch, seen, _Undo(), copies=False)
+        mode = _mode(seen, _Undo(), copies=False)
         evidence.meter.spend(1)
         evidence.kept["cuts"] = True
         with contextlib.suppress(Exception), under(subject, mode, mode):
@@ -338,8 +332,8 @@ def _pulled(side: Any, rows: int, which: int) -> NDArray[np.float64]:
     return found[which]
 
 
-def _mode(torch: Any, undone: _Undone, undo: _Undo, *, copies: bool) -> type[Any]:
-    """Make a function mode that counts, and replaces what it is told to.
+def _mode(undone: _Undone, undo: _Undo, *, copies: bool) -> Callable[[], Any]:
+    """Make a mode of torch that counts, and replaces what it is told to.
 
     Parameters
     ----------
@@ -348,40 +342,37 @@ def _mode(torch: Any, undone: _Undone, undo: _Undo, *, copies: bool) -> type[Any
         itself, so that what is written to it behind the back of autograd is recorded;
         where autograd does not allow that, a copy will do for all but such writes.
     """
-    data = torch.Tensor.data.__get__
+    data = cast("Any", sys.modules["torch"]).Tensor.data.__get__
     met = undone.met
 
-    class Harmless(torch.overrides.TorchFunctionMode):  # type: ignore[misc] # Any base
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            name = "data" if func == data else str(getattr(func, "__name__", ""))
-            if name == "_set_grad_enabled":
-                name = "" if args[0] else "no_grad"
-            tracked = bool(args) and getattr(args[0], "requires_grad", False)
-            if name == "grad" and not (kwargs or {}).get("create_graph"):
-                name = _NO_GRAPH
-            counted = name in {"no_grad", "register_hook"} or tracked
-            # what is tracked may be written to the data of what is not
-            cut = name in _CUTS and (counted or name == "data")
-            cut |= name == _NO_GRAPH
-            line = calling_line() if cut else ""
-            if cut:
-                met[f"{name}@{line}"] += 1
-                undone.places[f"{name}@{line}"] = line
-            elif counted and name in _EXITS | {"register_hook"}:
-                met[name] += 1
-            if cut and undo.cuts and undo.line in {None, line}:
-                if name == "no_grad":
-                    return None
-                if name == _NO_GRAPH:
-                    return func(*args, **{**kwargs, "create_graph": True})
-                recorded = args[0].grad_fn is not None and not copies
-                return args[0].clone() if tracked and not recorded else args[0]
-            if undo.hooks and name == "register_hook":
-                return _Handle()
-            if undo.cuts and name == "register_hook" and len(args) > 1:
-                args = (args[0], _not_within_itself(args[1]), *args[2:])
-            return func(*args, **(kwargs or {}))
+    def answer(func: Any, args: Any, kwargs: Any) -> Any:
+        name = "data" if func == data else str(getattr(func, "__name__", ""))
+        if name == "_set_grad_enabled":
+            name = "" if args[0] else "no_grad"
+        tracked = bool(args) and getattr(args[0], "requires_grad", False)
+        if name == "grad" and not kwargs.get("create_graph"):
+            name = _NO_GRAPH
+        counted = name in {"no_grad", "register_hook"} or tracked
+        # what is tracked may be written to the data of what is not
+        cut = name in _CUTS and (counted or name == "data")
+        cut |= name == _NO_GRAPH
+        line = calling_line() if cut else ""
+        if cut:
+            met[f"{name}@{line}"] += 1
+            undone.places[f"{name}@{line}"] = line
+        elif counted and name in _EXITS | {"register_hook"}:
+            met[name] += 1
+        if cut and undo.cuts and undo.line in {None, line}:
+            if name == "no_grad":
+                return None
+            if name == _NO_GRAPH:
+                return func(*args, **{**kwargs, "create_graph": True})
+            recorded = args[0].grad_fn is not None and not copies
+            return args[0].clone() if tracked and not recorded else args[0]
+        if undo.hooks and name == "register_hook":
+            return _Handle()
+        if undo.cuts and name == "register_hook" and len(args) > 1:
+            args = (args[0], _not_within_itself(args[1]), *args[2:])
+        return func(*args, **kwargs)
 
-    return Harmless
+    return functools.partial(watching, answer)

@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gradlab.labels import code_place
-from gradlab.subject.tensors.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,12 +66,12 @@ class _Under:
 
     def call(self, *arguments: Any) -> Any:
         """Call the program."""
-        with uncompiled(), self._mode():
+        with self._mode():
             return self._inner.call(*arguments)
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the loss."""
-        with uncompiled(), self._mode():
+        with self._mode():
             return self._inner(*arguments)
 
     def __getattr__(self, name: str) -> Any:
