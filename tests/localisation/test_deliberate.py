@@ -131,3 +131,41 @@ def test_reentrant_checkpoint_is_checked_by_backward():
     report = gl.check(lambda x: checkpoint(torch.sin, x, use_reentrant=True), x)
     assert report.verdict == gl.Verdict.AGREES
     assert x.grad is None
+
+
+class _Refusing(torch.autograd.Function):
+    """Refuses grad(), as reversible layers do that make their input again."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.sin(x)
+
+    @staticmethod
+    def backward(ctx, up):
+        if not torch.autograd._is_checkpoint_valid():
+            raise RuntimeError("InvertibleCheckpointFunction does not go with .grad()")
+        return up * torch.cos(*ctx.saved_tensors)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_only_checkpoints_of_torch_have_an_option_for_that(own):
+    """A layer that refuses grad() by itself is not told to pass torch's option."""
+    from torch.utils.checkpoint import checkpoint
+
+    class Wrapper(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(3, 3).double()
+
+        def forward(self, x):
+            if own:
+                return checkpoint(self.inner, x, use_reentrant=True)
+            return _Refusing.apply(self.inner(x))
+
+    x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    audit = gl.blame(Wrapper(), x, loss=lambda y: (y**2).sum())
+
+    reasons = " ".join(str(row.reason) for row in audit.rows)
+    assert "re-entrant checkpointing" in reasons
+    assert ("use_reentrant" in reasons) is own

@@ -178,10 +178,12 @@ class Checker:
 
     def _failed_backward(self, frame: Frame, message: str) -> Outcome:
         if "heckpoint" in message:
+            # that of torch has an option, which its message names; others have none
+            instead = "; pass use_reentrant=False" if "use_reentrant" in message else ""
             return Outcome(
                 LayerState.UNCHECKED,
-                "uses re-entrant checkpointing, which cannot be asked for the gradient "
-                "of one piece; pass use_reentrant=False",
+                f"uses re-entrant checkpointing, which cannot be asked for the "
+                f"gradient of one piece{instead}",
             )
         if "invalid gradient" in message and "shape" in message:
             return Outcome(
