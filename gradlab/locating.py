@@ -18,7 +18,8 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import locate_entries
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.confirming import upheld
-from gradlab.pipeline.one_by_one import mixed_inputs, with_mixed
+from gradlab.pipeline.one_by_one import with_mixed
+from gradlab.pipeline.planning import mixed_inputs
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import is_torch_subject

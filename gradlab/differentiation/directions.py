@@ -84,6 +84,8 @@ class Direction:
         a block all entries do.
     weights
         Multiply the values of a pooled direction, whose parts are of one input then.
+    still
+        By input: coordinates that do not move after all, in order. Not if pooled.
     """
 
     seed: int
@@ -93,6 +95,7 @@ class Direction:
     choice: int = 0
     pooled: bool = False
     weights: Weights | None = None
+    still: Mapping[int, NDArray[np.intp]] | None = None
 
     @property
     def size(self) -> int:
@@ -145,6 +148,9 @@ class Direction:
             values = table.take(bits[inside])
             if self.thinning:
                 values *= self._kept(part.which, block, stop - first)[inside]
+            if self.still and part.which in self.still:
+                places = self.still[part.which] - start
+                values[places[(places >= 0) & (places < len(values))]] = 0.0
             yield start, values
 
     def pieces(

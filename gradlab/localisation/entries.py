@@ -14,7 +14,7 @@ from gradlab.localisation.located import Located, Suspect, WrongEntry
 from gradlab.localisation.searching.output_rows import wrong_cells
 from gradlab.localisation.searching.retracting import take_back
 from gradlab.localisation.searching.search import Search
-from gradlab.localisation.searching.set_up import set_up
+from gradlab.localisation.searching.set_up import set_aside, set_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ def locate_entries(
     limit: int = 64,
     base: NDArray[np.float64] | None = None,
     hear: Hearing | None = None,
-    aside: Sequence[int] = (),
+    aside: Mapping[int, NDArray[np.intp]] | None = None,
 ) -> Located:
     """Find wrong entries by group testing with random directions.
 
@@ -70,7 +70,7 @@ def locate_entries(
         was measured of their coordinates. Where some do not stand, the search goes on
         for errors that are larger than those.
     aside
-        Inputs, by number, that somebody else looks at.
+        By input: coordinates that somebody else looks at.
 
     Raises
     ------
@@ -100,9 +100,7 @@ def locate_entries(
         base=base,
         precise=True,
     )
-    bench.aside.update(aside)
-    for which in aside:
-        bench.settle(which)
+    set_aside(bench, aside or {})
     search = Search(bench, limit=limit)
     stopped = ""
     verdicts: dict[Place, bool] = {}

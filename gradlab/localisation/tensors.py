@@ -21,7 +21,7 @@ from gradlab.differentiation.metering import DEAR, why_stopped
 from gradlab.localisation.entries import located_from
 from gradlab.localisation.searching.group_testing import decode
 from gradlab.localisation.searching.search import NOTHING, Search
-from gradlab.localisation.searching.set_up import set_up
+from gradlab.localisation.searching.set_up import set_aside, set_up
 from gradlab.localisation.searching.tensor_search import judge
 from gradlab.subject.subject import input_columns
 
@@ -145,6 +145,7 @@ def probe_tensors(
     base: NDArray[np.float64] | None = None,
     seed: int = 0,
     left_out: Collection[int] = (),
+    aside: Mapping[int, NDArray[np.intp]] | None = None,
 ) -> TensorProbes:
     """Judge the gradient of every input by random directions.
 
@@ -165,6 +166,8 @@ def probe_tensors(
         Of every random choice.
     left_out
         Positions of inputs that are not compared; they are UNDECIDED.
+    aside
+        By input: coordinates that somebody else looks at.
 
     Raises
     ------
@@ -197,6 +200,7 @@ def probe_tensors(
     )
     for which in left_out:
         bench.settle(which)
+    set_aside(bench, aside or {})
     search = Search(bench, limit=_NAMED)
     alone: dict[int, Group] = {}
     stop: BaseException | None = None

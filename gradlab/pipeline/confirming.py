@@ -29,7 +29,7 @@ from gradlab.pipeline.checking import (
 )
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.looks.unheard import far_apart
-from gradlab.subject.subject import input_columns, output_rows
+from gradlab.pipeline.planning import readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block, Check, Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["examined", "readable", "upheld"]
+__all__ = ["examined", "upheld"]
 
-_ENTRIES = 8_000_000  # numbers of an analytic Jacobian that may be read out as a whole
 _BESIDE = 16  # largest entries of an input: of as many outputs, where there are many
 
 
@@ -99,23 +98,19 @@ def upheld(
     return [_verdict(entry, looked) == Verdict.DISAGREES for entry in named]
 
 
-def readable(subject: Subject) -> bool:
-    """Whether the analytic Jacobian is small enough to be read out as a whole."""
-    numbers = output_rows(subject.outputs) * input_columns(subject.inputs)
-    return numbers <= _ENTRIES
-
-
 def examined(
-    own: Origin, some: Sequence[int], plan: Plan, meter: Meter
+    own: Origin, some: Mapping[int, NDArray[np.intp]], plan: Plan, meter: Meter
 ) -> tuple[Sequence[Comparison], str]:
-    """Compare all coordinates of some inputs one by one, as a check does.
+    """Compare coordinates of some inputs one by one, as a check does.
+
+    Beside the largest of the same input.
 
     Parameters
     ----------
     own
         The subject, at its point.
     some
-        Which of its inputs.
+        By input: which of its coordinates.
     plan
         Of such a check.
     meter
@@ -128,12 +123,15 @@ def examined(
     stopped
         Why it was cut short; "" if it was not.
     """
-    columns = [
-        np.arange(variable.coordinates if which in some else 0)
-        for which, variable in enumerate(own.subject.inputs)
-    ]
     check = begun(own, plan, meter)
-    outcome = compare_columns(check, columns, analytic_columns(check))
+    analytic, subject = analytic_columns(check), own.subject
+    columns = [np.zeros(0, dtype=np.intp) for _ in subject.inputs]
+    for which, places in some.items():
+        columns[which] = places
+        if len(places) < subject.inputs[which].coordinates:
+            largest = _largest(subject, which, analytic.side.values[which])
+            columns[which] = np.union1d(places, largest)
+    outcome = compare_columns(check, columns, analytic)
     outcome.blocks = [block for block in outcome.blocks if block.positions.size]
     return _compared(check, outcome), outcome.stopped
 
@@ -189,11 +187,20 @@ def _columns(
     ]
     if not entries:
         return np.zeros(0, dtype=np.intp)
+    named_ones = variable.coordinates_of(np.unique(entries))
+    return np.union1d(named_ones, _largest(subject, which, values))
+
+
+def _largest(
+    subject: Subject, which: int, values: NDArray[np.float64]
+) -> NDArray[np.intp]:
+    """Coordinates of the largest entries of one input, of some outputs."""
+    variable = subject.inputs[which]
     sizes = np.where(np.isfinite(values), np.abs(values), 0.0)
     sizes[:, ~np.isfinite(subject.point(which))] = 0.0
     rows = np.argsort(-sizes.max(axis=1, initial=0.0), kind="stable")[:_BESIDE]
     largest = [variable.entry_of(int(k)) for k in sizes[rows].argmax(axis=1)]
-    return variable.coordinates_of(np.unique([*entries, *largest]))
+    return variable.coordinates_of(np.unique(largest))
 
 
 def _verdict(entry: WrongEntry, looked: Sequence[Comparison]) -> int:

@@ -1,10 +1,11 @@
-"""Inputs of mixed scales, of which a search for wrong entries looks at every entry.
+"""Inputs of mixed scales, of which a search has entries looked at one by one.
 
 A search moves all entries of an input together, by random parts of their common size,
 and that is what it rests on: beside 4e6, an entry of 3e-12 is not moved by anything
 that means something to it. Where a vector is a record of different things, such as a
 rate, a mass and a constant of nature, its entries are compared as a check compares
-them. They are few; each costs two evaluations.
+them. They are few; each costs two evaluations. Of a longer one those are that are far
+too small for the others.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.finite_difference import typical_sizes
 from gradlab.differentiation.metering import BudgetExhausted, why_stopped
-from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.localisation.located import Suspect, WrongEntry
-from gradlab.pipeline.confirming import examined, readable
+from gradlab.pipeline.confirming import examined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.evaluation import Meter
@@ -31,44 +32,13 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["mixed_inputs", "with_mixed"]
-
-_CHEAP = 16  # coordinates: to compare all of them costs no more than a search does
-_MOST = 256
-# Of the typical size: a step of a search is longer than what is smaller than this.
-# Among numbers of one kind, one in a hundred thousand is.
-_FAR = 1e-5
-
-
-def mixed_inputs(subject: Subject) -> tuple[int, ...]:
-    """Return the inputs that are too mixed to be searched, by number.
-
-    Those of which a coordinate is far smaller than the typical one, and not zero.
-
-    Examples
-    --------
-    >>> from gradlab.building import Sides, build_subject
-    >>> inputs = np.array([3e-12, 2e-3, 4e6]), np.array([0.0, 0.2, 0.1])
-    >>> mixed_inputs(build_subject(lambda x, y: x @ y, inputs, Sides()))
-    (0,)
-    """
-    if not readable(subject):
-        return ()
-    found = []
-    for which, variable in enumerate(subject.inputs):
-        if not 1 < variable.coordinates <= _MOST:
-            continue
-        size = np.abs(subject.point(which))
-        least = OWN_SCALE if variable.coordinates <= _CHEAP else _FAR
-        if ((size > 0) & (size < least * typical_sizes(size))).any():
-            found.append(which)
-    return tuple(found)
+__all__ = ["with_mixed"]
 
 
 def with_mixed(
     located: Located,
     own: Origin,
-    mixed: Sequence[int],
+    mixed: Mapping[int, NDArray[np.intp]],
     plan: Plan,
     meter: Meter,
     limit: int,
@@ -86,6 +56,8 @@ def with_mixed(
         key=lambda pair: -pair[0],
     )
     named: list[WrongEntry] = list(located.entries)
+    known = {_cell(entry) for entry in named}
+    ranked = [pair for pair in ranked if _cell(pair[1]) not in known]
     for _, entry in ranked:
         places = {(one.input, one.index) for one in named}
         if len(places) < limit or (entry.input, entry.index) in places:
@@ -112,6 +84,10 @@ def with_mixed(
         power=power,
         stopped=stopped,
     )
+
+
+def _cell(entry: WrongEntry) -> tuple[object, ...]:
+    return entry.input, entry.index, entry.output, entry.output_index
 
 
 def _wrong(

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.finite_difference import typical_sizes
 from gradlab.differentiation.metering import DEAR
+from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.subject.subject import input_columns, output_rows
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ __all__ = [
     "Price",
     "choose_columns",
     "estimate",
+    "mixed_inputs",
     "needs_streaming",
+    "readable",
 ]
 
 # Measured peak of a check that keeps everything, bytes for each entry of the Jacobian.
@@ -41,6 +45,13 @@ _PROBES = 16  # evaluations along random directions, and two for each input
 _PROBES_DEAR = 6  # the same, where two along each of two directions are enough
 _PULLED = 4  # further evaluations that the time of a backward pass is worth
 _SHARE = 0.4  # of a budget in seconds that the analytic side may take
+
+_CHEAP = 16  # coordinates: to compare all of them costs no more than a search does
+_MOST = 256  # coordinates of an input all of which are compared, or of small ones
+# Of the typical size: a step of a search is longer than what is smaller than this.
+# Among numbers of one kind, one in a hundred thousand is.
+_FAR = 1e-5
+_CHANCE = 1e-3  # that one of as many is, by which a longer input is called mixed
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -254,3 +265,40 @@ def needs_streaming(
     """Whether a check that keeps everything would need more than `memory` bytes."""
     total = sum(len(positions) for positions in columns)
     return WHOLE * output_rows(subject.outputs) * total > memory
+
+
+def readable(subject: Subject) -> bool:
+    """Whether the analytic Jacobian is small enough to be read out as a whole."""
+    numbers = output_rows(subject.outputs) * input_columns(subject.inputs)
+    return numbers <= _ENTRIES
+
+
+def mixed_inputs(subject: Subject) -> dict[int, NDArray[np.intp]]:
+    """Return the coordinates that are not to be searched, by number of their input.
+
+    All of an input of which one is far smaller than the typical one, and not zero; of
+    an input of more than 256 those that are.
+
+    Examples
+    --------
+    >>> from gradlab.building import Sides, build_subject
+    >>> inputs = np.array([3e-12, 2e-3, 4e6]), np.array([0.0, 0.2, 0.1])
+    >>> mixed_inputs(build_subject(lambda x, y: x @ y, inputs, Sides()))
+    {0: array([0, 1, 2])}
+    """
+    if not readable(subject):
+        return {}
+    found = {}
+    for which, variable in enumerate(subject.inputs):
+        n = variable.coordinates
+        if n <= 1:
+            continue
+        size = np.abs(subject.point(which))
+        least = OWN_SCALE if n <= _CHEAP else min(_FAR, _CHANCE / max(n - _MOST, 1))
+        small = np.flatnonzero((size > 0) & (size < least * typical_sizes(size)))
+        if n <= _MOST and small.size:
+            found[which] = np.arange(n)
+        elif 0 < small.size <= _MOST:
+            entries = np.unique(small // 2) if variable.is_complex else small
+            found[which] = variable.coordinates_of(entries)
+    return found

@@ -168,3 +168,61 @@ def test_a_search_that_is_interrupted_evaluates_no_more(at):
     assert len(calls) == at
     assert not found.complete
     assert "x" in {suspect.input for suspect in found.suspects}
+
+
+def _one_small_among_many(count, factor, seed=0):
+    """A sine of 2e-3 and a sum of 4e6s; the slope of the sine times a factor."""
+    rng = np.random.default_rng(seed)
+    place = int(rng.integers(count))
+    x = 4e6 * rng.uniform(0.5, 1.5, count)
+    x[place] = 2e-3 * rng.uniform(0.5, 1.5)
+    weights = np.where(np.arange(count) == place, 0.0, rng.normal(size=count))
+
+    def f(x):
+        return np.sin(300 * x[place]) + (weights * x).sum() / 4e6
+
+    def slope(x):
+        found = weights / 4e6
+        found[place] = factor * 300 * np.cos(300 * x[place])
+        return found
+
+    return f, x, slope, place
+
+
+@pytest.mark.parametrize("count", [100, 300, 600, 5000])
+@pytest.mark.parametrize("factor", [0.0, 1.0, 1.5, -1.0])
+@pytest.mark.parametrize("door", ["probe", "locate"])
+def test_directions_move_no_entry_far_beyond_its_size(door, count, factor):
+    """Directions called a right gradient wrong, and a slope of zero right."""
+    f, x, slope, place = _one_small_among_many(count, factor, seed=count)
+
+    if door == "locate":
+        found = gl.locate(f, x, grad=slope)
+        named = [entry.index for entry in found.entries]
+        assert named == ([] if factor == 1.0 else [(place,)])
+        return
+    report = gl.check(f, x, grad=slope, coverage="probe")
+    if factor == 1.0:
+        assert report.ok
+        assert report.verdict < gl.Verdict.DISAGREES
+        assert "error" not in [finding.severity for finding in report.findings]
+    else:
+        assert report.verdict == gl.Verdict.DISAGREES
+        assert report["x"].worst(1).input_index[0] == (place,)
+
+
+@pytest.mark.parametrize("count", [600, 5000])
+def test_entries_beside_those_left_aside_are_still_searched(count):
+    """One of 4e6 that is wrong by a half is found."""
+    f, x, slope, place = _one_small_among_many(count, 1.0, seed=count)
+    wrong = (place + 17) % count
+
+    def grad(x):
+        found = slope(x)
+        found[wrong] *= 1.5
+        return found
+
+    assert [e.index for e in gl.locate(f, x, grad=grad).entries] == [(wrong,)]
+    report = gl.check(f, x, grad=grad, coverage="probe")
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert report["x"].worst(1).input_index[0] == (wrong,)

@@ -85,6 +85,8 @@ class Bench:
         What entries are off by that stand accused of nothing.
     aside
         Inputs that others look at: their units mean nothing.
+    apart
+        By input: coordinates for which that is so.
     """
 
     subject: Subject
@@ -107,6 +109,7 @@ class Bench:
     spare: Precise | None = None
     patience: Patience = dataclasses.field(default_factory=Patience)
     aside: set[int] = dataclasses.field(default_factory=set)
+    apart: dict[int, NDArray[np.intp]] = dataclasses.field(default_factory=dict)
     _rough: bool = False
     _ladders: dict[tuple[int, int], Ladder] = dataclasses.field(default_factory=dict)
     _reach: float | None = None
@@ -138,7 +141,7 @@ class Bench:
             precise=self.precise,
         )
         self.resized()
-        for which, still in self.immovable.items():
+        for which, still in (*self.immovable.items(), *self.apart.items()):
             self.gradients.correct(which, still.tolist(), 0.0)
         for (which, position), column in self.known.items():
             value = float(np.dot(self.cotangent, np.nan_to_num(column.seen)))
@@ -243,7 +246,8 @@ class Bench:
         """Measure the noise of f; four evaluations, none where they are dear."""
         if self.dear:
             return  # heard on the way
-        direction = self.direction(whole(self.numeric), self.new_seed())
+        parts = self.parts() or whole(self.numeric)  # not what was set aside
+        direction = self.direction(parts, self.new_seed())
         self.ripples = ripple(self.origin, direction, self.meter)
 
     def listen_closer(self) -> bool:
@@ -267,9 +271,10 @@ class Bench:
         self, parts: Sequence[Part], seed: int, thinning: int = 0, choice: int = 0
     ) -> Direction:
         """Direction over some parts, in the units of the inputs."""
-        return Direction(
+        moved = Direction(
             seed, tuple(parts), self.units, thinning, choice, pooled=self.dear
         )
+        return dataclasses.replace(moved, still=self.apart) if self.apart else moved
 
     def line(self, direction: Direction, heard: Sequence[NDArray[np.float64]]) -> Line:
         """Line along a direction, to be measured in few evaluations."""

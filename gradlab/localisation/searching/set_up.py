@@ -19,13 +19,15 @@ from gradlab.subject.free_memory import hand_back
 from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from gradlab.comparison.tolerance import Tolerance
     from gradlab.differentiation.evaluation import Meter
     from gradlab.subject.subject import Subject
 
-__all__ = ["set_up"]
+__all__ = ["set_aside", "set_up"]
 
 _FURTHER = 10  # powers of two
 _FAINTEST = 1e-12  # relative effect of an input that is not worth a longer step
@@ -89,6 +91,18 @@ def set_up(
     if dear:
         _complete(bench, precise=precise)
     return bench
+
+
+def set_aside(bench: Bench, some: Mapping[int, NDArray[np.intp]]) -> None:
+    """Leave coordinates of some inputs where they are; somebody else looks at them."""
+    for which, places in some.items():
+        if len(places) == bench.subject.inputs[which].coordinates:
+            bench.aside.add(which)
+            bench.settle(which)
+            continue
+        bench.apart[which] = places
+        bench.gradients.correct(which, places.tolist(), 0.0)
+    bench.resized()
 
 
 def _complete(bench: Bench, *, precise: bool) -> None:
