@@ -32,6 +32,8 @@ def nearest_slope(
     measured: Side,
     sides: Sides,
     kink: NDArray[np.bool_],
+    *,
+    beside: NDArray[np.float64] | float = 0.0,
 ) -> Side:
     """Return what entries are held against, where some of them stand at a kink.
 
@@ -45,6 +47,9 @@ def nearest_slope(
         One-sided slopes.
     kink
         Where there is one.
+    beside
+        How far from the point the kink may be, as a share of the step: by as much of
+        the gap one-sided slopes may be off. Default at the point itself.
 
     Returns
     -------
@@ -66,8 +71,11 @@ def nearest_slope(
         high = np.fmax(sides.left, sides.right)
         gap = high - low
         between = np.clip(analytic, low, high)
-        known = np.fmax(_BARS * (measured.error - gap / 2), _FINEST * gap)
-        settled = np.where(told_apart(sides, measured.error), _SETTLED * gap, np.inf)
+        beyond = measured.error - gap / 2  # how well each side is known
+        known = np.fmax(_BARS * beyond, _FINEST * gap)
+        farther = np.where(np.greater(beside, 0), np.fmax(beyond, beside * gap), 0.0)
+        known, enough = np.fmax(known, farther), np.fmax(_SETTLED * gap, farther)
+        settled = np.where(told_apart(sides, measured.error), enough, np.inf)
         bar = np.fmin(np.minimum(measured.error, settled), known)
         bar = np.where(between == analytic, 0.0, bar)
     inside = kink & np.isfinite(between)

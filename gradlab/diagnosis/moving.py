@@ -6,15 +6,13 @@ a wrong mask where everything is positive. Looking there tells one from the othe
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.subject.numpy_values import as_complex
-from gradlab.subject.subject import input_columns, is_torch_subject
+from gradlab.differentiation.gradients_elsewhere import gradients_at
+from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,68 +47,24 @@ def analytic_at(
     tuple of ndarray or None
         Per input, shape (coordinates,); None where it cannot be asked there.
     """
-    subject: Any = evidence.subject
-    side = subject.analytic
-    if side is None or side.description == "the gradients given":
-        return None
+    subject = evidence.subject
     if input_columns(subject.inputs) > _LARGE:
         return None
     cotangent = cotangent_of(evidence)[None]
     evidence.meter.spend(2)
     try:
-        if is_torch_subject(subject) or getattr(subject, "live", False):
-            return _in_place(subject, side, points, cotangent)
-        return _twin(subject, points, cotangent)
+        found = gradients_at(subject, points, cotangent)
     except BudgetExhausted:
         raise
     except Exception:  # noqa: BLE001 - the user's code may not take this point
         return None
+    return None if found is None else tuple(value[0] for value in found)
 
 
 def cotangent_of(evidence: Evidence) -> NDArray[np.float64]:
     """Return fixed weights for the outputs; 1 for a loss."""
     rows = len(evidence.base)
     return np.ones(1) if rows == 1 else np.cos(1.0 + 1.7 * np.arange(rows))
-
-
-def _in_place(
-    subject: Any, side: Any, points: Points, cotangent: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], ...]:
-    try:
-        for which, point in points.items():
-            subject.place(which, point)
-        fresh = dataclasses.replace(side, _rows=None) if subject_live(subject) else side
-        return tuple(value[0] for value in fresh.pull(cotangent).values)
-    finally:
-        for which in points:
-            subject.place(which, None)
-
-
-def subject_live(subject: Any) -> bool:
-    """Whether the function reads the arrays where they are, and is asked afresh."""
-    return bool(getattr(subject, "live", False))
-
-
-def _twin(
-    subject: Any, points: Points, cotangent: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], ...] | None:
-    if getattr(subject, "side", None) is None:
-        return None
-    leaves = list(subject.tree.leaves)
-    for which, point in points.items():
-        position = subject.which[which]
-        leaf, variable = leaves[position], subject.inputs[which]
-        if not isinstance(leaf.value, np.ndarray | float | np.generic):
-            return None
-        array = as_complex(point) if variable.is_complex else point
-        array = array.reshape(variable.shape).astype(variable.dtype)
-        value = array if isinstance(leaf.value, np.ndarray) else array[()]
-        leaves[position] = type(leaf)(leaf.name, value)
-    moved = copy.copy(subject)
-    moved.tree = type(subject.tree)(tuple(leaves), subject.tree.template)
-    twin = moved.cast({})
-    twin.row()
-    return tuple(value[0] for value in twin.analytic.pull(cotangent).values)
 
 
 def slopes_at(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.subject.subject import DOUBLE, block_slices, is_torch_subject
 
 if TYPE_CHECKING:
@@ -23,14 +24,21 @@ if TYPE_CHECKING:
     from gradlab.differentiation.metering import Meter
     from gradlab.subject.subject import Subject
 
-__all__ = ["MOST_ROWS", "SCATTER", "analytic_noise", "rounding_noise", "value_noise"]
+__all__ = [
+    "AWAY",
+    "MOST_ROWS",
+    "SCATTER",
+    "analytic_noise",
+    "rounding_noise",
+    "value_noise",
+]
 
 # The largest of four deviations is below half of the typical one once in some hundred
 # entries.
 _REPETITIONS = 4
 SCATTER = 4.0  # times the scatter seen in four repetitions: as far as round-off goes
 MOST_ROWS = 256  # outputs for which gradients are asked for five times
-_AWAY = 2.0**10  # roundings away every sum inside has rounded anew, and little has bent
+AWAY = 2.0**10  # roundings away every sum inside has rounded anew, and little has bent
 # Step ahead for one behind: of two of the same length the remainders of x + h and x - h
 # add up to those of 2 x, and nothing is seen. What three such values deviate from a
 # line by, in units of the noise of one.
@@ -55,8 +63,7 @@ def analytic_noise(
     Parameters
     ----------
     subject
-        With an analytic side that evaluates at what the coordinates hold, as autograd
-        does. The point is put back, whatever happens.
+        Back at its point afterwards, whatever happens.
     cotangents
         Shape (rows asked for, output rows).
     seed
@@ -66,8 +73,8 @@ def analytic_noise(
     -------
     list of numpy.ndarray
         For each input the largest deviation seen, and at least the median of its row,
-        shape (rows asked for, coordinates); zeros where there is no analytic side. Nan
-        never counts as a deviation.
+        shape (rows asked for, coordinates); zeros where there is no analytic side, or
+        none that could be asked. Nan never counts as a deviation.
 
     References
     ----------
@@ -87,11 +94,13 @@ def analytic_noise(
     if subject.analytic is None:
         return noise
     center = subject.analytic.pull(cotangents).values
-    for _ in _rounded(subject, points, seed):
-        moved = subject.analytic.pull(cotangents).values
-        for largest, here, there in zip(noise, center, moved, strict=True):
+    for there in _rounded(subject, points, seed):
+        moved = gradients_at(subject, there, cotangents)
+        if moved is None:
+            return noise
+        for largest, here, rounded in zip(noise, center, moved, strict=True):
             with np.errstate(invalid="ignore"):  # inf - inf
-                deviation = np.abs(there - here)
+                deviation = np.abs(rounded - here)
             np.fmax(largest, deviation, out=largest)
     for largest in noise:
         if largest.size:  # a saturated entry stands still, but is not more exact
@@ -101,66 +110,74 @@ def analytic_noise(
 
 def rounding_noise(
     subject: Subject,
-    twin: Subject,
     cotangents: NDArray[np.float64],
     *,
+    twin: Subject | None = None,
+    aside: float = 0.0,
     seed: int = 0,
 ) -> list[NDArray[np.float64]]:
-    """Measure the scatter of short gradients about those of a twin in float64.
+    """Measure the scatter of gradients about a line, or about those of a twin.
 
     ``exp(x) - 1 - x`` next to 0 rounds to the same number wherever x is moved by less
     than a rounding of its own, and is wrong by a tenth all the same. A thousand
-    roundings away the 1 rounds anew. What both sides differ by jumps there where it is
-    round-off; of a slip it is a smooth function, nearly a line.
+    roundings away the 1 rounds anew. Where what comes out of that is round-off it
+    jumps; a formula, right or wrong, is a smooth function, nearly a line so close by.
 
     Parameters
     ----------
-    subject, twin
-        At the same point, which is put back, whatever happens.
+    subject
+        At its point, which is put back, whatever happens.
     cotangents
         Shape (rows asked for, output rows).
+    twin
+        The same in float64, of which the gradients are taken off first.
+    aside
+        How far beside the point to measure, relative: far more than a thousand
+        roundings, where equal numbers at the point must not stay equal.
     seed
         Of the displacements.
 
     Returns
     -------
-    list of numpy.ndarray
+    list of ndarray
         For each input the largest deviation of three values from a line, in units of
-        the noise of one, shape (rows asked for, coordinates). Nan never counts.
+        the noise of one, shape (rows asked for, coordinates); zeros where gradients
+        cannot be asked for. Nan never counts.
     """
     points = [subject.point(which) for which in range(len(subject.inputs))]
     noise = [np.zeros((len(cotangents), len(point))) for point in points]
-    sides = subject.analytic, twin.analytic
-    if sides[0] is None or sides[1] is None:
-        return noise
-    pulls = sides[0].pull, sides[1].pull
     rng = np.random.default_rng([seed, 1])
+    if aside:
+        points = [p * (1 + aside * rng.uniform(-1, 1, len(p))) for p in points]
     epsilon = _epsilon_inside(subject)
-    away = min(_AWAY * epsilon, float(np.sqrt(epsilon)))
+    away = min(AWAY * epsilon, float(np.sqrt(epsilon)))
 
-    def apart(moves: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-        for which, (point, move) in enumerate(zip(points, moves, strict=True)):
-            there = _stored(point * (1 + move), subject.epsilon)
-            subject.place(which, there)
-            twin.place(which, there)
-        pairs = zip(*(pull(cotangents).values for pull in pulls), strict=True)
+    def asked(moves: list[NDArray[np.float64]]) -> list[NDArray[np.float64]] | None:
+        there = {
+            which: _stored(point * (1 + move), subject.epsilon)
+            for which, (point, move) in enumerate(zip(points, moves, strict=True))
+        }
+        own = gradients_at(subject, there, cotangents)
+        if twin is None or own is None:
+            return None if own is None else list(own)
+        wide = gradients_at(twin, there, cotangents)
         with np.errstate(invalid="ignore"):  # inf - inf
-            return [own - wide for own, wide in pairs]
+            pairs = None if wide is None else zip(own, wide, strict=True)
+            return None if pairs is None else [short - long for short, long in pairs]
 
-    try:
-        center = apart([np.zeros(len(point)) for point in points])
-        for _ in range(_REPETITIONS):
-            moves = [away * rng.uniform(0.5, 1, len(point)) for point in points]
-            ahead = apart([_GOLDEN * move for move in moves])
-            behind = apart([-move for move in moves])
-            for largest, *three in zip(noise, ahead, center, behind, strict=True):
-                with np.errstate(invalid="ignore"):
-                    bend = np.abs(np.tensordot(_BEND, three, axes=1))
-                np.fmax(largest, bend, out=largest)
-    finally:
-        for which in range(len(points)):
-            subject.place(which, None)
-            twin.place(which, None)
+    center = asked([np.zeros(len(point)) for point in points])
+    if center is None:
+        return noise
+    for _ in range(_REPETITIONS):
+        moves = [away * rng.uniform(0.5, 1, len(point)) for point in points]
+        ahead = asked([_GOLDEN * move for move in moves])
+        behind = asked([-move for move in moves])
+        if ahead is None or behind is None:
+            return noise
+        for largest, *three in zip(noise, ahead, center, behind, strict=True):
+            with np.errstate(invalid="ignore"):
+                bend = np.abs(np.tensordot(_BEND, three, axes=1))
+            np.fmax(largest, bend, out=largest)
     return noise
 
 
@@ -181,9 +198,15 @@ def value_noise(subject: Subject, meter: Meter, *, seed: int) -> NDArray[np.floa
     points = [subject.point(which) for which in range(len(subject.inputs))]
     center = subject.row()
     largest = np.zeros(len(center))
-    for _ in _rounded(subject, points, seed):
-        with np.errstate(invalid="ignore"):
-            np.fmax(largest, np.abs(subject.row() - center), out=largest)
+    try:
+        for there in _rounded(subject, points, seed):
+            for which, point in there.items():
+                subject.place(which, point)
+            with np.errstate(invalid="ignore"):
+                np.fmax(largest, np.abs(subject.row() - center), out=largest)
+    finally:
+        for which in range(len(points)):
+            subject.place(which, None)
     for rows in block_slices(subject.outputs):
         largest[rows] = largest[rows].max(initial=0.0)
     return largest
@@ -200,16 +223,12 @@ def _epsilon_inside(subject: Subject) -> float:
 
 def _rounded(
     subject: Subject, points: Sequence[NDArray[np.float64]], seed: int
-) -> Iterator[None]:
-    """Stand beside the point, less than a rounding away, a few times."""
+) -> Iterator[dict[int, NDArray[np.float64]]]:
+    """Yield a few points less than a rounding away, by input."""
     rng = np.random.default_rng(seed)
     epsilon = _epsilon_inside(subject)
-    try:
-        for _ in range(_REPETITIONS):
-            for which, point in enumerate(points):
-                units = rng.uniform(-1, 1, size=len(point))
-                subject.place(which, point * (1 + epsilon * units))
-            yield
-    finally:
-        for which in range(len(points)):
-            subject.place(which, None)
+    for _ in range(_REPETITIONS):
+        yield {
+            which: point * (1 + epsilon * rng.uniform(-1, 1, size=len(point)))
+            for which, point in enumerate(points)
+        }

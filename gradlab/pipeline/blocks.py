@@ -201,9 +201,11 @@ class Block:
         if not kink.any():
             return Side(self.value, self.error)
         measured = Side(self.value, self.error)
-        return nearest_slope(
-            self.analytic, measured, Sides(self.left, self.right), kink
-        )
+        sides = Sides(self.left, self.right)
+        with np.errstate(all="ignore"):  # a kink at 0 may be this side of it
+            beside = self.sizes / np.abs(self.step)
+        beside = np.where(beside < 1, beside, 0.0)
+        return nearest_slope(self.analytic, measured, sides, kink, beside=beside)
 
     @property
     def typical_effect(self) -> NDArray[np.float64]:
@@ -311,6 +313,8 @@ class Outcome:
     unsteady: NDArray[np.float64] | None = None
     # inputs whose accusations one ladder upheld, along a direction through all of them
     upheld: tuple[str, ...] = ()
+    # rows whose gradient is the one of a point right beside this one, if any was asked
+    limits: NDArray[np.bool_] | None = None
     rough: tuple[str, ...] = ()  # inputs whose slopes were taken over many small steps
     known: Known | None = None  # None: the blocks are all there is
     accused: bool = False  # inputs that are wrong as a whole: known, not yet shown

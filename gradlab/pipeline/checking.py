@@ -361,6 +361,6 @@ def _round_off(
     rows = len(analytic.values[0])
     if not doubt or rows > MOST_ROWS:
         return None
-    inner = rounding_noise(*sides, np.eye(rows), seed=seed)
+    inner = rounding_noise(sides[0], np.eye(rows), twin=sides[1], seed=seed)
     outer = analytic_noise(sides[0], np.eye(rows), seed=seed)
     return [SCATTER * np.fmax(*pair) for pair in zip(inner, outer, strict=True)]

@@ -18,6 +18,7 @@ from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.origin import Origin
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.around.beside import look_beside
+from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
 from gradlab.pipeline.around.inexact import excuse_inexact
 from gradlab.pipeline.around.joint_kinks import joint_kinks
 from gradlab.pipeline.around.noticing import (
@@ -152,11 +153,12 @@ def _compared(
         tallied = found.with_tallies(seen.comparisons)
         return dataclasses.replace(seen, comparisons=tallied), found.excuses
     outcome = run_full(own, plan, meter, coverage.columns)
-    # What these four take back is never judged again, which would accuse it anew: they
+    # What these five take back is never judged again, which would accuse it anew: they
     # know by other means than numbers that the slope is not the question. Nor can they
     # come before the verdicts, which tell whom to hear.
     excuses = excused(subject, outcome.blocks)
     excuses += look_beside(subject, outcome, meter, plan.seed)
+    excuses += leave_ill_conditioned(subject, outcome, plan.seed)
     excuses += joint_kinks(subject, outcome, meter)
     excuses += excuse_inexact(subject, outcome)
     return _seen(subject, plan, meter, outcome, notes, coverage), excuses

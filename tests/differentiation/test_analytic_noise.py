@@ -148,7 +148,7 @@ def _beside_double(fn, x):
     twin = subject.in_double()
     each = np.eye(len(x))
     gap = subject.analytic.pull(each).values[0] - twin.analytic.pull(each).values[0]
-    (noise,) = rounding_noise(subject, twin, each)
+    (noise,) = rounding_noise(subject, each, twin=twin)
     return np.diagonal(gap), np.diagonal(noise), (subject, twin)
 
 

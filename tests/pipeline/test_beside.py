@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import gradlab as gl
 
@@ -158,3 +159,15 @@ def test_rounding_inside_is_no_kink():
 
     assert gl.check(cut, x).verdict.name == "DISAGREES"
     assert gl.check(lambda x: (x**2).float().double() + x, x).ok
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_running_maxima_of_equal_numbers_have_slopes_between_none(seed):
+    """What lies after a tie weighs with both signs: no side of it bounds a slope."""
+    weights = torch.tensor(np.random.default_rng(seed).normal(size=(4, 3)))
+    x = torch.zeros(4, 3, dtype=torch.float64, requires_grad=True)
+
+    report = gl.check(lambda x: (weights * x.cummax(-1).values).sum(), x)
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert all(found.severity != "error" for found in report.findings)

@@ -111,7 +111,7 @@ class Precise:
         )
         if doubt:
             sides = self.subject, self.twin
-            inner = rounding_noise(*sides, cotangents, seed=self.seed)
+            inner = rounding_noise(sides[0], cotangents, twin=sides[1], seed=self.seed)
             outer = analytic_noise(self.subject, cotangents, seed=self.seed)
             forgiven = [
                 np.maximum(limit, SCATTER * np.fmax(*scatter))

@@ -66,7 +66,7 @@ def look_beside(
     subject
         As the user has it.
     outcome
-        Judged; verdicts of its blocks are changed.
+        Judged; verdicts of its blocks are changed, and its `limits` set.
     meter
         Charged for eight evaluations, and for a hundred where f has no derivative at
         the point.
@@ -90,7 +90,8 @@ def look_beside(
         if not beside.resolves(worst):
             return []  # so short a step sees the rounding inside f, and no slope
         if beside.no_derivative(worst):
-            found += _told(subject, wrong, beside.limits(), known=True)
+            outcome.limits = beside.limits()
+            found += _told(subject, wrong, outcome.limits, known=True)
             beside.kept.clear()  # other verdicts, other gaps
         left = any(_accused(block).any() for block in wrong)
         own = getattr(subject.analytic, "own_code", True)
@@ -137,7 +138,8 @@ def _gap(block: Block) -> NDArray[np.float64]:
     places = np.flatnonzero(accused)
     if places.size:
         with np.errstate(all="ignore"):
-            sides = (side.reshape(-1)[places] for side in (block.formula, block.value))
+            held = (block.formula, block.side.value)  # at a kink the nearest slope
+            sides = (side.reshape(-1)[places] for side in held)
             apart = np.abs(next(sides) - next(sides))
             gap.reshape(-1)[places] = apart * block.sizes[places % len(block.sizes)]
     return gap
@@ -180,9 +182,12 @@ class _Beside:
         """Whether the slopes along the axes do not add up at the point itself.
 
         On a way so short that no kink nearby is met, and nothing curved is seen: then
-        f is not differentiable there, whatever holds beside it.
+        f is not differentiable there, whatever holds beside it. Nor is it where what is
+        accused stands at a kink already.
         """
         gap, row = self.gap(block), self.worst_row(block)
+        if (block.kinds[row, gap[row] > 0] == Smoothness.KINK).any():
+            return True
         rounding = _LOUD * self.subject.epsilon * abs(self.base[row]) / _TINY
         for number in range(_LOOKS):
             along = [shift / _ASIDE for shift in self._aside(number)]

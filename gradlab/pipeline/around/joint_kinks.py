@@ -65,14 +65,17 @@ def joint_kinks(subject: Subject, outcome: Outcome, meter: Meter) -> list[Findin
     if not blocks or outcome.stopped:
         return []
     at = outcome.reference or subject
+    # a gradient that is the one of a point beside is one of all kinks together
+    known = np.zeros(1, dtype=bool) if outcome.limits is None else outcome.limits
     try:
         for upward in (True, False):
             tied = [_Tied.of(block, upward=upward) for block in blocks]
             count = np.sum([part.mask.sum(axis=1) for part in tied], axis=0)
-            if not (count > 1).any():
+            several = (count > 1) & ~known
+            if not several.any():
                 continue
             for plain in (False, True):
-                found = _missed(at, tied, count > 1, meter, plain=plain)
+                found = _missed(at, tied, several, meter, plain=plain)
                 if found is not None:
                     return list(_told(subject, tied, *found))
     except (BudgetExhausted, KeyboardInterrupt) as stop:

@@ -27,6 +27,10 @@ __all__ = ["Unseen", "inner_epsilon", "is_single", "lost_digits"]
 
 _CANCELLED = 64.0  # units of round-off that sums of a few terms leave behind
 _SHORT_BITS = 12  # numbers this short, such as 0.5 or -3, say nothing about a dtype
+_SINGLE_BITS = 24
+_SHARE = 0.3  # of float32 numbers three of four need one of the last two digits
+_ENOUGH = 16  # numbers to judge by, if as many can be had
+_FACTORS = (1.2345, 0.789, 2.718, 1.414, 0.577, 1.732, 0.693)
 
 
 def lost_digits(
@@ -52,7 +56,8 @@ def lost_digits(
     Notes
     -----
     A number drawn at random is a float32 number once in 2**29 times. An analytic side
-    that does not look at its cotangent proves nothing and is passed over.
+    that does not look at its cotangent proves nothing and is passed over, as is one
+    whose numbers are shorter than that: they are what is left of larger ones.
 
     Examples
     --------
@@ -69,14 +74,20 @@ def lost_digits(
         return unseen.without_debris(pull(cotangent))
 
     first = pulled(cotangent)
-    suspects = [
-        which
+    drawn = [
+        (which, [first[which]])
         for which, variable in enumerate(inputs)
         if variable.dtype in ("float64", "complex128") and is_single(first[which])
     ]
-    if not suspects:
-        return []
-    second = pulled(cotangent * 1.2345)
+    for factor in _FACTORS:  # each rounds anew, until there are enough to judge by
+        if all(len(s) > 1 and len(_numbers(s)) >= _ENOUGH for _, s in drawn):
+            break
+        again = pulled(cotangent * factor)
+        drawn = [
+            (which, [*seen, again[which]])
+            for which, seen in drawn
+            if is_single(again[which]) and not np.array_equal(seen[0], again[which])
+        ]
     return [
         Problem(
             "dtype",
@@ -85,9 +96,36 @@ def lost_digits(
             f"though {inputs[which].name} is {inputs[which].dtype}: some backward "
             f"computes in single precision",
         )
-        for which in suspects
-        if is_single(second[which]) and not np.array_equal(first[which], second[which])
+        for which, seen in drawn
+        if len(seen) > 1 and _uses_all_digits(_numbers(seen))
     ]
+
+
+def _numbers(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the numbers among some arrays, each once, zeros left out."""
+    flat = np.abs(np.concatenate([part.reshape(-1) for part in values]))
+    return np.unique(flat[np.isfinite(flat) & (flat != 0)])
+
+
+def _uses_all_digits(numbers: NDArray[np.float64]) -> bool:
+    """Whether float32 numbers end where such numbers end, and no sooner.
+
+    What is left of numbers that cancel is short, by as much as has cancelled, and the
+    smaller the shorter. Of numbers rounded to 24 digits three of four need the last one
+    or the one before it, however small they are.
+
+    Examples
+    --------
+    >>> rest = 1 + np.linspace(1e-10, 1e-9, 50) - 1
+    >>> _uses_all_digits(rest)
+    False
+    >>> _uses_all_digits(np.float64(np.float32(np.linspace(1e-9, 1e-8, 50))))
+    True
+    """
+    small = np.sort(numbers)[: (len(numbers) + 1) // 2]
+    mantissa = np.frexp(small)[0] * 2.0 ** (_SINGLE_BITS - 2)
+    needed = np.count_nonzero(mantissa != np.rint(mantissa))
+    return bool(needed > _SHARE * len(mantissa))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,0 +1,79 @@
+"""The analytic side at another point: gradients are asked for where f stands then."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.subject.numpy_values import as_complex
+from gradlab.subject.subject import is_torch_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Points = Mapping[int, NDArray[np.float64]]
+
+__all__ = ["gradients_at"]
+
+
+def gradients_at(
+    subject: Any, points: Points, cotangents: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], ...] | None:
+    """Ask the analytic side at another point.
+
+    Parameters
+    ----------
+    subject
+        Of any kind; at its own point afterwards.
+    points
+        Coordinates of the inputs that move, by position.
+    cotangents
+        Shape (count, rows).
+
+    Returns
+    -------
+    tuple of ndarray or None
+        Per input, shape (count, coordinates); None where gradients are given as
+        numbers, and cannot be asked for. What the user's code raises there propagates.
+    """
+    side = subject.analytic
+    if side is None or side.description == "the gradients given":
+        return None
+    live = bool(getattr(subject, "live", False))  # it reads the arrays where they are
+    if not live and not is_torch_subject(subject):
+        return _twin(subject, points, cotangents)
+    try:
+        for which, point in points.items():
+            subject.place(which, point)
+        fresh = dataclasses.replace(side, _rows=None) if live else side
+        return tuple(fresh.pull(cotangents).values)
+    finally:
+        for which in points:
+            subject.place(which, None)
+
+
+def _twin(
+    subject: Any, points: Points, cotangents: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], ...] | None:
+    if getattr(subject, "side", None) is None:
+        return None
+    leaves = list(subject.tree.leaves)
+    for which, point in points.items():
+        position = subject.which[which]
+        leaf, variable = leaves[position], subject.inputs[which]
+        if not isinstance(leaf.value, np.ndarray | float | np.generic):
+            return None
+        array = as_complex(point) if variable.is_complex else point
+        array = array.reshape(variable.shape).astype(variable.dtype)
+        value = array if isinstance(leaf.value, np.ndarray) else array[()]
+        leaves[position] = type(leaf)(leaf.name, value)
+    moved = copy.copy(subject)
+    moved.tree = type(subject.tree)(tuple(leaves), subject.tree.template)
+    twin = moved.cast({})
+    twin.row()
+    return tuple(twin.analytic.pull(cotangents).values)

@@ -1,0 +1,163 @@
+"""Accusations no larger than what roundings inside do to the gradient.
+
+The inverse of a nearly singular matrix, a logarithm of its determinant, ``sinc`` at
+1e9: f may still be a number with some digits, and its gradient, computed as well as
+float64 allows, has none of them. A difference of f then contradicts a formula that is
+right. How many digits the gradient has shows a thousand roundings beside the point,
+where all sums inside round anew: what leaves a straight line by as much as it is off
+by is held against nobody. A mistake in a formula is a smooth function.
+
+References
+----------
+N. J. Higham, *Accuracy and Stability of Numerical Algorithms* (2nd ed. 2002), section
+1.6: the forward error is the backward error times the condition number. D. S. Parker,
+*Monte Carlo Arithmetic* (1997).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.analytic_noise import (
+    AWAY,
+    MOST_ROWS,
+    SCATTER,
+    rounding_noise,
+)
+from gradlab.differentiation.gradients_elsewhere import gradients_at
+from gradlab.differentiation.smoothness import Smoothness
+from gradlab.pipeline.blocks import label_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.pipeline.blocks import Block, Outcome
+    from gradlab.subject.subject import Subject
+
+__all__ = ["leave_ill_conditioned"]
+
+_FEW = 8  # outputs that are asked first: where none of them moves, none does
+_DIGITS = 1e-4  # of a gradient that jumps by as much within a thousand roundings
+_SAME = 0.1  # of a gap: a gradient that moves as much by itself is another matter
+
+
+def leave_ill_conditioned(
+    subject: Subject, outcome: Outcome, seed: int
+) -> list[Finding]:
+    """Leave open what is off by no more than roundings inside change it by.
+
+    Ten gradients of up to eight outputs where something is accused, and as many of all
+    accused outputs where one of these moves. Nobody is charged for them: what a budget
+    counts is evaluations of f, and one that ends must not leave an accusation unheard.
+
+    Parameters
+    ----------
+    subject
+        As the user has it; back at its point afterwards.
+    outcome
+        Judged; verdicts of its blocks are changed.
+    seed
+        Of the roundings.
+    """
+    at = outcome.reference or subject
+    wrong = [block for block in outcome.blocks if block.accused and _heard(block).any()]
+    if not wrong:
+        return []
+    rows = _most_likely_first(wrong)
+    worst: dict[int, tuple[Block, int, int, float]] = {}
+    for some in (rows[:_FEW], rows[_FEW:MOST_ROWS]):
+        try:
+            moved = _scatter(at, wrong, some, seed) if some.size else []
+        except Exception:  # noqa: BLE001 - the user's code may not take this point
+            return []
+        for block, noise in zip(wrong, moved, strict=False):
+            open_ = _heard(block)[some] & _explained(block, some, noise)
+            if open_.any():
+                k, column = np.argwhere(open_)[0]
+                worst.setdefault(
+                    block.which, (block, some[k], column, noise[k, column])
+                )
+                block.verdicts[some] = np.where(
+                    open_, Verdict.UNDECIDED, block.verdicts[some]
+                )
+        if not worst:
+            return []
+    return [_told(subject, *one) for one in worst.values()]
+
+
+def _heard(block: Block) -> NDArray[np.bool_]:
+    """Accusations of finite numbers, away from kinks: a rounding may cross those."""
+    wrong = block.verdicts == Verdict.DISAGREES
+    smooth = (block.kinds != Smoothness.KINK) & (block.kinds != Smoothness.EDGE)
+    return np.asarray(wrong & smooth & np.isfinite(block.gap))
+
+
+def _explained(
+    block: Block, rows: NDArray[np.intp], noise: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Whether roundings inside explain what entries are off by, (rows, n).
+
+    Next to a pole f may be a spike in its own noise, of which no step shows a slope:
+    where no ladder found a slope, a gradient of three digits is held against nobody.
+    """
+    rough = block.kinds[rows] != Smoothness.SMOOTH
+    rough &= noise >= _DIGITS * np.abs(block.formula[rows])
+    return np.asarray((block.gap[rows] <= SCATTER * noise) | (rough & (noise > 0)))
+
+
+def _most_likely_first(wrong: list[Block]) -> NDArray[np.intp]:
+    """Find outputs of which something is accused; those off by little come first."""
+    least = np.full(len(wrong[0].gap), np.inf)
+    for block in wrong:
+        with np.errstate(all="ignore"):
+            size = np.fmax(np.abs(block.formula), np.abs(block.value))
+            share = np.where(_heard(block), block.gap / size, np.inf)
+        np.fmin(least, share.min(axis=1), out=least)
+    return np.argsort(least, kind="stable")[: np.count_nonzero(np.isfinite(least))]
+
+
+def _scatter(
+    subject: Subject, wrong: list[Block], rows: NDArray[np.intp], seed: int
+) -> list[NDArray[np.float64]]:
+    """Tell how far roundings move the entries of some rows; not where time does.
+
+    Returns
+    -------
+    list of ndarray
+        For each block, (rows, n).
+    """
+    cotangents = np.zeros((len(rows), len(wrong[0].gap)))
+    cotangents[np.arange(len(rows)), rows] = 1.0
+    again = gradients_at(subject, {}, cotangents)
+    if again is None:
+        return []
+    for block in wrong:
+        drift = np.abs(again[block.which][:, block.positions] - block.formula[rows])
+        if (_heard(block)[rows] & ~(drift <= _SAME * block.gap[rows])).any():
+            return []
+    aside = min(AWAY**2 * subject.epsilon, 1e-3)  # ties are broken there, and stay so
+    noise = rounding_noise(subject, cotangents, aside=aside, seed=seed)
+    return [noise[block.which][:, block.positions] for block in wrong]
+
+
+def _told(
+    subject: Subject, block: Block, row: int, column: int, noise: float
+) -> Finding:
+    entry = label_of(subject, block, column)
+    gap = float(block.gap[row, column])
+    away = AWAY * subject.epsilon
+    return Finding(
+        BugKind.LOW_PRECISION,
+        "warning",
+        subject.inputs[block.which].name,
+        0.9,
+        f"The gradient is ill-conditioned at the point: where inputs move by a "
+        f"thousand roundings (relative {away:.0e}) it jumps by {noise:.2g} at {entry}, "
+        f"and it is off by {gap:.2g} there. Too few digits are left to compare.",
+        "Check at a point where nothing nearly cancels (a matrix far from singular, "
+        "arguments of ordinary size), or compute f and the gradient another way.",
+    )

@@ -1,0 +1,89 @@
+"""Where roundings inside leave a gradient no digits, a difference accuses nobody."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import gradlab as gl
+from gradlab import Verdict
+
+
+def numbers(seed, *shape):
+    """Normal numbers as a float64 tensor."""
+    rng = np.random.default_rng(seed)
+    return torch.tensor(rng.normal(size=shape))
+
+
+def collinear(seed):
+    """A regression with two columns that are nearly the same."""
+    x = numbers(seed, 6, 3)
+    x[:, 2] = x[:, 1] + 1e-7 * numbers(seed + 100, 6)
+    return (lambda x: torch.linalg.inv(x.T @ x).sum()), x
+
+
+def low_rank(seed):
+    """A determinant of which nearly all is the 1 that was added."""
+    eye = torch.eye(5, dtype=torch.float64)
+    return (lambda s: torch.logdet(s @ s.T + eye)), 1e6 * numbers(seed, 5, 3)
+
+
+def far_out(seed):
+    """A wave that turns many times from one float to the next."""
+    return (lambda x: torch.sin((x @ x.T) ** 3).mean()), 1e6 * numbers(seed, 4, 3)
+
+
+@pytest.mark.parametrize("case", [collinear, low_rank, far_out])
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_a_right_gradient_without_digits_is_not_accused(case, seed):
+    """Autograd is right as far as it goes, and no difference can tell better."""
+    f, x = case(seed)
+
+    report = gl.check(f, x.requires_grad_())
+
+    assert report.verdict == Verdict.UNDECIDED
+    assert all(found.severity != "error" for found in report.findings)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nor_is_that_of_a_numpy_function(seed):
+    """Its gradient is asked for at other points, though it came as ``grad=``."""
+    x = 1e6 * np.random.default_rng(seed).normal(size=4)
+
+    report = gl.check(
+        lambda x: np.array(np.sin(x**3).mean()),
+        x,
+        grad=lambda x: 0.75 * x**2 * np.cos(x**3),
+    )
+
+    assert report.verdict == Verdict.UNDECIDED
+    assert all(found.severity != "error" for found in report.findings)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wrong_gradient_is_no_rounding(seed):
+    """A formula is a smooth function of its inputs, be it right or wrong."""
+    x = np.random.default_rng(seed).normal(size=6)
+
+    report = gl.check(
+        lambda x: np.array(np.sin(30 * x).sum()),
+        x,
+        grad=lambda x: 30.01 * np.cos(30 * x),
+    )
+
+    assert report.verdict == Verdict.DISAGREES
+
+
+def test_a_gradient_that_is_drawn_anew_each_time_is_no_rounding_either():
+    """It moves as much where no input does."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=6)
+
+    report = gl.check(
+        lambda x: np.array(np.sin(x).sum()),
+        x,
+        grad=lambda x: np.cos(x) * rng.integers(0, 2, 6) * 2,
+    )
+
+    assert report.verdict == Verdict.DISAGREES
