@@ -72,6 +72,16 @@ CANCELLING = {
         lambda x: 0.5 - x**2 / 8 + x**4 / 144,
         (1e-2, 3e-8, 1.2e-8, 1e-9),
     ),
+    "divided twice": (
+        lambda x: (1 - np.cos(x)) / x**2,
+        lambda x: -x / 12 + x**3 / 180 - x**5 / 6720,
+        (1e-1, 7.12605019e-08, 9.54846036e-08, 6e-8, 4.3e-8, 3e-8),
+    ),
+    "exp without its line": (
+        lambda x: (np.exp(x) - 1 - x) / x**2,
+        lambda x: 1 / 6 + x / 12 + x**2 / 40 + x**3 / 180 + x**4 / 1008,
+        (1e-2, 1e-5, 3e-7, 9e-8, 6e-8, 3.7e-8, 2e-8),
+    ),
 }
 
 
@@ -112,6 +122,17 @@ def test_wrong_entry_is_found_where_f_cancels_if_it_is_far_off():
 
     report = gl.check(f, np.array([-8.5, -3.0]), jac=jac)
     assert report["x"].verdicts[0, 0] == gl.Verdict.DISAGREES, report
+
+
+@pytest.mark.parametrize("x", [3e-8, 8e-8, 5e-7])
+def test_jump_at_zero_is_no_last_digit_of_what_stands_beside_it(x):
+    """A step of a third at 0 excuses no slope of its branch."""
+    report = gl.check(
+        lambda x: np.where(x > 0, x + 0.3, 0.0),
+        np.array([x]),
+        jac=lambda x: np.array([[1.5]]),
+    )
+    assert report.verdict == gl.Verdict.DISAGREES, report
 
 
 @pytest.mark.parametrize("method", METHODS)

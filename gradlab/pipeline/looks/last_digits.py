@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["hear_last_digits", "may_be_last_digits", "noise_once", "widen_bars"]
 
 _DIGITS = 64.0  # rounding units of 1, or of x: more is no last digit
-_DIVIDED = 1e8  # the most by which a division by x may magnify one
+_DIVIDED = 1e8  # the most by which one division by x may magnify one
+_BEFORE = 0.999  # of the way to 0
 _MANY = 3.0  # times as many columns accused beyond doubt
 _FEW = 4.0  # rounding units that single precision may be off by, on both sides alike
 _SINGLE = 1.2e-7
@@ -116,7 +117,7 @@ def widen_bars(
     bool
         Whether any bar was widened.
     """
-    digit = _last_digit(origin.subject, block)
+    digit = _last_digit(origin.subject, block, divisions=2)
     doubtful = _doubtful(block, digit)
     # right entries, too: what a report says could be caught rests on their bars
     shaky = doubtful | (block.kinds == Smoothness.NOISY)
@@ -162,6 +163,8 @@ def _widen(
     A slope that holds up to a distance from the point cannot be told from another one
     that f would be off by a jump for, at that distance.
     """
+    size = np.abs(origin.subject.point(block.which)[block.positions])
+    once = _last_digit(origin.subject, block, divisions=1)
     columns = np.flatnonzero(doubtful.any(axis=0))
     columns = columns[np.argsort(-block.excess(columns), kind="stable")]
     heard, looks = False, 1  # a look may take three hundred evaluations
@@ -172,7 +175,9 @@ def _widen(
         height, away = nearest_jump(Lanes(origin, block, now, rows, meter))
         with np.errstate(all="ignore"):
             reach = np.fmax(away, np.abs(block.step[:, now]))
-            bar = np.where(height <= digit[now], WIDE * height / reach, 0.0)
+            # a jump at 0 is f's own: what is divided twice jumps on this side of it
+            most = np.where(away < _BEFORE * size[now], digit[now], once[now])
+            bar = np.where(height <= most, WIDE * height / reach, 0.0)
         wider = doubtful[:, now] & (bar > block.error[:, now])
         if not wider.any():
             break  # all upheld: so are the rest
@@ -182,20 +187,24 @@ def _widen(
     return heard
 
 
-def _last_digit(subject: Subject, block: Block) -> NDArray[np.float64]:
+def _last_digit(
+    subject: Subject, block: Block, *, divisions: int
+) -> NDArray[np.float64]:
     """Largest jump that may be a last digit, for each column of a block, (n,).
 
-    Of a term of size one, or of such a term multiplied or divided by x.
+    Of a term of size one, or of such a term multiplied by x or divided by it: twice,
+    as ``(1 - cos(x)) / x**2`` is, or once.
     """
     size = np.abs(subject.point(block.which)[block.positions])
     with np.errstate(all="ignore"):
         divided = np.where(size > 0, np.minimum(1 / size, _DIVIDED), 1.0)
-    return np.asarray(_DIGITS * subject.epsilon * np.fmax(1.0, np.fmax(size, divided)))
+    most = np.fmax(1.0, np.fmax(size, divided**divisions))
+    return np.asarray(_DIGITS * subject.epsilon * most)
 
 
 def may_be_last_digits(subject: Subject, block: Block) -> NDArray[np.bool_]:
     """Entries whose sides one last digit of f would explain, within the step."""
-    return _near(block, _last_digit(subject, block))
+    return _near(block, _last_digit(subject, block, divisions=1))
 
 
 def _near(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
