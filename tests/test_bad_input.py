@@ -334,7 +334,8 @@ def test_refused_with_a_reason(case):
 
 
 ODD = {
-    "wrong shape": (lambda x: np.ones((3, 3)), "wrong_shape"),
+    "wrong shape": (lambda x: np.ones(7), "wrong_shape"),
+    "an axis that was not summed": (lambda x: np.ones((3, 3)), "broadcast_reduction"),
     "one axis too many": (lambda x: (2 * x)[None], "wrong_shape"),
     "integers": (lambda x: (2 * x).astype(int), "dtype"),
     "a word": (lambda x: "abc", "dtype"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AWAY",
+    "GRADIENTS",
     "MOST_ROWS",
     "SCATTER",
     "analytic_noise",
@@ -36,6 +37,7 @@ __all__ = [
 # The largest of four deviations is below half of the typical one once in some hundred
 # entries.
 _REPETITIONS = 4
+GRADIENTS = 1 + 2 * _REPETITIONS  # that `rounding_noise` asks for
 SCATTER = 4.0  # times the scatter seen in four repetitions: as far as round-off goes
 MOST_ROWS = 256  # outputs for which gradients are asked for five times
 AWAY = 2.0**10  # roundings away every sum inside has rounded anew, and little has bent

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from gradlab.subject.numpy_values import as_complex
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     Points = Mapping[int, NDArray[np.float64]]
@@ -46,7 +43,9 @@ def gradients_at(
         return None
     live = bool(getattr(subject, "live", False))  # it reads the arrays where they are
     if not live and not is_torch_subject(subject):
-        return _twin(subject, points, cotangents)
+        moved = getattr(subject, "moved", None)
+        twin = None if moved is None else moved(points)
+        return None if twin is None else tuple(twin.analytic.pull(cotangents).values)
     try:
         for which, point in points.items():
             subject.place(which, point)
@@ -55,25 +54,3 @@ def gradients_at(
     finally:
         for which in points:
             subject.place(which, None)
-
-
-def _twin(
-    subject: Any, points: Points, cotangents: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], ...] | None:
-    if getattr(subject, "side", None) is None:
-        return None
-    leaves = list(subject.tree.leaves)
-    for which, point in points.items():
-        position = subject.which[which]
-        leaf, variable = leaves[position], subject.inputs[which]
-        if not isinstance(leaf.value, np.ndarray | float | np.generic):
-            return None
-        array = as_complex(point) if variable.is_complex else point
-        array = array.reshape(variable.shape).astype(variable.dtype)
-        value = array if isinstance(leaf.value, np.ndarray) else array[()]
-        leaves[position] = type(leaf)(leaf.name, value)
-    moved = copy.copy(subject)
-    moved.tree = type(subject.tree)(tuple(leaves), subject.tree.template)
-    twin = moved.cast({})
-    twin.row()
-    return tuple(twin.analytic.pull(cotangents).values)

@@ -158,7 +158,7 @@ def _compared(
     # come before the verdicts, which tell whom to hear.
     excuses = excused(subject, outcome.blocks)
     excuses += look_beside(subject, outcome, meter, plan.seed)
-    excuses += leave_ill_conditioned(subject, outcome, plan.seed)
+    excuses += leave_ill_conditioned(subject, outcome, meter, plan.seed)
     excuses += joint_kinks(subject, outcome, meter)
     excuses += excuse_inexact(subject, outcome)
     return _seen(subject, plan, meter, outcome, notes, coverage), excuses

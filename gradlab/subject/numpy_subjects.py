@@ -10,6 +10,7 @@ from gradlab.subject.guarding.saved_arrays import same_bytes
 from gradlab.subject.numpy_in_place import StandIns, follows, is_fine
 from gradlab.subject.numpy_values import (
     Outputs,
+    as_complex,
     coordinates_of,
     gather,
     output_converter,
@@ -94,7 +95,7 @@ class ArraySubject:
             for name, w in zip(names, self._working, strict=True)
         )
         self.reader = Outputs(output_name)
-        self._present_output: Callable[[NDArray[Any]], Any] | None = None
+        self.presenter: Callable[[NDArray[Any]], Any] | None = None
 
     # ---------------------------------------------------------------- Subject
     @property
@@ -172,7 +173,7 @@ class ArraySubject:
             self.reset()
         result = self._call(*self.arguments())
         if not self.reader.variables:
-            self._present_output = output_converter(result)
+            self.presenter = output_converter(result)
         row = self.reader.row(result)
         if self.rewrites_inputs:
             self.put_back()
@@ -180,9 +181,9 @@ class ArraySubject:
 
     def present_output(self, cotangent: Any) -> Any:
         """Turn a NumPy cotangent into an array of the library of the outputs."""
-        if self._present_output is None:
+        if self.presenter is None:
             return cotangent
-        return self._present_output(np.asarray(cotangent))
+        return self.presenter(np.asarray(cotangent))
 
     def put_back(self) -> None:
         """Write the point into all inputs again."""
@@ -271,6 +272,33 @@ class ArraySubject:
         twin.stand_ins = stand_ins
         if self.side is not None:
             twin.side, twin.analytic = self.side, self.side(twin)
+        return twin
+
+    def moved(self, points: Mapping[int, NDArray[np.float64]]) -> ArraySubject | None:
+        """Return the same function at another point, with its analytic side.
+
+        What its outputs are is known already, and nothing is evaluated. None where the
+        function reads the user's own arrays, or an input is no array.
+
+        Parameters
+        ----------
+        points
+            Coordinates of the inputs that stand elsewhere, by position.
+        """
+        if self.side is None or self.live:
+            return None
+        leaves = list(self.tree.leaves)
+        for which, point in points.items():
+            position, variable = self.which[which], self.inputs[which]
+            leaf = leaves[position]
+            if not isinstance(leaf.value, np.ndarray | float | np.generic):
+                return None
+            array = as_complex(point) if variable.is_complex else point
+            array = array.reshape(variable.shape).astype(variable.dtype)
+            value = array if isinstance(leaf.value, np.ndarray) else array[()]
+            leaves[position] = type(leaf)(leaf.name, value)
+        twin = self._on(type(self.tree)(tuple(leaves), self.tree.template), self._call)
+        twin.reader, twin.presenter = self.reader, self.presenter
         return twin
 
     def within(self, call: Callable[[], Any]) -> Any:

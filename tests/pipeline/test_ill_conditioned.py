@@ -87,3 +87,39 @@ def test_a_gradient_that_is_drawn_anew_each_time_is_no_rounding_either():
     )
 
     assert report.verdict == Verdict.DISAGREES
+
+
+def test_gradients_beside_the_point_are_asked_for_within_the_budget():
+    """A function that returns its gradients is evaluated for each of them."""
+    calls = []
+
+    def wrong(x):
+        calls.append(1)
+        return float((x**3).sum()), {"x": 6 * x**2}
+
+    x = np.random.default_rng(0).normal(size=6)
+    most = gl.check(wrong, x).evaluations
+    for budget in range(most - 20, most + 1, 4):
+        calls.clear()
+        report = gl.check(wrong, x, budget=budget)
+        assert report.verdict == Verdict.DISAGREES
+        assert len(calls) <= budget
+
+
+def test_stop_while_they_are_asked_for_keeps_the_report():
+    """Ctrl-C in a backward is a Stop like any other."""
+    asked = []
+
+    def interrupted(x):
+        asked.append(1)
+        if len(asked) > 1:
+            raise KeyboardInterrupt
+        return 6 * x**2
+
+    x = np.random.default_rng(0).normal(size=6)
+
+    report = gl.check(lambda x: np.array((x**3).sum()), x, grad=interrupted)
+
+    assert report.verdict == Verdict.DISAGREES
+    assert report.partial
+    assert any("interrupted" in remark for remark in report.remarks)

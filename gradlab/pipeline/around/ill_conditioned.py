@@ -24,17 +24,22 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.analytic_noise import (
     AWAY,
+    GRADIENTS,
     MOST_ROWS,
     SCATTER,
     rounding_noise,
 )
+from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.gradients_elsewhere import gradients_at
+from gradlab.differentiation.metering import INTERRUPTED, why_stopped
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import label_of
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Block, Outcome
     from gradlab.subject.subject import Subject
 
@@ -46,13 +51,12 @@ _SAME = 0.1  # of a gap: a gradient that moves as much by itself is another matt
 
 
 def leave_ill_conditioned(
-    subject: Subject, outcome: Outcome, seed: int
+    subject: Subject, outcome: Outcome, meter: Meter, seed: int
 ) -> list[Finding]:
     """Leave open what is off by no more than roundings inside change it by.
 
     Ten gradients of up to eight outputs where something is accused, and as many of all
-    accused outputs where one of these moves. Nobody is charged for them: what a budget
-    counts is evaluations of f, and one that ends must not leave an accusation unheard.
+    accused outputs where one of these moves.
 
     Parameters
     ----------
@@ -60,20 +64,32 @@ def leave_ill_conditioned(
         As the user has it; back at its point afterwards.
     outcome
         Judged; verdicts of its blocks are changed.
+    meter
+        Charged for gradients of NumPy functions, which evaluate f as well where that
+        returns them. Where the budget does not hold them nothing is asked.
     seed
         Of the roundings.
     """
     at = outcome.reference or subject
     wrong = [block for block in outcome.blocks if block.accused and _heard(block).any()]
-    if not wrong:
+    if not wrong or outcome.stopped == INTERRUPTED:
         return []
     rows = _most_likely_first(wrong)
     worst: dict[int, tuple[Block, int, int, float]] = {}
     for some in (rows[:_FEW], rows[_FEW:MOST_ROWS]):
         try:
+            if some.size and not is_torch_subject(at):
+                meter.spend(GRADIENTS + 1)
             moved = _scatter(at, wrong, some, seed) if some.size else []
+        except BudgetExhausted:
+            break
+        except KeyboardInterrupt as stop:
+            outcome.stopped = outcome.stopped or why_stopped(stop)
+            told = f"{why_stopped(stop)}: gradients beside the point were not asked for"
+            outcome.remarks.append(told)
+            break
         except Exception:  # noqa: BLE001 - the user's code may not take this point
-            return []
+            break
         for block, noise in zip(wrong, moved, strict=False):
             open_ = _heard(block)[some] & _explained(block, some, noise)
             if open_.any():
@@ -85,7 +101,7 @@ def leave_ill_conditioned(
                     open_, Verdict.UNDECIDED, block.verdicts[some]
                 )
         if not worst:
-            return []
+            break
     return [_told(subject, *one) for one in worst.values()]
 
 

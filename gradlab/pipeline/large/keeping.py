@@ -117,16 +117,23 @@ def _joined(one: Block, other: Block) -> Block:
         for name in left
         if name in right
     }
-    # there for some columns only
-    if ("own_scales" in left) != ("own_scales" in right):
-        parts["own_scales"] = np.append(one.latest_scales, other.latest_scales)
-    if ("precise" in left) != ("precise" in right):
-        parts["precise"] = np.concatenate([one.formula, other.formula], axis=1)
-    if ("blur" in left) != ("blur" in right):
-        blurs = (
-            np.zeros(b.value.shape) if b.blur is None else b.blur for b in (one, other)
-        )
-        parts["blur"] = np.concatenate(list(blurs), axis=1)
+    for name in left.keys() ^ right.keys():  # there for some columns only
+        halves = (_whole(block, name) for block in (one, other))
+        parts[name] = np.concatenate(list(halves), axis=-1)
     parts["grain"] = other.grain if one.grain is None else one.grain
     parts["slack"] = np.concatenate([one.slack, other.slack], axis=1)
     return dataclasses.replace(one, **parts)
+
+
+def _whole(block: Block, name: str) -> NDArray[Any]:
+    """Return a field that may be there for some columns only, for all of a block."""
+    value = getattr(block, name)
+    if isinstance(value, np.ndarray):
+        return value
+    if name == "own_scales":
+        return block.latest_scales
+    if name == "precise":
+        return block.formula
+    if name == "upheld":
+        return np.zeros(len(block.positions), dtype=bool)
+    return np.zeros(block.value.shape)  # what is excused of an entry: nothing
