@@ -92,3 +92,47 @@ def test_right_gelu_far_to_the_left_is_no_false_alarm(x):
 
     report = gl.check(lambda x: x * normal(x), np.array([x, 1.0]), jac=jac)
     assert report.ok, report
+
+
+def naive(z):
+    """The loss of a confident wrong answer as it is often written: 1 - s jumps."""
+    return -np.log(1 - 1 / (1 + np.exp(-z))) + np.sin(z)
+
+
+STAIRS = [
+    *(
+        (naive, lambda z: 1 / (1 + np.exp(-z)) + np.cos(z), z)
+        for z in (8.984712663724974, 9.60775943466544, 14.034032424901978)
+    ),
+    *(
+        (
+            lambda x: np.sqrt(1e8 + x * x) - 1e4 + x,
+            lambda x: 1 + x / np.sqrt(1e8 + x * x),
+            x,
+        )
+        for x in (0.12152180921721512, 1.369837756441943, 3.431029061310975)
+    ),
+]
+
+
+@pytest.mark.parametrize(("f", "slope", "x"), STAIRS)
+def test_longer_steps_that_agree_are_believed_among_stairs(f, slope, x):
+    """Jumps of 1e-14 to 1e-10 inside, over decades of step: no slope between them."""
+    found = gl.numeric_jacobian(lambda t: f(t[0]), np.array([x]))
+    assert abs(found.value[0] - slope(x)) <= found.error[0], found
+    assert found.error[0] < 1e-6, found
+
+
+LOW = [(2.7e-11, 3.6e-8, 1.97288), (2.7e-11, 3.6e-8, 1.9731), (5e-11, 5e-8, 0.5)]
+
+
+@pytest.mark.parametrize(("height", "width", "x"), LOW)
+def test_structure_as_low_as_stairs_is_told_by_how_it_begins(height, width, x):
+    """A wave bends before it turns; a stair ends at once."""
+
+    def f(t):
+        return t[0] + height * np.sin((t[0] - x) / width + 1)
+
+    found = gl.numeric_jacobian(f, np.array([x]))
+    truth = 1 + height / width * np.cos(1)
+    assert abs(found.value[0] - truth) <= found.error[0], found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.ladder.runs import Pick
 from gradlab.differentiation.ladder.suspicion import FINE
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ _SHARP = 1e-8  # bars this small claim that no jump is near
 _GROWTH = (-1.0, 1.5)  # of a power of the step, how far it may be off what is foretold
 _BEYOND = -2.3  # the same where the polynomial is all that grows, by two powers less
 _PLAIN = 1e-4  # of f: what a solver leaves is smaller
+_LONG = 1e3  # ratio of steps over which only rounding strays as much without shrinking
+_INSIDE = 1e-10  # of f: what strays by more is not taken for rounding on this ground
+_CLOSE = 4.0  # ratio of neighbouring steps between which no rung is missing
 _AUDIBLE = 8.0  # times the noise, before growth means anything
 
 
@@ -35,7 +39,9 @@ def overrule(
     perfectly smooth between two of its roundings, with a slope of its own. The slope of
     a fine structure announces its end by growing truncation; that of a gap between
     roundings ends without notice, and above it f strays by the same small amount over
-    decades of step. Then the slope above is meant.
+    decades of step. Then the slope above is meant. Where such strays are a tiny part of
+    f the same goes for what ends too low for any notice to be heard, and for a slope
+    that the rung below it does not have.
 
     Returns
     -------
@@ -44,18 +50,18 @@ def overrule(
         tell (nan where none).
     """
     error = runs.truncation + runs.rounding
-    size = np.fmax.reduce(rungs.unit, axis=0) / rungs.floor
+    size = _size(rungs)
     plain = (runs.away > 0) & (runs.noise < FINE * size) & np.isfinite(error)
     split = np.full(best.shape[1:], np.nan)
     if not plain.any():
         return best, split
-    noise = np.where(plain, runs.noise, np.inf)
-    plain &= runs.noise <= 10 * noise.min(axis=0)  # more is no noise: a wrong slope
-    error[~plain] = np.inf
-    rival = np.argmin(error, axis=0)
     # what contradicts the rival takes two rungs at least between the two runs
-    apart = runs.bottom[rival] - runs.bottom[best[0]]
-    some = (apart >= 3) & np.isfinite(error.min(axis=0))
+    far = runs.bottom[:, None, None] - runs.bottom[best[0]] >= 3
+    rival, some = _rival(runs, error, plain, far)
+    # from just above a stair f strays little below: no measure of what it does above
+    fine = plain & far & (runs.noise < _INSIDE * size)
+    second, also = _rival(runs, error, fine, far)
+    rival, some = np.where(some, rival, second), some | also
     if not some.any():
         return best, split
     mine, theirs = best[0][some], rival[some]
@@ -64,6 +70,17 @@ def overrule(
     best = best.copy()
     best[0][some] = np.where(take, theirs, mine)
     return best, split
+
+
+def _rival(
+    runs: Runs, error: np.ndarray, plain: np.ndarray, far: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the best of the plain runs, (C, m), and say where it is one that is far."""
+    noise = np.where(plain, runs.noise, np.inf)
+    # more is no noise: a wrong slope
+    plain = plain & (runs.noise <= 10 * noise.min(axis=0))
+    rival = np.argmin(np.where(plain, error, np.inf), axis=0)
+    return rival, Pick(rival)(plain & far)
 
 
 def _contradicted(
@@ -83,7 +100,7 @@ def _contradicted(
         The run with the smallest bar and its rival above, (K,) each.
     """
     best, rival = chosen
-    columns = np.nonzero(some)[0]
+    columns, size = np.nonzero(some)[0], _size(rungs)
     h, odd, bend = rungs.h[:, columns, 0], rungs.odd[:, some], bend[:, some]
 
     def of(array: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -112,12 +129,27 @@ def _contradicted(
     end = np.minimum(top + 1, last)
     own = np.abs(odd - h * mine)
     shrink = (h[top, place] / h[end, place]) ** 3
+    known = of(runs.known, best)
     notice = 0.1 * own[end, place] * shrink
-    audible = notice > 4 * of(runs.known, best)
+    audible = notice > 4 * known
     silent = own[top, place] < notice
     suspicious = flat & (top < last)
     take = (suspicious & audible & silent) | (flat & vague)
-    return take, suspicious & ~audible
+    # the rung below has yet another slope: one between the jumps of a staircase
+    under = np.maximum(runs.bottom[best] - 1, 0)
+    apart = 0.5 * h[under, place] * np.abs(mine - theirs)
+    unproven = own[under, place] > np.maximum(apart, 4 * known)
+    unproven &= runs.bottom[best] > 0
+    # or it ends at once, too low for its end to be heard
+    unheard = ~audible & silent & (h[end, place] < _CLOSE * h[top, place])
+    sudden = (own[end, place] > high / 10) & (high < _INSIDE * size[some])
+    take |= suspicious & sudden & (long >= _LONG * short) & (unproven | unheard)
+    return take, suspicious & ~audible & ~take
+
+
+def _size(rungs: Rungs) -> np.ndarray:
+    """Largest value of f that was seen, (C, m)."""
+    return np.asarray(np.fmax.reduce(rungs.unit, axis=0) / rungs.floor)
 
 
 def roughen(best: Estimate, table: Tableau, rungs: Rungs) -> Estimate:
