@@ -61,6 +61,21 @@ def test_nor_is_that_of_a_numpy_function(seed):
     assert all(found.severity != "error" for found in report.findings)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_nor_are_those_of_many_outputs(seed):
+    """As many as are asked for gradients, and more."""
+    rng = np.random.default_rng(seed)
+    a, x = rng.normal(size=(300, 2)), 1e6 * rng.normal(size=2)
+
+    report = gl.check(
+        lambda x: np.sin((a @ x) ** 3),
+        x,
+        jac=lambda x: (3 * (a @ x) ** 2 * np.cos((a @ x) ** 3))[:, None] * a,
+    )
+
+    assert report.verdict == Verdict.UNDECIDED
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_wrong_gradient_is_no_rounding(seed):
     """A formula is a smooth function of its inputs, be it right or wrong."""
@@ -123,3 +138,27 @@ def test_stop_while_they_are_asked_for_keeps_the_report():
     assert report.verdict == Verdict.DISAGREES
     assert report.partial
     assert any("interrupted" in remark for remark in report.remarks)
+
+
+def softmax(x):
+    """Weights that sum to one."""
+    weights = np.exp(x - x.max())
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize("size", [3, 50])
+@pytest.mark.parametrize("quantum", [0, 1e-8])
+def test_debris_of_a_lost_signal_is_no_ill_conditioned_gradient(size, quantum):
+    """What cancels to rounding, next to slopes of a tenth, is wrong and not inexact."""
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(2, size))
+
+    def f(x):
+        value = softmax(x) @ w
+        return np.array(np.round(value / quantum) * quantum if quantum else value)
+
+    report = gl.check(f, x, grad=lambda x: softmax(x) * (1 - softmax(x).sum()))
+
+    assert report.verdict == Verdict.DISAGREES
+    assert [found.severity for found in report.findings].count("error") == 1
+    assert not any("ill-conditioned" in found.evidence for found in report.findings)

@@ -47,6 +47,10 @@ __all__ = ["leave_ill_conditioned"]
 
 _FEW = 8  # outputs that are asked first: where none of them moves, none does
 _DIGITS = 1e-4  # of a gradient that jumps by as much within a thousand roundings
+_SLOPELESS = (
+    *(Smoothness.JUMP, Smoothness.STAIRCASE, Smoothness.NOISY),
+    *(Smoothness.UNRESOLVED, Smoothness.UNDEFINED),
+)
 _SAME = 0.1  # of a gap: a gradient that moves as much by itself is another matter
 
 
@@ -55,8 +59,8 @@ def leave_ill_conditioned(
 ) -> list[Finding]:
     """Leave open what is off by no more than roundings inside change it by.
 
-    Ten gradients of up to eight outputs where something is accused, and as many of all
-    accused outputs where one of these moves.
+    Ten gradients of up to eight outputs where something is accused, and as many of the
+    next ones as long as one of these moves.
 
     Parameters
     ----------
@@ -76,11 +80,11 @@ def leave_ill_conditioned(
         return []
     rows = _most_likely_first(wrong)
     worst: dict[int, tuple[Block, int, int, float]] = {}
-    for some in (rows[:_FEW], rows[_FEW:MOST_ROWS]):
+    for some in np.split(rows, range(_FEW, len(rows), MOST_ROWS)):
         try:
-            if some.size and not is_torch_subject(at):
+            if not is_torch_subject(at):
                 meter.spend(GRADIENTS + 1)
-            moved = _scatter(at, wrong, some, seed) if some.size else []
+            moved = _scatter(at, wrong, some, seed)
         except BudgetExhausted:
             break
         except KeyboardInterrupt as stop:
@@ -90,9 +94,11 @@ def leave_ill_conditioned(
             break
         except Exception:  # noqa: BLE001 - the user's code may not take this point
             break
+        explained = False
         for block, noise in zip(wrong, moved, strict=False):
             open_ = _heard(block)[some] & _explained(block, some, noise)
             if open_.any():
+                explained = True
                 k, column = np.argwhere(open_)[0]
                 worst.setdefault(
                     block.which, (block, some[k], column, noise[k, column])
@@ -100,7 +106,7 @@ def leave_ill_conditioned(
                 block.verdicts[some] = np.where(
                     open_, Verdict.UNDECIDED, block.verdicts[some]
                 )
-        if not worst:
+        if not explained:
             break
     return [_told(subject, *one) for one in worst.values()]
 
@@ -119,9 +125,14 @@ def _explained(
 
     Next to a pole f may be a spike in its own noise, of which no step shows a slope:
     where no ladder found a slope, a gradient of three digits is held against nobody.
+    Nor is it where none was tried, and none was found beside. Debris next to a slope
+    has no digits either: it is too small for that.
     """
-    rough = block.kinds[rows] != Smoothness.SMOOTH
-    rough &= noise >= _DIGITS * np.abs(block.formula[rows])
+    kinds = block.kinds[rows]
+    rough = np.isin(kinds, _SLOPELESS)
+    rough |= (kinds < 0) & rough.any(axis=1, keepdims=True)
+    size = np.fmax(np.abs(block.formula[rows]), np.abs(block.value[rows]))
+    rough &= noise >= _DIGITS * size
     return np.asarray((block.gap[rows] <= SCATTER * noise) | (rough & (noise > 0)))
 
 
