@@ -264,6 +264,17 @@ def test_gradients_that_lost_their_digits_are_a_problem(fn, x, kinds):
     assert [problem.kind for problem in problems] == kinds
 
 
+def test_one_number_at_a_time_tells_a_dtype_too():
+    """However few digits the numbers of a scalar happen to need."""
+    lost = 0
+    for seed in range(100):
+        x = torch.tensor(np.random.default_rng(seed).normal(size=1))
+        pulled = torch_subject(Single.apply, (x.requires_grad_(),)).analytic.pull
+        lost += [problem.kind for problem in pulled(np.eye(1)).problems] == ["dtype"]
+
+    assert lost >= 97
+
+
 @pytest.mark.parametrize(
     ("fn", "where"),
     [

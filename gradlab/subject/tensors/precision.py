@@ -30,7 +30,10 @@ _SHORT_BITS = 12  # numbers this short, such as 0.5 or -3, say nothing about a d
 _SINGLE_BITS = 24
 _SHARE = 0.3  # of float32 numbers three of four need one of the last two digits
 _ENOUGH = 16  # numbers to judge by, if as many can be had
-_FACTORS = (1.2345, 0.789, 2.718, 1.414, 0.577, 1.732, 0.693)
+_FACTORS = (
+    *(1.2345, 0.789, 2.718, 1.414, 0.577, 1.732, 0.693, 1.618),
+    *(0.915, 1.202, 2.236, 0.661, 1.902, 1.083, 0.835),
+)
 
 
 def lost_digits(
