@@ -162,3 +162,20 @@ def test_debris_of_a_lost_signal_is_no_ill_conditioned_gradient(size, quantum):
     assert report.verdict == Verdict.DISAGREES
     assert [found.severity for found in report.findings].count("error") == 1
     assert not any("ill-conditioned" in found.evidence for found in report.findings)
+
+
+def test_gradients_that_take_long_are_not_asked_for_ten_times(clock):
+    """A budget in seconds holds for them too."""
+    asked = []
+
+    def slow(x):
+        asked.append(1)
+        clock.sleep(0.3)
+        return 6 * x**2
+
+    x = np.random.default_rng(0).normal(size=6)
+
+    report = gl.check(lambda x: np.array((x**3).sum()), x, grad=slow, budget="1s")
+
+    assert report.verdict == Verdict.DISAGREES
+    assert len(asked) <= 4  # two of them by the diagnosis

@@ -84,7 +84,7 @@ def leave_ill_conditioned(
         try:
             if not is_torch_subject(at):
                 meter.spend(GRADIENTS + 1)
-            moved = _scatter(at, wrong, some, seed)
+            moved = _scatter(at, wrong, some, meter, seed)
         except BudgetExhausted:
             break
         except KeyboardInterrupt as stop:
@@ -148,7 +148,11 @@ def _most_likely_first(wrong: list[Block]) -> NDArray[np.intp]:
 
 
 def _scatter(
-    subject: Subject, wrong: list[Block], rows: NDArray[np.intp], seed: int
+    subject: Subject,
+    wrong: list[Block],
+    rows: NDArray[np.intp],
+    meter: Meter,
+    seed: int,
 ) -> list[NDArray[np.float64]]:
     """Tell how far roundings move the entries of some rows; not where time does.
 
@@ -156,12 +160,23 @@ def _scatter(
     -------
     list of ndarray
         For each block, (rows, n).
+
+    Raises
+    ------
+    BudgetExhausted
+        If the seconds that are left do not hold so many gradients.
     """
+    meter.spend(0)
+    began = meter.seconds
     cotangents = np.zeros((len(rows), len(wrong[0].gap)))
     cotangents[np.arange(len(rows)), rows] = 1.0
     again = gradients_at(subject, {}, cotangents)
     if again is None:
         return []
+    most, each = meter.budget.seconds, meter.seconds - began
+    if most is not None and meter.seconds + GRADIENTS * each > most:
+        msg = f"{GRADIENTS} gradients of {each:.2g} s do not fit in what is left"
+        raise BudgetExhausted(msg)
     for block in wrong:
         drift = np.abs(again[block.which][:, block.positions] - block.formula[rows])
         if (_heard(block)[rows] & ~(drift <= _SAME * block.gap[rows])).any():
