@@ -171,3 +171,21 @@ def test_running_maxima_of_equal_numbers_have_slopes_between_none(seed):
 
     assert report.verdict == gl.Verdict.AGREES
     assert all(found.severity != "error" for found in report.findings)
+
+
+@pytest.mark.parametrize("seed", [3, 4, 12, 13, 24, 32])
+def test_conventions_of_torch_that_are_no_slope_are_no_ties_of_a_maximum(seed):
+    """Weights and biases that begin at zero, where their activation has a kink."""
+    x = torch.tensor(np.sin(100 + np.random.default_rng(seed).normal(size=(2, 8))))
+    goal = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(2, 3)
+    w = torch.zeros(8, 3, dtype=torch.float64, requires_grad=True)
+    b = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+
+    def loss(w, b):
+        z = torch.atan(x @ w + b)
+        return (torch.where(z > 0, z, 0.1 * z * z) - goal).square().mean()
+
+    report = gl.check(loss, w, b)
+
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert all(found.severity != "error" for found in report.findings)

@@ -96,7 +96,10 @@ def look_beside(
         left = any(_accused(block).any() for block in wrong)
         own = getattr(subject.analytic, "own_code", True)
         if left and is_torch_subject(subject) and not own:
-            found += _told(subject, wrong, beside.right_there(), known=False)
+            right = beside.right_there()
+            known = outcome.limits
+            outcome.limits = right if known is None else known | right
+            found += _told(subject, wrong, right, known=False)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         outcome.stopped = outcome.stopped or why_stopped(stop)
         told = f"{why_stopped(stop)}: points beside the given one were not looked at"
@@ -223,6 +226,7 @@ class _Beside:
             return np.zeros_like(right)
         rows = np.flatnonzero(right)[:_MOST_ROWS]
         right[np.setdiff1d(np.flatnonzero(right), rows)] = False
+        another = np.zeros_like(right)  # at one of the points at least
         for number in (0, _LOOKS):  # in order, and at random
             aside = self._aside(number)
             cotangents = np.zeros((len(rows), len(self.base)))
@@ -240,8 +244,9 @@ class _Beside:
                 matrix = np.zeros((len(self.base), len(block.positions)))
                 matrix[rows] = pulled[block.which][:, block.positions] * block.sizes
                 columns.append(matrix)
-            right &= self._like(aside, columns) & self._another(columns)
-        return np.asarray(right)
+            right &= self._like(aside, columns)
+            another |= self._another(columns)
+        return np.asarray(right & another)
 
     def _another(self, columns: list[NDArray[np.float64]]) -> NDArray[np.bool_]:
         """Rows whose accused entries are others in a Jacobian than at the point."""
