@@ -27,6 +27,7 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
+from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.differentiation.metering import INTERRUPTED, why_stopped
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import label_of
@@ -231,14 +232,11 @@ class _Beside:
             aside = self._aside(number)
             cotangents = np.zeros((len(rows), len(self.base)))
             cotangents[np.arange(len(rows)), rows] = 1.0
-            moved = {b.which: w for b, w in zip(self.blocks, aside, strict=True)}
-            try:
-                for which, shift in self._whole(aside).items():
-                    self.subject.place(which, self.subject.point(which) + shift)
-                pulled = analytic.pull(cotangents).values
-            finally:
-                for which in moved:
-                    self.subject.place(which, None)
+            shifts = self._whole(aside).items()
+            there = {which: self.subject.point(which) + by for which, by in shifts}
+            pulled = gradients_at(self.subject, there, cotangents)
+            if pulled is None:
+                return np.zeros_like(right)
             columns = []
             for block in self.blocks:
                 matrix = np.zeros((len(self.base), len(block.positions)))

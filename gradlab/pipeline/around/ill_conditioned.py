@@ -47,10 +47,6 @@ __all__ = ["leave_ill_conditioned"]
 
 _FEW = 8  # outputs that are asked first: where none of them moves, none does
 _DIGITS = 1e-4  # of a gradient that jumps by as much within a thousand roundings
-_SLOPELESS = (
-    *(Smoothness.JUMP, Smoothness.STAIRCASE, Smoothness.NOISY),
-    *(Smoothness.UNRESOLVED, Smoothness.UNDEFINED),
-)
 _SAME = 0.1  # of a gap: a gradient that moves as much by itself is another matter
 
 
@@ -129,7 +125,8 @@ def _explained(
     has no digits either: it is too small for that.
     """
     kinds = block.kinds[rows]
-    rough = np.isin(kinds, _SLOPELESS)
+    sloped = (Smoothness.SMOOTH, Smoothness.KINK, Smoothness.EDGE)
+    rough = (kinds >= 0) & ~np.isin(kinds, sloped)
     rough |= (kinds < 0) & rough.any(axis=1, keepdims=True)
     size = np.fmax(np.abs(block.formula[rows]), np.abs(block.value[rows]))
     rough &= noise >= _DIGITS * size

@@ -33,8 +33,8 @@ def second_opinion_on(check: Check, outcome: Outcome) -> None:
     Where it disagrees and the adaptive ladder does not, the step was at fault: the
     entry is undecided by this method, and a finding says so. Where it cannot tell, the
     ladder can, and the numbers of both are one within their bars, its word is taken: a
-    forward difference of exactly 0 tells little, and need not. What it
-    upholds is marked.
+    forward difference of exactly 0 tells little, and need not. What it upholds is
+    marked.
     """
     subject, plan = check.subject, check.plan
     for block in outcome.blocks:
