@@ -196,6 +196,8 @@ def check(
             report = unrounded(report, subject, plan, meter, roots, explain=diagnose)
             model = (fn, inputs, loss) if diagnose and looks_like_module(fn) else None
             report = deepened(report, subject, plan, meter, order=order, model=model)
+            if plan.coverage == "auto" and report.coverage == "sample":
+                report = dataclasses.replace(report, partial=True)  # for want of budget
             if any(f.kind == BugKind.STATEFUL and not f.where for f in report.findings):
                 guard.keep_tallies = False  # the value depends on them: rewind them too
     except BudgetExhausted as cause:

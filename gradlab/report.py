@@ -67,7 +67,8 @@ class Report:
     remarks
         What else a reader must know: what was escalated, not looked at, frozen.
     partial
-        Whether the check was interrupted or ran out of its budget.
+        Whether the check was interrupted or ran out of its budget, or took a sample
+        because that had no room for more.
     layers
         Layer audit, where a module disagreed.
     epsilon

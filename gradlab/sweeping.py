@@ -259,11 +259,12 @@ def _sweep(
         report=job.report,
     )
     remarks += _conditions(notes)
-    if remark:
-        remarks.append(remark)
     plan = Plan(Auto(), job.tolerance, "full", job.seed)
     origin = Origin(subject, base)
     outcome = run_full(origin, plan, meter, columns)
+    if ladder is None and subject.least_scales:  # known by now
+        steps, remark = default_steps(subject)
+    remarks += [remark] if remark else []
     remarks += outcome.remarks
     excuses = {f.where: f.evidence for f in excused(subject, outcome.blocks)}
     remarks += [f"{problem.where}: {problem.detail}" for problem in outcome.problems]

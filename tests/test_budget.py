@@ -55,6 +55,18 @@ def test_a_sample_has_an_entry_of_every_part():
     assert (report["x"].columns // 100).tolist() == list(range(64))
 
 
+@pytest.mark.parametrize("budget", [3, 5, 12])
+def test_a_sample_for_want_of_budget_does_not_agree(budget):
+    """One wrong entry of thirty is seldom among the few that were looked at."""
+    x = np.linspace(0.1, 1.0, 30)
+    off = np.where(np.arange(30) == 7, 1.1, 1.0)
+    for factor in (1.0, off):
+        seen = gl.check(cubes, x, grad=factor * right(x), budget=budget)
+        assert seen.coverage == "sample"
+        assert seen.verdict == gl.Verdict.UNDECIDED
+        assert seen.partial
+
+
 def test_a_sample_is_told_in_the_first_line():
     """Nobody shall read "agrees" of 6,400 entries where 64 were looked at."""
     x = np.linspace(0.1, 1.0, 6400)

@@ -324,3 +324,20 @@ def test_sum_that_cancels_to_nothing_is_no_staircase():
     assert np.abs(np.sin(x).sum()) < 1e-12
     assert (np.abs(found.value - np.cos(x)) <= 5 * found.error).all()
     assert (found.error < 0.01 * np.cos(x)).all()
+
+
+@pytest.mark.parametrize(
+    ("far", "slope", "x"),
+    [
+        (-13556003.17664825, 0.050807582170453176, -0.011001329187734984),
+        (11980106.366893658, -0.2715736769779852, -0.00031707475083967075),
+    ],
+)
+def test_slope_close_to_the_edge_of_a_rounding_inside(far, slope, x):
+    """One side takes its first step at once, the other one much later."""
+    found = gl.numeric_jacobian(lambda x: np.cos(far + slope * x), np.array(x))
+    with mp.workdps(40):
+        exact = -slope * float(mp.sin(far + mp.mpf(slope) * x))
+
+    assert abs(found.value - exact) <= 5 * found.error
+    assert found.error < 0.1 * abs(exact)

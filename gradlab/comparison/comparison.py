@@ -155,7 +155,10 @@ class Comparison:
         Undecided at best where no error, however large, would have been caught: a
         budget may end before the first direction.
         """
-        worst = Verdict(int(self.verdicts.max(initial=0)))
+        # where all of a block agreed at once, one number stands for it
+        strides = self.verdicts.strides
+        kept = self.verdicts[tuple(slice(None if step else 1) for step in strides)]
+        worst = Verdict(int(kept.max(initial=0)))
         worst = worst if self.tally is None else max(worst, self.tally.verdict)
         blind = self.stated_power is not None and np.isinf(self.stated_power)
         return max(worst, Verdict.UNDECIDED) if blind and self.input.size else worst

@@ -49,6 +49,7 @@ __all__ = [
 CARE = 0.1
 # Entries whose whole effect on f is below this fraction of the largest do not matter.
 NEGLIGIBLE = 1e-7
+_LEFT = 1e-6  # of what counts as no movement of f, as much as its digits tell
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -282,8 +283,18 @@ def _bearable(
     still: NDArray[np.float64] | float,
 ) -> NDArray[np.float64]:
     """Largest error bar times SAFETY that still tells what must be told."""
-    effect = np.where(matters > 0, NEGLIGIBLE * matters, still)
-    return np.asarray(np.maximum(CARE * size, effect / scales))
+    return np.asarray(np.maximum(CARE * size, _least_effect(matters, still) / scales))
+
+
+def _least_effect(
+    matters: NDArray[np.float64], still: NDArray[np.float64] | float
+) -> NDArray[np.float64]:
+    """Give the smallest effect on each output that must be told.
+
+    Where inputs hardly move it, no digits of f are left for the rest.
+    """
+    told = np.maximum(NEGLIGIBLE * matters, _LEFT * np.asarray(still))
+    return np.where(matters > 0, told, still)
 
 
 def _not_finite(
@@ -343,6 +354,5 @@ def zeros_told(
     """
     told = True
     for effect in effects:
-        least = np.where(effect > 0, NEGLIGIBLE * effect, still)
-        told &= bool((SAFETY * bars <= least).all())
+        told &= bool((SAFETY * bars <= _least_effect(effect, still)).all())
     return told

@@ -53,9 +53,11 @@ def steady(case: Case) -> list[Clue]:
 
 
 def _moved_along(case: Case) -> int | None:
-    """Axis along which the error sums to zero, of a case that has more of them."""
+    """Axis along which the error sums to zero, where a sum over it is one of units."""
     grid = case.grid(case.error)
-    if grid is None or len(case.variable.shape) < 2:
+    layer = layer_of(case.evidence, case.part.which)
+    units = layer is not None and layer.bias == case.part.which
+    if grid is None or (len(case.variable.shape) < 2 and not units):
         return None
     axes = vanishing_sums(grid)
     return max(axes) if axes else None

@@ -61,12 +61,13 @@ def scales(case: Case) -> list[Clue]:
         share = case.share_of_factor(c)
         if only_wrong:
             share = case.share(c * case.numeric, case.wrong)
-        if share < _least(case) or (only_wrong and not _proportional(case, c)):
+        fits = _proportional(case, c) if only_wrong else not _spares(case, c)
+        if share < _least(case) or not fits:
             continue
         count = int(case.wrong.sum())
         trust = 1.0 if count > 2 or _simple(c) else 0.6
-        several = len(cases_of(case.evidence)) > 1 and not _alike(case.evidence, c)
-        if case.analytic.size == 1 and several and round(2 * c, 3) not in _PLAIN:
+        plain = round(2 * c, 3) in _PLAIN or _alike(case.evidence, c)
+        if case.analytic.size == 1 and not plain:
             trust = 0.3  # one number has a factor whatever is wrong: others tell more
         if only_wrong:
             trust *= 0.98
@@ -76,7 +77,7 @@ def scales(case: Case) -> list[Clue]:
         if trust < 1 and only_wrong and 0 < c < 1 and case.analytic.size > 3:
             clues.append(_less(case, c))
         break
-    return clues or _flipped(case)
+    return clues
 
 
 def _least(case: Case) -> float:
@@ -93,6 +94,14 @@ def _proportional(case: Case, c: float) -> bool:
     a, n = case.analytic[case.wrong], case.numeric[case.wrong]
     left = np.maximum(np.abs(a - c * n) - case.tolerance[case.wrong], 0.0)
     return bool(np.linalg.norm(left) <= (1 - _least(case)) * np.linalg.norm(a))
+
+
+def _spares(case: Case, c: float) -> bool:
+    """Whether an entry that is too small to weigh is right, where c would not be."""
+    apart = np.abs(case.analytic - c * case.numeric)
+    right = np.abs(case.analytic - case.numeric)
+    told = ~case.wrong & case.usable & (apart > case.tolerance) & (right < apart)
+    return bool(told.any())
 
 
 def _less(case: Case, c: float) -> Clue:
@@ -209,14 +218,34 @@ def _mean_for_sum(case: Case, c: float) -> Clue | None:
     )
 
 
+def _masked_mean(case: Case, c: float) -> Clue | None:
+    """Recognise a mean over all entries where that of the others is one over a few."""
+    count, size = int((~case.numeric_zero).sum()), case.numeric.size
+    words = "the mean runs over all, that of the function over those"
+    if c > 1:
+        c, words = 1 / c, "the mean runs over those, that of the function over all"
+    if not case.scalar or count == size or abs(c * size - count) > _CLOSE:
+        return None
+    return Clue(
+        BugKind.MISSING_REDUCTION,
+        0.5 if 2 * count == size else 0.95,
+        f"{count} of {size} entries of {case.name} have a gradient, and analytic / "
+        f"numeric is {count}/{size} or its inverse: {words}.",
+        "Divide by the number of entries that the mask (of padding, say) leaves, or by "
+        "that of all, as the forward pass does.",
+    )
+
+
 def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None:
     """Recognise a factor N or 1/N as a mean that is missing or doubled."""
-    if c <= 0 or abs(c - 1) < 0.3 or _is_loss_scale(case, c):
+    if c <= 0 or _is_loss_scale(case, c):
         return None
     large = max(c, 1 / c)
-    mean = _mean_for_sum(case, c)
+    mean = _mean_for_sum(case, c) or _masked_mean(case, c)
     if mean is not None:
         return dataclasses.replace(mean, confidence=mean.confidence * trust)
+    if abs(c - 1) < 0.3:
+        return None
     matched = _matching(case, large)
     alike = _alike(case.evidence, c)
     whole_number = abs(large - round(large)) < _CLOSE * large and round(large) >= 3
@@ -302,25 +331,6 @@ def _sizes_of(case: Case) -> Iterator[tuple[int, str, bool]]:
         for axis, length in enumerate(array.shape):
             yield length, f"the length of axis {axis} of {called}", axis == 0
         yield math.prod(array.shape), f"the number of entries of {called}", True
-
-
-def _flipped(case: Case) -> list[Clue]:
-    """Detect signs that are flipped in some entries: |analytic| = |numeric|."""
-    flipped = (case.analytic * case.numeric < 0) & case.wrong
-    if not flipped.any():
-        return []
-    share = case.share(np.where(flipped, -case.numeric, case.numeric), case.wrong)
-    if share < _least(case):
-        return []
-    return [
-        Clue(
-            BugKind.SIGN,
-            0.93 * share,
-            f"The sign is flipped {place_words(case)}; sizes are right.",
-            f"Look for a minus, or an absolute value, that applies to part of "
-            f"{case.name} only.",
-        )
-    ]
 
 
 def accumulation(case: Case) -> list[Clue]:

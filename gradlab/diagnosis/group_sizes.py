@@ -1,4 +1,4 @@
-"""Detector of means over groups of different lengths: one factor for each group."""
+"""Detectors of one factor for each group: of its length, or of a weight that it has."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from gradlab.diagnosis.measures import EXACT, Case, Clue
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["uneven_means"]
+__all__ = ["uneven_means", "weighted_groups"]
 
 _MOST = 1000  # members that a group may have
 _LONGEST = 100  # members of the longest group, where no array has its length
 _CLOSE = 1e-5  # how near to whole numbers ratios have to be
+_SAME = 1e-5  # relative: ratios as near as that are one factor
 _ENTRIES = 4  # that are enough to speak of whole numbers
 
 
@@ -76,3 +77,38 @@ def _clue(case: Case, ratio: str, counts: list[int], words: str) -> Clue:
         f"Divide the gradient of {case.name} by the length of its own group exactly "
         f"once, as the forward pass does.",
     )
+
+
+def weighted_groups(case: Case) -> list[Clue]:
+    """Detect a few factors, each in several entries: weights of classes or samples."""
+    wrong = case.wrong
+    a, n = case.analytic[wrong], case.numeric[wrong]
+    if a.size < _ENTRIES or not (a * n > 0).all() or case.analytic_zero[wrong].any():
+        return []
+    order = np.argsort(a / n)
+    ratios = (a / n)[order]
+    gaps = np.diff(ratios) > _SAME * np.abs(ratios[1:])
+    groups = np.split(ratios, np.flatnonzero(gaps) + 1)
+    if len(groups) < 2 or min(len(group) for group in groups) < 2:
+        return []
+    factors = np.array([group.mean() for group in groups])
+    model = case.numeric.copy()
+    scaled = np.empty_like(n)
+    scaled[order] = n[order] * np.repeat(factors, [len(group) for group in groups])
+    model[wrong] = scaled
+    if case.share(model) < EXACT:
+        return []
+    told = ", ".join(f"{c:.4g}" for c in factors[:5])
+    more = ", ..." if len(factors) > 5 else ""
+    return [
+        Clue(
+            BugKind.SCALE,
+            0.86,
+            f"analytic / numeric of {case.name} is one of {len(groups)} factors "
+            f"({told}{more}), each in several entries: what multiplies a class, a "
+            f"sample or another group of entries is left out, or is there twice.",
+            f"Multiply the gradient of {case.name} by the weight of its class or "
+            f"sample, as the forward pass does.",
+            (BugKind.MISSING_TERM,),
+        )
+    ]

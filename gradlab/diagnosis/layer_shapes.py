@@ -85,7 +85,7 @@ def layers_of(evidence: Evidence) -> list[Layer]:
         fits.sort(key=lambda j: (_enters(bias, j, inputs), abs(i - j), j > i))
         near = fits[0]
         rest = [j for j in fits[1:] if abs(i - j) <= 2]
-        square = [j for j in (near, *rest) if set(inputs[j].shape) == {bias.size}]
+        square = [j for j in (near, *rest) if _recurs(inputs[j], bias.size)]
         alone = sum(v.size == bias.size and len(v.shape) == 1 for v in inputs) == 1
         if square and rest and alone:
             weight = next(j for j in (near, *rest) if j != square[0])
@@ -95,6 +95,12 @@ def layers_of(evidence: Evidence) -> list[Layer]:
             found.append(Layer(near, i))
             taken.add(near)
     return found
+
+
+def _recurs(weight: Variable, units: int) -> bool:
+    """Whether a matrix takes a state to as many units, or to the gates of as many."""
+    least = min(weight.shape)
+    return max(weight.shape) == units and units in {least, 3 * least, 4 * least}
 
 
 def _enters(bias: Variable, j: int, inputs: tuple[Variable, ...]) -> bool:

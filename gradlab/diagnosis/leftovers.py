@@ -27,8 +27,6 @@ def terms(case: Case) -> list[Clue]:
     a_zero, n_zero = case.analytic_zero, case.numeric_zero
     fewer = bool((a_zero | ~n_zero).all() and (a_zero & ~n_zero).any())
     more = bool((n_zero | ~a_zero).all() and (n_zero & ~a_zero).any())
-    if n_zero.all():
-        return [_of_nothing(case)]
     little = _off(case) < _LITTLE
     if little and _off(case) < _SINGLE and _is_short(case):
         return [_rounded(case)]
@@ -40,16 +38,6 @@ def terms(case: Case) -> list[Clue]:
     elif little:
         kinds = [BugKind.WRONG_DERIVATIVE]
     return [Clue(kind, _DOUBTED, "", "") for kind in kinds]
-
-
-def _of_nothing(case: Case) -> Clue:
-    return Clue(
-        BugKind.EXTRA_TERM,
-        0.75,
-        f"The analytic gradient of {case.name} is not zero where the function does not "
-        f"move at all, {place_words(case)}.",
-        f"Look for a term that belongs to another path in the gradient of {case.name}.",
-    )
 
 
 def unnamed(case: Case) -> Finding:

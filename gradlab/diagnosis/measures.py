@@ -195,7 +195,7 @@ class Case:
                 return 0.0
             left = _left_over(self.analytic, model, self.tolerance)
             left = left if self.all_usable else left[self.usable]
-            return _accounted(left, self.total)
+            return _accounted(left, self.told)
         mask = self.usable & where
         total = float(np.linalg.norm(self.error[mask]))
         if not total > 0:
@@ -204,17 +204,12 @@ class Case:
         return _accounted(left, total)
 
     def share_of_factor(self, c: float) -> float:
-        """Return the `share` of the model c * numeric, from what is not zero alone.
-
-        Of the error, or of the analytic side where that is smaller: a gradient that is
-        a thousandth as long as it should be is off by nearly all of it in any case.
-        """
-        a, n = self.alive
-        total = min(self.total, float(np.linalg.norm(a)))
-        if not total > 0:
+        """Return the `share` of the model c * numeric, from what is not zero alone."""
+        if not self.told > 0:
             return 0.0
+        a, n = self.alive
         tolerance = self.tolerance.reshape(-1)[self._alive]
-        return _accounted(_left_over(a, c * n, tolerance), total)
+        return _accounted(_left_over(a, c * n, tolerance), self.told)
 
     @functools.cached_property
     def _alive(self) -> NDArray[np.intp]:
@@ -249,7 +244,7 @@ class Case:
         leave, each of them has a `share` below `EXACT`.
         """
         a, n = (float(np.linalg.norm(side)) for side in self.alive)
-        free = (1 - EXACT) * self.total + self.freedom
+        free = (1 - EXACT) * self.told + self.freedom
         return int(a - n > free) - int(n - a > free)
 
     def refutes(self, model: NDArray[np.float64]) -> bool:
@@ -265,12 +260,17 @@ class Case:
         """
         analytic, tolerance = self.analytic[self._most], self.tolerance[self._most]
         left = float(np.linalg.norm(_left_over(analytic, model, tolerance)))
-        return not left <= (1 - EXACT) * self.total
+        return not left <= (1 - EXACT) * self.told
 
     @functools.cached_property
     def total(self) -> float:
         """Norm of the error; of right entries the noise alone may be more."""
         return float(np.linalg.norm(self.error))
+
+    @functools.cached_property
+    def told(self) -> float:
+        """Norm of the error, or of the analytic side where that is smaller."""
+        return min(self.total, float(np.linalg.norm(self.alive[0]))) or self.total
 
     @functools.cached_property
     def largest(self) -> NDArray[np.intp]:

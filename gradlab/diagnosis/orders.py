@@ -97,6 +97,8 @@ def orders_of(case: Case) -> Iterator[tuple[str, Order]]:
             for words, order, known in _along(numeric, analytic, shape):
                 border = None if known else analytic
                 yield f"{where} {words}", Order(whole, shape, order, border)
+        for words, turned in _turned(case.variable.shape, rows):
+            yield f"{words} of {case.name} reversed", turned
     for output, part in case.parts_of_output:
         if output.size < 2:
             continue
@@ -107,6 +109,15 @@ def orders_of(case: Case) -> Iterator[tuple[str, Order]]:
             for words, order, known in _along(numeric[part], analytic[part], shape):
                 border = None if known else analytic
                 yield f"{where} {words}", Order(part, shape, order, border)
+
+
+def _turned(shape: tuple[int, ...], rows: int) -> Iterator[tuple[str, Order]]:
+    """Several last axes reversed at once: a kernel turned by half a turn."""
+    for first in range(len(shape) - 1):
+        kernel = math.prod(shape[first:])
+        lines = rows * math.prod(shape[:first])
+        order = Order(slice(0, rows), (lines, kernel, 1), np.arange(kernel)[::-1])
+        yield f"axes {first} to {len(shape) - 1}", order
 
 
 def _axes(

@@ -39,33 +39,10 @@ def passed_on(
     told
         How the two sides compare where neither is zero; empty if that is nowhere.
     """
-    elsewhere = [] if told else _elsewhere(case, lost, extra, share)
-    elsewhere = elsewhere or _other_way(case, lost, extra, share)
+    elsewhere = _other_way(case, lost, extra, share)
     elsewhere = elsewhere or _from_others(case, lost, extra, share)
     mask = _mask_clue(case, lost, extra, share, told)
     return elsewhere or [mask, *_handed_on(case, lost, extra, share)]
-
-
-def _elsewhere(
-    case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_], share: float
-) -> list[Clue]:
-    """Recognise outputs that reach other entries, and none of those they depend on.
-
-    A mask stops a whole output, or lets it through.
-    """
-    if not (reaches(lost, 1) == reaches(extra, 1)).all():
-        return []
-    return [
-        Clue(
-            BugKind.WRONG_INDEX,
-            0.93 * share,
-            f"Every output that is wrong hands its gradient to entries of {case.name} "
-            f"that it does not depend on, and to none of those that it does "
-            f"({place_words(case)}).",
-            f"Send each incoming gradient to the entries of {case.name} that the "
-            f"forward pass read for that output.",
-        )
-    ]
 
 
 def _from_others(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-__all__ = ["conjugated", "other_axis", "permuted", "selection"]
+__all__ = ["conjugated", "permuted", "selection"]
 
 _LARGE = 2_000_000  # entries beyond which the search for permutations stops
 _QUICK = 100_000  # and beyond which norms alone rule it out
@@ -217,34 +217,6 @@ def _sorted_alike(case: Case) -> Matrix | None:
     model = np.empty_like(case.numeric)
     model[0, order] = np.sort(case.numeric[0])
     return model
-
-
-def other_axis(case: Case) -> list[Clue]:
-    """Detect a factor that multiplies columns of the Jacobian where it belongs to rows.
-
-    With ``J = diag(s) A`` for ``A diag(s)``, analytic / numeric at (i, j) is the
-    inverse of that at (j, i), and 1 on the diagonal.
-    """
-    a, n = case.analytic, case.numeric
-    if case.scalar or a.shape[0] != a.shape[1] or not 2 < len(a) <= 500:
-        return []
-    if case.numeric_zero.any() or case.analytic_zero.any():
-        return []
-    ratio = a / n
-    factors = ratio[0]
-    model = factors[None] / factors[:, None]
-    if not np.allclose(ratio, model, rtol=1e-4) or np.ptp(factors) < 1e-3:
-        return []
-    told = (
-        f"Entry (i, j) of the Jacobian of {case.name} has the factor s[j] where it "
-        f"should have s[i], with s in the proportions "
-        f"{', '.join(f'{value:.3g}' for value in factors[:4])}."
-    )
-    advice = (
-        "Multiply the rows of the Jacobian by the slopes of the outer function "
-        "(s[:, None] * A), not its columns."
-    )
-    return [Clue(BugKind.WRONG_AXIS, 0.94, told, advice)]
 
 
 def selection(case: Case) -> list[Clue]:

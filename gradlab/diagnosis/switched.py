@@ -77,6 +77,8 @@ def units_near_zero(case: Case) -> list[Clue]:
         others = tuple(i for i in range(len(shape)) if i != axis)
         count = wrong.sum(axis=others)
         chosen = np.argsort(-count, kind="stable")[:_UNITS]
+        if any(_one_factor(case, axis, int(k)) for k in chosen if count[k]):
+            continue  # of the whole unit, wherever it stands: no slope
         found = [_near_zero(case, axis, int(k)) for k in chosen if count[k]]
         units = [unit for unit in found if unit is not None]
         if units and all(unit.switches() for unit in units):
@@ -85,6 +87,16 @@ def units_near_zero(case: Case) -> list[Clue]:
         if clues:
             return clues
     return []
+
+
+def _one_factor(case: Case, axis: int, unit: int) -> bool:
+    """Whether the gradient of a unit is one multiple of what it should be."""
+    ours, true = (
+        np.take(side.reshape(-1, *case.variable.shape), unit, axis=axis + 1).ravel()
+        for side in (case.analytic, case.numeric)
+    )
+    across = float(ours @ true) ** 2
+    return across > (1 - _CLOSE**2) * float(ours @ ours) * float(true @ true) > 0
 
 
 def _near_zero(case: Case, axis: int, unit: int) -> _Unit | None:

@@ -177,8 +177,7 @@ def _slices(case: Case, rows: NDArray[np.bool_]) -> bool:
 
 def _lost_rows(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
     """Whole outputs, or samples of one, that pass nothing back."""
-    overwritten = _overwritten(case, rows, share)
-    return overwritten or [
+    return [
         Clue(
             BugKind.DETACHED,
             (0.95 if _slices(case, rows) else 0.93) * share,
@@ -188,35 +187,6 @@ def _lost_rows(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
             f"detached, or left out by a loop over outputs or samples.",
         )
     ]
-
-
-def _overwritten(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
-    """Recognise a loop over an axis of the output of which one end alone is left."""
-    if len(case.outputs) != 1:
-        return []
-    output = case.outputs[0]
-    moves = reaches(~case.numeric_zero, 1).reshape(output.shape)
-    kept = moves & ~rows.reshape(output.shape)
-    for axis, length in enumerate(output.shape):
-        others = tuple(i for i in range(len(output.shape)) if i != axis)
-        left = np.flatnonzero(reaches(kept, others))
-        if len(left) != 1 or left[0] not in {0, length - 1}:
-            continue
-        if int(reaches(moves, others).sum()) < 3:
-            continue
-        end = "first" if left[0] == 0 else "last"
-        return [
-            Clue(
-                BugKind.LOST_ACCUMULATION,
-                0.955 * share,
-                f"{case.name} gets the gradient of index {int(left[0])} along axis "
-                f"{axis} of {output.name} alone, the {end} of {length}: as of a loop "
-                f"that overwrites what it should add to.",
-                f"Start the gradient of {case.name} from zeros and add every "
-                f"contribution (+=) in place of assigning (=).",
-            )
-        ]
-    return []
 
 
 def _one_sample(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:

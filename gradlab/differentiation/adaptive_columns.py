@@ -156,7 +156,8 @@ def adaptive_columns(
     if grain is not None:
         found = dataclasses.replace(found, error=_guessed(found, grain))
     columns, own = on_their_own(found, points, scales), np.abs(points) * stretch
-    found, close = _on_own_scales(found, ladders, columns, own)
+    faint = which in subject.least_scales
+    found, close = _on_own_scales(found, ladders, columns, own, faint=faint)
     if noise is None:
         return _off_ledges(found, close)
     # beyond the scale of the input, "noise" may be the very signal: 1e13 + sin(x)
@@ -177,8 +178,15 @@ def _on_own_scales(
     ladders: _Ladders,
     columns: NDArray[np.intp],
     own_sizes: NDArray[np.float64],
+    *,
+    faint: bool,
 ) -> tuple[Derivatives, _Ladders]:
     """Measure some columns by their own sizes as well; join what both ladders tell.
+
+    Parameters
+    ----------
+    faint
+        Whether their own size is nothing to f.
 
     Returns
     -------
@@ -191,11 +199,34 @@ def _on_own_scales(
     heard = shared_noise(found.value.T, found.error.T, found.noise.T)
     apart = dataclasses.replace(ladders, scales=own_sizes)
     own = apart.climb(columns, noise=np.nan_to_num(heard))
+    if faint:
+        found, own = _unless_silent(found, own, columns)
     both = merged(found, own, columns)
     taken = columns[(both.step != found.step)[:, columns].any(axis=0)]
     scales = ladders.scales.copy()
     scales[taken] = apart.scales[taken]
     return both, dataclasses.replace(ladders, scales=scales)
+
+
+def _unless_silent(
+    found: Derivatives, own: Derivatives, columns: NDArray[np.intp]
+) -> tuple[Derivatives, Derivatives]:
+    """Believe no silence over steps that are nothing to f, where longer ones move it.
+
+    It may be that of a last digit inside, as of log(cosh(x)), or that of an edge so
+    close by that f hardly tells: at a kink both slopes are as good, else nobody knows.
+    """
+    silent = (own.value == 0) & (found.value[:, columns] != 0)
+    if not silent.any():
+        return found, own
+    bars = found.error.copy()
+    vague = silent & (found.kind[:, columns] != Smoothness.KINK)
+    known = np.abs(found.value[:, columns])
+    bars[:, columns] = np.where(
+        vague, np.fmax(bars[:, columns], known), bars[:, columns]
+    )
+    own = dataclasses.replace(own, error=np.where(silent, np.inf, own.error))
+    return dataclasses.replace(found, error=bars), own
 
 
 def _off_ledges(found: Derivatives, ladders: _Ladders) -> Derivatives:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.gradients_elsewhere import gradients_at
-from gradlab.subject.subject import DOUBLE, block_slices, is_torch_subject
+from gradlab.subject.subject import (
+    DOUBLE,
+    block_slices,
+    input_columns,
+    is_torch_subject,
+    output_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +37,8 @@ __all__ = [
     "SCATTER",
     "analytic_noise",
     "rounding_noise",
+    "rows_together",
+    "value_bend",
     "value_noise",
 ]
 
@@ -212,6 +220,43 @@ def value_noise(subject: Subject, meter: Meter, *, seed: int) -> NDArray[np.floa
     for rows in block_slices(subject.outputs):
         largest[rows] = largest[rows].max(initial=0.0)
     return largest
+
+
+def value_bend(subject: Subject, meter: Meter, *, seed: int) -> NDArray[np.float64]:
+    """Measure how far f is from a line where `rounding_noise` looks, shape (rows,).
+
+    Raises
+    ------
+    BudgetExhausted
+        If the budget does not hold the evaluations: two times four, and the point.
+    """
+    meter.spend(1 + 2 * _REPETITIONS)
+    points = [subject.point(which) for which in range(len(subject.inputs))]
+    away = min(AWAY * subject.epsilon, float(np.sqrt(subject.epsilon)))
+    rng = np.random.default_rng([seed, 1])
+    largest = np.zeros(output_rows(subject.outputs))
+    center = subject.row()
+    try:
+        for _ in range(_REPETITIONS):
+            moves = [away * rng.uniform(0.5, 1, len(point)) for point in points]
+            ends = []
+            for share in (_GOLDEN, -1.0):
+                for which, (point, move) in enumerate(zip(points, moves, strict=True)):
+                    subject.place(which, point * (1 + share * move))
+                ends.append(subject.row())
+            line = [ends[0], center, ends[1]]
+            with np.errstate(invalid="ignore"):
+                np.fmax(largest, np.abs(np.tensordot(_BEND, line, axes=1)), out=largest)
+    finally:
+        for which in range(len(points)):
+            subject.place(which, None)
+    return largest
+
+
+def rows_together(subject: Subject, meter: Meter) -> int:
+    """Tell for how many outputs gradients may be asked for at a time."""
+    width = 8 * max(input_columns(subject.inputs), 1)
+    return max(1, meter.room(MOST_ROWS * width) // width)
 
 
 def _epsilon_inside(subject: Subject) -> float:

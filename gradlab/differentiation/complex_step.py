@@ -28,6 +28,7 @@ __all__ = ["complex_step", "underflow"]
 
 _TINY = 1e-30  # relative step: nothing cancels, so it only has to be tiny
 _ULPS = 16  # round-off of a derivative whose terms do not cancel
+_FAR = 0.01  # of the scale: so far no output stands still that the input enters
 _SHORTER = 0.6  # of the step, when it is looked at again
 _AGAIN = 3  # looks: of one, what rounding does may happen to be the same
 
@@ -66,6 +67,8 @@ def complex_step(
                     row = twin.row()
                 finally:
                     flat[2 * position + 1] = 0.0
+                if i == 0:
+                    _refuse_dropped(twin, which, row, scales, meter)
                 value[:, i] = _imaginary(twin, row, rows) / steps[i]
     except GradlabError:
         raise
@@ -120,22 +123,55 @@ def _complex_twin(subject: Subject, which: int) -> ArraySubject:
     return subject.made_complex(which)
 
 
-def _imaginary(
-    twin: ArraySubject, row: NDArray[np.float64], rows: int
-) -> NDArray[np.float64]:
-    """Imaginary parts of the outputs, from the row of the complex twin."""
-    if any(dtype.kind != "c" for dtype in twin.reader.dtypes):
+def _refuse_dropped(
+    twin: ArraySubject,
+    which: int,
+    row: NDArray[np.float64],
+    scales: NDArray[np.float64],
+    meter: Meter,
+) -> None:
+    """Tell outputs that drop imaginary parts from those that an input does not enter.
+
+    Both are real. The latter do not move either where the input moves by a hundredth.
+    """
+    real = [dtype.kind != "c" for dtype in twin.reader.dtypes]
+    if not any(real):
+        return
+    sizes = [int(np.prod(shape)) for shape in twin.reader.shapes]
+    pairs = zip(sizes, real, strict=True)
+    mask = np.concatenate([np.full(s if r else 2 * s, r) for s, r in pairs])
+    moved = twin.point(which)
+    moved[::2] += (
+        _FAR * float(scales.max(initial=0.0)) * np.cos(np.arange(moved.size // 2))
+    )
+    meter.spend(1)
+    try:
+        twin.place(which, moved)
+        there = twin.row()
+    finally:
+        twin.place(which, None)
+    if not np.array_equal(there[mask], row[mask], equal_nan=True):
         msg = (
             "the function returns real numbers for a complex input: somewhere the "
             "imaginary part is dropped (abs, real, float(), an array of float dtype); "
             'use method="central"'
         )
         raise ComplexStepError(msg)
+
+
+def _imaginary(
+    twin: ArraySubject, row: NDArray[np.float64], rows: int
+) -> NDArray[np.float64]:
+    """Imaginary parts of the outputs, from the row of the complex twin."""
     parts, start = [], 0
-    for shape in twin.reader.shapes:
+    for shape, dtype in zip(twin.reader.shapes, twin.reader.dtypes, strict=True):
         size = int(np.prod(shape))
-        parts.append(row[start + size : start + 2 * size])
-        start += 2 * size
+        if dtype.kind == "c":
+            start += size
+            parts.append(row[start : start + size])
+        else:
+            parts.append(np.zeros(size))
+        start += size
     imaginary = np.concatenate(parts)
     if len(imaginary) != rows:
         msg = (

@@ -289,11 +289,12 @@ def whole(subject: Subject) -> tuple[Part, ...]:
 def unit_of(subject: Subject, which: int) -> float:
     """Power of two nearest to the root mean square of an input; 1 where that is 0.
 
-    One unit for a whole tensor, not one per entry: an entry's error then shows in
-    proportion to its size, wherever it is.
+    Not below its least scale. One unit for a whole tensor, not one per entry: an
+    entry's error then shows in proportion to its size, wherever it is.
     """
     size = magnitudes(looked_at(subject, which))
-    return unit_from(size, subject.inputs[which].coordinates)
+    unit = unit_from(size, subject.inputs[which].coordinates)
+    return max(unit, subject.least_scales.get(which, 0.0))
 
 
 def unit_from(size: Magnitudes, count: int) -> float:

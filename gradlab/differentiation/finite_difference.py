@@ -37,8 +37,12 @@ __all__ = [
 
 
 def scales_of(subject: Subject, which: int) -> NDArray[np.float64]:
-    """Typical size of each coordinate of an input; see `typical_sizes`."""
-    return typical_sizes(subject.point(which))
+    """Typical size of each coordinate of an input; see `typical_sizes`.
+
+    Or the least scale of the input, where its own size is nothing to f.
+    """
+    typical = typical_sizes(subject.point(which))
+    return np.maximum(typical, subject.least_scales.get(which, 0.0))
 
 
 def typical_sizes(point: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -286,7 +286,7 @@ def _tensor(
         verdict = Verdict.DISAGREES
     elif empty:
         verdict = Verdict.AGREES
-    elif doubted or group is None or _hidden(bench, which, power):
+    elif doubted or group is None or _hidden(bench, which, power, group):
         settled = bench.patience.tolerated(which) and not doubted
         verdict = Verdict.AGREES if settled else Verdict.UNDECIDED
     else:
@@ -312,10 +312,13 @@ def _hides(bench: Bench, which: int, power: float) -> bool:
     return power > _BLIND * least
 
 
-def _hidden(bench: Bench, which: int, power: float) -> bool:
-    """Whether a small error of all entries together could hide in the error bars."""
+def _hidden(bench: Bench, which: int, power: float, group: Group) -> bool:
+    """Whether a small error of all entries together could hide in the error bars.
+
+    Of a gradient of zero there is nothing small: it has to be f that stands still.
+    """
     typical = _norm(bench, which)
-    if typical == 0:
+    if typical == 0 and not (np.abs(group.defects) > group.errors).any():
         return False
     effects = [_norm(bench, k) * unit for k, unit in enumerate(bench.units)]
     if bench.dear and effects[which] <= NOTHING * max(effects):

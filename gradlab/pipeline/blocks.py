@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.effects import typical_effect
-from gradlab.comparison.judge import Side
+from gradlab.comparison.judge import NEGLIGIBLE, Side
 from gradlab.comparison.kinks import Sides, nearest_slope
 from gradlab.comparison.tolerance import SAFETY, Tolerance
 from gradlab.comparison.verdict import Verdict
@@ -166,6 +166,8 @@ class Block:
     entries: Entries | None = None  # of the analytic side, where it has few
     precise_entries: Entries | None = None  # of that in float64, where that has few
     settled: bool = False  # every entry agreed at once, and none had a second look
+    faint: bool = False  # moved by a least scale: its own size is nothing to f
+    near: float = np.inf  # times its own size, where that is enough after all
     through: int = 0  # entries of a product displaced in place of its own coordinates
     # of f beside the point, where a bar rests on one: height, distance, column
     jump: tuple[float, float, int] | None = None
@@ -181,6 +183,13 @@ class Block:
         return self.scales if self.own_scales is None else self.own_scales
 
     @property
+    def units(self) -> NDArray[np.float64]:
+        """By what coordinates are moved together, (n,): what f notices of each."""
+        if not self.faint:
+            return self.sizes
+        return np.minimum(self.scales, self.near * self.sizes)
+
+    @property
     def formula(self) -> NDArray[np.float64]:
         """The analytic side without the round-off of short arithmetic, (rows, n)."""
         return self.analytic if self.precise is None else self.precise
@@ -190,6 +199,18 @@ class Block:
         """Distance of `formula` from the numeric side, (rows, n)."""
         with np.errstate(all="ignore"):
             return np.asarray(np.abs(self.formula - self.value))
+
+    def apart(self, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """How far apart the two sides are at some entries, in units of f; else 0."""
+        gap = np.zeros(mask.shape)
+        places = np.flatnonzero(mask)
+        if places.size:
+            with np.errstate(all="ignore"):
+                held = (self.formula, self.side.value)  # at a kink the nearest slope
+                sides = (side.reshape(-1)[places] for side in held)
+                gap.reshape(-1)[places] = np.abs(next(sides) - next(sides))
+                gap *= self.units
+        return gap
 
     @property
     def side(self) -> Side:
@@ -211,6 +232,23 @@ class Block:
     def typical_effect(self) -> NDArray[np.float64]:
         """How much each output can change when a coordinate moves, (rows, 1)."""
         return typical_effect(self.side, self.scales, self.sizes, self.height)
+
+    def noticed(self, matters: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give what matters to each output, (rows, 1), where this input is moved.
+
+        One that is moved far to be noticed at all does not matter where it is not.
+        """
+        if not self.faint:
+            return matters
+        return np.asarray(np.fmax(matters, self.still / NEGLIGIBLE))
+
+    @property
+    def unnoticed(self) -> NDArray[np.float64] | float:
+        """How far slopes may be off that hardly move f on so long a step, (rows, n).
+
+        A kink within the size of such an input moves it by no more than that.
+        """
+        return self.still / self.scales if self.faint else 0.0
 
     def excess(
         self, columns: NDArray[np.intp] | slice = slice(None)

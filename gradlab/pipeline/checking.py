@@ -8,6 +8,7 @@ adaptive ladder; only then is anything said.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,9 @@ from gradlab.differentiation.analytic_noise import (
     analytic_noise,
     rounding_noise,
 )
+from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
+from gradlab.differentiation.least_scales import choose_least_scales, moves_nothing
 from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
@@ -139,6 +142,7 @@ def compare_columns(
         accused=accused,
     )
     try:
+        _scale_up(check, analytic)
         with check.meter.keeping(KEPT):
             wanted = list(_wanted(check, columns, analytic))
             passes = first_passes(wanted, check.reference, plan.seed, check.meter)
@@ -160,6 +164,26 @@ def compare_columns(
             block.unfold()
     _conclude(check, outcome)
     return outcome
+
+
+def _scale_up(check: Check, analytic: AnalyticColumns) -> None:
+    """Choose larger steps for inputs whose own size is nothing to f."""
+    at, sides = check.reference, (analytic.precise or analytic.side).sides
+    faint = [
+        which
+        for which, side in enumerate(sides)
+        if moves_nothing(at, which, functools.partial(_largest, side))
+    ]
+    if faint:
+        found = choose_least_scales(at, faint, check.meter, check.plan.seed)
+        for subject in (check.subject, at.subject):
+            subject.least_scales.update(found)
+
+
+def _largest(side: NDArray[np.float64] | Entries) -> float:
+    """Size of the largest entry of a gradient; nan if one is none."""
+    value = side.value if isinstance(side, Entries) else side
+    return float(max(value.max(initial=0.0), -value.min(initial=0.0)))
 
 
 def compare_blocks(check: Check, outcome: Outcome) -> None:

@@ -16,8 +16,7 @@ import numpy as np
 from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.pipeline.around.beside import look_beside
-from gradlab.pipeline.around.inexact import excuse_inexact
+from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.assembling import comparisons_of
 from gradlab.pipeline.blocks import Outcome
 from gradlab.pipeline.checking import (
@@ -139,8 +138,7 @@ def examined(
 def _compared(check: Check, outcome: Outcome) -> Sequence[Comparison]:
     """Confirm what comes after the verdicts; return what is left of them."""
     subject, plan, meter = check.subject, check.plan, check.meter
-    look_beside(subject, outcome, meter, plan.seed)
-    excuse_inexact(subject, outcome)
+    taken_back(subject, outcome, meter, plan.seed, on_purpose=False)
     return comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage="sample"
     )

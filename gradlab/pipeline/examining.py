@@ -11,21 +11,17 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.diagnose import diagnose, unexplained
 from gradlab.diagnosis.evidence import Evidence
-from gradlab.diagnosis.finding import rank
+from gradlab.diagnosis.finding import BugKind, rank
 from gradlab.diagnosis.returned import returned
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.origin import Origin
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.around.beside import look_beside
-from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
-from gradlab.pipeline.around.inexact import excuse_inexact
+from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.around.joint_kinks import joint_kinks
 from gradlab.pipeline.around.noticing import (
     excuse_cancellation,
-    excused,
     noticed,
-    once_told,
     purposeful,
 )
 from gradlab.pipeline.assembling import (
@@ -48,6 +44,8 @@ from gradlab.report import Report
 from gradlab.subject.subject import analytic_of, input_columns, output_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
@@ -97,7 +95,7 @@ def examine(
     seen, excuses = _compared(own, plan, meter, coverage, notes)
     findings, missing = _findings(seen, explain=explain)
     conditions = noticed(own, seen.comparisons, meter, plan.seed, _moving(seen))
-    findings = rank([*once_told(findings, excuses), *excuses, *conditions])
+    findings = rank([*_once_told(findings, excuses), *excuses, *conditions])
     return Report(
         subject=subject.kind,
         analytic=analytic_of(subject).description,
@@ -153,14 +151,8 @@ def _compared(
         tallied = found.with_tallies(seen.comparisons)
         return dataclasses.replace(seen, comparisons=tallied), found.excuses
     outcome = run_full(own, plan, meter, coverage.columns)
-    # What these five take back is never judged again, which would accuse it anew: they
-    # know by other means than numbers that the slope is not the question. Nor can they
-    # come before the verdicts, which tell whom to hear.
-    excuses = excused(subject, outcome.blocks)
-    excuses += look_beside(subject, outcome, meter, plan.seed)
-    excuses += leave_ill_conditioned(subject, outcome, meter, plan.seed)
+    excuses = taken_back(subject, outcome, meter, plan.seed)
     excuses += joint_kinks(subject, outcome, meter)
-    excuses += excuse_inexact(subject, outcome)
     return _seen(subject, plan, meter, outcome, notes, coverage), excuses
 
 
@@ -220,6 +212,25 @@ def _findings(
     return rank(unexplained(seen.evidence, told)), missing
 
 
+def _once_told(findings: Iterable[Finding], excuses: list[Finding]) -> list[Finding]:
+    """Leave out that an input is written to, where an excuse says what that means.
+
+    And guesses at a formula, where all that is wrong is that it has too few digits.
+    """
+    told = {excuse.where for excuse in excuses if excuse.kind == BugKind.SURROGATE}
+    inexact = {
+        excuse.where
+        for excuse in excuses
+        if excuse.kind == BugKind.LOW_PRECISION and excuse.severity == "error"
+    }
+    return [
+        finding
+        for finding in findings
+        if (finding.kind != BugKind.MUTATES_INPUT or finding.where not in told)
+        and (finding.severity != "error" or finding.where not in inexact)
+    ]
+
+
 def _seen(
     subject: Subject,
     plan: Plan,
@@ -262,6 +273,7 @@ def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
     coverage = choose_columns(subject, "full", meter.budget, plan.seed, price)
     outcome = run_full(own, plan, meter, coverage.columns)
     excuse_cancellation(subject, outcome.blocks, meter, plan.seed)
+    taken_back(subject, outcome, meter, plan.seed)
     comparisons = comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
     )

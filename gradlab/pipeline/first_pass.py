@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY, stillness
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.finite_difference import scales_of, typical_sizes
+from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.quotients import Pattern
 from gradlab.differentiation.small_coordinates import counted_sizes
@@ -243,7 +243,7 @@ def _scales(
     if len(parts) == 1 and parts[0].pattern is not None:
         scales = parts[0].pattern.scales
     else:
-        scales = typical_sizes(points)
+        scales = scales_of(wanted.origin.subject, wanted.which)
     sizes, some = counted_sizes(points, scales), wanted.positions[:done]
     own = scales[some]
     return own, own if sizes is scales else sizes[some]
@@ -311,5 +311,6 @@ def _first_pass(
         bend=joined("bend"),
         pattern=parts[0].pattern if len(parts) == 1 else None,
         through=parts[0].through if len(parts) == 1 else 0,
+        faint=wanted.which in wanted.origin.subject.least_scales,
     )
     return block, stop

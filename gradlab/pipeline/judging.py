@@ -39,9 +39,17 @@ _NEARER = 0.5  # times as far from f: a slip is on both sides, up to a rounding 
 _GRAINS = 4.0
 
 
-def matters_of(blocks: list[Block], known: Known | None = None) -> Matters:
-    """Measure what matters to each output row, here and in what is known of others."""
-    typical = [block.typical_effect for block in blocks]
+def matters_of(
+    blocks: list[Block],
+    known: Known | None = None,
+    *,
+    effects: list[NDArray[np.float64]] | None = None,
+) -> Matters:
+    """Measure what matters to each output row, here and in what is known of others.
+
+    `effects` is the `typical_effect` of each block, where that is known already.
+    """
+    typical = [b.typical_effect for b in blocks] if effects is None else effects
     own = typical
     if any(block.sizes is not block.scales for block in blocks):
         own = [sensitivity(block.side, block.sizes) for block in blocks]
@@ -83,21 +91,24 @@ def judge_block(
         return judge(
             analytic,
             side,
-            Units(block.scales, block.sizes, matters.typical, matters.own),
+            units,
             Leniency(tolerance, epsilon, block.still, slack),
             own=block.latest_scales,
             tops=tops,
         )
 
+    scales = block.latest_scales if block.faint else block.scales
+    noticed = block.noticed(matters.typical)
+    units = Units(scales, block.sizes, noticed, matters.own)
     tops = None if known is None else known.tops.get(block.which)
-    slack = _rounding(block) + block.digits
-    found = judged(block.analytic, subject.epsilon, slack)
+    digits = block.digits + block.unnoticed
+    found = judged(block.analytic, subject.epsilon, _rounding(block) + digits)
     block.verdicts, block.allowed = found.verdicts, found.allowed
     if block.precise is not None:
         # the same formula in float64: small slips show there, round-off does not
         top = tops_of(side.value, block.sizes, tops)
         held = _HELD * _SINGLE * top.in_units_of(block.latest_scales)
-        formula = judged(block.precise, EPSILON, block.digits + held)
+        formula = judged(block.precise, EPSILON, digits + held)
         copy_only = (formula.verdicts == Verdict.DISAGREES) & _error_of_copy(block)
         formula.verdicts[copy_only] = Verdict.AGREES
         block.verdicts = np.maximum(block.verdicts, formula.verdicts)

@@ -102,15 +102,16 @@ def _doubts(
     subject: Subject, outcome: Outcome, plan: Plan, looked: list[Block]
 ) -> list[NDArray[np.bool_]] | None:
     """Entries that deserve a second look; None where the zeros do as well."""
-    matters = matters_of(looked)
+    effects = [small.typical_effect for small in looked]
+    matters = matters_of(looked, effects=effects)
     doubts = []
-    for small in looked:
+    for small, own in zip(looked, effects, strict=True):
         judge_block(subject, small, plan, matters, outcome)
-        doubts.append(suspicious(small))
+        doubts.append(suspicious(small, own))
         if small.pattern is not None and small.scales.ndim > 1:  # laid side by side
             bars = small.pattern.outside[:, None]
-            effects = matters.typical, small.typical_effect
-            if not zeros_told(bars, effects, small.still):
+            least = [small.noticed(effect) for effect in (matters.typical, own)]
+            if not zeros_told(bars, least, small.still):
                 return None
     return doubts
 

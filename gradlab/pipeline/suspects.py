@@ -40,11 +40,17 @@ def _bent_entries(block: Block, own: NDArray[np.float64]) -> NDArray[np.bool_]:
     return bent
 
 
-def suspicious(block: Block) -> NDArray[np.bool_]:
-    """Entries that need a second look, shape (rows, n)."""
+def suspicious(
+    block: Block, own: NDArray[np.float64] | None = None
+) -> NDArray[np.bool_]:
+    """Entries that need a second look, shape (rows, n).
+
+    `own` is the `typical_effect` of the block, where that is known already.
+    """
     wrong = block.verdicts == Verdict.DISAGREES
-    own = block.typical_effect
-    blind = unresolved(block.side, block.analytic, block.scales, block.still, own)
+    own = block.typical_effect if own is None else own
+    least = block.noticed(own)
+    blind = unresolved(block.side, block.analytic, block.scales, block.still, least)
     undecided = block.verdicts == Verdict.UNDECIDED
     return np.asarray(wrong | blind | undecided | _bent_entries(block, own))
 

@@ -65,7 +65,7 @@ def headline(report: Report) -> str:
         words = f"{_together(culprits)} wrong{tail}"
     if report.coverage == "sample" and verdict != Verdict.DISAGREES:
         words += f"; {_looked_at(report)} looked at"
-    if report.partial:
+    elif report.partial:
         words += "; cut short, not everything was looked at"
     return f"{verdict.glyph} {verdict.words}: {words}"
 

@@ -33,6 +33,7 @@ _LOUD = 100.0  # units of round-off; movements below are not compared
 # At the first step float64 still has seven digits, and single precision none.
 _STEPS = (1e-9, 1e-6, 1e-5)
 _LAST_DIGITS = 1e-14  # of f: its rounding in float64
+_DIGITS = 1e-15  # of terms of size one, where these cancel to an f far below
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -124,9 +125,11 @@ def follows(own: Any, twin: Any) -> bool:
             theirs = _moved(twin, which, move) - there
             known = np.isfinite(mine) & np.isfinite(theirs)
             loud = np.abs(mine) > _LOUD * own.epsilon * np.abs(here)
-            apart = np.abs(mine - theirs) > _ALIKE * np.abs(mine)
+            # log(cosh(x)) rounds where it is added to 0.7, whatever is left of it
+            clear = np.abs(mine) > _LOUD * own.epsilon * np.fmax(np.abs(here), 1.0)
+            apart = clear & (np.abs(mine - theirs) > _ALIKE * np.abs(mine))
             deaf = (theirs == 0) & loud
-            if (known & ((loud & apart) | deaf)).any():
+            if (known & (apart | deaf)).any():
                 return False
     return True
 
@@ -157,7 +160,7 @@ def is_fine(twin: Any) -> bool:
                 twin.place(which, None)
         for step, long in zip(_STEPS[1:], longer, strict=True):
             ratio = step / _STEPS[0]
-            bound = 0.05 * np.abs(long) + ratio * _LAST_DIGITS * size
+            bound = 0.05 * np.abs(long) + ratio * (_LAST_DIGITS * size + _DIGITS)
             if (np.abs(ratio * short - long) > bound).any():  # nan is not greater
                 return False
     return True

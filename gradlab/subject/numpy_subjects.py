@@ -95,6 +95,7 @@ class ArraySubject:
             for name, w in zip(names, self._working, strict=True)
         )
         self.reader = Outputs(output_name)
+        self.least_scales: dict[int, float] = {}
         self.presenter: Callable[[NDArray[Any]], Any] | None = None
 
     # ---------------------------------------------------------------- Subject

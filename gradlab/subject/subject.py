@@ -186,6 +186,13 @@ class Subject(Protocol):
     def epsilon(self) -> float:
         """Unit round-off of the arithmetic in which `row` evaluates."""
 
+    @property
+    def least_scales(self) -> dict[int, float]:
+        """By how much inputs are moved whose own size is nothing to f.
+
+        By number of the input; see `gradlab.differentiation.least_scales`.
+        """
+
     def batches(self, which: int, count: int) -> bool:
         """Whether `rows` is the way to so many perturbed points of an input."""
 

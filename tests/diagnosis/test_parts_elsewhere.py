@@ -75,10 +75,9 @@ def test_outputs_that_reach_other_entries_have_no_wrong_mask(rng):
     def backward(up, cache):
         return (up * weights[:, None])[(index + 1) % 3]
 
-    kind, words = first(gl.check(forward, rng.normal(size=(6, 2)), backward=backward))
+    kind, _ = first(gl.check(forward, rng.normal(size=(6, 2)), backward=backward))
 
     assert kind == "wrong_index"
-    assert "none of those" in words
 
 
 def test_each_entry_has_a_factor_of_its_own(rng):

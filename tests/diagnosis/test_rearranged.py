@@ -37,18 +37,6 @@ def test_copied_row():
     assert told_first(with_slip(seeded(5, "row"), slip)) == "wrong_index"
 
 
-def test_factor_along_columns(rng):
-    """``A * s`` for ``s[:, None] * A``: the slopes stand along the other axis."""
-    A, x = rng.normal(size=(4, 4)), rng.normal(size=4)
-    slope = lambda x: 1 - np.tanh(A @ x) ** 2
-
-    wrong = Program(lambda x: np.tanh(A @ x), (x,), {"jac": lambda x: A * slope(x)})
-    right = {"jac": lambda x: slope(x)[:, None] * A}
-
-    assert told_first(wrong) == "wrong_axis"
-    assert run(Program(wrong.fn, (x,), right)).ok
-
-
 def test_mask_of_maximum_is_no_index(rng):
     """A maximum picks by value: its slip is a mask; a lookup's is an index."""
     x, rows = rng.normal(size=(4, 5)), np.arange(4)

@@ -46,11 +46,14 @@ class TestLargeNetwork:
     @pytest.mark.slow
     @pytest.mark.parametrize("slip", nets.SLIPS)
     def test_one_wrong_entry_is_always_found(self, slip):
-        """Found in every one of 20, nothing else accused, median within 200."""
+        """Found in every one of 20, nothing else accused, median within 220.
+
+        A score of them ask whether rounding explains it, before it is named.
+        """
         found, costs = self.run(slip)
 
         assert all(got == spoilt for spoilt, got, _ in found)
-        assert np.median(costs) <= 200
+        assert np.median(costs) <= 220
         assert all(result.complete for *_, result in found)
 
     @pytest.mark.slow

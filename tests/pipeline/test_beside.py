@@ -51,6 +51,56 @@ def test_ties_of_any_size_beside_a_slope(size):
     assert report.verdict == gl.Verdict.AGREES
 
 
+@pytest.mark.parametrize("share", [1e-2, 3e-4, 1e-4])
+@pytest.mark.parametrize("count", [5, 20])
+def test_ties_that_move_f_by_little(count, share):
+    """Steps are longer where a short one would see the rounding of f, and no slope."""
+    weights = share * np.random.default_rng(count).normal(size=count)
+
+    def gradient(x, factor=1.0):
+        shared = np.zeros(count)
+        shared[np.argsort(x, kind="stable")] = weights / np.cosh(np.sort(x)) ** 2
+        return factor * shared
+
+    def check(factor):
+        return gl.check(
+            lambda x: 1 + float(weights @ np.tanh(np.sort(x))),
+            np.full(count, -0.67),
+            grad=lambda x: gradient(x, factor),
+        )
+
+    assert check(1.0).verdict == gl.Verdict.AGREES
+    assert check(1.5).verdict == gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+@pytest.mark.parametrize("point", [np.zeros(9), np.array([1.0, 1, 0, 1, 0, 2, 1])])
+def test_a_search_breaks_ties_with_entries_that_it_does_not_name(point, factor):
+    """The entry that is found differs from the others only where these move as well."""
+    found = gl.locate(middle, point, grad=lambda x: of_the_middle(x, factor))
+
+    assert bool(len(found.table)) is (factor != 1.0)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_a_search_finds_ties_where_one_entry_alone_is_named(factor):
+    """It stands still until the others of its row have moved, up and down."""
+    x = np.array([[0.0, 0, 0, 1, 1], [1, 1, 1, 0, 1], [0, 1, 0, 1, 1]])
+
+    def gradient(x):
+        shared = np.zeros_like(x)
+        middle = np.argsort(x, axis=1, kind="stable")[:, 2:3]
+        slopes = 2 * x / (1 + x * x) * np.array([[1.0], [factor], [1.0]])
+        np.put_along_axis(shared, middle, np.take_along_axis(slopes, middle, 1), 1)
+        return shared
+
+    found = gl.locate(
+        lambda x: np.median(np.log1p(x * x), axis=1).sum(), x, grad=gradient
+    )
+
+    assert bool(len(found.table)) is (factor != 1.0)
+
+
 @pytest.mark.parametrize("wrong", [False, True])
 def test_rows_of_a_sort_with_ties(wrong):
     """Of the rows of a permutation, only one that is none is accused."""
@@ -189,3 +239,48 @@ def test_conventions_of_torch_that_are_no_slope_are_no_ties_of_a_maximum(seed):
 
     assert report.verdict == gl.Verdict.UNDECIDED
     assert all(found.severity != "error" for found in report.findings)
+
+
+def test_rounding_inside_is_no_tie():
+    """Over so short a step a wave far out shows any slope, now and then the right."""
+    far, slope = -18531.12381709826, -0.7227382758777343
+    x = np.array(-0.002484424718063686)
+
+    report = gl.check(lambda x: np.cos(far + slope * x), x, grad=np.zeros_like)
+
+    assert report.verdict == gl.Verdict.DISAGREES
+
+
+def test_ties_of_a_jacobian_that_does_not_fit_are_the_same():
+    """Its columns come a few at a time, and are heard as those of a small one are."""
+    rng = np.random.default_rng(0)
+    x = torch.tensor(np.round(2 * rng.normal(size=(40, 7))))
+
+    report = gl.check(
+        lambda x: x.median(1).values,
+        x.requires_grad_(),
+        coverage="full",
+        memory="1MiB",
+    )
+
+    assert any("streamed" in remark for remark in report.remarks)
+    assert report.verdict != gl.Verdict.DISAGREES
+    assert report.ok
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-2, 1e-4])
+@pytest.mark.parametrize("cut", [False, True])
+def test_kinks_of_a_slight_slope_are_seen_beside_a_large_value(scale, cut):
+    """Where rounding hides what the shortest steps show, longer ones are taken."""
+    labels = torch.arange(4) % 2
+
+    def f(x):
+        hidden = torch.relu(x - x.mean(-1, keepdim=True))
+        hidden = hidden.detach() + 0 * x if cut else hidden
+        return torch.nn.functional.cross_entropy(scale * hidden, labels)
+
+    x = torch.full((4, 2), 0.1, dtype=torch.float64, requires_grad=True)
+    report = gl.check(f, x)
+
+    assert report.ok is not cut
+    assert report.diagnosis == ("detached" if cut else "nondifferentiable")

@@ -164,6 +164,80 @@ def test_debris_of_a_lost_signal_is_no_ill_conditioned_gradient(size, quantum):
     assert not any("ill-conditioned" in found.evidence for found in report.findings)
 
 
+@pytest.mark.parametrize("wide", [True, False])
+def test_a_backward_that_is_always_single_precision(wide):
+    """A vector of one number has no direction: what is left of zero is round-off."""
+
+    def f(x):
+        return x[0] / np.sqrt(x[0] ** 2 + x.dtype.type(1e-12))
+
+    def grad(x):
+        norm = np.sqrt(x**2 + x.dtype.type(1e-12))
+        slope = 1 / norm - x * x / norm**3
+        return slope if wide else slope.astype(np.float32)
+
+    for seed in range(8):
+        x = np.random.default_rng(seed).normal(size=1).astype(np.float32)
+        report = gl.check(f, x, grad=grad)
+        assert report.ok, report
+
+
+def difference(f, step):
+    """Gradient by forward differences."""
+
+    def grad(x):
+        moved = x + step * np.eye(x.size)
+        return np.array([(f(row) - f(x)) / step for row in moved])
+
+    return grad
+
+
+@pytest.mark.parametrize("step", [1e-11, 1e-12, 1e-13, 1e-14])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_difference_with_too_short_a_step_is_told_to_be_inexact(step, seed):
+    """Nothing in f excuses a gradient of four digits: f is exact to the last one."""
+
+    def f(x):
+        return np.log1p(np.exp(x)).sum()
+
+    x = np.random.default_rng(seed).normal(size=5)
+
+    report = gl.check(f, x, grad=difference(f, step))
+
+    assert report.verdict == Verdict.DISAGREES
+    errors = [found for found in report.findings if found.severity == "error"]
+    assert [found.kind.value for found in errors] == ["low_precision"]
+    assert "inexactly" in errors[0].evidence
+    assert gl.check(f, x, grad=difference(f, 1e-8)).verdict == Verdict.AGREES
+
+
+def test_a_mistake_beside_a_short_step_is_a_mistake():
+    """What is off by far more than the gradient jumps by is no lack of digits."""
+
+    def f(x):
+        return np.log1p(np.exp(x)).sum()
+
+    x = np.random.default_rng(0).normal(size=5)
+    short = difference(f, 1e-12)
+
+    report = gl.check(f, x, grad=lambda x: 2 * short(x))
+
+    assert report.diagnosis == "scale"
+    assert not any("inexactly" in found.evidence for found in report.findings)
+
+
+def test_a_gradient_that_cancels_to_the_last_digits_of_f_is_left_open():
+    """The slope of sin(x) / x, as it is written, has few digits near 0, and f all."""
+    x = np.random.default_rng(0).normal(size=4) * 1e-6
+
+    def grad(x):
+        return (x * np.cos(x) - np.sin(x)) / x**2
+
+    report = gl.check(lambda x: (np.sin(x) / x).sum(), x, grad=grad)
+
+    assert report.ok, report
+
+
 def test_gradients_that_take_long_are_not_asked_for_ten_times(clock):
     """A budget in seconds holds for them too."""
     asked = []
@@ -179,3 +253,78 @@ def test_gradients_that_take_long_are_not_asked_for_ten_times(clock):
 
     assert report.verdict == Verdict.DISAGREES
     assert len(asked) <= 4  # two of them by the diagnosis
+
+
+def rows_of_waves(seed):
+    """As many outputs as make a Jacobian too large for a mebibyte."""
+    a = numbers(seed, 300, 20)
+    return (lambda x: torch.sin(1e18 * (a @ x))), numbers(seed + 50, 20)
+
+
+DOORS = {
+    "whole": {"coverage": "full"},
+    "directions": {"coverage": "probe"},
+    "streamed": {"coverage": "full", "memory": "1MiB"},
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_nor_does_any_other_way_of_looking_accuse_them(door):
+    """Directions, streams and noise that looks like kinks ask the same questions."""
+    f, x = rows_of_waves(1)
+
+    report = gl.check(f, x.requires_grad_(), **DOORS[door])
+
+    assert report.verdict == Verdict.UNDECIDED
+    assert all(found.severity != "error" for found in report.findings)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_nor_does_a_search_name_them(seed):
+    """What it names is heard as a check hears it."""
+    f, x = rows_of_waves(seed)
+
+    assert gl.locate(f, x.requires_grad_()).table.empty
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_no_ladder_looked_at_is_taken_back_with_what_one_did(seed):
+    """Of an input that directions accuse a few entries climb, and stand for others."""
+    f, x = collinear(seed)
+
+    report = gl.check(f, x.requires_grad_(), coverage="probe")
+
+    assert report.verdict == Verdict.UNDECIDED
+    assert all(found.severity != "error" for found in report.findings)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_wrong_jacobian_is_told_on_every_way(door):
+    """Smooth waves of which one input has a factor of 1.01 too much."""
+    rng = np.random.default_rng(0)
+    a, x = rng.normal(size=(300, 20)), rng.normal(size=20)
+    factor = np.where(np.arange(20) == 3, 1.01, 1.0)
+
+    report = gl.check(
+        lambda x: np.sin(a @ x),
+        x,
+        jac=lambda x: np.cos(a @ x)[:, None] * a * factor,
+        **DOORS[door],
+    )
+
+    assert report.verdict == Verdict.DISAGREES
+
+
+@pytest.mark.slow
+def test_a_difference_that_f_cannot_show_over_its_step_is_undecided():
+    """Of a nearly singular regression a ladder ends on steps that stand still."""
+    x, y = numbers(1, 30, 5), numbers(2, 30, 4)
+    x[:, 4] = x[:, 3] + 1e-9 * numbers(3, 30)
+
+    report = gl.check(
+        lambda x, y: torch.linalg.lstsq(x, y, driver="gels").solution,
+        x.requires_grad_(),
+        y.requires_grad_(),
+    )
+
+    assert report.verdict == Verdict.UNDECIDED

@@ -58,6 +58,38 @@ def test_ties_of_a_maximum(gradient, right, weight):
     assert report.culprit == (None if right else "x")
 
 
+@pytest.mark.parametrize("bend", [1e-10, 1e-9, 1e-8, 1e-6])
+def test_ties_of_a_maximum_that_bends_at_once(bend):
+    """A root of x**2 + 1e-9 is no line within the steps that kinks are followed by."""
+
+    def f(x):
+        return x.max() * np.sqrt(x.max() ** 2 + bend)
+
+    def first(x):
+        slope = (2 * x.max() ** 2 + bend) / np.sqrt(x.max() ** 2 + bend)
+        return slope * (np.arange(x.size) == x.argmax())
+
+    report = gl.check(f, np.zeros(4), grad=first)
+
+    assert report.ok, report
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_kink_among_many_that_are_met_within_the_step(seed):
+    """A table of numbers behind weights of 1e6: at 1e-5 the table has long ended."""
+    weights = 1e6 * np.random.default_rng(seed).normal(size=(5, 12))
+    at, table = [-2.0, -1.0, 0.0, 0.5, 2.0], [0.0, 0.3, 1.0, 0.2, 0.1]
+    slopes = np.array([0.0, *np.diff(table) / np.diff(at), 0.0])
+
+    report = gl.check(
+        lambda x: np.interp(weights @ x, at, table).sum(),
+        np.zeros(12),
+        grad=lambda x: slopes[np.searchsorted(at, weights @ x)] @ weights,
+    )
+
+    assert report.ok, report
+
+
 @pytest.mark.parametrize("backward", [to_first, to_each])
 def test_ties_in_windows(backward):
     """Each output has ties of its own, as on an image of whole numbers."""

@@ -5,6 +5,7 @@ The truth is the closed form of the derivative, in which nothing cancels.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import gradlab as gl
@@ -53,3 +54,58 @@ def test_a_faint_output_is_no_excuse(factor, rate):
 
     x = torch.tensor([-40.0 * rate, 20.0], dtype=torch.float64)
     assert gl.check(f, x).verdict == gl.Verdict.DISAGREES
+
+
+# log(1 + exp(-x)) is exact far out; 1 / (1 + exp(-x)) - 1 counts in units of 1.1e-16
+SURE = np.array([31.9597, 40.5716, 37.9488, 26.6])
+WEIGHT = 1 / 3  # a mean: multiples of a third of such a unit are rounded once more
+
+
+def _loss(x):
+    return WEIGHT * np.log1p(np.exp(-x))
+
+
+def _slopes(x, factor=1.0):
+    return factor * WEIGHT * (1 / (1 + np.exp(-x)) - 1)
+
+
+DOORS = {
+    "grad": lambda k: gl.check(
+        lambda x: _loss(x).sum(), SURE, grad=lambda x: _slopes(x, k)
+    ),
+    "jac": lambda k: gl.check(_loss, SURE, jac=lambda x: np.diag(_slopes(x, k))),
+    "vjp": lambda k: gl.check(_loss, SURE, vjp=lambda up, x: up * _slopes(x, k)),
+    "backward": lambda k: gl.check(
+        lambda x: (_loss(x), x), SURE, backward=lambda up, x: up * _slopes(x, k)
+    ),
+    "dict": lambda k: gl.check(
+        lambda p: (_loss(p["x"]).sum(), {"x": _slopes(p["x"], k)}), {"x": SURE}
+    ),
+}
+
+
+def _in_place(factor):
+    x = SURE.copy()
+    return gl.check(
+        lambda: (_loss(x).sum(), {"x": _slopes(x, factor)}), params={"x": x}
+    )
+
+
+@pytest.mark.parametrize("door", [*DOORS.values(), _in_place], ids=[*DOORS, "in place"])
+def test_nor_does_what_cancels_in_a_backward_of_numpy(door):
+    """Gradients beside the point are asked for there, through whatever door."""
+    assert door(1.0).verdict == gl.Verdict.AGREES
+    assert door(1.01).verdict == gl.Verdict.DISAGREES
+    assert door(-1.0).verdict == gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("slope", [1.04, 0.96])
+def test_multiples_of_a_point_are_no_digits(slope):
+    """The gradient of a faint parabola has digits everywhere, if as a line has them."""
+    x = np.array([0.37, -1.9])
+
+    report = gl.check(
+        lambda x: 1e-15 * (x**2).sum(), x, grad=lambda x: slope * 2e-15 * x
+    )
+
+    assert report.verdict == gl.Verdict.DISAGREES

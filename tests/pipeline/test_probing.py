@@ -274,3 +274,36 @@ def test_few_entries_are_looked_at_one_by_one_as_well(factor):
     )
     if factor != 1:
         assert report["x"].worst(1).input_index[0] == (2,)
+
+
+def test_kinks_at_the_point_do_not_add_up_along_directions(rng):
+    """Zeros into a relu: each entry has a sub-gradient, and no direction shows one."""
+    x, w = rng.normal(size=(6, 5)), rng.normal(size=(5, 6))
+    x[::2] = 0
+
+    def forward(x, w):
+        return np.maximum(x @ w, 0).sum(axis=1), (x, w)
+
+    def backward(out, cache):
+        x, w = cache
+        hidden = out[:, None] * (x @ w > 0)
+        return hidden @ w.T, x.T @ hidden
+
+    report = gl.check(forward, x, w, backward=backward, coverage="probe")
+
+    assert report.verdict != gl.Verdict.DISAGREES
+    assert report.ok
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_gradient_at_all_agrees_with_slopes_that_nobody_knows(seed):
+    """Next to a singular matrix bars are half as wide as what f is seen to move by."""
+    rng = np.random.default_rng(3)
+    left, right = (np.linalg.qr(rng.normal(size=(5, 5)))[0] for _ in range(2))
+    matrix = left @ np.diag(np.logspace(0, -9, 5)) @ right
+
+    def f(a):
+        return np.log(abs(np.linalg.det(a)))
+
+    told = gl.check(f, matrix, grad=np.zeros_like, coverage="probe", seed=seed)
+    assert told.verdict != gl.Verdict.AGREES

@@ -45,3 +45,34 @@ def test_slopes_that_cancel_hide_from_nobody(seed):
     assert report.verdict == gl.Verdict.DISAGREES
     wrong = (np.asarray(report["x"].verdicts) == gl.Verdict.DISAGREES).any(axis=0)
     assert wrong.tolist() == [False, False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("far", "slope", "x"),
+    [(39260000.0, 0.976, 8.1e-5), (-2478000.0, -0.9032, 1.29e-5), (391e3, 0.5, 2e-4)],
+)
+def test_slopes_that_rounding_inside_hides_are_looked_for(far, slope, x):
+    """A short step is lost in a large number; the same slope a third of x away."""
+
+    def f(x):
+        return np.cos(far + slope * x)
+
+    def grad(x):
+        return -slope * np.sin(far + slope * x)
+
+    right = gl.check(f, np.array(x), grad=grad)
+    cut = gl.check(f, np.array(x), grad=np.zeros_like)
+
+    assert right.verdict != gl.Verdict.DISAGREES
+    assert cut.verdict == gl.Verdict.DISAGREES
+
+
+def test_units_that_wake_up_farther_away_cost_no_ladders():
+    """What moves f on one side only has no slope at the point."""
+    asleep = lambda x: 1.0 + np.maximum(x - 1.01, 0).sum()
+    x = np.array([1.0, 0.9, 0.7])
+
+    report = gl.check(asleep, x, grad=np.zeros_like)
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert report.evaluations < 20

@@ -46,6 +46,25 @@ def test_correct_float32_network_in_place_agrees(seed, monkeypatch):
     assert wrong.culprits == ("W1",)
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("size", [5e-4, 1e-3, 2e-3])
+def test_what_cancels_in_float32_is_asked_for_in_float64(size, in_place):
+    """Of log(cosh(x)) next to 0 float32 has a digit or none, and float64 enough."""
+    x = np.array([size, -0.1 * size], dtype="f4")
+
+    def loss_and_grad(x):
+        value = (np.logaddexp(x, -x) - np.log(x.dtype.type(2))).sum()
+        return value, {"x": np.tanh(x)}
+
+    report = (
+        gl.check(lambda: loss_and_grad(x), params={"x": x})
+        if in_place
+        else gl.check(lambda p: loss_and_grad(p["x"]), {"x": x})
+    )
+
+    assert report.verdict == Verdict.AGREES, report
+
+
 class Net:
     """Reads an attribute; the dict is only a list of names."""
 

@@ -11,6 +11,7 @@ from gradlab.differentiation.evaluation import (
     Meter,
     displaced_rows,
 )
+from gradlab.subject.tensors.loops import same_values
 from gradlab.subject.tensors.stacks import Plan
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import (
@@ -126,6 +127,18 @@ def test_functions_that_compute_otherwise_in_batches_are_looped():
     subject = torch_subject(f, (randn(40, 10),))
 
     assert not subject.batches(0, 800)
+
+
+def test_sums_in_another_order_are_the_same_values(rng):
+    """A batch of matrix products adds 32 terms otherwise than a single one does."""
+    subject = torch_subject(torch.sigmoid, (randn(2),))
+    terms = rng.normal(size=(2, 512, 32))
+    ahead = np.add.accumulate(terms, axis=-1)[..., -1]
+    behind = np.add.accumulate(terms[..., ::-1], axis=-1)[..., -1]
+
+    assert not np.array_equal(ahead, behind)
+    assert same_values(subject, ahead, behind)
+    assert not same_values(subject, ahead, behind * (1 + 1e-14))
 
 
 def test_the_first_rows_that_are_wanted_are_the_trial_of_batches(monkeypatch):

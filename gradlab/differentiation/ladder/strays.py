@@ -23,6 +23,7 @@ __all__ = ["Rungs", "foretold_bends", "strays"]
 _STRAY = 20.0  # a stray this many times the rounding unit needs an explanation
 _TREND = 5.0  # and is no noise where rungs 16 times smaller are this much quieter
 _GENTLE = 1e-3  # relative height of what f32 may do just above a plateau of its own
+_EDGE = 6.0  # times the height of a step: more than its edges bend f by
 _SINGLE = 2.0**-23  # relative spacing of single precision
 _PLATEAU = 12.0  # plateaus narrower than 2^-12 of the scale are rounding inside f
 
@@ -94,12 +95,13 @@ def _quantum(
     loud = height > _STRAY * at(unit)
     columns = np.arange(still.shape[1])[:, None]
     narrow = ladder.rungs[np.maximum(count - 1, 0), columns] > _PLATEAU
-    # a fine staircase steps on both sides alike; a kink nearby does not
-    both = np.zeros(loud.shape, bool)
-    for above in (0, 1):
-        at = Pick(np.minimum(first + above, still.shape[0] - 1))
-        moves = [np.abs(at(side)) for side in (ahead, behind)]
-        both |= np.minimum(*moves) * 30 > np.maximum(*moves)
+    # a fine staircase steps on both sides alike; a kink nearby does not. Close to the
+    # edge of a step the other side takes its own much later, and bends no more by then
+    sides = np.abs(ahead), np.abs(behind)
+    alike = np.minimum(*sides) * 30 > np.maximum(*sides)
+    level = np.arange(len(still))[:, None, None]
+    late = (np.abs(ahead + behind) <= _EDGE * height) & (ahead * behind < 0)
+    both = (alike & (level >= first) & (late | (level <= first + 1))).any(axis=0)
     # a wide one may still be rounding to single precision, at the top of a hill
     size = np.abs(ladder.base)
     rounded = np.where(height < _GENTLE * size, np.minimum(height, _SINGLE * size), 0.0)

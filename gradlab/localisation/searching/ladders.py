@@ -43,6 +43,8 @@ class Ladder:
         One-sided slopes at a kink.
     kink
         Where there is one.
+    near
+        Where steps within the size of an input tell that f hardly notices.
     """
 
     value: NDArray[np.float64]
@@ -51,6 +53,7 @@ class Ladder:
     left: NDArray[np.float64]
     right: NDArray[np.float64]
     kink: NDArray[np.bool_]
+    near: NDArray[np.bool_]
 
     def held_against(
         self,
@@ -126,6 +129,10 @@ def ladders_of(
     error[:, still] = np.where(
         found.value[:, still] == 0, np.fmax(error[:, still], slope), error[:, still]
     )
-    kink = (found.kind == Smoothness.KINK) & np.isfinite(found.left + found.right)
-    parts = (found.value, error, found.step, found.left, found.right, kink)
+    kink = (found.kind == Smoothness.KINK) & np.isfinite(found.left)
+    kink &= np.isfinite(found.right)
+    near = np.zeros(kink.shape, dtype=bool)
+    if which in origin.subject.least_scales:
+        near = found.step < np.abs(origin.subject.point(which)[positions])
+    parts = (found.value, error, found.step, found.left, found.right, kink, near)
     return [Ladder(*(part[:, k] for part in parts)) for k in range(len(positions))]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.differentiation.directions import unit_from, whole
 from gradlab.differentiation.evaluation import base_row
+from gradlab.differentiation.least_scales import (
+    choose_least_scales,
+    folds,
+    moves_nothing,
+)
 from gradlab.differentiation.line_slope import start_exponent
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
 from gradlab.differentiation.origin import Origin, elsewhere
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["set_aside", "set_up"]
 
 _FURTHER = 10  # powers of two
+_SMALL = 2.0**-6  # units of inputs that f may not notice; of others nothing is asked
 _FAINTEST = 1e-12  # relative effect of an input that is not worth a longer step
 
 
@@ -90,6 +97,8 @@ def set_up(
     bench.pull()
     if dear:
         _complete(bench, precise=precise)
+    else:
+        _scale_up(bench)
     return bench
 
 
@@ -110,6 +119,7 @@ def _complete(bench: Bench, *, precise: bool) -> None:
     subject, seed = bench.subject, bench.seed
     first = [(seed << 20) + k for k in (1, 2)]
     bench.gradients.foresee([bench.direction(whole(subject), k) for k in first])
+    _scale_up(bench)
     bench.units, sizes = _balanced(bench), bench.units
     if subject.epsilon <= DOUBLE:
         return
@@ -122,6 +132,34 @@ def _complete(bench: Bench, *, precise: bool) -> None:
         bench.spare = Precise.of_twin(subject, bench.numeric, sizes, seed)
 
 
+def _scale_up(bench: Bench) -> None:
+    """Move inputs further whose own size is nothing to f."""
+    faint = [
+        which
+        for which, variable in enumerate(bench.subject.inputs)
+        if variable.coordinates
+        and bench.units[which] < _SMALL
+        and moves_nothing(bench.origin, which, partial(_largest, bench, which))
+    ]
+    if not faint:
+        return
+    origin, meter, seed = bench.origin, bench.meter, bench.seed
+    found = choose_least_scales(origin, faint, meter, seed)
+    for which in [k for k in found if _largest(bench, k) == 0]:
+        if meter.left() < 2 or folds(origin, which, found[which], meter, seed):
+            del found[which]  # such a step agrees with a gradient of zero
+    bench.units = tuple(found.get(k, unit) for k, unit in enumerate(bench.units))
+    if bench.precise is not None:
+        bench.precise.units = bench.units
+    for subject in (bench.subject, bench.numeric):
+        subject.least_scales.update(found)
+    bench.resized()
+
+
+def _largest(bench: Bench, which: int) -> float:
+    return bench.gradients.magnitudes(which).largest
+
+
 def _balanced(bench: Bench) -> tuple[float, ...]:
     """Units in which all inputs weigh alike in a direction, as far as that is possible.
 
@@ -132,12 +170,12 @@ def _balanced(bench: Bench) -> tuple[float, ...]:
         bench.sizes(k)[0] * unit * float(np.sqrt(max(bench.gradients.counts[k], 1)))
         for k, unit in enumerate(bench.units)
     ]
-    top = max(effects, default=0.0)
+    top, known = max(effects, default=0.0), bench.numeric.least_scales
     return tuple(
         unit * 2.0 ** min(_FURTHER, int(np.log2(top / effect)))
-        if top * _FAINTEST < effect and top < np.inf
+        if top * _FAINTEST < effect and top < np.inf and k not in known
         else unit
-        for unit, effect in zip(bench.units, effects, strict=True)
+        for k, (unit, effect) in enumerate(zip(bench.units, effects, strict=True))
     )
 
 

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.analytic_noise import rows_together
 from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
 from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.differentiation.metering import INTERRUPTED, why_stopped
@@ -43,11 +44,18 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block, Outcome
     from gradlab.subject.subject import Subject
 
+    _Shifts = list[NDArray[np.float64]]
+
 __all__ = ["leave_ties_open", "look_beside"]
 
 _ASIDE = 1e-5  # of the sizes: how far beside the point
-_STEP = 1e-9  # of the sizes: shorter than the way to the next tie
-_TINY = 1e-9  # of the sizes: a kink farther away is none of the point itself
+_STEP = 1e-9  # of the sizes: a kink farther away is none of the point itself
+_LONGEST = 1e-5  # of the sizes: the same where rounding hides what a shorter step shows
+_NEAR = 1e4  # own sizes of inputs that f hardly notices: far less than to another sign
+_SEVERAL = (1.0, 0.6, 1.7)  # steps: over one rounding may show any slope
+_APART = 16.0  # steps, from one coordinate that is moved aside to the next
+_WAY = 20.0  # steps, that coordinates move which are not looked at: past all of a tie
+_SHORT = 1e-7  # of the sizes: after longer steps what is curved looks like a tie
 _SHARE = 0.1  # of the distance of the two sides: what less than that leaves open
 _LOOKS = 4  # directions along which slopes may turn out not to add up
 _TRIES = 14  # points whose gradient may be the one
@@ -69,7 +77,7 @@ def look_beside(
     outcome
         Judged; verdicts of its blocks are changed, and its `limits` set.
     meter
-        Charged for eight evaluations, and for a hundred where f has no derivative at
+        Charged for twelve evaluations, and for a hundred where f has no derivative at
         the point.
     seed
         Of the directions.
@@ -88,6 +96,7 @@ def look_beside(
     beside = _Beside(at, outcome.blocks, outcome.base, meter, rng)
     try:
         worst = max(wrong, key=lambda block: float(beside.gap(block).max(initial=0.0)))
+        beside.lengthen(worst)
         if not beside.resolves(worst):
             return []  # so short a step sees the rounding inside f, and no slope
         if beside.no_derivative(worst):
@@ -135,20 +144,6 @@ def _accused(block: Block) -> NDArray[np.bool_]:
     return wrong
 
 
-def _gap(block: Block) -> NDArray[np.float64]:
-    """Distance of the two sides where they disagree, in units of f; else 0."""
-    accused = _accused(block)
-    gap = np.zeros(accused.shape)
-    places = np.flatnonzero(accused)
-    if places.size:
-        with np.errstate(all="ignore"):
-            held = (block.formula, block.side.value)  # at a kink the nearest slope
-            sides = (side.reshape(-1)[places] for side in held)
-            apart = np.abs(next(sides) - next(sides))
-            gap.reshape(-1)[places] = apart * block.sizes[places % len(block.sizes)]
-    return gap
-
-
 @dataclasses.dataclass(slots=True, eq=False)
 class _Beside:
     """Slopes of f at points right beside the one that is checked."""
@@ -159,51 +154,78 @@ class _Beside:
     meter: Meter
     rng: np.random.Generator
     kept: dict[int, NDArray[np.float64]] = dataclasses.field(default_factory=dict)
+    step: float = _STEP
+    aside: float = _ASIDE
 
     def gap(self, block: Block) -> NDArray[np.float64]:
-        """Return `_gap` of a block, which is found once for the verdicts it has."""
+        """Return how far sides are apart, found once for the verdicts of a block."""
         if block.which not in self.kept:
-            self.kept[block.which] = _gap(block)
+            self.kept[block.which] = block.apart(_accused(block))
         return self.kept[block.which]
 
     def worst_row(self, block: Block) -> int:
         """Return the row with the largest gap."""
-        gap = self.gap(block)
-        return int(np.argmax(gap.max(axis=1, initial=0.0)))
+        return int(np.argmax(self.gap(block).max(axis=1, initial=0.0)))
+
+    def lengthen(self, block: Block) -> None:
+        """Choose the shortest steps that tell what is accused from rounding."""
+        row, least = self.worst_row(block), 2 * _LOUD / _SHARE * self.subject.epsilon
+        needed = np.inf
+        for near in (_NEAR, np.inf):
+            for part in self.blocks:
+                part.near = near
+            self.kept.clear()  # by other units, other gaps
+            with np.errstate(all="ignore"):
+                needed = least * abs(self.base[row]) / self.gap(block)[row].max()
+            if needed <= _LONGEST:
+                break
+        if _STEP < needed <= _LONGEST:
+            most = max(variable.coordinates for variable in self.subject.inputs)
+            self.step = float(needed)
+            self.aside = max(_ASIDE, _APART * most * self.step)
 
     def resolves(self, block: Block) -> bool:
         """Whether steps as short as these see the slope at the point that is known."""
         gap = self.gap(block)
         row, column = divmod(int(np.argmax(gap)), gap.shape[1])
-        still = [np.zeros(len(b.positions)) for b in self.blocks]
-        along = [shift.copy() for shift in still]
+        along = [np.zeros(len(b.positions)) for b in self.blocks]
         along[self.blocks.index(block)][column] = 1.0
-        here = float(block.value[row, column] * block.sizes[column])
-        slope, noise = self._slope(still, along)
-        return bool(abs(slope[row] - here) <= _SHARE * gap[row, column] + noise[row])
+        here = float(block.value[row, column] * block.units[column])
+        for factor in _SEVERAL:
+            slope, noise = self._slope(None, along, factor)
+            if abs(slope[row] - here) > _SHARE * gap[row, column] + noise[row]:
+                return False
+        return True
 
     def no_derivative(self, block: Block) -> bool:
         """Whether the slopes along the axes do not add up at the point itself.
 
         On a way so short that no kink nearby is met, and nothing curved is seen: then
-        f is not differentiable there, whatever holds beside it. Nor is it where what is
-        accused stands at a kink already.
+        f is not differentiable there, whatever holds beside it. Nor is it where any
+        coordinate stands at a kink, or where those that are not looked at change it.
         """
         gap, row = self.gap(block), self.worst_row(block)
-        if (block.kinds[row, gap[row] > 0] == Smoothness.KINK).any():
+        if any((part.kinds[row] == Smoothness.KINK).any() for part in self.blocks):
             return True
-        rounding = _LOUD * self.subject.epsilon * abs(self.base[row]) / _TINY
+        rounding = _LOUD * self.subject.epsilon * abs(self.base[row]) / self.step
+        counts = [(len(b.positions), len(self._sizes(b))) for b in self.blocks]
+        some = self.step <= _SHORT and any(few < all_ for few, all_ in counts)
         for number in range(_LOOKS):
-            along = [shift / _ASIDE for shift in self._aside(number)]
-            ends = self._ends([_TINY * direction for direction in along])
+            shifts = [shift / self.aside for shift in self._aside(number)]
+            pairs = zip(self.blocks, shifts, strict=True)
+            along = self._along() if some else [s[b.positions] for b, s in pairs]
+            start = [_WAY * self.step * shift for shift in shifts] if some else None
+            up, down = self._ends([self.step * direction for direction in along], start)
             told, bar = 0.0, rounding
             with np.errstate(all="ignore"):
+                slopes = [(up - self.base) / self.step, (self.base - down) / self.step]
+                if some:
+                    slopes = [(slopes[0] + slopes[1]) / 2]
                 for part, direction in zip(self.blocks, along, strict=True):
-                    moved = direction * part.sizes
+                    moved = direction * part.units
                     told += float(part.value[row] @ moved)
                     bar += float(part.error[row] @ np.abs(moved))
-                sides = (ends[0] - self.base, self.base - ends[1])
-                off = max(abs(float(side[row]) / _TINY - told) for side in sides)
+                off = max(abs(float(slope[row]) - told) for slope in slopes)
             if off > _SHARE * gap[row].max() + bar:
                 return True
         return False
@@ -211,7 +233,7 @@ class _Beside:
     def limits(self) -> NDArray[np.bool_]:
         """Rows whose gradient is the one of a point beside, (rows,)."""
         found = np.zeros(len(self.base), dtype=bool)
-        columns = [b.formula * b.sizes for b in self.blocks]
+        columns = [b.formula * b.units for b in self.blocks]
         rows = np.any([_accused(b).any(axis=1) for b in self.blocks], axis=0)
         for number in range(_TRIES):
             found |= self._like(self._aside(number), columns)
@@ -230,44 +252,46 @@ class _Beside:
         another = np.zeros_like(right)  # at one of the points at least
         for number in (0, _LOOKS):  # in order, and at random
             aside = self._aside(number)
-            cotangents = np.zeros((len(rows), len(self.base)))
-            cotangents[np.arange(len(rows)), rows] = 1.0
-            shifts = self._whole(aside).items()
-            there = {which: self.subject.point(which) + by for which, by in shifts}
-            pulled = gradients_at(self.subject, there, cotangents)
-            if pulled is None:
+            columns = self._formula_at(aside, rows)
+            if columns is None:
                 return np.zeros_like(right)
-            columns = []
-            for block in self.blocks:
-                matrix = np.zeros((len(self.base), len(block.positions)))
-                matrix[rows] = pulled[block.which][:, block.positions] * block.sizes
-                columns.append(matrix)
             right &= self._like(aside, columns)
             another |= self._another(columns)
         return np.asarray(right & another)
 
-    def _another(self, columns: list[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    def _formula_at(self, aside: _Shifts, rows: NDArray[np.intp]) -> _Shifts | None:
+        """Read some rows of the analytic side beside the point; None if none are."""
+        columns = [np.zeros(block.value.shape) for block in self.blocks]
+        there = {
+            block.which: self.subject.point(block.which) + by * self._sizes(block)
+            for block, by in zip(self.blocks, aside, strict=True)
+        }
+        together = rows_together(self.subject, self.meter)
+        for some in np.split(rows, range(together, len(rows), together)):
+            cotangents = np.zeros((len(some), len(self.base)))
+            cotangents[np.arange(len(some)), some] = 1.0
+            pulled = gradients_at(self.subject, there, cotangents)
+            if pulled is None:
+                return None
+            for block, matrix in zip(self.blocks, columns, strict=True):
+                matrix[some] = pulled[block.which][:, block.positions] * block.units
+        return columns
+
+    def _another(self, columns: _Shifts) -> NDArray[np.bool_]:
         """Rows whose accused entries are others in a Jacobian than at the point."""
         another = np.zeros(len(self.base), dtype=bool)
         for block, matrix in zip(self.blocks, columns, strict=True):
             gap = self.gap(block)
-            apart = np.abs(matrix - block.formula * block.sizes) > 0.5 * gap
+            apart = np.abs(matrix - block.formula * block.units) > 0.5 * gap
             another |= (apart & (gap > 0)).any(axis=1)
         return another
 
-    def _like(
-        self, aside: list[NDArray[np.float64]], columns: list[NDArray[np.float64]]
-    ) -> NDArray[np.bool_]:
+    def _like(self, aside: _Shifts, columns: _Shifts) -> NDArray[np.bool_]:
         """Rows of a Jacobian that foretell the slopes there, along random ones."""
         like = np.ones(len(self.base), dtype=bool)
-        gaps = [self.gap(block).max(axis=1, initial=0.0) for block in self.blocks]
-        gap = np.max(gaps, axis=0)
+        gap = np.max([self.gap(b).max(axis=1, initial=0.0) for b in self.blocks], 0)
         for _ in range(_DIRECTIONS):
-            along = [
-                self.rng.choice([-1.0, 1.0], len(w))
-                * self.rng.uniform(0.5, 1.5, len(w))
-                for w in aside
-            ]
+            along = self._along()
             slope, noise = self._slope(aside, along)
             pairs = list(zip(columns, along, strict=True))
             with np.errstate(all="ignore"):
@@ -278,63 +302,64 @@ class _Beside:
                 like &= noise < _SHARE * gap  # or nothing could be told apart
         return like
 
+    def _along(self) -> _Shifts:
+        """Take a random direction of the columns."""
+        counts = [len(block.positions) for block in self.blocks]
+        sign, size = self.rng.choice, self.rng.uniform
+        return [sign([-1.0, 1.0], n) * size(0.5, 1.5, n) for n in counts]
+
     def _slope(
-        self, aside: list[NDArray[np.float64]], along: list[NDArray[np.float64]]
+        self, aside: _Shifts | None, along: _Shifts, factor: float = 1.0
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Slope of every output beside the point, and what rounding does to it."""
-        ends = self._ends([_STEP * d for d in along], aside)
+        step = factor * self.step
+        ends = self._ends([step * d for d in along], aside)
         with np.errstate(all="ignore"):
-            slope = (ends[0] - ends[1]) / (2 * _STEP)
-            noise = _LOUD * self.subject.epsilon * np.abs(self.base) / _STEP
+            slope = (ends[0] - ends[1]) / (2 * step)
+            noise = _LOUD * self.subject.epsilon * np.abs(self.base) / step
         return slope, noise
 
-    def _ends(
-        self,
-        moves: list[NDArray[np.float64]],
-        aside: list[NDArray[np.float64]] | None = None,
-    ) -> list[NDArray[np.float64]]:
+    def _ends(self, moves: _Shifts, aside: _Shifts | None = None) -> _Shifts:
         """Values of f forth and back, from the point or from one beside it."""
         ends = []
         for sign in (1.0, -1.0):
-            moved = [sign * move for move in moves]
-            if aside is not None:
-                moved = [a + b for a, b in zip(aside, moved, strict=True)]
-            whole = self._whole(moved)
-            directions = [whole.get(k) for k in range(len(self.subject.inputs))]
+            directions: list[Any] = [None] * len(self.subject.inputs)
+            for k, (block, move) in enumerate(zip(self.blocks, moves, strict=True)):
+                sizes = self._sizes(block)
+                whole = np.zeros(len(sizes)) if aside is None else aside[k].copy()
+                whole[block.positions] += sign * move
+                directions[block.which] = whole * sizes
             ends.append(line_rows(self.subject, directions, (1.0,), self.meter)[0])
         return ends
 
-    def _whole(
-        self, moved: list[NDArray[np.float64]]
-    ) -> dict[int, NDArray[np.float64]]:
-        """Shifts of the columns, in units of their sizes, as shifts of inputs."""
-        whole = {}
-        for block, shift in zip(self.blocks, moved, strict=True):
-            size = self.subject.inputs[block.which].coordinates
-            whole[block.which] = np.zeros(size)
-            whole[block.which][block.positions] = shift * block.sizes
-        return whole
+    def _sizes(self, block: Block) -> NDArray[np.float64]:
+        """Sizes of all coordinates of an input, those not looked at as well."""
+        sizes = np.abs(self.subject.point(block.which))
+        sizes[~(sizes > 0)] = np.median(block.units) if block.units.size else 1.0
+        sizes[block.positions] = block.units
+        return sizes
 
-    def _aside(self, number: int) -> list[NDArray[np.float64]]:
+    def _aside(self, number: int) -> _Shifts:
         """Ties are broken by order, as sorts do it; then half up, half down; at random.
 
         Every second time, what the worst gradient hangs on stays in the middle.
         """
         shifts = []
         for block in self.blocks:
-            count = len(block.positions)
+            count = self.subject.inputs[block.which].coordinates
             order = (np.arange(count) + 1.0) / max(count, 1)
             if number in {0, 2}:
-                shifts.append(_ASIDE * order * (1.0 - number))
+                shifts.append(self.aside * order * (1.0 - number))
                 continue
             free = np.ones(count, dtype=bool)
-            if number % 2 and count:
+            if number % 2 and block.positions.size:
                 row = self.worst_row(block)
-                free[int(np.argmax(np.abs(block.formula[row])))] = False
+                worst = np.argmax(np.abs(block.formula[row]))
+                free[block.positions[worst]] = False
             shift = np.zeros(count)
             half = np.where(np.arange(int(free.sum())) % 2, 1.0, -1.0)
             shift[free] = self.rng.permutation(half) * self.rng.permutation(order[free])
-            shifts.append(_ASIDE * shift)
+            shifts.append(self.aside * shift)
         return shifts
 
 

@@ -16,6 +16,7 @@ N. J. Higham, *Accuracy and Stability of Numerical Algorithms* (2nd ed. 2002), s
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,9 +26,10 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.analytic_noise import (
     AWAY,
     GRADIENTS,
-    MOST_ROWS,
     SCATTER,
     rounding_noise,
+    rows_together,
+    value_bend,
 )
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.gradients_elsewhere import gradients_at
@@ -37,6 +39,8 @@ from gradlab.pipeline.blocks import label_of
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
@@ -47,7 +51,14 @@ __all__ = ["leave_ill_conditioned"]
 
 _FEW = 8  # outputs that are asked first: where none of them moves, none does
 _DIGITS = 1e-4  # of a gradient that jumps by as much within a thousand roundings
+# Of the accusations of an output: where as many are explained, and as many not far
+# larger than what is seen to move, all are.
+_MOST, _NEAR = 0.75, 0.1
+_CALMER = 10.0  # times less than at the point may be seen to move beside it
 _SAME = 0.1  # of a gap: a gradient that moves as much by itself is another matter
+_STEADY = 16.0  # roundings of f: what is no farther from a line has nothing to excuse
+_FAR = 1e5  # roundings of f that a jump of the gradient moves it by, and more
+_ALL = 32.0  # times the scatter: what is off by no more is explained by it alone
 
 
 def leave_ill_conditioned(
@@ -70,48 +81,88 @@ def leave_ill_conditioned(
     seed
         Of the roundings.
     """
-    at = outcome.reference or subject
     wrong = [block for block in outcome.blocks if block.accused and _heard(block).any()]
     if not wrong or outcome.stopped == INTERRUPTED:
         return []
+    # gradients that are single precision whatever comes in round where the user is
+    short = any(block.precise is None for block in wrong)
+    at = subject if short else outcome.reference or subject
     rows = _most_likely_first(wrong)
-    worst: dict[int, tuple[Block, int, int, float]] = {}
-    for some in np.split(rows, range(_FEW, len(rows), MOST_ROWS)):
+    bend = functools.cache(lambda: value_bend(at, meter, seed=seed))
+    told: dict[int, Finding] = {}
+    for some in np.split(rows, range(_FEW, len(rows), rows_together(at, meter))):
         try:
             if not is_torch_subject(at):
                 meter.spend(GRADIENTS + 1)
             moved = _scatter(at, wrong, some, meter, seed)
+            effects = [n * b.latest_scales for b, n in zip(wrong, moved, strict=False)]
+            loud = _unprovoked(at, outcome.base, some, effects, bend)
         except BudgetExhausted:
             break
         except KeyboardInterrupt as stop:
             outcome.stopped = outcome.stopped or why_stopped(stop)
-            told = f"{why_stopped(stop)}: gradients beside the point were not asked for"
-            outcome.remarks.append(told)
+            what = f"{why_stopped(stop)}: gradients beside the point were not asked for"
+            outcome.remarks.append(what)
             break
         except Exception:  # noqa: BLE001 - the user's code may not take this point
             break
-        explained = False
-        for block, noise in zip(wrong, moved, strict=False):
-            open_ = _heard(block)[some] & _explained(block, some, noise)
-            if open_.any():
-                explained = True
-                k, column = np.argwhere(open_)[0]
-                worst.setdefault(
-                    block.which, (block, some[k], column, noise[k, column])
-                )
-                block.verdicts[some] = np.where(
-                    open_, Verdict.UNDECIDED, block.verdicts[some]
-                )
-        if not explained:
+        found = dict(_left_open(subject, wrong, some, moved, loud))
+        told = found | told
+        if not found:
             break
-    return [_told(subject, *one) for one in worst.values()]
+    return list(told.values())
+
+
+def _left_open(
+    subject: Subject,
+    wrong: list[Block],
+    rows: NDArray[np.intp],
+    moved: list[NDArray[np.float64]],
+    loud: list[NDArray[np.bool_]],
+) -> Iterator[tuple[int, Finding]]:
+    """Change the verdicts of some rows, and say why once for each input.
+
+    Of an output of which most is explained the rest is the tail of the same noise, or
+    was measured over steps that such a pole next to the point makes worth nothing. Most
+    of what a ladder has looked at: what was not rests on that.
+    """
+    if not moved:
+        return
+    heard = [_heard(block)[rows] for block in wrong]
+    looked = [h & (b.kinds[rows] >= 0) for h, b in zip(heard, wrong, strict=True)]
+    own = [here & jumps for here, jumps in zip(heard, loud, strict=True)]
+    found = [
+        here & ~jumps & _explained(block, rows, noise)
+        for block, here, jumps, noise in zip(wrong, heard, loud, moved, strict=True)
+    ]
+    some = _count(looked) > 0
+    upon = [np.where(some, *pair) for pair in zip(looked, heard, strict=True)]
+    near = [
+        here & (block.gap[rows] <= _CALMER * SCATTER * noise)
+        for block, here, noise in zip(wrong, upon, moved, strict=True)
+    ]
+    part = [told & here for told, here in zip(found, upon, strict=True)]
+    most = _count(part) >= _MOST * _count(upon)
+    most &= _count(near) >= _NEAR * _count(upon)
+    for k, (block, noise) in enumerate(zip(wrong, moved, strict=True)):
+        inexact = own[k].any() and _alone(block, rows, noise)
+        if found[k].any() or inexact:
+            i, column = np.argwhere(own[k] if inexact else found[k])[0]
+            say = _inexact if inexact else _told
+            yield block.which, say(subject, block, rows[i], column, noise[i, column])
+        open_ = found[k] | (heard[k] & most & ~own[k])
+        block.verdicts[rows] = np.where(open_, Verdict.UNDECIDED, block.verdicts[rows])
+
+
+def _count(masks: list[NDArray[np.bool_]]) -> NDArray[np.intp]:
+    """Count the entries of each row in all blocks, (rows, 1)."""
+    return np.asarray(sum(mask.sum(axis=1, keepdims=True) for mask in masks))
 
 
 def _heard(block: Block) -> NDArray[np.bool_]:
-    """Accusations of finite numbers, away from kinks: a rounding may cross those."""
+    """Accusations of finite numbers. In noise a ladder sees kinks as well."""
     wrong = block.verdicts == Verdict.DISAGREES
-    smooth = (block.kinds != Smoothness.KINK) & (block.kinds != Smoothness.EDGE)
-    return np.asarray(wrong & smooth & np.isfinite(block.gap))
+    return np.asarray(wrong & np.isfinite(block.gap))
 
 
 def _explained(
@@ -181,6 +232,49 @@ def _scatter(
     aside = min(AWAY**2 * subject.epsilon, 1e-3)  # ties are broken there, and stay so
     noise = rounding_noise(subject, cotangents, aside=aside, seed=seed)
     return [noise[block.which][:, block.positions] for block in wrong]
+
+
+def _unprovoked(
+    subject: Subject,
+    base: NDArray[np.float64],
+    rows: NDArray[np.intp],
+    effects: list[NDArray[np.float64]],
+    bends: Callable[[], NDArray[np.float64]],
+) -> list[NDArray[np.bool_]]:
+    """Say which jumps, by how far they move some rows of f, nothing in f explains."""
+    digit = subject.epsilon * np.abs(base[rows])[:, None]
+    loud = [effect > _FAR * digit for effect in effects]
+    own = getattr(subject.analytic, "own_code", True)
+    if not own or not any(each.any() for each in loud):
+        return [np.zeros_like(each) for each in loud]
+    bend = bends()[rows][:, None]
+    return [each & (bend <= _STEADY * digit) for each in loud]
+
+
+def _alone(block: Block, rows: NDArray[np.intp], noise: NDArray[np.float64]) -> bool:
+    """Whether jumps of the gradient are all that is the matter with some rows of it."""
+    usual = np.fmax(noise, np.median(noise, axis=1, keepdims=True))
+    gap = np.where(block.verdicts[rows] == Verdict.DISAGREES, block.gap[rows], 0.0)
+    return bool((gap <= _ALL * usual).all())
+
+
+def _inexact(
+    subject: Subject, block: Block, row: int, column: int, noise: float
+) -> Finding:
+    entry = label_of(subject, block, column)
+    gap = float(block.gap[row, column])
+    return Finding(
+        BugKind.LOW_PRECISION,
+        "error",
+        subject.inputs[block.which].name,
+        0.95,
+        f"The gradient is computed inexactly: where inputs move by a thousand "
+        f"roundings (relative {AWAY * subject.epsilon:.0e}) it jumps by {noise:.2g} at "
+        f"{entry}, and it is off by {gap:.2g} there. The function itself is a straight "
+        f"line so close by, to its last digit.",
+        "If the gradient is a difference of values, take a longer step, or "
+        "gl.numeric_jacobian; else look for numbers that nearly cancel in it.",
+    )
 
 
 def _told(

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["joint_kinks"]
 
-# of the size of each coordinate; what holds at both is no other kink nearby
-_STEPS = (1e-5, 1e-3)
+# of the size of each coordinate; what holds at all is no other kink nearby
+_STEPS = (1e-8, 1e-5, 1e-3)
 _OVER = 0.02  # share of the slopes at the kinks by which f must be missed
 _LOUD = 100.0  # times the rounding of f, over the step
 _NAMED = 3  # entries named in one sentence
@@ -57,7 +57,7 @@ def joint_kinks(subject: Subject, outcome: Outcome, meter: Meter) -> list[Findin
     outcome
         Judged.
     meter
-        Charged for eight evaluations per direction, of which there are at most four;
+        Charged for 13 evaluations per direction, of which there are at most four;
         none where no output has two kinks.
     """
     looked = [block for block in outcome.blocks if not block.settled]
@@ -101,7 +101,7 @@ class _Tied:
             kink = (block.kinds == Smoothness.KINK) & np.isfinite(bend)
             kink &= (bend > 0) if upward else (bend < 0)
         kink &= block.verdicts == Verdict.AGREES
-        sizes = block.sizes
+        sizes = block.units
         return cls(block, kink, block.formula * sizes, block.value * sizes)
 
     def direction(self, *, plain: bool) -> NDArray[np.float64]:
@@ -138,7 +138,7 @@ def _missed(
     for part in tied:
         steps = part.direction(plain=plain)
         whole = np.zeros(subject.inputs[part.block.which].coordinates)
-        whole[part.block.positions] = steps * part.block.sizes
+        whole[part.block.positions] = steps * part.block.units
         directions[part.block.which] = whole
         foretold = foretold + part.foretold(steps)
         size = size + np.abs(np.where(part.mask, part.analytic, 0.0)) @ np.abs(steps)
@@ -148,28 +148,41 @@ def _missed(
     over = np.where(rows, np.inf, 0.0)
     with np.errstate(all="ignore"):
         for k, step in enumerate(_STEPS):
-            sides = _slopes(base, np.array(values[4 * k : 4 * k + 4]), step)
+            sides, curved = _slopes(base, np.array(values[4 * k : 4 * k + 4]), step)
             low, high = sides.min(axis=0), sides.max(axis=0)
             ends.append((low, high))
             miss = np.fmax(foretold - high, low - foretold)
             noise = _LOUD * subject.epsilon * np.abs(base) / step
-            bound = _OVER * np.fmax(size, high - low) + noise
+            bound = _OVER * np.fmax(size, high - low) + curved + noise
             # a gradient of zero foretells nothing: by what f does then
             by = np.fmax(size, np.fmax(np.abs(low), np.abs(high)))
-            over = np.fmin(over, np.where(miss > bound, miss / by, 0.0))
+            told = np.where(miss > bound, miss / by, 0.0)
+            # so short a step may see nothing but rounding, and then says nothing
+            heard = (k > 0) | (noise < _OVER * by)
+            over = np.where(heard, np.fmin(over, told), over)
     row = int(np.argmax(np.where(np.isfinite(over), over, 0.0)))
     if not 0 < over[row] < np.inf:
         return None
-    low, high = ends[0]
+    low, high = ends[1]
     return row, float(foretold[row]), float(low[row]), float(high[row])
 
 
 def _slopes(
     base: NDArray[np.float64], values: NDArray[np.float64], step: float
-) -> NDArray[np.float64]:
-    """One-sided slopes to the right and to the left, free of curvature, (2, rows)."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Extrapolate one-sided slopes to a step of zero.
+
+    Returns
+    -------
+    slopes
+        To the right and to the left, (2, rows).
+    curved
+        By how much the extrapolation changed them, (rows,): more than it is off by,
+        also where f bends within the step, as ``sqrt(x**2 + 1e-9)`` does.
+    """
     half, whole = (values[0::2] - base) / (step / 2), (values[1::2] - base) / step
-    return np.asarray((2 * half - whole) * np.array([[1.0], [-1.0]]))
+    slopes = (2 * half - whole) * np.array([[1.0], [-1.0]])
+    return slopes, np.abs(half - whole).max(axis=0)
 
 
 def _told(

@@ -25,7 +25,7 @@ from gradlab.pipeline.around.asking_again import asked_again
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gradlab.subject.tensors.cotangents import Trial
     from gradlab.subject.tensors.deliberate import Purpose
 
-__all__ = ["excuse_cancellation", "excused", "noticed", "once_told", "purposeful"]
+__all__ = ["excuse_cancellation", "excused", "noticed", "purposeful"]
 
 _NAMED = 3  # layers named in one sentence, or inputs that are moved for a look
 _A_TENTH, _ROUNDED = 0.1, 1e-9  # of the size of an input; of f: more is no rounding
@@ -206,16 +206,6 @@ def purposeful(subject: Any) -> dict[int, Finding]:
     from gradlab.subject.tensors.deliberate import purposes
 
     return {p.which: _deliberate(subject, p) for p in purposes(subject, graph=False)}
-
-
-def once_told(findings: Iterable[Finding], excuses: list[Finding]) -> list[Finding]:
-    """Leave out that an input is written to, where an excuse says what that means."""
-    told = {excuse.where for excuse in excuses if excuse.kind == BugKind.SURROGATE}
-    return [
-        finding
-        for finding in findings
-        if finding.kind != BugKind.MUTATES_INPUT or finding.where not in told
-    ]
 
 
 def _modes(module: Any, layers: tuple[Modal, ...]) -> Iterator[Finding]:

@@ -13,7 +13,8 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import DEAR, why_stopped
-from gradlab.pipeline.around.beside import leave_ties_open, look_beside
+from gradlab.pipeline.around.beside import leave_ties_open
+from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.large.searched import as_looked_at, with_found
 from gradlab.pipeline.looks.unheard import KEPT
@@ -59,7 +60,7 @@ def look_closer(
         for k, names in enumerate(looks or [set()] * bool(aside)):
             found = _look_at(own, plan, meter, probes, names, {} if k else aside)
             if found is not None and probes.columns is None:
-                excuses += look_beside(subject, found, meter, plan.seed)
+                excuses += taken_back(subject, found, meter, plan.seed)
                 if found.stopped:  # single entries do not show what happens at a tie
                     leave_ties_open(subject, found)
             outcome = (

@@ -89,6 +89,7 @@ def compare_by_probes(
         )
     looks = list(worth_a_look(subject, probes, left_out, meter))
     outcome, stopped, excuses = look_closer(own, plan, meter, probes, looks, aside)
+    heard = {excuse.where for excuse in excuses if excuse.severity != "error"}
     # what entries should have borne out, and had no time to
     hasty = bool(stopped) and is_looked_at(subject)
     hasty &= outcome is None or not confirmed(outcome)
@@ -107,6 +108,7 @@ def compare_by_probes(
         else:
             unsteady = outcome is not None and outcome.unsteady is not None
             doubtful = hasty or unsteady or _contradicted(probes, variable, closer)
+            doubtful |= variable.name in heard
             told = _in_doubt(probe) if doubtful else probe
             apart = subject.inputs.index(variable) in aside
             if apart and not (closer and all(c.verdict == 0 for c in closer)):
@@ -139,10 +141,13 @@ def _contradicted(
 
     Either all that were named as wrong, where the search came to its end, or so many
     at random that one of the wrong ones would have been among them. And where f stood
-    still along the directions, as behind a cast to few digits, but along no entry.
+    still along the directions, as behind a cast to few digits, but along no entry; or
+    has kinks at the point, where sub-gradients need not add up.
     """
     if not closer:
         return False
+    if any(c.accepted is not None and c.accepted.any() for c in closer):
+        return True
     if not probes[variable.name].numeric.any():
         return True
     share = probes.located.wrong_share.get(variable.name, 0.0)

@@ -11,6 +11,7 @@ the end, when the scale of each row is known for certain.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from gradlab.comparison.tally import Tallying
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
-from gradlab.pipeline.around.noticing import excused
+from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.assembling import comparisons_of
 from gradlab.pipeline.blocks import Known, Outcome
 from gradlab.pipeline.checking import (
@@ -141,6 +142,7 @@ class _Stream:
         self.excuses: list[Finding] = []
         self.looked = 0
         self.upheld = 0  # slabs whose accusations were confirmed
+        self.stood: Counter[int] = Counter()  # slabs that are wrong for sure, by input
         memory = self.plan.memory
         held = getattr(self.subject.analytic, "held", None)
         self.held = (lambda: 0) if held is None else held
@@ -199,7 +201,7 @@ class _Stream:
     def take(self, outcome: Outcome) -> bool:
         """Count one slab and keep the worst of it; True if it was cut short."""
         outcome.blocks = [b for b in outcome.blocks if b.positions.size]
-        self._excuse(outcome)
+        self._hear(outcome)
         self._learn(outcome)
         for (output, which), part in self._comparisons(outcome):
             if (output, which) not in self.tallying:
@@ -263,10 +265,21 @@ class _Stream:
         ]
         return list(zip(names, found, strict=True))
 
-    def _excuse(self, outcome: Outcome) -> None:
-        """Take back accusations of what is meant so, and remember each reason once."""
-        found = excused(self.subject, outcome.blocks)
-        self.excuses += [excuse for excuse in found if excuse not in self.excuses]
+    def _hear(self, outcome: Outcome) -> None:
+        """Take back what is no mistake, and remember each reason once for an input.
+
+        Not of inputs of which enough could not be taken back.
+        """
+        wrong = [block for block in outcome.blocks if block.accused]
+        if all(self.stood[block.which] >= _PROOFS for block in wrong):
+            return
+        self._take_back(outcome)
+        self.stood.update(block.which for block in wrong if block.accused)
+
+    def _take_back(self, outcome: Outcome) -> None:
+        found = taken_back(self.subject, outcome, self.check.meter, self.plan.seed)
+        told = {(excuse.kind, excuse.where) for excuse in self.excuses}
+        self.excuses += [one for one in found if (one.kind, one.where) not in told]
 
     def _learn(self, outcome: Outcome) -> None:
         """Remember how far each output moves, and its largest entries."""
@@ -322,7 +335,11 @@ class _Stream:
         return Streamed(kept, tallies, self.excuses)
 
     def _judge_again(self, kept: Outcome) -> None:
-        """Not where the user chose the steps: there, second opinions were heard."""
+        """Not where the user chose the steps: there, second opinions were heard.
+
+        Nobody is accused who was not before: what was taken back stays so. What is
+        still accused is heard beside the worst of all other slabs.
+        """
         before = self._comparisons(kept)
         own = [
             block
@@ -330,8 +347,12 @@ class _Stream:
             if self.plan.finds_steps(self.subject.inputs[block.which].name)
         ]
         again = dataclasses.replace(kept, blocks=own)
+        told = [block.verdicts.copy() for block in own]
         judge_all(self.subject, again, self.plan)
-        self._excuse(again)
+        for block, was in zip(own, told, strict=True):
+            anew = (block.verdicts == Verdict.DISAGREES) & (was != Verdict.DISAGREES)
+            block.verdicts[anew] = was[anew]
+        self._take_back(kept)
         after = self._comparisons(kept)
         for (key, old), (_, new) in zip(before, after, strict=True):
             self.tallying[key].corrected(old, new)

@@ -5,7 +5,7 @@ cross-entropy with logits, exact to the last digit of its terms, of which nothin
 left when they cancel. The forward uses ``log1p`` and loses nothing, and a difference of
 it tells a slope of 4e-18. That the gradient is made of such units shows beside the
 point, where it is many of them and still has no digits below: no formula that is
-computed as a product, and none that is cut, looks like that.
+smooth, right or wrong, takes only whole multiples of one number.
 
 References
 ----------
@@ -20,10 +20,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.gradients_elsewhere import gradients_at
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.metering import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
 
@@ -31,18 +34,19 @@ __all__ = ["excuse_own_digits"]
 
 _FEW = 4.0  # rounding units that a sum of a few terms may be off by
 _MOST = 8  # entries that are looked at beside the point: one gradient for each place
-# Of a coordinate, while the others stay.
-_BESIDE = (1.2, 0.9, 0.68, 0.5, 0.38, 0.28, 0.21, 0.16, 0.12)
+# Of a coordinate, while the others stay; no power of one is a multiple of another's.
+_BESIDE = tuple(1.05 * np.exp(-0.1 * np.arange(15)))
 _LEAST = 3  # places at which there has to be something to see the digits of
-_ZEROS = 9  # binary digits at the end: so many zeros at so many places are no accident
+_COUNT = 2.0**22  # units that are told apart where each value has been rounded again
+_REST = 1e-3  # of a number: what is left of its multiples by roundings
 
 
-def excuse_own_digits(subject: Subject, block: Block) -> bool:
+def excuse_own_digits(subject: Subject, block: Block, meter: Meter) -> bool:
     """Allow a gradient the last digit of the terms that cancel in it.
 
-    Nine gradients for each of up to eight entries, which nobody is charged for: what a
-    budget counts is evaluations of f, and one that ends must not leave an accusation
-    unheard. Asked for after the verdicts, as only they tell whom to hear.
+    Fifteen gradients for each of up to eight entries, also where no budget is left for
+    them: its end must not leave an accusation unheard. Asked for after the verdicts, as
+    only they tell whom to hear.
 
     Parameters
     ----------
@@ -51,6 +55,9 @@ def excuse_own_digits(subject: Subject, block: Block) -> bool:
         back at its point afterwards.
     block
         Judged. Its `digits` are set where something is excused.
+    meter
+        Charged for gradients of NumPy functions, which evaluate f as well where that
+        returns them.
 
     Returns
     -------
@@ -62,14 +69,15 @@ def excuse_own_digits(subject: Subject, block: Block) -> bool:
     with np.errstate(all="ignore"):
         effects = np.fmax(np.abs(block.analytic), np.abs(block.value)) * block.sizes
         top = np.nanmax(np.where(np.isfinite(effects), effects, 0.0), initial=0.0)
-        digit = _FEW * subject.epsilon * top / block.latest_scales
+        # terms of size one may have cancelled, whatever is left of them all
+        digit = _FEW * subject.epsilon * np.fmax(top / block.latest_scales, 1.0)
         faint = (block.verdicts == Verdict.DISAGREES) & (block.gap <= digit)
     places = np.argwhere(faint)
     found = np.zeros(block.gap.shape)
     for row, column in places[:_MOST]:
         least = float(digit[column])
-        values = _beside(subject, block, int(row), int(column))
-        unit, gap = _unit_of(values, least, subject.epsilon), block.gap[row, column]
+        values = _beside(subject, block, int(row), int(column), meter)
+        unit, gap = _unit_of(values), block.gap[row, column]
         if gap <= _FEW * unit <= _FEW * least:
             found[row, column] = _FEW * unit
     if found.any():
@@ -78,65 +86,55 @@ def excuse_own_digits(subject: Subject, block: Block) -> bool:
 
 
 def _beside(
-    subject: Subject, block: Block, row: int, column: int
+    subject: Subject, block: Block, row: int, column: int, meter: Meter
 ) -> NDArray[np.float64]:
     """Gradient of one output by one coordinate, where that is another number."""
     which, position = block.which, int(block.positions[column])
     cotangent = np.zeros((1, len(block.gap)))
     cotangent[0, row] = 1.0
     point, values = subject.point(which), []
-    try:
-        for factor in _BESIDE:
-            moved = point.copy()
-            moved[position] *= factor
-            subject.place(which, moved)
-            if subject.analytic is not None:
-                pulled = subject.analytic.pull(cotangent).values[which]
-                values.append(float(pulled[0, position]))
-    finally:
-        subject.place(which, None)
+    for factor in _BESIDE:
+        moved = point.copy()
+        moved[position] *= factor
+        pulled = gradients_at(subject, {which: moved}, cotangent)
+        if pulled is None:  # gradients that are given as numbers
+            break
+        if not is_torch_subject(subject):
+            meter.owe(1)
+        values.append(float(pulled[which][0, position]))
     return np.array(values)
 
 
-def _unit_of(values: NDArray[np.float64], least: float, epsilon: float) -> float:
-    """Place of the last digit that all have; 0 if they have as many as they can.
+def _unit_of(values: NDArray[np.float64]) -> float:
+    """Find the number that the small ones are multiples of; 0 if these are too few.
+
+    Euclid's algorithm. Of numbers that are multiples of none it finds one far too small
+    to explain anything.
 
     Parameters
     ----------
     values
         Of a gradient, here and there.
-    least
-        What its last digit might be worth.
-    epsilon
-        Unit round-off, by which numbers have ``-log2(epsilon)`` digits after the first.
 
     Examples
     --------
-    >>> unit, values = 2.0**-53, np.array([-40.0, -35.0, -30.0, -20.0, -15.0])
-    >>> _unit_of(1 / (1 + np.exp(values)) - 1, unit, 2.0**-52) == unit
+    >>> unit, values = 2.0**-53, np.array([-40.0, -35.0, -31.0, -28.0, -20.0])
+    >>> rounded = (1 / (1 + np.exp(values)) - 1) / 3
+    >>> bool(np.isclose(_unit_of(rounded), unit / 3, rtol=1e-3))
     True
-    >>> _unit_of(np.exp(values), unit, 2.0**-52)
-    0.0
+    >>> _unit_of(np.exp(values)) < 1e-6 * unit
+    True
     """
-    digits = -float(np.log2(epsilon))
-    most = least * 2.0 ** (digits - _ZEROS - 3)
     size = np.unique(np.abs(values[np.isfinite(values) & (values != 0)]))
-    size = size[size <= most]
     if len(size) < _LEAST:
         return 0.0
-    last = _last_digits(size)
-    return float(last.min()) if (size / last < 2.0 ** (digits - _ZEROS)).all() else 0.0
-
-
-def _last_digits(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Value of the lowest binary digit that is set, of each number.
-
-    Examples
-    --------
-    >>> _last_digits(np.array([0.75, -6.0])).tolist()
-    [0.25, 2.0]
-    """
-    mantissa, exponent = np.frexp(np.abs(numbers))
-    whole = np.ldexp(mantissa, 53).astype(np.int64)
-    lowest = (whole & -whole).astype(np.float64)
-    return np.asarray(np.ldexp(lowest, exponent - 53))
+    unit, told = float(size[0]), 1
+    for other in size[1:]:
+        if other > _COUNT * unit:
+            break
+        told += 1
+        large, small = float(other), unit
+        while (rest := abs(large - round(large / small) * small)) > _REST * small:
+            large, small = small, rest
+        unit = float(other) / round(float(other) / small)  # roundings have added up
+    return unit if told >= _LEAST else 0.0

@@ -28,6 +28,7 @@ CLOSE_LOOKS = 48  # suspects of one input that are certain to get a second look
 _FEW_LOOKS = 8  # where most of an input is wrong, which is one mistake and not many
 _SHOWN = 3  # the same of an input that random directions have shown to be wrong
 _MOST = 0.5
+_DIGITS = 64.0  # roundings of f: less than that is not seen
 
 
 def take_closer(
@@ -69,9 +70,27 @@ def take_closer(
     block.left[:, chosen], block.right[:, chosen] = found.left, found.right
     better_ones = {"value": found.value, "error": found.error, "step": found.step}
     block.overwrite(chosen, better, **better_ones)
+    if block.faint:
+        _distrust_jumps(reference, block, chosen, found)
     _rescale(reference.subject, block, chosen, found)
     block.kinds[:, chosen] = found.kind
     block.looked[chosen] = True
+
+
+def _distrust_jumps(
+    reference: Origin, block: Block, chosen: NDArray[np.intp], found: Derivatives
+) -> None:
+    """Leave open what looks like noise over steps far longer than the coordinates.
+
+    A jump of the slope within their own size does, and what comes out has the slope of
+    neither side.
+    """
+    seen = _DIGITS * reference.subject.epsilon * np.abs(reference.base)[:, None]
+    own = np.abs(reference.subject.point(block.which)[block.positions[chosen]])
+    with np.errstate(all="ignore"):
+        jumps = (found.kind == Smoothness.NOISY) & (found.noise > seen)
+        jumps &= np.abs(block.step[:, chosen]) > own
+    block.error[:, chosen] = np.where(jumps, np.inf, block.error[:, chosen])
 
 
 def _rescale(

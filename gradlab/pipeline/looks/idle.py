@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["settle_idle", "settle_still"]
 
+_ALIKE = 0.4  # of a movement: two sides, or two slopes, that differ by less are one
+_FARTHER = 3.0  # times the step: what has a slope there has it here
 _SEVERAL = 3  # columns that move nothing: fewer have ladders of their own
 
 
@@ -27,7 +29,10 @@ def settle_still(origin: Origin, blocks: list[Block], meter: Meter, seed: int) -
     every coordinate of the input together, by random amounts up to a third of their
     size, says it for steps a hundred thousand times as large. An analytic side that is
     not zero, but moves f by less than its last digit over as long a way, says the same:
-    that of a softmax which has made up its mind.
+    that of a softmax which has made up its mind. What does move then, on both sides and
+    over another step alike, may have a slope that rounding inside f hides close by: its
+    bar is as wide as that, which calls for a closer look. A unit that wakes up is on
+    one side.
     """
     rng = np.random.default_rng([seed, 7])
     for block in blocks:
@@ -68,7 +73,7 @@ def _settle(
     rng: np.random.Generator,
     meter: Meter,
 ) -> None:
-    """Move some columns together, and narrow their bars in rows that stand still."""
+    """Move some columns together; narrow their bars in rows that stand still."""
     subject, count = origin.subject, len(columns)
     # no two are alike: what the difference of two coordinates moves does not cancel
     amounts = rng.choice([-1.0, 1.0], count) * rng.uniform(0.5, 1.0, count)
@@ -81,10 +86,33 @@ def _settle(
     values = line_rows(subject, directions, reach, meter)
     ulps = _ulps(origin)
     with np.errstate(all="ignore"):
-        quiet = rows & (np.abs(values - origin.base) <= ulps).all(axis=0)
+        moved = values - origin.base
+        quiet = rows & (np.abs(moved) <= ulps).all(axis=0)
         bar = ulps[quiet, None] / (max(reach) * np.abs(amounts))
     place = np.ix_(np.flatnonzero(quiet), columns)
     block.error[place] = np.minimum(block.error[place], bar)
+    slope, alike = _slope(moved[:2], reach[0], ulps)
+    if not (rows & alike).any():
+        return
+    farther = _FARTHER * reach[0]
+    more = line_rows(subject, directions, (farther, -farther), meter) - origin.base
+    same, also = _slope(more, farther, ulps)
+    with np.errstate(all="ignore"):  # noise moves f as far over any step
+        alike &= rows & also & (np.abs(slope - same) <= _ALIKE * np.abs(slope))
+    place = np.ix_(np.flatnonzero(alike), columns)
+    least = np.abs(slope[alike, None] / amounts)
+    block.error[place] = np.maximum(block.error[place], least)
+
+
+def _slope(
+    moved: NDArray[np.float64], step: float, ulps: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Slope of what moved ahead and behind, and whether both sides have it, (rows,)."""
+    with np.errstate(all="ignore"):
+        far = np.abs(moved).max(axis=0)
+        alike = np.abs(moved.sum(axis=0)) <= _ALIKE * far
+        alike &= (far > ulps) & (far < np.inf)
+        return (moved[0] - moved[1]) / (2 * step), alike
 
 
 def _ulps(origin: Origin) -> NDArray[np.float64]:

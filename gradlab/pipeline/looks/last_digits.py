@@ -47,6 +47,7 @@ _BEFORE = 0.999  # of the way to 0
 _MANY = 3.0  # times as many columns accused beyond doubt
 _FEW = 4.0  # rounding units that single precision may be off by, on both sides alike
 _SINGLE = 1.2e-7
+_IMAGINARY = 1e-20  # of the scale: shorter steps would not change a number
 _LEVER = 30.0  # noise of f in an extrapolation from steps far below the longest
 
 
@@ -69,7 +70,7 @@ def hear_last_digits(check: Check, outcome: Outcome) -> None:
             continue  # no values are subtracted, and no digit is lost
         k = 0 if plan.finds_steps(name) else 1
         wider |= _excuse_short_arithmetic(subject, block)
-        wider |= excuse_own_digits(origins[k].subject, block)
+        wider |= excuse_own_digits(origins[k].subject, block, meter)
         wider |= widen_bars(origins[k], block, meter, noises[k], spoiled=spoiled)
     if wider:
         judge_all(subject, outcome, plan)
@@ -119,6 +120,8 @@ def widen_bars(
     """
     digit = _last_digit(origin.subject, block, divisions=2)
     doubtful = _doubtful(block, digit)
+    # along the imaginary axis no values are subtracted, and steps are as short as that
+    doubtful &= np.abs(block.step) > _IMAGINARY * block.latest_scales
     # right entries, too: what a report says could be caught rests on their bars
     shaky = doubtful | (block.kinds == Smoothness.NOISY)
     if not shaky.any():

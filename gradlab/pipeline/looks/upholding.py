@@ -133,7 +133,7 @@ def _accused(
         # what is off by little may be off by what the difference truncates
         clear &= gap > _SLIGHT * np.abs(value)
     # a line in units of the tensor says nothing about what lives on a scale of its own
-    clear &= (block.sizes >= OWN_SCALE * block.scales)[places]
+    clear &= (block.units >= OWN_SCALE * block.scales)[places]
     count = len(block.positions)
     told = np.zeros(count, dtype=bool)
     told[places] = True

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["looped", "looped_sets", "same_values", "trial_points"]
 
-_SLACK = 4  # units of round-off by which batched rows may differ from single ones
+# Units of round-off by which batched rows may differ from single ones. With four of
+# them a batch of matrix products was another function than one product of 32 terms.
+_SLACK = 16
 
 
 def looped(

@@ -159,8 +159,8 @@ class TorchSubject:
         self.needs_grad: bool | None = None  # unknown before the first evaluation
         self.kept: tuple[int, ...] | None = None  # outputs that require grad; all
         self.whole = False  # keep those without grad as well
-        self.elsewhere = False  # a module's parameters are read beside its tables
-        self.unfollowed: tuple[str, ...] = ()  # and those could not be exchanged there
+        self.elsewhere = False  # a module's parameters are read beside its tables,
+        self.unfollowed: tuple[str, ...] = ()  # where those could not be exchanged
         self._signature: list[tuple[str, tuple[int, ...], Any]] | None = None
         self._outputs: tuple[Variable, ...] | None = None
         self._epsilon: float | None = None
@@ -169,7 +169,8 @@ class TorchSubject:
         self.first_rows = self._batches.first_rows
         self.products = functools.partial(products_of, self)
         self.at_point: NDArray[np.float64] | None = None  # the row there, if known
-        self.draws = False  # numbers that depend on the dtype; seen of a float64 copy
+        self.least_scales: dict[int, float] = {}
+        self.draws = False  # numbers that go by the dtype; seen of a float64 copy
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -245,10 +246,7 @@ class TorchSubject:
         return self._batches.size(which)
 
     def in_double(self) -> TorchSubject | None:
-        """Return the same program on float64 copies, with autograd beside it.
-
-        None where that cannot be, casts to less, or is so. Memory: that of all tensors.
-        """
+        """Return the same program in float64, or None; memory: that of all tensors."""
         return in_double(self)
 
     def forget(self, which: int) -> None:

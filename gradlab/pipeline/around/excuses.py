@@ -1,0 +1,61 @@
+"""All that is asked before an accusation is spoken, whatever way it was found on.
+
+Entries of a whole Jacobian, of a part of one that does not fit into memory, entries
+that random directions or a search led to: numbers alone accuse what is right as well.
+The reasons for that are listed here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradlab.pipeline.around.beside import look_beside
+from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
+from gradlab.pipeline.around.inexact import excuse_inexact
+from gradlab.pipeline.around.noticing import excused
+from gradlab.pipeline.around.unseen import leave_unseen
+
+if TYPE_CHECKING:
+    from gradlab.diagnosis.finding import Finding
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Outcome
+    from gradlab.subject.subject import Subject
+
+__all__ = ["taken_back"]
+
+
+def taken_back(
+    subject: Subject,
+    outcome: Outcome,
+    meter: Meter,
+    seed: int,
+    *,
+    on_purpose: bool = True,
+) -> list[Finding]:
+    """Take back accusations that are no mistakes of the gradient, and say why.
+
+    What is taken back must not be judged again, which would accuse it anew: this knows
+    by other means than numbers that the slope is not the question. Nor can it come
+    before the verdicts, which tell whom to hear.
+
+    Parameters
+    ----------
+    subject
+        As the user has it.
+    outcome
+        Judged; verdicts of its blocks are changed.
+    meter
+        Charged for what is asked, which is nothing where nobody is accused.
+    seed
+        Of directions and roundings.
+    on_purpose
+        Whether to take back what torch changes on purpose, too; a search says of that
+        itself what it left out.
+    """
+    return [
+        *(excused(subject, outcome.blocks) if on_purpose else ()),
+        *look_beside(subject, outcome, meter, seed),
+        *leave_ill_conditioned(subject, outcome, meter, seed),
+        *leave_unseen(subject, outcome, meter, seed),
+        *excuse_inexact(subject, outcome),
+    ]
