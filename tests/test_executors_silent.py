@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from typing import ClassVar
 
 import numpy as np
@@ -144,3 +145,42 @@ def test_worker_that_hangs_does_not_outlive_a_budget(monkeypatch, clock):
     assert 8 < clock.read() - began <= 1.2 * 8
     assert report.partial
     assert any("perhaps one hangs" in remark for remark in report.remarks)
+
+
+class Hanging:
+    """Takes every piece, never does one, and keeps its future."""
+
+    def __init__(self, *settings):
+        super().__init__(*settings)
+        self.kept = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        del args, kwargs
+        future = Future()
+        if fn is not os.getpid:
+            self.kept.append(future)
+        return future
+
+
+class HangingPool(Hanging, ProcessPoolExecutor):
+    """One that says that it has processes; it starts none."""
+
+
+class HangingThreads(Hanging, Executor):
+    """One that has none."""
+
+
+@pytest.mark.parametrize("kind", [HangingPool, HangingThreads])
+def test_what_nobody_waits_for_is_called_off_but_in_no_pool(kind, monkeypatch):
+    """A process pool with a cancelled piece in it leaves zombies where it breaks."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(executing, "wait", interrupted)
+    executor = kind(*([2] if kind is HangingPool else []))
+    with executor, pytest.raises(KeyboardInterrupt):
+        gl.check(squares, np.ones(400), grad=lambda x: 2 * x, executor=executor)
+    assert len(executor.kept) > 1
+    cancelled = [future.cancelled() for future in executor.kept]
+    assert cancelled == [kind is HangingThreads] * len(cancelled)

@@ -5,9 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["another_pool", "breadth_of", "first_line", "forks", "killed", "nobody_left"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from concurrent.futures import Future
+
+__all__ = [
+    "another_pool",
+    "breadth_of",
+    "call_off",
+    "first_line",
+    "forks",
+    "killed",
+    "nobody_left",
+]
 
 
 def breadth_of(executor: Any) -> int:
@@ -39,6 +51,19 @@ def another_pool(broken: ProcessPoolExecutor, breadth: int) -> ProcessPoolExecut
         initializer=settings._initializer,  # noqa: SLF001
         initargs=settings._initargs,  # noqa: SLF001
     )
+
+
+def call_off(flying: Iterable[Future[Any]], executor: Any) -> None:
+    """Cancel what nobody waits for any more.
+
+    Not in a process pool: what is sent to one is within a moment in its queue, where
+    nothing can be cancelled; and in older Pythons (3.11 is one) a pool that breaks, as
+    one does whose workers had the Ctrl-C too, gives up at a cancelled piece and leaves
+    its workers as zombies.
+    """
+    if not isinstance(executor, ProcessPoolExecutor):
+        for future in flying:
+            future.cancel()
 
 
 def killed(cause: Exception) -> bool:

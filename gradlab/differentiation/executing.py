@@ -36,6 +36,7 @@ from gradlab.differentiation.crew_pieces import (
 from gradlab.differentiation.crew_pools import (
     another_pool,
     breadth_of,
+    call_off,
     first_line,
     killed,
 )
@@ -268,8 +269,7 @@ class Workers:
                     else:
                         waiting[:0] = result
         finally:
-            for future in flying:
-                future.cancel()
+            call_off(flying, self._own or self._executor)
         parts = [part for _, part in sorted(done, key=lambda pair: pair[0])]
         for part in parts:  # as one process would have met them
             for _ in range(part.raised):
