@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradlab.diagnosis import (
+    activations,
     balances,
     constant_errors,
     couplings,
@@ -90,7 +91,7 @@ COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
     separable.entry_by_entry,
     transposes.symmetric_point,
     constant_errors.steady,
-    layers.equal_units,
+    activations.equal_units,
     switched.units_near_zero,
     penalties.of_its_own_entry,
     # what structure alone suggests of one line of code

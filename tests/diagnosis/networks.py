@@ -71,6 +71,12 @@ def mlp(rng, slip):
             d1 = d1 * df(z1, h1)
         g |= {"W1": X.T @ d1, "b1": d1.sum(0)}
         match what:
+            case "W1 before slope":
+                g["W1"] = X.T @ (d2 @ p["W2"].T)
+            case "W2 before slope":
+                g["W2"] = h1.T @ (d3 @ p["W3"].T)
+            case "W1 of last":
+                g["W1"] = np.outer(X[-1], d1[-1])
             case "b1 mean":
                 g["b1"] = d1.mean(0)
             case "b2 first":

@@ -7,6 +7,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.diagnosis.finding import BugKind
+from tests.diagnosis.networks import mlp
 
 SAMPLES, WIDTH, UNITS, CLASSES = 6, 5, 4, 3
 X = np.random.default_rng(7).normal(size=(SAMPLES, WIDTH))
@@ -237,3 +238,34 @@ def test_correct_gates_and_steps_are_not_accused():
     """The correct twins have no finding."""
     assert not gl.check(*recurrent(lambda _, h: 1 - h**2)).findings
     assert not gl.check(*gated("none")).findings
+
+
+@pytest.mark.parametrize("weight", ["W1", "W2"])
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [
+        ("relu", "wrong_mask"),
+        ("tanh", "wrong_derivative"),
+        ("sigmoid", "wrong_derivative"),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_slope_that_the_weight_alone_forgets_is_named(seed, act, kind, weight):
+    """Whatever the rank of the product, and with a bias that is right."""
+    program = mlp(np.random.default_rng(seed), f"{weight} before slope/{act}")
+
+    report = gl.check(program.fn, *program.inputs, **program.options)
+
+    assert (report.culprit, report.diagnosis) == (weight, kind)
+    bias = weight.replace("W", "b")
+    assert f"{bias} is right" in report.findings[0].evidence
+
+
+@pytest.mark.parametrize("act", ["relu", "tanh"])
+def test_samples_that_a_weight_alone_loses_are_no_slope(act):
+    """Where all units stand at one level the two gradients are still not parallel."""
+    program = mlp(np.random.default_rng(0), f"W1 of last/{act}")
+
+    report = gl.check(program.fn, *program.inputs, **program.options)
+
+    assert (report.culprit, report.diagnosis) == ("W1", "lost_accumulation")
