@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.adaptive import AdaptiveSettings, Rounding, adaptive
-from gradlab.differentiation.evaluation import displaced_rows
+from gradlab.differentiation.evaluation import displaced_rows, line_rows
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.hidden_noise import (
     ROUGH,
@@ -29,13 +29,15 @@ from gradlab.differentiation.small_coordinates import joined, merged, on_their_o
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from gradlab.differentiation.adaptive import Derivatives, Sampler
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
 
-__all__ = ["adaptive_columns"]
+__all__ = ["adaptive_columns", "adaptive_line"]
 
 # Of the scale: a shorter step may be on a ledge of rounding. Measured on 200 rotations
 # by 1e-4 to 3e-2: of 5400 bars 98 were too small by more than three; with 2^-20 it is
@@ -103,6 +105,21 @@ class _Ladders:
             ),
             settings=settings,
         )
+
+
+def adaptive_line(
+    origin: Origin, directions: Sequence[NDArray[np.float64] | None], meter: Meter
+) -> Derivatives:
+    """Climb one ladder along a line, given as to `line_rows`; a column of its own."""
+    subject, base, unit = origin.subject, origin.base, np.ones(1)
+
+    def sample(
+        _: NDArray[np.intp], taken: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return line_rows(subject, directions, taken.tolist(), meter), taken
+
+    rounding = Rounding.over(base.size, subject.epsilon)
+    return adaptive(sample, points=unit, scales=unit, base=base, rounding=rounding)
 
 
 def adaptive_columns(

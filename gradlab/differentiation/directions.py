@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from gradlab.differentiation.evaluation import row_or_nan
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
+from gradlab.subject.subject import output_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.magnitudes import Magnitudes
     from gradlab.differentiation.weights import Weights
     from gradlab.subject.subject import Subject
@@ -309,7 +312,7 @@ def unit_from(size: Magnitudes, count: int) -> float:
 
 
 class Walk:
-    """A subject walked along a direction; `back` puts it at the point again.
+    """A subject walked along a direction; at the end of ``with`` it is at its point.
 
     Directions of up to four million coordinates are kept while the walk lasts, of
     longer ones a byte for each up to 64 million; beyond that they are generated at
@@ -353,6 +356,24 @@ class Walk:
                 self._whole[which](which)
             for start, values, factor in self._values(parts, step):
                 self._subject.displace(which, start, values, factor)
+
+    def row(
+        self, step: float, meter: Meter, *, far: bool = False
+    ) -> NDArray[np.float64]:
+        """Evaluate all outputs there, (rows,); nan where f has no value."""
+        meter.spend(1)
+        width = output_rows(self._subject.outputs)
+        with np.errstate(all="ignore"):
+            self.to(step)
+            return row_or_nan(self._subject, width, meter, far=far)
+
+    def __enter__(self) -> Self:
+        """Set out from the point."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Go back to it, whatever happened."""
+        self.back()
 
     def back(self) -> None:
         """Put every input that was moved back to the point, bit for bit."""

@@ -25,7 +25,7 @@ from gradlab.labels import stopped_at
 from gradlab.subject.subject import output_rows, side_by_side
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,6 +40,7 @@ __all__ = [
     "displaced_sets",
     "evaluate_rows",
     "evaluate_sets",
+    "line_of",
     "line_rows",
     "parse_budget",
     "row_or_nan",
@@ -295,6 +296,19 @@ def evaluate_sets(
         for which in inputs:
             subject.place(which, None)
     return values
+
+
+def line_of(
+    subject: Subject,
+    moves: Iterable[tuple[int, NDArray[np.intp], NDArray[np.float64]]],
+) -> list[NDArray[np.float64] | None]:
+    """Write moves of some coordinates, by input, as `line_rows` asks for directions."""
+    line: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
+    for which, positions, amounts in moves:
+        direction = np.zeros(subject.inputs[which].coordinates)
+        direction[positions] = amounts
+        line[which] = direction
+    return line
 
 
 def line_rows(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.directions import Direction, Part, Walk, unit_of
-from gradlab.differentiation.evaluation import row_or_nan
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
 
 if TYPE_CHECKING:
@@ -159,15 +158,10 @@ def _beyond(
     subject, base = origin.subject, origin.base
     part = Part(which, 0, subject.inputs[which].coordinates)
     units = tuple(scale if k == which else 1.0 for k in range(len(subject.inputs)))
-    walk = Walk(subject, Direction(seed, (part,), units))
-    meter.spend(1)
-    try:
-        walk.to(1.0)
-        with np.errstate(all="ignore"), meter.watching():
-            row = row_or_nan(subject, len(base), meter, far=True)
-            return (row - base)[np.isfinite(base)]
-    finally:
-        walk.back()
+    with Walk(subject, Direction(seed, (part,), units)) as walk, meter.watching():
+        row = walk.row(1.0, meter, far=True)
+    with np.errstate(all="ignore"):
+        return (row - base)[np.isfinite(base)]
 
 
 def _height(base: NDArray[np.float64]) -> float:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.directions import Walk
-from gradlab.differentiation.evaluation import row_or_nan
 from gradlab.differentiation.line_slope import Slope, line_slope, start_exponent
 from gradlab.differentiation.noise import ULPS
 
@@ -143,16 +142,8 @@ def ripple(origin: Origin, direction: Direction, meter: Meter) -> NDArray[np.flo
     """
     subject, base = origin.subject, origin.base
     step = 2.0 ** -round(-0.58 * np.log2(subject.epsilon))
-    walk = Walk(subject, direction)
-    rows = [base]
-    try:
-        for k in (1, 2, 3, 4):
-            meter.spend(1)
-            walk.to(k * step)
-            with np.errstate(all="ignore"):
-                rows.append(row_or_nan(subject, len(base), meter))
-    finally:
-        walk.back()
+    with Walk(subject, direction) as walk:
+        rows = [base, *(walk.row(k * step, meter) for k in (1, 2, 3, 4))]
     with np.errstate(all="ignore"):
         return np.asarray(np.diff(rows, n=2, axis=0) / np.sqrt(6.0))
 
@@ -201,41 +192,35 @@ def probe(
     subject, base = origin.subject, origin.base
     settings = settings or ProbeSettings()
     analytic, norm = direction.along(gradients)
-    walk = Walk(subject, direction)
     live = cotangent != 0
-
-    def evaluate(step: float) -> float:
-        meter.spend(1)
-        walk.to(step)
-        with np.errstate(all="ignore"):
-            row = row_or_nan(subject, len(base), meter)
-            return float(np.dot(cotangent[live], row[live]))
+    with np.errstate(all="ignore"):
+        size = float(np.abs(cotangent[live] * base[live]).sum())
+    start, rough = settings.exponent, False
+    if start is None:
+        start = start_exponent(subject.epsilon)
 
     def enough(value: float, error: float) -> bool:
         return error <= settings.resolution or abs(analytic - value) > 10 * error
 
-    with np.errstate(all="ignore"):
-        size = float(np.abs(cotangent[live] * base[live]).sum())
+    with Walk(subject, direction) as walk:
 
-    def slope_from(exponent: int, enough: Callable[[float, float], bool]) -> Slope:
-        return line_slope(
-            evaluate,
-            noise=max(ULPS * subject.epsilon * size, settings.noise),
-            exponent=exponent,
-            deepest=int(-np.log2(subject.epsilon)) - 6,
-            enough=enough,
-        )
+        def evaluate(step: float) -> float:
+            row = walk.row(step, meter)
+            with np.errstate(all="ignore"):
+                return float(np.dot(cotangent[live], row[live]))
 
-    rough = False
-    try:
-        start = settings.exponent
-        if start is None:
-            start = start_exponent(subject.epsilon)
+        def slope_from(exponent: int, enough: Callable[[float, float], bool]) -> Slope:
+            return line_slope(
+                evaluate,
+                noise=max(ULPS * subject.epsilon * size, settings.noise),
+                exponent=exponent,
+                deepest=int(-np.log2(subject.epsilon)) - 6,
+                enough=enough,
+            )
+
         slope = slope_from(start, enough)
         if settings.wary:
             slope, rough = _doubted(analytic, slope, slope_from)
-    finally:
-        walk.back()
     return Probe(
         analytic,
         slope.value,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block, Known, Outcome, Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["judge_all", "judge_block", "matters_of"]
+__all__ = ["judge_all", "judge_block", "judge_in_place_of", "matters_of"]
 
 # Roundings of float32, of the largest entry of a row, that a formula in float64 may be
 # off by: what it holds in float32 (a product of two arrays, a tenth of one, the
@@ -131,6 +131,14 @@ def judge_block(
         block.allowed, SAFETY * side.error
     )
     block.accepted = kink & apart & (block.verdicts != Verdict.DISAGREES)
+
+
+def judge_in_place_of(
+    subject: Subject, block: Block, twin: Block, outcome: Outcome, plan: Plan
+) -> None:
+    """Give the entries of a copy of a block verdicts beside all other blocks."""
+    others = [twin if other is block else other for other in outcome.blocks]
+    judge_block(subject, twin, plan, matters_of(others, outcome.known), outcome)
 
 
 def _error_of_copy(block: Block) -> NDArray[np.bool_]:

@@ -41,6 +41,7 @@ __all__ = [
     "joined",
     "less",
     "measured",
+    "measured_again",
     "patient",
     "sharpened",
     "split",
@@ -133,6 +134,28 @@ def measured(
     )
     group = _read(bench, group)
     return sharpened(bench, group) if group.suspicious else group
+
+
+def measured_again(
+    bench: Bench,
+    group: Group,
+    parts: Sequence[Part],
+    seeds: Sequence[int],
+    *,
+    resolution: float,
+    proven: bool = False,
+) -> Group:
+    """Test a group, or some of its parts, thinned as it is."""
+    return measured(
+        bench,
+        parts,
+        seeds,
+        resolution=resolution,
+        thinning=group.thinning,
+        choice=group.choice,
+        sparse=group.sparse,
+        proven=proven,
+    )
 
 
 def _shows(bench: Bench, found: Sequence[Probe], parts: Sequence[Part]) -> bool:
@@ -281,40 +304,22 @@ def split(
     seeds = [group.seeds[k] for k in lines]
     defects = np.abs(group.defects[lines])
     resolution = float(np.nanmin(defects, initial=np.inf)) / (2 * _LEGIBLE)
-    one = measured(
-        bench,
-        first,
-        seeds,
-        resolution=resolution if np.isfinite(resolution) else 0.0,
-        thinning=group.thinning,
-        choice=group.choice,
-        sparse=group.sparse,
-        proven=True,
-    )
+    fine = resolution if np.isfinite(resolution) else 0.0
+    one = measured_again(bench, group, first, seeds, resolution=fine, proven=True)
     errors = group.errors[lines] + one.errors
-    other = Group(
-        second,
-        tuple(seeds),
-        group.defects[lines] - one.defects,
-        errors,
-        np.maximum(
-            np.maximum(group.thresholds[lines], one.thresholds), SAFETY * errors
-        ),
-        group.thinning,
-        group.choice,
-        group.sparse,
+    thresholds = np.maximum(group.thresholds[lines], one.thresholds)
+    other = dataclasses.replace(
+        group,
+        parts=second,
+        seeds=tuple(seeds),
+        defects=group.defects[lines] - one.defects,
+        errors=errors,
+        thresholds=np.maximum(thresholds, SAFETY * errors),
+        probes=(),
     )
     if not one.suspicious and not other.suspicious:
         # faint: the bars of the difference are wider than those of a measurement
-        other = measured(
-            bench,
-            second,
-            seeds,
-            resolution=0.0,
-            thinning=group.thinning,
-            choice=group.choice,
-            sparse=group.sparse,
-        )
+        other = measured_again(bench, group, second, seeds, resolution=0.0)
     return [one, other]
 
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.directions import Walk
-from gradlab.differentiation.evaluation import row_or_nan
 from gradlab.differentiation.noise import ULPS
 from gradlab.differentiation.probe import Probe
 
@@ -149,7 +148,7 @@ def quick_probe(
     ladder = [start, start - 2, *ladder]
     best, bar, exponent, shown = np.nan, np.inf, 0, False
     fine = resolution if np.isfinite(resolution) else 0.0
-    try:
+    with line.walk:
         for p in ladder:
             if p in line.slopes:
                 continue
@@ -176,8 +175,6 @@ def quick_probe(
             shown = abs(expected - best) - slack > SAFETY * bar
             if shown and line.supports(expected, best, bar):
                 bar = abs(expected - best)
-    finally:
-        line.back()
     found = Probe(
         expected, best, bar, norm, 2.0**-exponent, exponent, 2 * len(line.slopes)
     )
@@ -210,14 +207,12 @@ def quick_slope(
     """
     scale = line.scale
     start = max(_finest(line.noise, enough, _ALONE[1]), _ALONE[0])
-    try:
+    with line.walk:
         line.step(round(start * scale))
         slope, bar, _ = line.best()
         if twice or not bar <= max(enough, share * abs(slope)):
             noisy = noise_bar(line.noise, 2.0 ** -round(start * scale)) > enough
             line.step(round((start - 3 if noisy else start + 4) * scale))
-    finally:
-        line.back()
     slope, bar, exponent = line.best()
     return slope, bar, 2.0**-exponent
 
@@ -228,7 +223,7 @@ class Line:
     Parameters
     ----------
     origin
-        The subject is there again after `back`.
+        The subject is there again after ``with line.walk``.
     direction
         Where to.
     cotangent, meter
@@ -246,31 +241,25 @@ class Line:
         heard: Sequence[NDArray[np.float64]],
     ) -> None:
         subject, base = origin.subject, origin.base
-        self._subject, self._base, self._meter = subject, base, meter
+        self._base, self._meter, self._epsilon = base, meter, subject.epsilon
         self.scale = -np.log2(subject.epsilon) / 52  # of exponents in float64
         self._cotangent, self._live = cotangent, cotangent != 0
-        self._walk = Walk(subject, direction)
+        self.walk = Walk(subject, direction)
         self._heard = list(heard)
         self._evens: dict[int, NDArray[np.float64]] = {}  # f(h) + f(-h) - 2 f(0)
         self.slopes: dict[int, float] = {}
         with np.errstate(all="ignore"):
             size = float(np.abs(self._product(np.abs(base), np.abs(cotangent))))
         self._floor = ULPS * subject.epsilon * size
-        self.back = self._walk.back
 
     def _product(self, row: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
         return float(np.dot(weights[self._live], row[self._live]))
 
-    def _row(self, step: float) -> NDArray[np.float64]:
-        self._meter.spend(1)
-        self._walk.to(step)
-        return row_or_nan(self._subject, len(self._base), self._meter)
-
     def step(self, exponent: int) -> None:
         """Evaluate on both sides."""
         step = 2.0**-exponent
+        up, down = (self.walk.row(way, self._meter) for way in (step, -step))
         with np.errstate(all="ignore"):
-            up, down = self._row(step), self._row(-step)
             self._evens[exponent] = (up - self._base) + (down - self._base)
             rise = self._product(up, self._cotangent)
             rise -= self._product(down, self._cotangent)
@@ -328,7 +317,7 @@ class Line:
         for p in _EDGE:
             self.step(round(p * self.scale))
         best, bar, exponent = self.best()
-        lost = self._subject.epsilon * 2.0**exponent * max(norm, abs(best))
+        lost = self._epsilon * 2.0**exponent * max(norm, abs(best))
         return best, max(bar, lost), exponent
 
     def supports(self, slope: float, best: float, bar: float) -> bool:

@@ -14,6 +14,7 @@ from gradlab.localisation.searching.group_testing import (
     Group,
     joined,
     measured,
+    measured_again,
     patient,
     split,
 )
@@ -267,13 +268,9 @@ class Search:
     ) -> tuple[Group, list[tuple[int, int]]]:
         """Measure along further directions while that rules candidates out."""
         for _ in range(_MORE):
-            more = measured(
-                self.bench,
-                group.parts,
-                [self.bench.new_seed()],
-                resolution=float(group.errors.max()),
-                thinning=group.thinning,
-                choice=group.choice,
+            seeds, fine = [self.bench.new_seed()], float(group.errors.max())
+            more = measured_again(
+                self.bench, group, group.parts, seeds, resolution=fine
             )
             wider = joined(group, more)
             if not wider.legible:
@@ -368,15 +365,8 @@ class Search:
             return group
         if not parts:
             return None
-        return measured(
-            bench,
-            parts,
-            group.seeds,
-            resolution=self.resolution(parts),
-            thinning=group.thinning,
-            choice=group.choice,
-            sparse=group.sparse,
-        )
+        fine = self.resolution(parts)
+        return measured_again(bench, group, parts, group.seeds, resolution=fine)
 
     def _settle_nonfinite(self, rng: np.random.Generator) -> None:
         """Name entries whose analytic value is nan or inf; no probe is needed."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
+from gradlab.differentiation.evaluation import BudgetExhausted, line_of, line_rows
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import label_of
@@ -133,17 +133,16 @@ def _missed(
         Slopes along the direction: by the gradient, and to both sides; in units of
         the coordinates.
     """
-    directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
+    moves = []
     foretold, size = np.zeros(len(rows)), np.zeros(len(rows))
     for part in tied:
         steps = part.direction(plain=plain)
-        whole = np.zeros(subject.inputs[part.block.which].coordinates)
-        whole[part.block.positions] = steps * part.block.units
-        directions[part.block.which] = whole
+        block = part.block
+        moves.append((block.which, block.positions, steps * block.units))
         foretold = foretold + part.foretold(steps)
         size = size + np.abs(np.where(part.mask, part.analytic, 0.0)) @ np.abs(steps)
     reach = [sign * t for t in _STEPS for sign in (0.5, 1.0, -0.5, -1.0)]
-    base, *values = line_rows(subject, directions, [0.0, *reach], meter)
+    base, *values = line_rows(subject, line_of(subject, moves), [0.0, *reach], meter)
     ends = []
     over = np.where(rows, np.inf, 0.0)
     with np.errstate(all="ignore"):

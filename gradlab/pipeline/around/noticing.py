@@ -19,7 +19,7 @@ from gradlab.differentiation.analytic_noise import (
     analytic_noise,
     value_noise,
 )
-from gradlab.differentiation.evaluation import line_rows
+from gradlab.differentiation.evaluation import line_of, line_rows
 from gradlab.errors import GradlabError
 from gradlab.pipeline.around.asking_again import asked_again
 from gradlab.subject.subject import is_torch_subject
@@ -297,14 +297,14 @@ def _flat(
     for which in flat:
         point = subject.point(which)
         size = np.abs(point).max() or 1.0
-        directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
-        directions[which] = _A_TENTH * size * rng.uniform(-1, 1, point.size)
+        moves = _A_TENTH * size * rng.uniform(-1, 1, point.size)
+        line = line_of(subject, [(which, np.arange(point.size), moves)])
         try:
-            moved = line_rows(subject, directions, (1.0,), meter)
+            moved = line_rows(subject, line, (1.0,), meter)
             told = _apart(moved, base)[0] > _ROUNDED * np.abs(base)
             if not told.any():
                 continue
-            nearer = line_rows(subject, directions, _HALVED, meter)
+            nearer = line_rows(subject, line, _HALVED, meter)
         except GradlabError:  # no budget is left, or f is another function there
             continue
         apart = _apart(np.concatenate([moved, nearer]), base)

@@ -166,9 +166,7 @@ def _look_at(
         few = variable.size if _all_are_cheap(subject, meter) else few
         found = named_entries(probes, variable)
         columns.append(np.union1d(apart, _positions(variable, found, few, rng)))
-    outcome = run_full(own, plan, meter, columns, accused=True)
-    outcome.blocks = [block for block in outcome.blocks if block.positions.size]
-    return outcome
+    return _compared(own, plan, meter, columns)
 
 
 def _look_at_few(
@@ -193,6 +191,13 @@ def _look_at_few(
         columns[which] = variable.coordinates_of(np.unique(entries))
     if not any(part.size for part in columns):
         return None
+    return _compared(own, plan, meter, columns)
+
+
+def _compared(
+    own: Origin, plan: Plan, meter: Meter, columns: list[NDArray[np.intp]]
+) -> Outcome:
+    """Compare some entries of what is accused, and keep the inputs that have any."""
     outcome = run_full(own, plan, meter, columns, accused=True)
     outcome.blocks = [block for block in outcome.blocks if block.positions.size]
     return outcome
@@ -209,7 +214,7 @@ def _both(first: Outcome, second: Outcome) -> Outcome:
 
 def confirmed(outcome: Outcome) -> bool:
     """Whether a single entry was seen to be wrong."""
-    return any((block.verdicts == Verdict.DISAGREES).any() for block in outcome.blocks)
+    return any(block.accused for block in outcome.blocks)
 
 
 def named_entries(probes: TensorProbes, variable: Variable) -> list[int]:

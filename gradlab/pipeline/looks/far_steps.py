@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.evaluation import line_rows
+from gradlab.differentiation.evaluation import line_of, line_rows
 from gradlab.differentiation.finite_difference import central
 from gradlab.differentiation.method import Auto
 
@@ -117,17 +117,13 @@ def _small(check: Check, block: Block, rng: np.random.Generator) -> _Small | Non
 def _astray(reference: Origin, found: list[_Small], meter: Meter) -> NDArray[np.bool_]:
     """Find outputs that do not go where the differences lead, (rows,)."""
     subject, base = reference.subject, reference.base
-    directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
     told, most = np.zeros(len(base)), np.zeros(len(base))
     for small in found:
-        block = small.block
-        whole = np.zeros(subject.inputs[block.which].coordinates)
-        whole[block.positions] = small.shifts
-        directions[block.which] = whole
         parts, sizes = small.foretold()
         told, most = told + parts, most + sizes
+    moves = [(one.block.which, one.block.positions, one.shifts) for one in found]
     reach = [sign * step for step, _ in _STEPS for sign in (1.0, -1.0)]
-    values = line_rows(subject, directions, reach, meter)
+    values = line_rows(subject, line_of(subject, moves), reach, meter)
     astray = np.zeros(len(base), dtype=bool)
     for k, (step, share) in enumerate(_STEPS):
         up, down = values[2 * k], values[2 * k + 1]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.evaluation import line_rows
+from gradlab.differentiation.evaluation import line_of, line_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,12 +78,9 @@ def _settle(
     # no two are alike: what the difference of two coordinates moves does not cancel
     amounts = rng.choice([-1.0, 1.0], count) * rng.uniform(0.5, 1.0, count)
     amounts *= block.scales[columns]
-    direction = np.zeros(subject.inputs[block.which].coordinates)
-    direction[block.positions[columns]] = amounts
-    directions: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
-    directions[block.which] = direction
+    line = line_of(subject, [(block.which, block.positions[columns], amounts)])
     reach = (1e-3, -1e-3, 0.3, -0.3)
-    values = line_rows(subject, directions, reach, meter)
+    values = line_rows(subject, line, reach, meter)
     ulps = _ulps(origin)
     with np.errstate(all="ignore"):
         moved = values - origin.base
@@ -95,7 +92,7 @@ def _settle(
     if not (rows & alike).any():
         return
     farther = _FARTHER * reach[0]
-    more = line_rows(subject, directions, (farther, -farther), meter) - origin.base
+    more = line_rows(subject, line, (farther, -farther), meter) - origin.base
     same, also = _slope(more, farther, ulps)
     with np.errstate(all="ignore"):  # noise moves f as far over any step
         alike &= rows & also & (np.abs(slope - same) <= _ALIKE * np.abs(slope))

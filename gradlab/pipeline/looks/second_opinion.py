@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Adaptive
-from gradlab.pipeline.judging import judge_block, matters_of
+from gradlab.pipeline.judging import judge_block, judge_in_place_of, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, spread, take_closer
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
 from gradlab.pipeline.looks.last_digits import noise_once, widen_bars
@@ -21,8 +22,7 @@ from gradlab.pipeline.looks.unheard import own_copy
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Block, Check, Outcome, Plan
-    from gradlab.subject.subject import Subject
+    from gradlab.pipeline.blocks import Block, Check, Outcome
 
 __all__ = ["second_opinion_on"]
 
@@ -86,16 +86,17 @@ def _hear(
         return
     name = plan.method_of(subject.inputs[block.which].name).name
     twin, looks = own_copy(block), CLOSE_LOOKS
+    judge = functools.partial(judge_in_place_of, subject, block, twin, outcome, plan)
     noise = noise_once(own, meter, plan.seed)
     while chosen.size:
         take_closer(own, twin, chosen, np.zeros(len(own.base)), meter)
-        _judge(subject, block, twin, outcome, plan)
+        judge()
         if hear_again(own, twin, np.zeros(len(own.base)), meter, looks):
-            _judge(subject, block, twin, outcome, plan)
+            judge()
         if widen_bars(own, twin, meter, noise):
-            _judge(subject, block, twin, outcome, plan)
+            judge()
         if see_through_steps(subject, twin, meter, nearer=True):
-            _judge(subject, block, twin, outcome, plan)
+            judge()
         taken_back = _settle(block, twin, chosen)
         heard[chosen] = True
         if not taken_back:
@@ -103,14 +104,6 @@ def _hear(
         outcome.overruled[name] += taken_back
         looks *= 2
         chosen = spread(wrong[~heard[wrong]], looks)
-
-
-def _judge(
-    subject: Subject, block: Block, twin: Block, outcome: Outcome, plan: Plan
-) -> None:
-    """Give the entries of the twin of a block verdicts beside all other blocks."""
-    others = [twin if other is block else other for other in outcome.blocks]
-    judge_block(subject, twin, plan, matters_of(others, outcome.known), outcome)
 
 
 def _settle(block: Block, twin: Block, chosen: NDArray[np.intp]) -> int:

@@ -21,7 +21,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import INTERRUPTED
 from gradlab.differentiation.method import Adaptive
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.judging import judge_block, matters_of
+from gradlab.pipeline.judging import judge_in_place_of
 from gradlab.pipeline.looks.closer import take_closer
 from gradlab.pipeline.looks.early_stops import SLIGHT
 from gradlab.pipeline.looks.last_digits import may_be_last_digits
@@ -197,9 +197,7 @@ def _try(
         twin = block if own else own_copy(block)
         at, cheap = reference if own else check.own, block.value[:, column].copy()
         take_closer(at, twin, np.array([column]), noise, meter)
-        others = [twin if other is block else other for other in outcome.blocks]
-        matters = matters_of(others, outcome.known)
-        judge_block(check.subject, twin, plan, matters, outcome)
+        judge_in_place_of(check.subject, block, twin, outcome, plan)
         # nobody has measured the noise of f: both differences have to say the same
         with np.errstate(all="ignore"):
             apart = np.abs(twin.value[:, column] - cheap)

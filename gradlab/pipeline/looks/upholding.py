@@ -21,8 +21,8 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.adaptive import Rounding, adaptive
-from gradlab.differentiation.evaluation import line_rows
+from gradlab.differentiation.adaptive_columns import adaptive_line
+from gradlab.differentiation.evaluation import line_of
 from gradlab.differentiation.method import Adaptive
 from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.differentiation.smoothness import Smoothness
@@ -159,22 +159,9 @@ def _along(
     meter: Meter,
 ) -> list[NDArray[np.intp]]:
     """Climb one ladder through all of them; return the columns that it upholds."""
-    subject, base = reference.subject, reference.base
-    lines: list[NDArray[np.float64] | None] = [None] * len(subject.inputs)
-    for one in accused:
-        line = np.zeros(subject.inputs[one.block.which].coordinates)
-        line[one.block.positions] = one.shift
-        lines[one.block.which] = line
-
-    def sample(
-        _: NDArray[np.intp], taken: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return line_rows(subject, lines, taken.tolist(), meter), taken
-
-    unit = np.ones(1)
+    moves = [(one.block.which, one.block.positions, one.shift) for one in accused]
     meter.expect(Adaptive.cost)
-    rounding = Rounding.over(base.size, subject.epsilon)
-    found = adaptive(sample, points=unit, scales=unit, base=base, rounding=rounding)
+    found = adaptive_line(reference, line_of(reference.subject, moves), meter)
     touched = np.unique(np.concatenate([one.rows for one in accused]))
     nothing = [np.zeros(0, dtype=np.intp) for _ in accused]
     smooth = found.kind[:, 0] == Smoothness.SMOOTH
@@ -182,7 +169,7 @@ def _along(
         return nothing
     with np.errstate(all="ignore"):
         bar = np.fmax(found.error[:, 0], _AMPLIFIED * noise / np.abs(found.step[:, 0]))
-        expected, room = np.zeros(len(base)), bar.copy()
+        expected, room = np.zeros(len(bar)), bar.copy()
         for one in accused:
             expected += one.block.value @ one.shift
             room += one.block.error @ np.abs(one.shift)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.adaptive import Rounding, adaptive
+from gradlab.differentiation.adaptive_columns import adaptive_line
 from gradlab.differentiation.complex_step import underflow
-from gradlab.differentiation.evaluation import line_rows
+from gradlab.differentiation.evaluation import line_of
 from gradlab.errors import ComplexStepError
 
 if TYPE_CHECKING:
@@ -65,25 +65,15 @@ def believed(
     # each by its own size: one step has to suit 1e-8 beside 1e8
     own = np.abs(subject.point(which)[positions])
     own = np.where(np.isfinite(own) & (own > 0), own, scales)
-    direction = np.zeros(subject.inputs[which].coordinates)
-    direction[positions] = rng.choice([-1.0, 1.0], len(positions)) * own
-    lines = [direction if k == which else None for k in range(len(subject.inputs))]
-
-    def sample(
-        _: NDArray[np.intp], taken: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return line_rows(subject, lines, taken.tolist(), meter), taken
-
-    one = np.ones(1)
-    rounding = Rounding.over(base.size, subject.epsilon)
-    line = adaptive(sample, points=one, scales=one, base=base, rounding=rounding)
+    moves = rng.choice([-1.0, 1.0], len(positions)) * own
+    line = adaptive_line(origin, line_of(subject, [(which, positions, moves)]), meter)
     slope, bar, step = line.value[:, 0], line.error[:, 0], line.step[:, 0]
     with np.errstate(all="ignore"):
-        expected = found.value @ direction[positions]
-        size = np.abs(found.value) @ np.abs(direction[positions])
+        expected = found.value @ moves
+        size = np.abs(found.value) @ np.abs(moves)
         apart = np.abs(expected - slope)
         least = underflow(subject.epsilon) / found.step
-        lost = least @ np.abs(direction[positions])
+        lost = least @ np.abs(moves)
         wrong = apart > _BARS * bar + _AGREE * size + lost
         if wrong.any():
             msg = (
