@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.differentiation.cotangents import contracted
 from gradlab.differentiation.hand_written import match, shielded, unique
 from gradlab.errors import InputTypeError
 from gradlab.subject.numpy_values import as_numpy
@@ -52,7 +51,7 @@ class UserJacobian:
                 self._read, self.subject.inputs, self.description, self.subject.reader
             )
         blocks, problems = self._blocks
-        values = contracted(cotangents, blocks)
+        values = _contracted(cotangents, blocks)
         return Pullback(values, unique(problems))
 
     def raw(self) -> Any:
@@ -203,3 +202,22 @@ def _digit(dtype: np.dtype[Any]) -> float:
     if dtype.kind not in "fc":  # bfloat16, which NumPy knows nothing of
         return 2.0**-7
     return float(np.finfo(dtype).eps)
+
+
+def _contracted(
+    cotangents: NDArray[np.float64], blocks: Sequence[NDArray[np.float64]]
+) -> tuple[NDArray[np.float64], ...]:
+    """Multiply cotangents into the blocks of a Jacobian, one per input.
+
+    Rows that are picked are copied: a product with the identity would turn one nan into
+    a row of them. Rows that nobody asks for are left out for the same reason.
+    """
+    where, rows = np.nonzero(cotangents)
+    single = np.array_equal(where, np.arange(len(cotangents)))
+    if single and (cotangents[where, rows] == 1).all():
+        return tuple(np.asarray(block[rows]) for block in blocks)
+    asked = cotangents.any(axis=0)
+    with np.errstate(all="ignore"):
+        if asked.all():
+            return tuple(np.asarray(cotangents @ block) for block in blocks)
+        return tuple(np.asarray(cotangents[:, asked] @ b[asked]) for b in blocks)

@@ -12,12 +12,11 @@ from gradlab.differentiation.evaluation import BudgetExhausted, Meter
 from gradlab.differentiation.metering import why_stopped
 from gradlab.localisation.located import Located, Suspect, WrongEntry
 from gradlab.localisation.searching.output_rows import wrong_cells
-from gradlab.localisation.searching.retracting import take_back
 from gradlab.localisation.searching.search import Search
 from gradlab.localisation.searching.set_up import set_aside, set_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -140,8 +139,26 @@ def _all_stand(
         places = variable.coordinates_of(np.array(entries, dtype=np.intp))
         standing |= {(which, place) for place in places.tolist()}
     gone = search.wrong.keys() - standing
-    take_back(search, gone)
+    _take_back(search, gone)
     return not gone
+
+
+def _take_back(search: Search, places: Collection[tuple[int, int]]) -> None:
+    """Take back coordinates that did not stand, for a search that is run again.
+
+    No defect counts from here on that entries as far off as these add up to.
+    """
+    bench = search.bench
+    for which, position in places:
+        column = search.wrong.pop((which, position))
+        gap = abs(column.analytic - column.expected)
+        bench.patience.allow(which, gap if np.isfinite(gap) else 0.0)
+        search.excused.add(which)
+    for which in search.excused - {which for which, _ in search.wrong}:
+        search.share.pop(which, None)  # nor is it wrong as a whole
+        search.factor.pop(which, None)
+        search.crowded = [part for part in search.crowded if part.which != which]
+        bench.settled = [part for part in bench.settled if part.which != which]
 
 
 def _place(entry: WrongEntry) -> Place:

@@ -19,8 +19,11 @@ from gradlab.differentiation.evaluation import Budget, Meter
 from gradlab.differentiation.method import Auto
 from gradlab.errors import InputError
 from gradlab.localisation.layers.audited import LayerState
-from gradlab.localisation.layers.replaying.alone import alone, weighted_by_cotangents
-from gradlab.localisation.layers.replaying.sample import one_sample
+from gradlab.localisation.layers.replaying.alone import (
+    alone,
+    one_sample,
+    weighted_by_cotangents,
+)
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.examining import examine
 from gradlab.report import Live

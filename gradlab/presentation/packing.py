@@ -20,11 +20,23 @@ from gradlab.presentation.tiles import LARGE, arrangement, digest, largest_size
 from gradlab.presentation.views import log_error, worst_entry, worst_relative
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
+    from gradlab.report import Report
+    from gradlab.sweeps import Sweep
 
-__all__ = ["LIVE_ENTRIES", "Packed", "number", "pack_block", "pack_slices", "pack_tile"]
+__all__ = [
+    "LIVE_ENTRIES",
+    "Packed",
+    "number",
+    "pack_adaptive",
+    "pack_block",
+    "pack_slices",
+    "pack_tile",
+]
 
 # A live view, which saves nothing, takes this many entries without reduction.
 LIVE_ENTRIES = LARGE
@@ -263,3 +275,51 @@ def pack_tile(
     row, column = np.mgrid[top:bottom, left:right]
     pick = _layout_index(row, column, comparison.shape, meta["columns"])
     return _planes(comparison, pick, meta["unit"])
+
+
+def pack_adaptive(
+    state: dict[str, Any],
+    blobs: dict[str, dict[str, bytes]],
+    sweep: Sweep,
+    reports: Sequence[Report],
+) -> None:
+    """Add the adaptive method to a packed sweep.
+
+    Parameters
+    ----------
+    state, blobs
+        What `pack_sweep` returned for `sweep`; both are added to.
+    reports
+        One check of each input of the sweep, by the adaptive method.
+
+    Examples
+    --------
+    >>> from gradlab.presentation.packing_results import pack_sweep
+    >>> check = lambda: gl.check(np.sum, np.ones(2), grad=np.ones_like)
+    >>> report = check()
+    >>> sweep = report.sweep()
+    >>> packed = pack_sweep(sweep)
+    >>> pack_adaptive(packed.state, packed.blobs, sweep, [report])
+    >>> packed.state["methods"], packed.state["matrices"][-1]["method"]
+    (['central', 'adaptive'], 'adaptive')
+    """
+    state["methods"] = [*state["methods"], "adaptive"]
+    state["theory"]["adaptive"] = []
+    state["curves"]["adaptive"] = []
+    state["adaptive"] = []
+    for which, report in enumerate(reports):
+        blocks = report.comparisons
+        error = max((worst_relative(block) for block in blocks), default=0.0)
+        state["curves"]["adaptive"].append([number(error)] * len(sweep.steps))
+        steps = np.concatenate([block.step.ravel() for block in blocks])
+        steps = steps[np.isfinite(steps) & (steps > 0)]
+        ends = np.quantile(steps, [0, 0.5, 1]) if steps.size else [np.nan] * 3
+        low, typical, high = (number(float(end)) for end in ends)
+        state["adaptive"].append({"low": low, "typical": typical, "high": high})
+        analytic = np.concatenate([block.analytic for block in blocks])
+        numeric = np.concatenate([block.numeric for block in blocks])
+        key = f"adaptive{which}"
+        place, blobs[key] = pack_slices(analytic, numeric, blocks[0].input.shape)
+        state["matrices"].append(
+            {"key": key, "method": "adaptive", "input": which, **place}
+        )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from gradlab.errors import InputError
-from gradlab.presentation.packing_adaptive import pack_adaptive
+from gradlab.presentation.packing import pack_adaptive
 from gradlab.presentation.packing_results import LIVE_BYTES, pack_inner, pack_sweep
 from gradlab.presentation.widgets.host import LiveView, shows
 from gradlab.presentation.widgets.precision import (
