@@ -54,14 +54,13 @@ def comparisons_of(
     method
         From the name of an input to that of its method.
     """
-    names = [variable.name for variable in subject.inputs]
     return tuple(
         _comparison(
             subject,
             block,
             output,
             rows,
-            method=method(names[block.which]),
+            method=method(block.name),
             coverage=coverage,
         )
         for output, rows in enumerate(block_slices(subject.outputs))
@@ -208,7 +207,7 @@ def met_on_the_way(
     if outcome.rough:
         notes["rough"] = outcome.rough
     blurred = tuple(
-        subject.inputs[block.which].name
+        block.name
         for block in outcome.blocks
         if block.grain is not None and (block.verdicts == Verdict.UNDECIDED).any()
     )

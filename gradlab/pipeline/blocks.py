@@ -132,6 +132,7 @@ class Block:
     """
 
     which: int
+    name: str  # of the input
     positions: NDArray[np.intp]  # (n,)
     scales: NDArray[np.float64]  # (n,): what steps are chosen by
     sizes: NDArray[np.float64]  # (n,): what effects count by, from `counted_sizes`

@@ -132,7 +132,7 @@ def compare_columns(
     accused
         Whether these are shown of inputs that are known to be wrong as a whole.
     """
-    subject, plan = check.subject, check.plan
+    plan = check.plan
     outcome = Outcome(
         blocks=[],
         base=check.own.base,
@@ -147,7 +147,7 @@ def compare_columns(
             wanted = list(_wanted(check, columns, analytic))
             passes = first_passes(wanted, check.reference, plan.seed, check.meter)
             for each, (block, stop) in zip(wanted, passes, strict=True):
-                chosen = plan.finds_steps(subject.inputs[each.which].name)
+                chosen = plan.finds_steps(block.name)
                 add_analytic(block, analytic, len(each.positions), chosen=chosen)
                 outcome.blocks.append(block)
                 if stop is not None:
@@ -230,14 +230,9 @@ def _look_carefully(check: Check, outcome: Outcome) -> None:
 def _look_closely(check: Check, outcome: Outcome) -> None:
     """Give every entry a verdict, and look again at what deserves it."""
     subject, plan = check.subject, check.plan
-    names = [variable.name for variable in subject.inputs]
     for block in outcome.blocks:
         block.unfold()
-    auto = [
-        block
-        for block in outcome.blocks
-        if isinstance(plan.method_of(names[block.which]), Auto)
-    ]
+    auto = [b for b in outcome.blocks if isinstance(plan.method_of(b.name), Auto)]
     settle_still(check.reference, auto, check.meter, plan.seed)
     judge_all(subject, outcome, plan)
     if set_unsteady_aside(check.reference, outcome, check.meter):
@@ -316,7 +311,7 @@ def _remarks(
     """Say what was met, what was looked at again, and what was not looked at."""
     total = sum(len(positions) for positions in columns)
     yield from outcome.met()
-    through = [subject.inputs[b.which].name for b in outcome.blocks if b.through]
+    through = [b.name for b in outcome.blocks if b.through]
     if through:
         more = f" and {len(through) - _NAMED} more" if len(through) > _NAMED else ""
         yield (

@@ -291,6 +291,7 @@ def _first_pass(
     scales, sizes = _scales(wanted, parts, done)
     block = Block(
         which=wanted.which,
+        name=wanted.origin.subject.inputs[wanted.which].name,
         positions=wanted.positions[:done],
         scales=scales,
         sizes=sizes,

@@ -81,7 +81,7 @@ def judge_block(
     """Give the entries of one block their verdicts; see `gradlab.comparison.judge`."""
     side, known = block.side, outcome.known
 
-    tolerance = plan.tolerance.of(subject.inputs[block.which].name)
+    tolerance = plan.tolerance.of(block.name)
 
     def judged(
         analytic: NDArray[np.float64],

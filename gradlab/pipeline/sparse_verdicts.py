@@ -291,7 +291,7 @@ def hand_tolerances_on(
     """Give a block the tolerances of its entries, to be laid out when asked for."""
     if block.pattern is None:
         return
-    tolerance = plan.tolerance.of(subject.inputs[block.which].name)
+    tolerance = plan.tolerance.of(block.name)
     # no more than this is kept for a report: no subject, no user's function
     support, scales = block.pattern.support, block.scales
     epsilon = subject.epsilon

@@ -17,6 +17,7 @@ def block(analytic, value, error, **changes):
     scales = changes.get("scales", np.ones(n))
     fields = {
         "which": 0,
+        "name": "x",
         "positions": np.arange(n),
         "scales": scales,
         "sizes": scales,

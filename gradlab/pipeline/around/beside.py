@@ -379,7 +379,7 @@ def _told(
         yield Finding(
             BugKind.NONDIFFERENTIABLE,
             "note" if known else "warning",
-            subject.inputs[block.which].name,
+            block.name,
             0.85,
             f"The function has no derivative at the point, where entries are equal or "
             f"zero; at {label_of(subject, block, column)}: {values}. "

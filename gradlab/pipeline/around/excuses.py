@@ -57,5 +57,5 @@ def taken_back(
         *look_beside(subject, outcome, meter, seed),
         *leave_ill_conditioned(subject, outcome, meter, seed),
         *leave_unseen(subject, outcome, meter, seed),
-        *excuse_inexact(subject, outcome),
+        *excuse_inexact(outcome),
     ]

@@ -266,7 +266,7 @@ def _inexact(
     return Finding(
         BugKind.LOW_PRECISION,
         "error",
-        subject.inputs[block.which].name,
+        block.name,
         0.95,
         f"The gradient is computed inexactly: where inputs move by a thousand "
         f"roundings (relative {AWAY * subject.epsilon:.0e}) it jumps by {noise:.2g} at "
@@ -286,7 +286,7 @@ def _told(
     return Finding(
         BugKind.LOW_PRECISION,
         "warning",
-        subject.inputs[block.which].name,
+        block.name,
         0.9,
         f"The gradient is ill-conditioned at the point: where inputs move by a "
         f"thousand roundings (relative {away:.0e}) it jumps by {noise:.2g} at {entry}, "

@@ -22,20 +22,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.pipeline.blocks import Block, Outcome
-    from gradlab.subject.subject import Subject
 
 __all__ = ["excuse_inexact"]
 
 _LIKE = 4.0  # times what others of the same output are off by
 
 
-def excuse_inexact(subject: Subject, outcome: Outcome) -> list[Finding]:
+def excuse_inexact(outcome: Outcome) -> list[Finding]:
     """Leave open what is off by no more than what agrees, and matters to no output.
 
     Parameters
     ----------
-    subject
-        As the user has it.
     outcome
         Judged; verdicts of its blocks are changed.
     """
@@ -56,7 +53,7 @@ def excuse_inexact(subject: Subject, outcome: Outcome) -> list[Finding]:
         block.verdicts[block.verdicts == Verdict.DISAGREES] = Verdict.UNDECIDED
     with np.errstate(all="ignore"):
         share = float(np.nanmax(shown / matters, initial=0.0))
-    return [_told(subject, block, share) for block in excused]
+    return [_told(block, share) for block in excused]
 
 
 def _effects(block: Block, verdict: Verdict) -> NDArray[np.float64]:
@@ -75,12 +72,11 @@ def _shown(block: Block) -> NDArray[np.float64]:
     return np.asarray(np.max(off, axis=1, keepdims=True, initial=0.0, where=told))
 
 
-def _told(subject: Subject, block: Block, share: float) -> Finding:
-    name = subject.inputs[block.which].name
+def _told(block: Block, share: float) -> Finding:
     return Finding(
         BugKind.LOW_PRECISION,
         "warning",
-        name,
+        block.name,
         0.8,
         f"What is wrong is less than {NEGLIGIBLE:g} of what matters to the output, and "
         f"gradients that agree are off by as much ({share:.1g} of it): the analytic "

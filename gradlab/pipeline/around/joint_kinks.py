@@ -205,7 +205,7 @@ def _told(
     yield Finding(
         BugKind.WRONG_MASK,
         "error",
-        subject.inputs[part.block.which].name,
+        part.block.name,
         0.9,
         f"f has a kink in each of {few}{more}, and the gradient is a sub-gradient of "
         f"each; of all together it is none: moved together by their sizes they change "

@@ -92,7 +92,7 @@ def _told(
     return Finding(
         BugKind.LOW_PRECISION,
         "warning",
-        subject.inputs[block.which].name,
+        block.name,
         0.9,
         f"At {label_of(subject, block, column)} the sides differ by {gap:.2g}. Over "
         f"the step of {step:.2g} that is less than what a thousand roundings of the "

@@ -31,7 +31,7 @@ __all__ = ["as_looked_at", "with_found"]
 def as_looked_at(own: Origin, meter: Meter, probes: TensorProbes) -> Outcome:
     """Show all that the search looked at, if f repeats itself at the point."""
     looked = probes.columns or {}
-    blocks = [_block(which, columns) for which, columns in sorted(looked.items())]
+    blocks = [_block(own, *each) for each in sorted(looked.items())]
     outcome = Outcome(blocks, own.base, probes.located.problems, probes.reference)
     scatter = scatter_of(own, meter)
     if scatter.any():
@@ -58,7 +58,7 @@ def with_found(
         block = seen.get(which)
         here = block is not None and np.isin(block.positions, list(columns))
         if block is None or not block.looked[here].any():
-            shown[which] = _block(which, columns)
+            shown[which] = _block(own, which, columns)
             _spare(own, shown[which], columns)
     blocks = [shown[which] for which in sorted(shown)]
     if not blocks:
@@ -81,7 +81,7 @@ def _spare(own: Origin, block: Block, columns: Mapping[int, Column]) -> None:
     block.verdicts[~sure & (block.verdicts == Verdict.DISAGREES)] = Verdict.UNDECIDED
 
 
-def _block(which: int, columns: Mapping[int, Column]) -> Block:
+def _block(own: Origin, which: int, columns: Mapping[int, Column]) -> Block:
     """Lay out measured entries of one input, of one output row, in their order."""
     positions = np.array(sorted(columns), dtype=np.intp)
     found = [columns[position] for position in positions.tolist()]
@@ -90,6 +90,7 @@ def _block(which: int, columns: Mapping[int, Column]) -> Block:
     unknown, ones = np.full(row, np.nan), np.ones(len(found))
     return Block(
         which=which,
+        name=own.subject.inputs[which].name,
         positions=positions,
         scales=ones,
         sizes=ones,

@@ -341,11 +341,7 @@ class _Stream:
         still accused is heard beside the worst of all other slabs.
         """
         before = self._comparisons(kept)
-        own = [
-            block
-            for block in kept.blocks
-            if self.plan.finds_steps(self.subject.inputs[block.which].name)
-        ]
+        own = [block for block in kept.blocks if self.plan.finds_steps(block.name)]
         again = dataclasses.replace(kept, blocks=own)
         told = [block.verdicts.copy() for block in own]
         judge_all(self.subject, again, self.plan)

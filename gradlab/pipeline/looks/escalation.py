@@ -59,9 +59,13 @@ def _escalate(check: Check, outcome: Outcome) -> None:
     """
     subject, reference = check.subject, check.reference
     plan, meter = check.plan, check.meter
-    auto = [isinstance(plan.method_of(v.name), Auto) for v in subject.inputs]
-    blocks = [b for b in outcome.blocks if b.positions.size and auto[b.which]]
-    blocks = [b for b in blocks if not is_missing(subject, b, outcome)]
+    blocks = [
+        block
+        for block in outcome.blocks
+        if block.positions.size
+        and isinstance(plan.method_of(block.name), Auto)
+        and not is_missing(block, outcome)
+    ]
     suspects = [suspect_columns(block) for block in blocks]
     pairs = [pair for pair in zip(blocks, suspects, strict=True) if pair[1].size]
     if not pairs:
@@ -100,7 +104,7 @@ def _escalate(check: Check, outcome: Outcome) -> None:
         if block.accused:
             changed |= hear_again(reference, block, noise, meter, _looks(outcome))
             if see_through_steps(reference.subject, block, meter):
-                outcome.rough += (subject.inputs[block.which].name,)
+                outcome.rough += (block.name,)
                 changed = True
     if changed:
         judge_all(subject, outcome, plan)
@@ -121,7 +125,7 @@ def _uphold(
         clear = columns & _clear(block, slice(None)) if columns.any() else columns
         block.upheld = clear
         if clear.any():
-            outcome.upheld += (check.subject.inputs[block.which].name,)
+            outcome.upheld += (block.name,)
 
 
 def _first_quota(subject: Subject, block: Block, outcome: Outcome) -> int:

@@ -99,8 +99,7 @@ def distrust_far_steps(check: Check, blocks: list[Block]) -> None:
 def _small(check: Check, block: Block, rng: np.random.Generator) -> _Small | None:
     """Find the coordinates that a step leaves far behind; None if there are none."""
     subject = check.reference.subject
-    name = subject.inputs[block.which].name
-    if not isinstance(check.plan.method_of(name), Auto):
+    if not isinstance(check.plan.method_of(block.name), Auto):
         return None
     if not (block.sizes < _FAR * block.scales).any():
         return None

@@ -65,10 +65,9 @@ def hear_last_digits(check: Check, outcome: Outcome) -> None:
     spoiled = accused_of_much(outcome.blocks)
     wider = False
     for block in outcome.blocks:
-        name = subject.inputs[block.which].name
-        if isinstance(plan.method_of(name), ComplexStep):
+        if isinstance(plan.method_of(block.name), ComplexStep):
             continue  # no values are subtracted, and no digit is lost
-        k = 0 if plan.finds_steps(name) else 1
+        k = 0 if plan.finds_steps(block.name) else 1
         wider |= _excuse_short_arithmetic(subject, block)
         wider |= excuse_own_digits(origins[k].subject, block, meter)
         wider |= widen_bars(origins[k], block, meter, noises[k], spoiled=spoiled)

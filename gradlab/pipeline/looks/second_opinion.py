@@ -36,13 +36,12 @@ def second_opinion_on(check: Check, outcome: Outcome) -> None:
     forward difference of exactly 0 tells little, and need not. What it upholds is
     marked.
     """
-    subject, plan = check.subject, check.plan
+    plan = check.plan
     for block in outcome.blocks:
-        name = subject.inputs[block.which].name
-        method = plan.method_of(name)
+        method = plan.method_of(block.name)
         if isinstance(method, Adaptive) and not outcome.stopped:
             _see_through(check, block, outcome)
-        if plan.finds_steps(name):
+        if plan.finds_steps(block.name):
             continue
         block.upheld = np.zeros(len(block.positions), dtype=bool)
         if not outcome.stopped:
@@ -61,7 +60,7 @@ def _see_through(check: Check, block: Block, outcome: Outcome) -> None:
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         outcome.stopped = why_stopped(stop)
         return
-    outcome.rough += (subject.inputs[block.which].name,)
+    outcome.rough += (block.name,)
     matters = matters_of(outcome.blocks, outcome.known)
     judge_block(subject, block, check.plan, matters, outcome)
 
@@ -84,7 +83,7 @@ def _hear(
     chosen = spread(np.concatenate([wrong, doubtful]), CLOSE_LOOKS)
     if not chosen.size:
         return
-    name = plan.method_of(subject.inputs[block.which].name).name
+    name = plan.method_of(block.name).name
     twin, looks = own_copy(block), CLOSE_LOOKS
     judge = functools.partial(judge_in_place_of, subject, block, twin, outcome, plan)
     noise = noise_once(own, meter, plan.seed)

@@ -66,7 +66,7 @@ def hear_in_haste(check: Check, outcome: Outcome) -> None:
     wrong = [
         block
         for block in outcome.blocks
-        if block.accused and not is_missing(subject, block, outcome)
+        if block.accused and not is_missing(block, outcome)
     ]
     for block in wrong:
         block.unfold()
@@ -81,17 +81,17 @@ def hear_in_haste(check: Check, outcome: Outcome) -> None:
     for block in wrong:
         hasty = (block.verdicts == Verdict.DISAGREES) & ~sure[block.which]
         block.verdicts[hasty] = Verdict.UNDECIDED
-        name = plan.first_method(subject.inputs[block.which].name)
+        name = plan.first_method(block.name)
         outcome.unheard += Counter({name: int(hasty.sum())})
 
 
 def _confirmed(check: Check, block: Block) -> NDArray[np.bool_]:
     """Accused entries that stand without another look, (rows, n)."""
-    name, plan = check.subject.inputs[block.which].name, check.plan
+    plan = check.plan
     heard = np.zeros(len(block.positions), dtype=bool)
-    if isinstance(plan.method_of(name), Adaptive):
+    if isinstance(plan.method_of(block.name), Adaptive):
         heard[:] = True
-    elif plan.finds_steps(name):
+    elif plan.finds_steps(block.name):
         heard |= block.looked
     if block.upheld is not None:
         heard |= block.upheld
@@ -129,8 +129,7 @@ def no_tie(subject: Subject, block: Block) -> NDArray[np.bool_]:
 
 
 def _beyond_doubt(check: Check, block: Block) -> NDArray[np.bool_]:
-    name = check.subject.inputs[block.which].name
-    at = check.reference if check.plan.finds_steps(name) else check.own
+    at = check.reference if check.plan.finds_steps(block.name) else check.own
     side, top = block.side, tops_of(block.value, block.sizes).effect
     with np.errstate(all="ignore"):
         gap = np.fmin(
@@ -146,10 +145,9 @@ def _beyond_doubt(check: Check, block: Block) -> NDArray[np.bool_]:
     return np.asarray((far | lost) & (block.verdicts == Verdict.DISAGREES))
 
 
-def is_missing(subject: Subject, block: Block, outcome: Outcome) -> bool:
+def is_missing(block: Block, outcome: Outcome) -> bool:
     """Whether a backward that raised left nothing that numbers could confirm."""
-    name = subject.inputs[block.which].name
-    blank = any(p.where == name and p.kind == "raised" for p in outcome.problems)
+    blank = any(p.where == block.name and p.kind == "raised" for p in outcome.problems)
     return blank and not np.isfinite(block.analytic).any()
 
 
@@ -178,7 +176,7 @@ def _try(
     """
     reference, plan, meter = check.reference, check.plan, check.meter
     noise = np.zeros(len(reference.base))
-    auto = [b for b in wrong if plan.finds_steps(check.subject.inputs[b.which].name)]
+    auto = [b for b in wrong if plan.finds_steps(b.name)]
     upheld = upheld_together(reference, auto, noise, meter, plan.seed)
     for block, columns in zip(auto, upheld, strict=True):
         sure[block.which] |= _beyond_doubt(check, block) & columns
