@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.diagnosis.blamed_layers import in_own_code, layer_findings
 from gradlab.diagnosis.severed import cuts_any, cuts_met
 from gradlab.errors import InputError, InputTypeError
-from gradlab.keywords import handed_on
+from gradlab.keywords import handed_on, spelt
 from gradlab.localisation.layers.audited import LayerAudit, LayerLive
 from gradlab.presentation.widgets.progress import progress_of_calls
 from gradlab.subject.callables import refuse_classes, refuse_criteria
@@ -23,6 +23,7 @@ __all__ = ["blame"]
 _OPTIONS = ("loss", "seed", "memory_bound", "progress")
 
 
+@spelt
 def blame(
     module: Any,
     *inputs: Any,

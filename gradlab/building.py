@@ -7,6 +7,7 @@ same arguments; they are read, and refused, here.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -58,6 +59,13 @@ class Sides:
     mode: Literal["reverse", "forward"] = "reverse"
     need_analytic: bool = True
     numbers: bool = True  # whether plain numbers that have a gradient are inputs
+
+    def __post_init__(self) -> None:
+        """Keep what ``model.parameters()`` gives once: it is read more than once."""
+        if isinstance(self.params, Iterator):
+            told = list(self.params)
+            named = all(isinstance(each, tuple) and len(each) == 2 for each in told)
+            object.__setattr__(self, "params", dict(told) if named else told)
 
     def given(self) -> list[str]:
         """Names of the analytic sides that were passed."""
@@ -217,6 +225,8 @@ def _array_subject(
     gradients_come_along = sides.need_analytic and not sides.given()
     call: Callable[..., Any] = fn
     kind, output = "NumPy function", "out"
+    if any(torch_values.is_torch(leaf.value) for leaf in tree.leaves):
+        kind = "torch function"
     if sides.backward is not None:
         call = _first_of_cache(fn)
         kind = "forward/backward pair"

@@ -8,6 +8,7 @@ import inspect
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from gradlab.errors import GradlabError, InputTypeError, SubjectError
+from gradlab.labels import without_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -72,12 +73,14 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     """Let a front door say what was meant by an option that it does not have.
 
     Python says only that the argument is unexpected. What gradlab refuses is raised at
-    the door, below the caller's line and not below a dozen lines of gradlab's own.
+    the door, below the caller's line and not below a dozen lines of gradlab's own; where
+    the user's code raised, its own lines are shown and not those that called it.
 
     Parameters
     ----------
     door
-        A function whose options are keyword-only, without ``**options``.
+        A function whose options are keyword-only. Where it takes ``**options`` as well,
+        `handed_on` says which of them nobody knows.
 
     Examples
     --------
@@ -90,11 +93,12 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     given = inspect.signature(door).parameters
     options = tuple(name for name, each in given.items() if each.kind is only)
     known = frozenset(given)
+    hands_on = any(each.kind is each.VAR_KEYWORD for each in given.values())
 
     @functools.wraps(door)
     def call(*inputs: _Given.args, **named: _Given.kwargs) -> _Result:
         __tracebackhide__ = True  # pytest: point at the user's line
-        if not known.issuperset(named):
+        if not (hands_on or known.issuperset(named)):
             name = next(each for each in named if each not in known)
             if inputs and name in _places(inputs[0]):
                 raise InputTypeError(
@@ -106,7 +110,10 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
             return door(*inputs, **named)
         except GradlabError as problem:
             # The arguments are at fault: no line of ours has more to say than it does.
-            raise problem.with_traceback(None) from problem.__cause__
+            cause = problem.__cause__
+            if cause is not None:
+                cause.__traceback__ = without_ours(cause.__traceback__)
+            raise problem.with_traceback(None) from cause
 
     return call
 

@@ -6,12 +6,21 @@ import math
 import os
 import re
 from fnmatch import fnmatchcase
+from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["chosen_for", "code_place", "entry_label", "ravel", "stopped_at", "unravel"]
+__all__ = [
+    "chosen_for",
+    "code_place",
+    "entry_label",
+    "ravel",
+    "stopped_at",
+    "unravel",
+    "without_ours",
+]
 
 T = TypeVar("T")
 
@@ -114,6 +123,19 @@ def stopped_at(error: BaseException) -> str:
             place = f" ({code_place(file, trace.tb_lineno)})"
         trace = trace.tb_next
     return place
+
+
+def without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Leave the lines of gradlab out of a traceback; None where no other is left."""
+    others: list[TracebackType] = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_OTHERS[0]):
+            others.append(trace)
+        trace = trace.tb_next
+    shown = None
+    for each in reversed(others):
+        shown = TracebackType(shown, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return shown
 
 
 def chosen_for(name: str, table: Mapping[str, T], otherwise: T) -> T:

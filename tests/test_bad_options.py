@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import traceback
 
 import numpy as np
@@ -198,6 +199,30 @@ def test_an_option_of_an_audit_that_the_model_does_not_know_either():
         gl.blame(layer, x, mask=None)
 
 
+def test_what_raised_in_a_model_is_shown_without_lines_of_gradlab():
+    """The user's own lines stay, those of a forward that calls other layers too."""
+    torch = pytest.importorskip("torch")
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.inner(x)
+
+    for door in (gl.check, gl.blame):
+        with pytest.raises(GradlabError) as caught:
+            door(Outer(), torch.ones(1, 3))
+
+        own = pathlib.Path(gl.__file__).parent.as_posix()
+        frames = traceback.extract_tb(caught.value.__traceback__)
+        assert sum(frame.filename.startswith(own) for frame in frames) == 1
+        cause = traceback.extract_tb(caught.value.__cause__.__traceback__)
+        assert [f.filename for f in cause if f.filename.startswith(own)] == []
+        assert [f.name for f in cause if f.filename == __file__] == ["forward"]
+
+
 def test_a_file_of_another_kind_is_no_report(tmp_path):
     """And nobody is advised to unpickle it."""
     path = tmp_path / "other.npz"
@@ -256,3 +281,20 @@ def test_what_is_refused_is_raised_at_the_door():
         assert len(depth) == 3
     cause = traceback.extract_tb(caught.value.__cause__.__traceback__)
     assert cause[-1].filename == __file__
+
+
+def test_a_torch_function_of_arrays_is_told_to_take_tensors():
+    """The message names the mix, and not a pair that nobody meant to return."""
+    torch = pytest.importorskip("torch")
+
+    with pytest.raises(GradlabError, match="arrays and the function returned a tensor"):
+        gl.check(lambda x: (torch.from_numpy(x) ** 2).sum(), np.ones(3))
+
+
+def test_tensors_with_a_gradient_by_hand_are_no_numpy_function():
+    """The head of the report calls the function by what it takes."""
+    torch = pytest.importorskip("torch")
+
+    report = gl.check(lambda x: (x**2).sum(), torch.ones(3), grad=lambda x: 2 * x)
+
+    assert report.subject == "torch function"

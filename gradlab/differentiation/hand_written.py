@@ -130,10 +130,13 @@ class Contracted:
     def pull(self, cotangents: NDArray[np.float64]) -> Pullback:
         """Scale the gradients by the (single) cotangent of each row."""
         if output_rows(self.subject.outputs) != 1:
-            shapes = ", ".join(f"{v.name} {v.shape}" for v in self.subject.outputs)
+            several = self.subject.outputs
+            shapes = ", ".join(f"of shape {v.shape}" for v in several[:3])
+            shapes = "a complex number" if shapes == "of shape ()" else shapes
             msg = (
-                f"gradients need a function with one real output, a scalar loss; this "
-                f"one returns {shapes}; pass jac= or vjp= instead, or reduce the output"
+                f"a gradient belongs to one real number, a loss; this function returns "
+                f"{'values' if len(several) > 1 else 'an array'} {shapes}; reduce it "
+                f"(.sum()), or pass jac= or vjp= in place of the gradient"
             )
             raise InputError(msg)
         if self._rows is None:

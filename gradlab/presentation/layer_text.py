@@ -95,7 +95,8 @@ def finding_lines(
         names.append(f"{len(places) - len(names)} more")
     place = f"{', '.join(names)}: " if names else ""
     glyph = _SEVERITIES[finding.severity]
-    head = f"{glyph} {place}{kind_in_words(finding.kind)} ({finding.severity})"
+    kind = kind_in_words(finding.kind, finding.evidence)
+    head = f"{glyph} {place}{kind} ({finding.severity})"
     lines = wrapped(head, "  ", "", width=width)
     if finding.evidence:
         lines += wrapped(finding.evidence, "    ", width=width)

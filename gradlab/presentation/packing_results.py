@@ -60,7 +60,7 @@ def pack_finding(finding: Finding) -> dict[str, Any]:
     'sign'
     """
     return {
-        "kind": kind_in_words(finding.kind).replace("_", " "),
+        "kind": kind_in_words(finding.kind, finding.evidence).replace("_", " "),
         "severity": finding.severity,
         "where": finding.where,
         "confidence": finding.confidence,

@@ -310,6 +310,6 @@ def failure_text(report: Report) -> str:
         if cause.advice:
             rows.append(["next step", one_line(cause.advice)])
     if report.remarks:
-        rows.append(["remark", one_line(" ".join(report.remarks), 300)])
+        rows.append(["remark", one_line("; ".join(report.remarks), 300)])
     lines = [headline(report), *(f"  {line}" for line in tabulate(rows))]
     return "\n".join([*lines[:9], last] if last else lines[:10])

@@ -99,15 +99,19 @@ def often(ratio: float) -> str:
     return f"{float(f'{ratio:.2g}'):,.10g}" if ratio < 1e9 else brief(ratio)
 
 
-def kind_in_words(kind: str) -> str:
+def kind_in_words(kind: str, evidence: str = "") -> str:
     """Name a kind of finding as a heading: "unknown" alone says nothing of what is.
+
+    And where the user's code raised, the cause is known: `evidence` tells it.
 
     Examples
     --------
     >>> kind_in_words("wrong_mask"), kind_in_words("unknown")
     ('wrong_mask', 'unknown cause')
     """
-    return "unknown cause" if kind == "unknown" else str(kind)
+    if kind != "unknown":
+        return str(kind)
+    return "raised an error" if " raised " in evidence else "unknown cause"
 
 
 def one_line(text: object, width: int = 400) -> str:

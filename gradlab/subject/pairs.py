@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.errors import SubjectError
+from gradlab.subject.tensors.values import is_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +32,16 @@ def kind_of(value: object) -> str:
 def _pair(result: Any) -> tuple[Any, Any]:
     if isinstance(result, tuple | list) and len(result) == 2:
         return result[0], result[1]
+    if is_torch(result):
+        msg = (
+            "the inputs are NumPy arrays and the function returned a tensor; pass "
+            "tensors (torch.from_numpy(x)) to check the gradient that autograd gives"
+        )
+        raise SubjectError(msg)
     msg = (
-        f"without grad=, jac=, backward= or vjp=, the function must return the pair "
-        f"(loss, gradients), got {kind_of(result)}; return both, or pass one of these"
+        f"there is no gradient to check: pass it as grad=, jac=, backward= or vjp=, or "
+        f"let the function return the pair (loss, gradients); it returned "
+        f"{kind_of(result)}"
     )
     raise SubjectError(msg)
 

@@ -365,4 +365,11 @@ def _main(
 
 
 if __name__ == "__main__":
-    typer.run(_main)
+    app = typer.Typer(
+        add_completion=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.command()(_main)
+    app()

@@ -87,3 +87,10 @@ def test_layer_whose_backward_raises_lets_nothing_through():
     assert finding.advice.startswith("Make its backward run")
     assert " nan " not in text
     assert " none " in text
+
+
+def test_what_raised_is_no_unknown_cause():
+    """The heading names it, as the sentence does."""
+    report = gl.check(lambda x: (x**2).sum(), X, grad=transposed)
+
+    assert "x: raised an error (error)" in report_text(report)

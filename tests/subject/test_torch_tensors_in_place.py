@@ -57,3 +57,31 @@ def test_loss_of_a_loss_with_its_own_gradients_is_refused():
 
     with pytest.raises(InputError, match="belong to its own loss"):
         gl.check(fn, np.ones(3), loss=lambda value: value**2)
+
+
+@pytest.mark.parametrize("given", ["parameters", "named_parameters", "state_dict"])
+def test_parameters_are_taken_in_the_forms_in_which_a_module_gives_them(net, given):
+    """An iterator is read once; a state_dict is memory without the graph."""
+
+    def loss():
+        return (net(X) ** 2).sum()
+
+    report = gl.check(loss, params=getattr(net, given)())
+    loss().backward()
+
+    assert report.verdict is gl.Verdict.AGREES
+    weight = report.comparisons[0]
+    assert np.allclose(weight.analytic[0], net.weight.grad.numpy().ravel())
+
+
+def test_a_state_dict_hides_no_cut_graph(net):
+    """What the function itself detaches is found through it as well."""
+    state = net.state_dict()
+
+    def loss():
+        return (net(X) ** 2).sum() + (X @ net.weight.detach().T).sum()
+
+    report = gl.check(loss, params=state)
+
+    assert report.culprit == "weight"
+    assert report["bias"].verdict is gl.Verdict.AGREES

@@ -82,9 +82,35 @@ def gradients_in_place(fn: Callable[[], Any], leaves: Sequence[Leaf]) -> dict[st
             raise SubjectError(msg)
         if not loss.requires_grad:
             return dict.fromkeys(names)
-        found = torch.autograd.grad(loss.sum(), wanted, allow_unused=True)
+        asked = wanted
+        if not all(flag for _, flag in kept):
+            asked = _on_the_same_memory(wanted, loss)
+        found = torch.autograd.grad(loss.sum(), asked, allow_unused=True)
         by_tensor = {id(t): g for t, g in zip(wanted, found, strict=True)}
         return {n: by_tensor.get(id(t)) for n, t in zip(names, tensors, strict=True)}
     finally:
         for tensor, flag in kept:
             tensor.requires_grad_(flag)
+
+
+def _on_the_same_memory(tensors: Sequence[Any], loss: Any) -> list[Any]:
+    """Replace what a module hands out without its graph by what it computes with.
+
+    The tensors of ``state_dict()`` are the parameters' memory, and not the parameters.
+    """
+    leaves, seen, open_ends = {}, set(), [loss.grad_fn]
+    while open_ends:
+        node = open_ends.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        open_ends += [following for following, _ in node.next_functions]
+        if (leaf := getattr(node, "variable", None)) is not None:
+            leaves[id(leaf)] = leaf
+    where = {(t.data_ptr(), t.shape, t.stride()): t for t in leaves.values()}
+    return [
+        t
+        if id(t) in leaves or (t.requires_grad and not t.is_leaf)
+        else where.get((t.data_ptr(), t.shape, t.stride()), t)
+        for t in tensors
+    ]
