@@ -32,8 +32,8 @@ _ADVICE = {
     "nonfinite": "Look for a division by zero or a root of zero in its backward.",
 }
 _ADVICE_ELSE = (
-    "Compare its backward with the derivative on paper, or check this layer alone "
-    "(gradlab.check), which reads its whole Jacobian."
+    "Compare its backward with the derivative on paper, or call gradlab.check with the "
+    "same arguments: it reads the whole Jacobian of this layer."
 )
 _RAISED = "raised "  # where an audit says what a backward raised
 _MAKE_IT_RUN = "Make its backward run and return one gradient for each input."

@@ -150,10 +150,17 @@ def _alike(findings: list[Finding]) -> list[list[Finding]]:
     return list(groups.values())
 
 
+def _asks_nothing(finding: Finding) -> bool:
+    """Whether a note is told at the foot: it would stand before the answer."""
+    quiet = finding.severity == "note" and not finding.where
+    return quiet and finding.advice == "Nothing to do."
+
+
 def _findings(report: Report, width: int) -> list[str]:
     """Write the findings out; those on gradients merely contaminated are counted."""
     passive = contaminated(report)
-    active = [f for f in report.findings if f.where not in passive]
+    told = [f for f in report.findings if not _asks_nothing(f)]
+    active = [f for f in told if f.where not in passive]
     groups = _alike(active)
     lines: list[str] = []
     for group in groups[:_FINDINGS]:
@@ -163,7 +170,7 @@ def _findings(report: Report, width: int) -> list[str]:
     rest = len(groups) - _FINDINGS
     if rest > 0:
         lines += ["", f"... {plural(rest, 'more finding')} in report.findings"]
-    hidden = len(report.findings) - len(active)
+    hidden = len(told) - len(active)
     if hidden:
         words = plural(hidden, "finding")
         lines += ["", f"... {words} on contaminated gradients in report.findings"]
@@ -223,7 +230,8 @@ def report_text(
     ]
     lines += _findings(report, room)
     lines += ["", *wrapped(", ".join(done), "  ", width=room)]
-    for remark in report.remarks:
+    notes = [f.evidence.rstrip(".") for f in report.findings if _asks_nothing(f)]
+    for remark in (*notes, *report.remarks):
         lines += wrapped("· " + remark, "  ", width=room)
     if last := conclusion(report):  # how it is wrong, the findings say above
         lines += [

@@ -46,6 +46,18 @@ def test_the_same_words_about_several_places_are_one_card(show):
     driver.shows(page, ".gl .finding:nth-child(2)", "in b1")
 
 
+def test_a_note_that_asks_for_nothing_stands_at_the_foot(show):
+    """No card before the answer; told where the page says how it was checked."""
+    report = builders.tutorial(np.random.default_rng(7))
+    said = "The function rounds."
+    note = gl.Finding("low_precision", "note", "", 0.9, said, "Nothing to do.")
+    page = show(dataclasses.replace(report, findings=(*report.findings, note)))
+
+    expect(page.locator(".gl .finding")).to_have_count(1)
+    page.get_by_text("How this was checked").click()
+    expect(page.get_by_text(said)).to_be_visible()
+
+
 def test_numbers_in_cells_are_decimals_where_these_fit(show):
     """A matrix up to 15 has 0.4 in it, not 4e-1, and digits enough to see a factor."""
     numeric = np.array([[8.21, -2.07, 0.41], [10.6, 0.034, -15.3]])

@@ -57,6 +57,17 @@ class TestReportText:
 
         assert "· 3 columns were escalated." in report_text(report)
 
+    def test_a_note_that_asks_for_nothing_stands_at_the_foot(self, tutorial):
+        """Of a float32 function compared in float64: behind all that matters."""
+        said = "The function rounds."
+        note = Finding(BugKind.LOW_PRECISION, "note", "", 0.9, said, "Nothing to do.")
+        report = dataclasses.replace(tutorial, findings=(note, *tutorial.findings))
+
+        lines = report_text(report).splitlines()
+
+        assert lines[-1] == "  · The function rounds"
+        assert not any("low_precision" in line for line in lines)
+
     def test_many_blocks_are_summed_up(self, report_of, compare):
         """Of sixty right blocks twelve are shown and the others counted."""
         report = report_of(*(compare(f"w{i}", [[1.0]], [[1.0]]) for i in range(60)))

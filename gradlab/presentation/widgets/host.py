@@ -17,7 +17,7 @@ import anywidget
 import numpy as np
 import traitlets
 
-from gradlab.errors import InputTypeError
+from gradlab.errors import GradlabError, InputTypeError
 from gradlab.presentation.figures import DRAWING
 from gradlab.presentation.html import script_path
 
@@ -112,6 +112,11 @@ class LiveView(anywidget.AnyWidget):
 
 
 def _sentence(error: Exception) -> str:
-    """First line of what went wrong, for a line in the page."""
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else 'no reason given'}"
+    """First line of what went wrong, for a line in the page.
+
+    What gradlab refuses is a sentence; of other errors the kind says half of it.
+    """
+    text = (str(error).strip().splitlines() or ["no reason given"])[0]
+    return (
+        text if isinstance(error, GradlabError) else f"{type(error).__name__}: {text}"
+    )

@@ -124,7 +124,7 @@ def test_errors_become_sentences(report, asked):
         report.explore(), type="recompute", key="a", method="adaptive", step=1e-3
     )
 
-    assert words["error"].startswith("InputError: 'adaptive' takes no step of its own")
+    assert words["error"].startswith("'adaptive' takes no step of its own")
     assert planes == {}
 
 
