@@ -23,7 +23,7 @@ from gradlab.subject.subject import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -208,15 +208,9 @@ def value_noise(subject: Subject, meter: Meter, *, seed: int) -> NDArray[np.floa
     points = [subject.point(which) for which in range(len(subject.inputs))]
     center = subject.row()
     largest = np.zeros(len(center))
-    try:
-        for there in _rounded(subject, points, seed):
-            for which, point in there.items():
-                subject.place(which, point)
-            with np.errstate(invalid="ignore"):
-                np.fmax(largest, np.abs(subject.row() - center), out=largest)
-    finally:
-        for which in range(len(points)):
-            subject.place(which, None)
+    for row in _rows_at(subject, _rounded(subject, points, seed)):
+        with np.errstate(invalid="ignore"):
+            np.fmax(largest, np.abs(row - center), out=largest)
     for rows in block_slices(subject.outputs):
         largest[rows] = largest[rows].max(initial=0.0)
     return largest
@@ -236,21 +230,31 @@ def value_bend(subject: Subject, meter: Meter, *, seed: int) -> NDArray[np.float
     rng = np.random.default_rng([seed, 1])
     largest = np.zeros(output_rows(subject.outputs))
     center = subject.row()
-    try:
-        for _ in range(_REPETITIONS):
-            moves = [away * rng.uniform(0.5, 1, len(point)) for point in points]
-            ends = []
-            for share in (_GOLDEN, -1.0):
-                for which, (point, move) in enumerate(zip(points, moves, strict=True)):
-                    subject.place(which, point * (1 + share * move))
-                ends.append(subject.row())
-            line = [ends[0], center, ends[1]]
-            with np.errstate(invalid="ignore"):
-                np.fmax(largest, np.abs(np.tensordot(_BEND, line, axes=1)), out=largest)
-    finally:
-        for which in range(len(points)):
-            subject.place(which, None)
+    for _ in range(_REPETITIONS):
+        moves = [away * rng.uniform(0.5, 1, len(point)) for point in points]
+        pairs = list(enumerate(zip(points, moves, strict=True)))
+        there = ({k: p * (1 + s * m) for k, (p, m) in pairs} for s in (_GOLDEN, -1.0))
+        ahead, behind = _rows_at(subject, there)
+        with np.errstate(invalid="ignore"):
+            bend = np.abs(np.tensordot(_BEND, [ahead, center, behind], axes=1))
+        np.fmax(largest, bend, out=largest)
     return largest
+
+
+def _rows_at(
+    subject: Subject, places: Iterable[dict[int, NDArray[np.float64]]]
+) -> list[NDArray[np.float64]]:
+    """Evaluate f at a few points, given by input; it is back at its own afterwards."""
+    rows = []
+    try:
+        for there in places:
+            for which, point in there.items():
+                subject.place(which, point)
+            rows.append(subject.row())
+    finally:
+        for which in range(len(subject.inputs)):
+            subject.place(which, None)
+    return rows
 
 
 def rows_together(subject: Subject, meter: Meter) -> int:

@@ -218,7 +218,7 @@ class BackwardPass:
     def raw(self) -> Any:
         """Return the gradients as the user's code gives them, for one cotangent."""
         ones = np.ones(output_rows(self.subject.outputs))
-        upstream = _as_outputs(self.subject.reader.cotangents(ones), self.subject)
+        upstream = _as_outputs(ones, self.subject)
         return self._called(upstream, self._run())
 
     def _called(self, upstream: Any, cache: Any) -> Any:
@@ -234,8 +234,7 @@ class BackwardPass:
         cache: Any,
     ) -> tuple[list[NDArray[np.float64]], list[Problem]]:
         subject = self.subject
-        shaped = subject.reader.cotangents(cotangent)
-        upstream = _as_outputs(shaped, subject)
+        upstream = _as_outputs(cotangent, subject)
 
         def pull() -> tuple[list[NDArray[np.float64]], list[Problem]]:
             gradients = self._called(upstream, cache)
@@ -262,8 +261,7 @@ class UserVjp:
         for cotangent in cotangents:
             if subject.reset is not None:
                 subject.reset()
-            shaped = subject.reader.cotangents(cotangent)
-            upstream = _as_outputs(shaped, subject)
+            upstream = _as_outputs(cotangent, subject)
             row, found = shielded(
                 functools.partial(self._pull_one, upstream),
                 subject.inputs,
@@ -276,7 +274,7 @@ class UserVjp:
     def raw(self) -> Any:
         """Return the gradients as the user's code gives them, for one cotangent."""
         ones = np.ones(output_rows(self.subject.outputs))
-        upstream = _as_outputs(self.subject.reader.cotangents(ones), self.subject)
+        upstream = _as_outputs(ones, self.subject)
         return self.vjp(upstream, *self.subject.fresh_arguments())
 
     def _pull_one(
@@ -307,8 +305,9 @@ def shielded(
         return blank, [Problem("raised", v.name, told) for v in inputs]
 
 
-def _as_outputs(shaped: list[NDArray[Any]], subject: ArraySubject) -> Any:
-    """Cotangents in the place of the outputs; scalars stay scalars."""
+def _as_outputs(cotangent: NDArray[np.float64], subject: ArraySubject) -> Any:
+    """Put a cotangent in the place of the outputs; scalars stay scalars."""
+    shaped = subject.reader.cotangents(cotangent)
     values = [array[()] if array.ndim == 0 else array for array in shaped]
     return subject.reader.arranged([subject.present_output(v) for v in values])
 

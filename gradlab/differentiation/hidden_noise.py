@@ -119,11 +119,9 @@ def _along_lines(
     subject: Subject, rng: np.random.Generator, meter: Meter, width: float
 ) -> list[NDArray[np.float64]]:
     """Values along three random lines, forth and back: six arrays (points, rows)."""
-    sizes = [_own_sizes(subject, k) for k in range(len(subject.inputs))]
+    sizes = _own_sizes(subject)
     spacing = width * np.arange(1, _NOISE_POINTS + 1)
-    lines = [
-        [size * rng.uniform(-1, 1, len(size)) for size in sizes] for _ in range(_LINES)
-    ]
+    lines = [_random_line(sizes, rng) for _ in range(_LINES)]
     halves = [(line, side) for line in lines for side in (spacing, -spacing)]
     whole = sum(map(len, sizes))
     if len(sizes) > 1 and whole > _LARGE:  # all at once would take too much memory
@@ -134,11 +132,21 @@ def _along_lines(
     return np.split(values, len(halves))
 
 
-def _own_sizes(subject: Subject, which: int) -> NDArray[np.float64]:
-    """Size of each coordinate by itself; its tensor's where all are zero."""
-    size = np.abs(subject.point(which))
-    size = np.where(np.isfinite(size), size, 0.0)
-    return size if size.any() else scales_of(subject, which)
+def _random_line(
+    sizes: list[NDArray[np.float64]], rng: np.random.Generator
+) -> list[NDArray[np.float64]]:
+    """Draw a direction through all inputs, by the sizes of their coordinates."""
+    return [size * rng.uniform(-1, 1, len(size)) for size in sizes]
+
+
+def _own_sizes(subject: Subject) -> list[NDArray[np.float64]]:
+    """Size of each coordinate by itself; its tensor's where all of that are zero."""
+    found = []
+    for which in range(len(subject.inputs)):
+        size = np.abs(subject.point(which))
+        size = np.where(np.isfinite(size), size, 0.0)
+        found.append(size if size.any() else scales_of(subject, which))
+    return found
 
 
 def may_be_rough(subject: Subject, meter: Meter, seed: int) -> bool:
@@ -147,9 +155,7 @@ def may_be_rough(subject: Subject, meter: Meter, seed: int) -> bool:
     Along one line, at the distances of `noise_level`: whether any output stands still
     there, or shows more than its rounding.
     """
-    rng = np.random.default_rng([seed, 13])
-    sizes = [_own_sizes(subject, k) for k in range(len(subject.inputs))]
-    line = [size * rng.uniform(-1, 1, len(size)) for size in sizes]
+    line = _random_line(_own_sizes(subject), np.random.default_rng([seed, 13]))
     steps = SPACING * np.arange(1, _NOISE_POINTS + 1)
     values = line_rows(subject, line, steps.tolist(), meter)
     with np.errstate(all="ignore"):
@@ -214,9 +220,7 @@ def _of_short_numbers(
 def _elsewhere(origin: Origin, meter: Meter) -> NDArray[np.float64]:
     """Evaluate at a point beside, in all coordinates, (rows,)."""
     subject = origin.subject
-    rng = np.random.default_rng(19)
-    sizes = [_own_sizes(subject, k) for k in range(len(subject.inputs))]
-    line = [size * rng.uniform(-1, 1, len(size)) for size in sizes]
+    line = _random_line(_own_sizes(subject), np.random.default_rng(19))
     return np.asarray(line_rows(subject, line, [_BESIDE], meter)[0])
 
 

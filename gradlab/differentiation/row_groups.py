@@ -117,12 +117,7 @@ def grouped_rows(
     rng = np.random.default_rng([rows, width, 37])
     timed = meter is not None and meter.budget.seconds is not None
     chunk = max(1, min(most // (8 * (rows + width)), _TIMED if timed else rows))
-    slices, start = np.zeros((asked, rows)), 0
-    for own, there in zip(digits, block_slices(subject.outputs), strict=True):
-        for digit, size in zip(own, _sizes(own), strict=True):
-            where = np.arange(there.start, there.stop)
-            slices[start + digit, where] = _random(rng, len(where))
-            start += size
+    slices = _slices(subject, digits, rng)
     reached = _pulled(analytic, slices, chunk, meter)
     if reached is None:
         return None
@@ -149,6 +144,20 @@ def grouped_rows(
         if not (np.abs(value[-1] - expected) <= slack).all():
             return None
     return tuple(found), answer[1]
+
+
+def _slices(
+    subject: Subject, digits: list[Digits], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Weigh all rows that have a digit in common, for every value of each digit."""
+    found = []
+    for own, there in zip(digits, block_slices(subject.outputs), strict=True):
+        where = np.arange(there.start, there.stop)
+        for digit, size in zip(own, _sizes(own), strict=True):
+            weights = np.zeros((size, output_rows(subject.outputs)))
+            weights[digit, where] = _random(rng, len(where))
+            found.append(weights)
+    return np.concatenate(found)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -174,9 +174,14 @@ class Block:
     jump: tuple[float, float, int] | None = None
 
     @property
+    def wrong(self) -> NDArray[np.bool_]:
+        """Entries that disagree, (rows, n)."""
+        return np.asarray(self.verdicts == Verdict.DISAGREES)
+
+    @property
     def accused(self) -> bool:
         """Whether any entry disagrees."""
-        return not self.settled and bool((self.verdicts == Verdict.DISAGREES).any())
+        return not self.settled and bool(self.wrong.any())
 
     @property
     def latest_scales(self) -> NDArray[np.float64]:

@@ -119,7 +119,7 @@ def judge_block(
         block.blur = _blur(block, block.grain, matters.own, outcome.base)
         with np.errstate(all="ignore"):
             slight = np.abs(block.formula - block.value) <= block.blur
-        slight &= block.verdicts == Verdict.DISAGREES
+        slight &= block.wrong
         block.verdicts[slight] = Verdict.UNDECIDED
     if not (np.isfinite(block.value).all() and np.isfinite(outcome.base).all()):
         block.verdicts[_without_ground(block, outcome.base)] = Verdict.UNDECIDED

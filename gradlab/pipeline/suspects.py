@@ -47,7 +47,7 @@ def suspicious(
 
     `own` is the `typical_effect` of the block, where that is known already.
     """
-    wrong = block.verdicts == Verdict.DISAGREES
+    wrong = block.wrong
     own = block.typical_effect if own is None else own
     least = block.noticed(own)
     blind = unresolved(block.side, block.analytic, block.scales, block.still, least)

@@ -135,7 +135,7 @@ def leave_ties_open(subject: Subject, outcome: Outcome) -> None:
 
 
 def _accused(block: Block) -> NDArray[np.bool_]:
-    wrong = np.asarray(block.verdicts == Verdict.DISAGREES)
+    wrong = block.wrong
     places = np.flatnonzero(wrong)
     if not places.size:  # nor is a matrix made that nobody has asked for
         return wrong

@@ -161,7 +161,7 @@ def _count(masks: list[NDArray[np.bool_]]) -> NDArray[np.intp]:
 
 def _heard(block: Block) -> NDArray[np.bool_]:
     """Accusations of finite numbers. In noise a ladder sees kinks as well."""
-    wrong = block.verdicts == Verdict.DISAGREES
+    wrong = block.wrong
     return np.asarray(wrong & np.isfinite(block.gap))
 
 

@@ -50,7 +50,7 @@ def excuse_inexact(outcome: Outcome) -> list[Finding]:
         if (each <= _LIKE * shown).all()
     ]
     for block in excused:
-        block.verdicts[block.verdicts == Verdict.DISAGREES] = Verdict.UNDECIDED
+        block.verdicts[block.wrong] = Verdict.UNDECIDED
     with np.errstate(all="ignore"):
         share = float(np.nanmax(shown / matters, initial=0.0))
     return [_told(block, share) for block in excused]

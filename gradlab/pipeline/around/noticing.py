@@ -166,13 +166,13 @@ def excuse_cancellation(
             off = np.abs(block.analytic - block.value)
             rounding = off <= SCATTER * noise[block.which][:, block.positions]
             rounding |= off * block.step <= still
-        accused = block.verdicts == Verdict.DISAGREES
+        accused = block.wrong
         block.verdicts[accused & rounding] = Verdict.UNDECIDED
 
 
 def _excuse(subject: Any, block: Block, purpose: Purpose) -> bool:
     """Change the verdicts that a purpose explains; whether there were any."""
-    accused = block.verdicts == Verdict.DISAGREES
+    accused = block.wrong
     if purpose.entries is not None:
         accused &= np.isin(block.positions, purpose.entries)[None, :]
     if purpose.row is None:

@@ -55,7 +55,7 @@ def leave_unseen(
     # an output of which another accusation is clear is asked nothing
     clear = np.zeros((len(outcome.base), 1), dtype=bool)
     for block, moved in faint:
-        others = (block.verdicts == Verdict.DISAGREES) & np.isinf(moved)
+        others = block.wrong & np.isinf(moved)
         clear |= others.any(axis=1, keepdims=True)
     faint = [(block, np.where(clear, np.inf, moved)) for block, moved in faint]
     faint = [(block, moved) for block, moved in faint if np.isfinite(moved).any()]
@@ -79,7 +79,7 @@ def _faint(block: Block, epsilon: float) -> NDArray[np.float64]:
     """How far errors move f over the steps that found them; inf where that is far."""
     with np.errstate(all="ignore"):
         moved = block.gap * np.abs(block.step)
-        found = (block.verdicts == Verdict.DISAGREES) & np.isfinite(moved)
+        found = block.wrong & np.isfinite(moved)
         found &= np.abs(block.step) > epsilon * block.sizes  # no complex step
         found &= moved < _FAINT * np.abs(block.height)
     return np.where(found, moved, np.inf)

@@ -93,32 +93,31 @@ def compare_by_probes(
     # what entries should have borne out, and had no time to
     hasty = bool(stopped) and is_looked_at(subject)
     hasty &= outcome is None or not confirmed(outcome)
-    looked: dict[str, list[Comparison]] = {}
-    if outcome is not None:
-        for comparison in comparisons_of(
-            subject, outcome.blocks, method=plan.first_method, coverage="sample"
-        ):
-            looked.setdefault(comparison.input.name, []).append(comparison)
+    unsteady = outcome is not None and outcome.unsteady is not None
+    blocks = [] if outcome is None else outcome.blocks
+    looked = comparisons_of(
+        subject, blocks, method=plan.first_method, coverage="sample"
+    )
     comparisons: list[Comparison] = []
-    for variable, probe in zip(subject.inputs, probes.tensors, strict=True):
-        closer = looked.get(variable.name, [])
+    for which, probe in enumerate(probes.tensors):
+        variable = subject.inputs[which]
+        closer = [c for c in looked if c.input.name == variable.name]
         wrong = any(c.verdict == Verdict.DISAGREES for c in closer)
         if wrong or (closer and all(c.columns is None for c in closer)):
             comparisons += closer  # all of its entries: nothing is known better
-        else:
-            unsteady = outcome is not None and outcome.unsteady is not None
-            doubtful = hasty or unsteady or _contradicted(probes, variable, closer)
-            doubtful |= variable.name in heard
-            told = _in_doubt(probe) if doubtful else probe
-            apart = subject.inputs.index(variable) in aside
-            if apart and not (closer and all(c.verdict == 0 for c in closer)):
-                told = dataclasses.replace(told, verdict=Verdict.UNDECIDED)
-            comparisons.append(_as_comparison(subject, variable, told))
+            continue
+        doubtful = hasty or unsteady or variable.name in heard
+        told = probe
+        if doubtful or _contradicted(probes, variable, closer):
+            told = _in_doubt(probe)
+        if which in aside and not (closer and all(c.verdict == 0 for c in closer)):
+            told = dataclasses.replace(told, verdict=Verdict.UNDECIDED)
+        comparisons.append(_as_comparison(subject, variable, told))
     problems: tuple[Problem, ...] = probes.located.problems
     evidence = Evidence(
         subject=subject,
         base=base,
-        parts=() if outcome is None else as_parts(subject, outcome.blocks),
+        parts=as_parts(subject, blocks),
         comparisons=tuple(comparisons),
         problems=problems,
         meter=meter,

@@ -78,7 +78,7 @@ def _spare(own: Origin, block: Block, columns: Mapping[int, Column]) -> None:
     smooth = np.array([column.means is None for column in found])
     far = far_apart(block.gap, block.error, scales[block.positions], top)
     sure = far & (smooth & no_tie(subject, block))
-    block.verdicts[~sure & (block.verdicts == Verdict.DISAGREES)] = Verdict.UNDECIDED
+    block.verdicts[~sure & block.wrong] = Verdict.UNDECIDED
 
 
 def _block(own: Origin, which: int, columns: Mapping[int, Column]) -> Block:

@@ -346,7 +346,7 @@ class _Stream:
         told = [block.verdicts.copy() for block in own]
         judge_all(self.subject, again, self.plan)
         for block, was in zip(own, told, strict=True):
-            anew = (block.verdicts == Verdict.DISAGREES) & (was != Verdict.DISAGREES)
+            anew = block.wrong & (was != Verdict.DISAGREES)
             block.verdicts[anew] = was[anew]
         self._take_back(kept)
         after = self._comparisons(kept)

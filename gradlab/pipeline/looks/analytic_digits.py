@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.subject.subject import is_torch_subject
 
@@ -71,7 +70,7 @@ def excuse_own_digits(subject: Subject, block: Block, meter: Meter) -> bool:
         top = np.nanmax(np.where(np.isfinite(effects), effects, 0.0), initial=0.0)
         # terms of size one may have cancelled, whatever is left of them all
         digit = _FEW * subject.epsilon * np.fmax(top / block.latest_scales, 1.0)
-        faint = (block.verdicts == Verdict.DISAGREES) & (block.gap <= digit)
+        faint = block.wrong & (block.gap <= digit)
     places = np.argwhere(faint)
     found = np.zeros(block.gap.shape)
     for row, column in places[:_MOST]:

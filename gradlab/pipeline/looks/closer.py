@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.hidden_noise import LAST_DIGITS
 from gradlab.differentiation.small_coordinates import OWN_SCALE
@@ -122,7 +121,7 @@ def first_looks(block: Block, *, accused: bool = False, others: int = 0) -> int:
     """
     with np.errstate(all="ignore"):
         far = np.abs(block.analytic - block.value) > 40 * block.error
-    wrong = (far & (block.verdicts == Verdict.DISAGREES)).any(axis=0)
+    wrong = (far & block.wrong).any(axis=0)
     many = np.count_nonzero(wrong) > _MOST * (wrong.size + others)
     if accused:
         return _SHOWN

@@ -21,7 +21,6 @@ import numpy as np
 
 from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.following import Lanes, nearest_jump
 
@@ -106,10 +105,7 @@ def widen_by_jumps(
 
 def accused_of_much(blocks: list[Block]) -> NDArray[np.bool_]:
     """Return outputs with an entry wrong by more than a solver can be, (rows,)."""
-    much = [
-        ((block.verdicts == Verdict.DISAGREES) & ~_slight(block)[1]).any(axis=1)
-        for block in blocks
-    ]
+    much = [(block.wrong & ~_slight(block)[1]).any(axis=1) for block in blocks]
     return np.asarray(np.any(much, axis=0))
 
 
@@ -119,7 +115,7 @@ def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     Not in columns that are accused of much, and nowhere where those are far more. The
     distance is told of what is accused of little, and 0 elsewhere.
     """
-    wrong = block.verdicts == Verdict.DISAGREES
+    wrong = block.wrong
     gap, slight = np.zeros(wrong.shape), np.zeros(wrong.shape, dtype=bool)
     rows, columns = np.nonzero(wrong)
     if not rows.size:

@@ -122,24 +122,10 @@ def see_through_steps(
         Whether it is.
     """
     wrong = _between_steps(reference, block, meter)
-    columns = np.flatnonzero(wrong.any(axis=0))
-    if not columns.size:
+    steps = _steps_seen(reference, block, wrong, meter, nearer=nearer)
+    if steps is None:
         return False
-    with np.errstate(all="ignore"):
-        gap = np.where(wrong, np.abs(block.analytic - block.value), -1.0)
-        gap *= block.latest_scales
-    first = int(columns[np.argmax(gap[:, columns].max(axis=0))])
-    wide = _sharpest(reference, block, np.array([first]), meter)
-    mistaken = _mistaken(block, wide, np.array([first])) & wrong[:, [first]]
-    if not mistaken.any():
-        return False
-    row = int(np.argmax(np.where(mistaken[:, 0], gap[:, first], -1.0)))
-    shares = (1.0, _NEARER) if nearer else (1.0,)
-    over = float(wide.value[row, 0]), float(wide.reach[0])
-    height = height_of_steps(reference, block, (row, first), over, meter, shares)
-    if height is None:
-        return False
-    share = height / float(wide.reach[0]) / max(abs(float(wide.value[row, 0])), 1e-300)
+    row, height, share = steps
     # what seems a kink there, or rests on longer steps, is as rough
     wrong[row] |= _wrong(block)[row]
     columns = np.flatnonzero(wrong.any(axis=0))
@@ -168,9 +154,46 @@ def see_through_steps(
     return True
 
 
+def _steps_seen(
+    reference: Subject,
+    block: Block,
+    wrong: NDArray[np.bool_],
+    meter: Meter,
+    *,
+    nearer: bool,
+) -> tuple[int, float, float] | None:
+    """Look for steps along the coordinate with the largest contradiction.
+
+    Returns
+    -------
+    row, height, share
+        Of which output, how high they are, and that relative to how far the output goes
+        over all of them; None where there are none.
+    """
+    columns = np.flatnonzero(wrong.any(axis=0))
+    if not columns.size:
+        return None
+    with np.errstate(all="ignore"):
+        gap = np.where(wrong, np.abs(block.analytic - block.value), -1.0)
+        gap *= block.latest_scales
+    first = int(columns[np.argmax(gap[:, columns].max(axis=0))])
+    wide = _sharpest(reference, block, np.array([first]), meter)
+    mistaken = _mistaken(block, wide, np.array([first])) & wrong[:, [first]]
+    if not mistaken.any():
+        return None
+    row = int(np.argmax(np.where(mistaken[:, 0], gap[:, first], -1.0)))
+    slope, reach = float(wide.value[row, 0]), float(wide.reach[0])
+    shares = (1.0, _NEARER) if nearer else (1.0,)
+    place, over = (row, first), (slope, reach)
+    height = height_of_steps(reference, block, place, over, meter, shares)
+    if height is None:
+        return None
+    return row, height, height / reach / max(abs(slope), 1e-300)
+
+
 def _wrong(block: Block) -> NDArray[np.bool_]:
-    wrong = block.verdicts == Verdict.DISAGREES
-    return np.asarray(wrong & np.isfinite(block.value) & np.isfinite(block.analytic))
+    known = np.isfinite(block.value) & np.isfinite(block.analytic)
+    return np.asarray(block.wrong & known)
 
 
 def _untold(block: Block) -> NDArray[np.bool_]:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.hidden_noise import LAST_DIGITS, noise_level
 from gradlab.differentiation.method import ComplexStep
 from gradlab.differentiation.smoothness import Smoothness
@@ -147,7 +146,7 @@ def _excuse_short_arithmetic(subject: Subject, block: Block) -> bool:
     digits = _FEW * subject.epsilon * np.fmax(1.0, size)
     with np.errstate(all="ignore"):
         apart = np.abs(block.analytic - block.precise)
-        excused = (block.verdicts == Verdict.DISAGREES) & (apart <= digits)
+        excused = block.wrong & (apart <= digits)
     if excused.any():
         block.slack = np.where(excused, np.fmax(block.slack, apart), block.slack)
     return bool(excused.any())
@@ -221,7 +220,7 @@ def _doubtful(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
     None of the few that stand among many which it would not: what is wrong there is
     the formula.
     """
-    wrong = block.verdicts == Verdict.DISAGREES
+    wrong = block.wrong
     if not wrong.any():
         return np.asarray(wrong)
     near = _near(block, digit)

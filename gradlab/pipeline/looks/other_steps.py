@@ -8,7 +8,6 @@ import numpy as np
 
 from gradlab.comparison.kinks import Sides, told_apart
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.closer import first_looks
@@ -61,7 +60,7 @@ def hear_again(
     bool
         Whether any was repeated.
     """
-    close = block.verdicts == Verdict.DISAGREES
+    close = block.wrong
     rows, places = np.nonzero(close)
     with np.errstate(all="ignore"):
         apart = distance(block, rows, places)

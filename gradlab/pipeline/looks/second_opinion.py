@@ -77,7 +77,7 @@ def _hear(
     doubt = block.verdicts != Verdict.AGREES
     if outcome.unsteady is not None:
         doubt[outcome.unsteady > 0] = False  # no look tells anything there
-    wrong = np.flatnonzero((block.verdicts == Verdict.DISAGREES).any(axis=0))
+    wrong = np.flatnonzero(block.wrong.any(axis=0))
     wrong = wrong[np.argsort(-block.excess(wrong), kind="stable")]
     doubtful = np.setdiff1d(np.flatnonzero(doubt.any(axis=0)), wrong)
     chosen = spread(np.concatenate([wrong, doubtful]), CLOSE_LOOKS)
@@ -108,7 +108,7 @@ def _hear(
 def _settle(block: Block, twin: Block, chosen: NDArray[np.intp]) -> int:
     """Let what the ladder saw in some columns decide; return what it took back."""
     seen = np.isin(np.arange(len(block.positions)), chosen)
-    accused = block.verdicts == Verdict.DISAGREES
+    accused = block.wrong
     cleared = accused & (twin.verdicts != Verdict.DISAGREES) & seen
     block.verdicts[cleared] = Verdict.UNDECIDED
     block.verdicts[_vouched_for(block, twin) & seen & ~cleared] = Verdict.AGREES

@@ -79,7 +79,7 @@ def hear_in_haste(check: Check, outcome: Outcome) -> None:
         except BudgetExhausted:
             pass
     for block in wrong:
-        hasty = (block.verdicts == Verdict.DISAGREES) & ~sure[block.which]
+        hasty = block.wrong & ~sure[block.which]
         block.verdicts[hasty] = Verdict.UNDECIDED
         name = plan.first_method(block.name)
         outcome.unheard += Counter({name: int(hasty.sum())})
@@ -142,7 +142,7 @@ def _beyond_doubt(check: Check, block: Block) -> NDArray[np.bool_]:
         moved = gap * np.abs(block.step) > _COARSEST * np.fmax(block.height, top)
     far &= moved | (block.value != 0)
     lost = ~np.isfinite(block.analytic) & np.isfinite(block.value)
-    return np.asarray((far | lost) & (block.verdicts == Verdict.DISAGREES))
+    return np.asarray((far | lost) & block.wrong)
 
 
 def is_missing(block: Block, outcome: Outcome) -> bool:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.adaptive_columns import adaptive_line
 from gradlab.differentiation.evaluation import line_of
 from gradlab.differentiation.method import Adaptive
@@ -121,7 +120,7 @@ def _accused(
     """
     if block.grain is not None or not np.isfinite(block.value).all():
         return None
-    wrong = block.verdicts == Verdict.DISAGREES
+    wrong = block.wrong
     if 2 * np.count_nonzero(wrong.any(axis=0)) <= len(block.positions):
         return None
     rows, places = np.nonzero(wrong)
