@@ -10,11 +10,10 @@ import numpy as np
 
 from gradlab.subject.subject import DOUBLE
 from gradlab.subject.tensors.lossless_casts import (
+    AnalyticWithin,
     Casts,
-    KeptAnalytic,
-    KeptProgram,
-    LeftOut,
-    kept_loss,
+    Within,
+    loss_within,
 )
 from gradlab.subject.tensors.same_draws import DRAWING, SameDraws
 from gradlab.subject.tensors.transient_parameters import Lending, Rooms, may_be_lent
@@ -28,8 +27,9 @@ from gradlab.subject.tensors.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from gradlab.subject.tensors.lossless_casts import Around
     from gradlab.subject.tensors.programs import Program
     from gradlab.subject.tensors.subjects import TorchSubject
 
@@ -83,7 +83,7 @@ def _drawing_the_same(subject: TorchSubject, double: TorchSubject) -> TorchSubje
     if not real:
         return double
     short = max(real, key=lambda dtype: float(torch.finfo(dtype).eps))
-    same = _without(double, SameDraws(short))
+    same = _within(double, SameDraws(short).left_out)
     try:
         same.at_point = same.row()
     except Exception:  # noqa: BLE001 - some function may refuse other dtypes
@@ -170,17 +170,13 @@ def _attempted(
     if program is None:
         return None
     for default in (False, True):
-        tried = _DoubleDefault(program) if default else program
-        double = type(subject)(tried, cells, loss=subject.loss, root=subject.root)
-        double.reset, double.kept = subject.reset, subject.kept
-        double.elsewhere, double.whole = subject.elsewhere, subject.whole
-        double.needs_grad = subject.needs_grad
-        double.chunk_bytes = subject.chunk_bytes
-        transfer = getattr(subject.analytic, "on", None)
-        double.analytic = None if transfer is None else transfer(double)
+        tried = program
+        if default:
+            tried = Within(program, _double_default, changes_defaults=True)
+        double = _like(subject, tried, cells, subject.loss)
         narrowed = _narrowed(double)
         if casts.wide and (narrowed or (beside and narrowed is None)):
-            double = _without(double, casts)
+            double = _within(double, casts.left_out)
             narrowed = _narrowed(double)
         if not (narrowed is None or narrowed):
             return double
@@ -202,21 +198,29 @@ def _reads_few(double: TorchSubject) -> bool:
     return swap is None or swap.made <= _READ_AGAIN * len(double.cells)
 
 
-def _without(double: TorchSubject, casts: LeftOut) -> TorchSubject:
+def _like(
+    subject: TorchSubject,
+    program: Program,
+    cells: Sequence[Cell],
+    loss: Callable[..., Any] | None,
+) -> TorchSubject:
+    """Return a subject with another program, of which all else is known already."""
+    twin = type(subject)(program, cells, loss=loss, root=subject.root)
+    twin.reset, twin.kept = subject.reset, subject.kept
+    twin.elsewhere, twin.whole = subject.elsewhere, subject.whole
+    twin.needs_grad, twin.draws = subject.needs_grad, subject.draws
+    twin.chunk_bytes = subject.chunk_bytes
+    transfer = getattr(subject.analytic, "on", None)
+    twin.analytic = None if transfer is None else transfer(twin)
+    return twin
+
+
+def _within(double: TorchSubject, around: Around) -> TorchSubject:
     """Return the same subject, with casts left out that lose nothing, or the like."""
-    kept = type(double)(
-        KeptProgram(double.program, casts),
-        double.cells,
-        loss=kept_loss(double.loss, casts),
-        root=double.root,
-    )
-    kept.reset, kept.kept = double.reset, double.kept
-    kept.elsewhere, kept.whole = double.elsewhere, double.whole
-    kept.needs_grad, kept.draws = double.needs_grad, double.draws
-    kept.chunk_bytes = double.chunk_bytes
-    transfer = getattr(double.analytic, "on", None)
-    if transfer is not None:
-        kept.analytic = KeptAnalytic(transfer(kept), casts)
+    program, loss = Within(double.program, around), loss_within(double.loss, around)
+    kept = _like(double, program, double.cells, loss)
+    if kept.analytic is not None:
+        kept.analytic = AnalyticWithin(kept.analytic, around)
     return kept
 
 
@@ -317,36 +321,14 @@ def _epsilon(tensor: Any) -> float:
     return float(torch.finfo(tensor.dtype).eps)
 
 
-class _DoubleDefault:
-    """A program that runs with float64 as torch's default dtype."""
+@contextlib.contextmanager
+def _double_default() -> Iterator[None]:
+    """Make float64 torch's default dtype."""
+    import torch
 
-    changes_defaults = True  # of the whole process: no two threads at a time
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self.kind = program.kind
-        self.swap: Any = getattr(program, "swap", None)
-
-    @property
-    def buffers(self) -> dict[str, Any]:
-        return self._program.buffers
-
-    def call(
-        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
-    ) -> object:
-        import torch
-
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        try:
-            return self._program.call(values, buffers)
-        finally:
-            torch.set_default_dtype(before)
-
-    def standing(
-        self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
-    ) -> contextlib.AbstractContextManager[None]:
-        return self._program.standing(values, buffers)
-
-    def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:
-        return self._program.widened(cells, copied=copied)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.tensors.uncompiled import uncompiled
 from gradlab.subject.tensors.values import is_double
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from gradlab.subject.tensors.programs import Program
     from gradlab.subject.tensors.values import Cell
 
-__all__ = ["Casts", "KeptAnalytic", "KeptProgram", "LeftOut", "kept_loss"]
+    Around = Callable[[], contextlib.AbstractContextManager[None]]
+
+__all__ = ["AnalyticWithin", "Around", "Casts", "Within", "loss_within"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,21 +148,27 @@ def _writes(func: Any) -> bool:
     return bool(name.endswith("_"))
 
 
-class LeftOut(Protocol):
-    """What a copy in float64 leaves out of the functions that it calls."""
+class Within:
+    """A program in float64 that runs within a context, such as casts left out.
 
-    def left_out(self) -> contextlib.AbstractContextManager[None]:
-        """Leave it out meanwhile."""
+    Parameters
+    ----------
+    program
+        What runs.
+    around
+        Makes the context of each call.
+    changes_defaults
+        Whether that is one of the whole process: no two threads at a time.
+    """
 
-
-class KeptProgram:
-    """A program in float64 whose harmless casts are left out."""
-
-    def __init__(self, program: Program, casts: LeftOut) -> None:
+    def __init__(
+        self, program: Program, around: Around, *, changes_defaults: bool = False
+    ) -> None:
         self._program = program
-        self._casts = casts
+        self._around = around
         self.kind = program.kind
-        self.changes_defaults = getattr(program, "changes_defaults", False)
+        inside = getattr(program, "changes_defaults", False)
+        self.changes_defaults = changes_defaults or inside
 
     @property
     def module(self) -> Any:
@@ -181,7 +189,7 @@ class KeptProgram:
         self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
     ) -> object:
         """Return the user's result."""
-        with self._casts.left_out():
+        with self._around():
             return self._program.call(values, buffers)
 
     def standing(
@@ -195,16 +203,16 @@ class KeptProgram:
         return self._program.widened(cells, copied=copied)
 
 
-class KeptAnalytic:
+class AnalyticWithin:
     """Autograd on such a program: a backward casts as a forward does.
 
     On the processor only: other devices run their part of a backward in threads of
     their own, which no mode of this one reaches.
     """
 
-    def __init__(self, analytic: Any, casts: LeftOut) -> None:
+    def __init__(self, analytic: Any, around: Around) -> None:
         self._analytic = analytic
-        self._casts = casts
+        self._around = around
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._analytic, name)
@@ -212,25 +220,25 @@ class KeptAnalytic:
             return value
 
         def under(*arguments: Any) -> Any:
-            with self._casts.left_out():
+            with self._around():
                 return value(*arguments)
 
         return under
 
-    def on(self, subject: Any) -> KeptAnalytic:
+    def on(self, subject: Any) -> AnalyticWithin:
         """Return the same for another subject."""
-        return KeptAnalytic(self._analytic.on(subject), self._casts)
+        return AnalyticWithin(self._analytic.on(subject), self._around)
 
 
-def kept_loss(
-    loss: Callable[..., Any] | None, casts: LeftOut
+def loss_within(
+    loss: Callable[..., Any] | None, around: Around
 ) -> Callable[..., Any] | None:
-    """Return a loss whose harmless casts are left out."""
+    """Return a loss that is computed within a context."""
     if loss is None:
         return None
 
-    def kept(*arguments: Any) -> Any:
-        with casts.left_out():
+    def within(*arguments: Any) -> Any:
+        with around():
             return loss(*arguments)
 
-    return kept
+    return within
