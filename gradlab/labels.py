@@ -16,6 +16,7 @@ __all__ = [
     "chosen_for",
     "code_place",
     "entry_label",
+    "few_of",
     "ravel",
     "stopped_at",
     "unravel",
@@ -76,6 +77,18 @@ def entry_label(name: str, flat: int, shape: Sequence[int]) -> str:
     if not 0 <= flat < math.prod(shape):
         return f"{name}[?]"
     return f"{name}[{', '.join(map(str, unravel(flat, shape)))}]"
+
+
+def few_of(names: Sequence[str], most: int) -> str:
+    """List names, and count those beyond the first few.
+
+    Examples
+    --------
+    >>> few_of(["W1", "b1", "W2"], 3), few_of(["W1", "b1", "W2"], 2)
+    ('W1, b1, W2', 'W1, b1 and 1 more')
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def code_place(file: str, line: int, *, folder: bool = False) -> str:

@@ -10,7 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.labels import code_place
+from gradlab.labels import code_place, few_of
 from gradlab.localisation.layers.audited import LayerMistake
 from gradlab.localisation.layers.recording.frames import owner_name
 
@@ -202,14 +202,14 @@ def _late_hooks(module: Any) -> tuple[Finding, ...]:
     ]
     if not names:
         return ()
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    told = few_of([f"`{name}`" for name in names], 1)
     return (
         Finding(
             BugKind.UNKNOWN,
             "warning",
             names[0],
             0.1,
-            f"`{names[0]}`{more} has a hook that runs after its gradient was "
+            f"{told} has a hook that runs after its gradient was "
             "accumulated; what it does to .grad was not looked at.",
             "Look at what was given to register_post_accumulate_grad_hook.",
         ),
@@ -221,15 +221,14 @@ def _warnings(raw: RawAudit) -> tuple[Finding, ...]:
     rows = raw.unchecked
     if not rows:
         return ()
-    names = ", ".join(f"`{row.name}`" for row in rows[:3])
-    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+    names = few_of([f"`{row.name}`" for row in rows], 3)
     return (
         Finding(
             BugKind.UNKNOWN,
             "warning",
             rows[0].name,
             0.1,
-            f"{names}{more} could not be checked: {rows[0].reason}.",
+            f"{names} could not be checked: {rows[0].reason}.",
             "Read the reason of each row in the table of the audit.",
         ),
     )

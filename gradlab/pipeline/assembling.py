@@ -10,6 +10,7 @@ import numpy as np
 from gradlab.comparison.comparison import Comparison
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Part
+from gradlab.labels import few_of
 from gradlab.late import is_made
 from gradlab.pipeline.blocks import label_of
 from gradlab.subject.numpy_values import as_complex
@@ -169,9 +170,8 @@ def left_out(subject: Subject) -> tuple[str, ...]:
     names = getattr(arguments, "left_out", ())
     if not names:
         return ()
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     verb = "do" if len(names) > 1 else "does"
-    told = f"{', '.join(names[:_NAMED])}{more}, which {verb} not require grad"
+    told = f"{few_of(names, _NAMED)}, which {verb} not require grad"
     return (f"not compared: {told} (wrt= asks for it)",)
 
 

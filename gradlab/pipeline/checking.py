@@ -26,6 +26,7 @@ from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin, elsewhere
+from gradlab.labels import few_of
 from gradlab.pipeline.blocks import Block, Check, Known, Outcome, Plan
 from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
@@ -313,10 +314,9 @@ def _remarks(
     yield from outcome.met()
     through = [b.name for b in outcome.blocks if b.through]
     if through:
-        more = f" and {len(through) - _NAMED} more" if len(through) > _NAMED else ""
         yield (
             f"differences of the product that each enters, carried on by the chain "
-            f"rule: {', '.join(through[:_NAMED])}{more}"
+            f"rule: {few_of(through, _NAMED)}"
         )
     if outcome.looked:
         yield (

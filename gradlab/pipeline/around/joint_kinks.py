@@ -27,6 +27,7 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.evaluation import BudgetExhausted, line_of, line_rows
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.smoothness import Smoothness
+from gradlab.labels import few_of
 from gradlab.pipeline.blocks import label_of
 
 if TYPE_CHECKING:
@@ -199,17 +200,16 @@ def _told(
         for one in tied
         for column in np.flatnonzero(one.mask[row])
     ]
-    few = ", ".join(names[:_NAMED])
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     slopes = f"{high:.6g}" if np.isclose(low, high) else f"{low:.6g} to {high:.6g}"
     yield Finding(
         BugKind.WRONG_MASK,
         "error",
         part.block.name,
         0.9,
-        f"f has a kink in each of {few}{more}, and the gradient is a sub-gradient of "
-        f"each; of all together it is none: moved together by their sizes they change "
-        f"f with a slope of {slopes}, the gradient says {foretold:.6g}.",
+        f"f has a kink in each of {few_of(names, _NAMED)}, and the gradient is a "
+        f"sub-gradient of each; of all together it is none: moved together by their "
+        f"sizes they change f with a slope of {slopes}, the gradient says "
+        f"{foretold:.6g}.",
         "Give a tie of max to one of its entries (argmax), or share it out: divide the "
         "mask x == max by its sum.",
     )

@@ -21,6 +21,7 @@ from gradlab.differentiation.analytic_noise import (
 )
 from gradlab.differentiation.evaluation import line_of, line_rows
 from gradlab.errors import GradlabError
+from gradlab.labels import few_of
 from gradlab.pipeline.around.asking_again import asked_again
 from gradlab.subject.subject import is_torch_subject
 
@@ -213,8 +214,7 @@ def _modes(module: Any, layers: tuple[Modal, ...]) -> Iterator[Finding]:
         some = [layer for layer in layers if layer.random is random]
         if not some or (random and module.training):
             continue  # that numbers were drawn is told where they are frozen
-        names = ", ".join(f"`{layer.name}` ({layer.type})" for layer in some[:_NAMED])
-        more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+        names = few_of([f"`{layer.name}` ({layer.type})" for layer in some], _NAMED)
         are = "is" if len(some) == 1 else "are"
         does = (
             "what is compared depends on the numbers drawn"
@@ -228,7 +228,7 @@ def _modes(module: Any, layers: tuple[Modal, ...]) -> Iterator[Finding]:
             "note" if module.training else "warning",
             some[0].name,
             0.85,
-            f"{names}{more} {are} in training mode{left}: {does}.",
+            f"{names} {are} in training mode{left}: {does}.",
             "Call eval() on the whole module if inference is meant."
             if not module.training
             else "The gradient of training mode was checked; call eval() first to "

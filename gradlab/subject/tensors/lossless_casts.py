@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Around = Callable[[], contextlib.AbstractContextManager[None]]
 
-__all__ = ["AnalyticWithin", "Around", "Casts", "Within", "loss_within"]
+__all__ = ["AnalyticWithin", "Casts", "Within", "loss_within"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

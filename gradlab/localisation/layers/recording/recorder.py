@@ -292,12 +292,7 @@ def _input_labels(template: Any, count: int) -> list[str]:
     """Name inputs: "input 0" for positions, "input mask" for keywords."""
     args, kwargs = template
     labels = [f"input {k}" for k in range(count)]
-    for position, argument in enumerate(args):
-        holes = leaves(argument, Hole)
-        for k, hole in enumerate(holes):
-            within = f".{k}" if len(holes) > 1 else ""
-            labels[hole.index] = f"input {position}{within}"
-    for key, argument in kwargs.items():
+    for key, argument in [*enumerate(args), *kwargs.items()]:
         holes = leaves(argument, Hole)
         for k, hole in enumerate(holes):
             within = f".{k}" if len(holes) > 1 else ""
