@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
 
-__all__ = ["choose_least_scales", "folds", "moves_nothing"]
+__all__ = ["choose_least_scales", "moves_nothing"]
 
 # Of the largest output: an input that moves it by less is not seen to move it. Cheap
 # differences leave a hundredth of such a slope, and less of what is smaller.
 _NOTICED = 1e-7
 _SHORTER = 2.0**-7  # times one: where f moves by too much when the input moves by one
 _TOO_MUCH = 4.0  # of the largest output
+_SHORTENED = 7  # times it is made shorter, at most
 _FARTHER = 4.0  # times as far, and no more: a longer step shows nothing new
 _DIGITS = 64.0  # roundings of f: less than that is not seen
-_TRIES = 8  # evaluations for each such input
-_FOLD = 2.0**-16  # times the scale: by as much differences go
-_EVEN = 0.1  # of how far f goes: both sides differ by less
+_TRIES = 12  # evaluations for each such input
+_SHORT, _LONG = 2.0**-16, 2.0**-13  # times the scale: by as much differences go
+_EVEN = 0.02  # of how far f goes to one side less the other: a kink adds more
 
 
 def moves_nothing(origin: Origin, which: int, largest: Callable[[], float]) -> bool:
@@ -73,7 +74,9 @@ def choose_least_scales(
     -------
     dict
         By input. Not those that do move f, whatever their gradient says, nor those
-        that a longer step shows nothing more of, or no value of f.
+        that a longer step shows nothing more of, or no value of f. Zero for those that
+        a longer step would take over kinks, as of a ReLU of 1e-9: they are moved by
+        their own size, and what that does to f is little, but all that there is.
 
     Examples
     --------
@@ -91,47 +94,46 @@ def choose_least_scales(
     for which in inputs:
         if meter.left() < _TRIES:
             break
-        scale = _chosen(origin, which, meter, seed)
-        if scale is not None:
-            found[which] = scale
+        near = _moved(origin, which, unit_of(origin.subject, which), meter, seed)
+        if near <= _NOTICED:
+            scale = _chosen(origin, which, near, meter, seed)
+            if scale is not None:
+                # where no digit of f tells the point from a kink, it is at the kink
+                bent = near > 0 and _bends(origin, which, scale, meter, seed)
+                found[which] = 0.0 if bent else scale
     return found
 
 
-def folds(origin: Origin, which: int, scale: float, meter: Meter, seed: int) -> bool:
-    """Whether f goes alike to both sides over such steps, as around a fold within.
+def _bends(origin: Origin, which: int, scale: float, meter: Meter, seed: int) -> bool:
+    """Whether f has kinks within such steps, as ``abs(x)`` or a ReLU of 1e-9.
 
-    Central differences over them see a slope of zero where each side has one, as of
-    ``abs(x)`` at 1e-9.
-
-    Parameters
-    ----------
-    origin, which, seed
-        As for `choose_least_scales`.
-    scale
-        Found by that.
-    meter
-        Charged for two evaluations.
+    What goes alike to both sides grows with the step then, and with its square where f
+    is smooth; differences over a kink show the mean of two slopes, which is neither.
     """
-    ahead, behind = (
-        _beyond(origin, which, end * _FOLD * scale, meter, seed) for end in (1.0, -1.0)
-    )
+    sides = [
+        _beyond(origin, which, end * share * scale, meter, seed)
+        for share in (_SHORT, _LONG)
+        for end in (1.0, -1.0)
+    ]
     with np.errstate(all="ignore"):
-        apart = np.abs(ahead - behind).max(initial=0.0)
-        return bool(apart < _EVEN * np.abs(ahead + behind).max(initial=0.0) / 2)
+        near = np.abs(sides[0] + sides[1])
+        even, odd = np.abs(sides[2] + sides[3]), np.abs(sides[2] - sides[3])
+        bent = (even > _EVEN * odd) & (even < (_LONG / _SHORT) ** 1.5 * near)
+        bent &= near > _DIGITS * origin.subject.epsilon * _height(origin.base)
+    return bool(bent.any())
 
 
-def _chosen(origin: Origin, which: int, meter: Meter, seed: int) -> float | None:
+def _chosen(
+    origin: Origin, which: int, near: float, meter: Meter, seed: int
+) -> float | None:
+    """Look for a scale that f notices, beyond that of the input, which moves it so far.
+
+    None where there is no such scale.
+    """
     own = unit_of(origin.subject, which)
-
-    def moved(scale: float) -> float:
-        return _moved(origin, which, scale, meter, seed)
-
-    near = moved(own)
-    if not near <= _NOTICED:
-        return None
     scale = 1.0
-    for _ in range(_TRIES - 1):
-        far = moved(scale)
+    for _ in range(_SHORTENED):
+        far = _moved(origin, which, scale, meter, seed)
         if _DIGITS * origin.subject.epsilon < far <= _FARTHER * near:
             return None  # it does all that it does within the size of the input
         if far <= _TOO_MUCH:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import NEGLIGIBLE
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter
 from gradlab.differentiation.metering import DEAR, why_stopped
 from gradlab.localisation.entries import located_from
-from gradlab.localisation.searching.group_testing import decode
+from gradlab.localisation.searching import group_testing
 from gradlab.localisation.searching.search import NOTHING, Search
 from gradlab.localisation.searching.set_up import set_aside, set_up
 from gradlab.localisation.searching.tensor_search import judge
@@ -243,7 +242,7 @@ def _likeliest(bench: Bench, search: Search) -> tuple[int, NDArray[np.intp]] | N
     parts = bench.parts()
     if groups:
         group = min(groups, key=lambda group: group.size)
-        spelled = decode(bench, group) if group.legible else []
+        spelled = group_testing.decode(bench, group) if group.legible else []
         if spelled:
             which = spelled[0][0]
             places = np.array([place for k, place in spelled if k == which])
@@ -286,7 +285,7 @@ def _tensor(
         verdict = Verdict.DISAGREES
     elif empty:
         verdict = Verdict.AGREES
-    elif doubted or group is None or _hidden(bench, which, power, group):
+    elif doubted or group is None or _hidden(bench, which, power):
         settled = bench.patience.tolerated(which) and not doubted
         verdict = Verdict.AGREES if settled else Verdict.UNDECIDED
     else:
@@ -312,24 +311,17 @@ def _hides(bench: Bench, which: int, power: float) -> bool:
     return power > _BLIND * least
 
 
-def _hidden(bench: Bench, which: int, power: float, group: Group) -> bool:
-    """Whether a small error of all entries together could hide in the error bars.
-
-    Of a gradient of zero there is nothing small: it has to be f that stands still.
-    """
+def _hidden(bench: Bench, which: int, power: float) -> bool:
+    """Whether a small error of all entries together could hide in the error bars."""
     typical = _norm(bench, which)
-    if typical == 0 and not (np.abs(group.defects) > group.errors).any():
-        return False
-    effects = [_norm(bench, k) * unit for k, unit in enumerate(bench.units)]
-    if bench.dear and effects[which] <= NOTHING * max(effects):
-        return False
     if bench.dear:
+        effects = [_norm(bench, k) * unit for k, unit in enumerate(bench.units)]
+        if effects[which] <= NOTHING * max(effects):
+            return False
         return not power <= max(_BLIND_DEAR * typical, 2 * bench.rounding(which))
-    # what round-off hides no measurement can show, and what moves nothing need not:
-    # as in `comparison.judge`; `TensorProbe.power` tells of it
-    still = bench.still if bench.matters <= bench.still else 0.0
-    least = max(NEGLIGIBLE * bench.matters, still) / bench.units[which]
-    return not power <= max(_BLIND * typical, 2 * bench.rounding(which), least)
+    # `TensorProbe.power` tells of what need not show
+    told = group_testing.least_told(bench, which) / bench.units[which]
+    return not power <= max(_BLIND * typical, told)
 
 
 def _norm(bench: Bench, which: int) -> float:

@@ -289,6 +289,7 @@ def _first_pass(
 
     unknown = blank(np.nan)
     scales, sizes = _scales(wanted, parts, done)
+    least = wanted.origin.subject.least_scales.get(wanted.which)
     block = Block(
         which=wanted.which,
         name=wanted.origin.subject.inputs[wanted.which].name,
@@ -308,10 +309,11 @@ def _first_pass(
         allowed=blank(0.0),
         accepted=blank(False, np.bool_),
         looked=np.zeros(done, dtype=bool),
-        still=stillness(wanted.origin.base),
+        # of what is kinked on longer steps, all that f shows counts
+        still=stillness(wanted.origin.base) * (least != 0),
         bend=joined("bend"),
         pattern=parts[0].pattern if len(parts) == 1 else None,
         through=parts[0].through if len(parts) == 1 else 0,
-        faint=wanted.which in wanted.origin.subject.least_scales,
+        faint=least is not None,
     )
     return block, stop

@@ -67,3 +67,55 @@ def test_wrong_backward_is_not_called_right():
     found = states(0.1)
     assert found.count(LayerState.RIGHT) <= 1
     assert found.count(LayerState.WRONG) >= 3
+
+
+class NextTo(torch.nn.Module):
+    """A function of parameters that lie next to one of its poles."""
+
+    def __init__(self, function, point):
+        super().__init__()
+        self.function = function
+        self.point = torch.nn.Parameter(point)
+
+    def forward(self):
+        return self.function(self.point).sum()
+
+
+POLES = {
+    "a reciprocal": (lambda x: 1 / (x - 1), 1.0),
+    "a tangent": (torch.tan, 0.5 * torch.pi),
+    "a logarithm": (lambda x: torch.log(abs(x + 1)), -1.0),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", POLES)
+def test_a_pole_within_the_step_accuses_nobody(name, seed):
+    """Beyond it f looks smooth, and its slope is a millionth of that at the point."""
+    function, pole = POLES[name]
+    torch.manual_seed(seed)
+    point = pole + 1e-9 * torch.randn(6, dtype=torch.float64)
+
+    assert gl.blame(NextTo(function, point)).culprits == ()
+
+
+class Steep(torch.autograd.Function):
+    """A sine whose backward is ten billion times too steep."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.sin(x)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        (x,) = ctx.saved_tensors
+        return 1e10 * torch.cos(x) * upstream
+
+
+def test_a_slope_that_f_has_at_no_step_is_wrong():
+    """However steep it is: short steps are asked, and do not bear it out."""
+    torch.manual_seed(0)
+    module = NextTo(Steep.apply, torch.randn(6, dtype=torch.float64))
+
+    assert gl.blame(module).culprits == ("NextTo",)

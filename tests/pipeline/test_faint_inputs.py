@@ -167,6 +167,46 @@ def test_a_search_knows_no_slope_of_a_kink_within_its_step(name, size):
     assert told.verdict == gl.Verdict.DISAGREES
 
 
+KINKED = {
+    "hinge": (lambda x, w: np.maximum(x, 0) @ w, lambda x, w: w * (x > 0)),
+    "distance": (lambda x, w: np.abs(x) @ w, lambda x, w: w * np.sign(x)),
+    "hidden units": (
+        lambda x, w: np.maximum(w[:40].reshape(8, 5) @ x[:5], 0).sum() + w[5:] @ x[5:],
+        lambda x, w: np.concatenate(
+            [
+                w[:40].reshape(8, 5).T @ (w[:40].reshape(8, 5) @ x[:5] > 0),
+                w[5:],
+            ]
+        ),
+    ),
+}
+
+
+def accuses(door, f, x, grad):
+    """Whether a door says that the gradient is wrong."""
+    if door == "locate":
+        return not gl.locate(f, x, grad=grad).ok
+    report = gl.check(f, x, grad=grad, coverage=door)
+    return report.verdict == gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("door", ["full", "probe", "locate"])
+@pytest.mark.parametrize("size", [1e-12, 1e-9])
+@pytest.mark.parametrize("name", KINKED)
+def test_kinks_beyond_the_size_of_the_input_accuse_nobody(name, size, door):
+    """Over steps that f notices all entries cross their kinks; over short ones none."""
+    rng = np.random.default_rng(8)
+    x, w = size * rng.normal(size=60), rng.normal(size=60)
+    value, slope = KINKED[name]
+
+    def f(x):
+        return 1 + value(x, w)
+
+    assert not accuses(door, f, x, lambda x: slope(x, w))
+    for factor in (0.0, 2.0, -1.0):
+        assert accuses(door, f, x, lambda x, factor=factor: factor * slope(x, w))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_ties_within_the_size_of_the_input_accuse_nobody(seed):
     """The largest of six numbers of 1e-8 is another one over every longer step."""

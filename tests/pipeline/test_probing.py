@@ -186,6 +186,39 @@ def test_a_search_that_comes_back_to_the_same_entry_ends(monkeypatch):
     assert report.verdict == gl.Verdict.DISAGREES
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_zero_is_no_gradient_where_f_hardly_resolves_one(seed):
+    """A direction next to the edge of arccos has a bar as wide as its slope."""
+    rng = np.random.default_rng(seed)
+    x, w = 1 - 1e-7 * rng.random(6) - 1e-9, rng.normal(size=6)
+
+    def f(x, w):
+        return np.arccos(x) @ w
+
+    def grad(x, w):
+        return 0 * x, np.arccos(x)
+
+    report = gl.check(f, x, w, grad=grad, coverage="probe")
+    found = gl.locate(f, x, w, grad=grad)
+
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert not (found.ok and found.complete)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_factor_is_told_that_single_entries_do_not_bear_out(seed):
+    """Along a direction all entries leave the neighbourhood of their poles."""
+    rng = np.random.default_rng(seed)
+    x, a = 1 + 1e-6 * rng.normal(size=5), rng.normal(size=5)
+
+    def f(x, a):
+        return (a / (x - 1)).sum()
+
+    found = gl.locate(f, x, a, grad=lambda x, a: (-a / (x - 1) ** 2, 1 / (x - 1)))
+
+    assert found.ok
+
+
 def test_standing_still_behind_a_cast_accuses_nobody():
     """In bfloat16 f does not move over small steps, whatever its gradient is."""
     torch = pytest.importorskip("torch")

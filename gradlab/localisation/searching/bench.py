@@ -198,11 +198,11 @@ class Bench:
         """Smallest error of an entry that is more than the round-off of what matters.
 
         As in `gradlab.comparison.judge`: no backward pass is more exact than a few
-        thousand roundings of the largest effect that any entry of any input has. A
-        gradient that is zero because large terms cancel comes out as that.
+        thousand roundings of the largest effect of any entry. A gradient that is zero
+        because large terms cancel comes out as that.
         """
         share = roundings(self.analytic_epsilon(which))
-        return max(share * self.matters, self.still / 1e4) / self.units[which]
+        return max(share * self.matters, self.still(which) / 1e4) / self.units[which]
 
     @property
     def matters(self) -> float:
@@ -213,12 +213,12 @@ class Bench:
             self._matters = min(top, np.finfo(float).max)
         return self._matters
 
-    @property
-    def still(self) -> float:
-        """Effect on ``v . f`` below which nothing moves, as in a full check."""
-        live = self.cotangent != 0
-        size = stillness(self.base)[live, 0] * np.abs(self.cotangent[live])
-        return float(size.max(initial=0.0))
+    def still(self, which: int) -> float:
+        """Effect on ``v . f`` of an input that moves nothing, as in a full check."""
+        if self.numeric.least_scales.get(which) == 0:
+            return 0.0
+        size = stillness(self.base)[:, 0] * np.abs(self.cotangent)
+        return float(size[self.cotangent != 0].max(initial=0.0))
 
     def forgiven(self, which: int) -> float:
         """Smallest error of one entry of an input that anybody would object to."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import CARE
+from gradlab.comparison.judge import CARE, NEGLIGIBLE
 from gradlab.comparison.tolerance import SAFETY, roundings
 from gradlab.differentiation.directions import Part
 from gradlab.localisation.searching.quick_lines import noise_bar
@@ -356,6 +356,18 @@ def faintest(bench: Bench, parts: Sequence[Part]) -> list[Part]:
     return [p for p in parts if weight[p] < top / 30]
 
 
+def least_told(bench: Bench, which: int) -> float:
+    """Smallest effect of an input on ``v . f`` that has to show.
+
+    What round-off hides no measurement can show, and what moves nothing need not: as in
+    `comparison.judge`.
+    """
+    still = bench.still(which)
+    still = still if bench.matters <= still else 0.0
+    rounding = 2 * bench.rounding(which) * bench.units[which]
+    return max(NEGLIGIBLE * bench.matters, still, rounding)
+
+
 def unseen(bench: Bench, group: Group, faint: Sequence[Part]) -> list[Part]:
     """List inputs whose largest entry could be wrong, and no direction would tell.
 
@@ -367,7 +379,8 @@ def unseen(bench: Bench, group: Group, faint: Sequence[Part]) -> list[Part]:
     reach, found = float(group.thresholds.min()), []
     for part in () if bench.dear else group.parts:  # of those no single entry must
         most = bench.gradients.magnitudes(part.which).largest * bench.units[part.which]
-        if most > 0 and part not in faint and not reach <= CARE * most:
+        told = max(CARE * most, least_told(bench, part.which))
+        if part not in faint and not reach <= told:
             found.append(part)
     return found
 

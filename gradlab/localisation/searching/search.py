@@ -282,15 +282,18 @@ class Search:
         return group, candidates
 
     def _settle_factor(self, group: Group) -> bool:
-        """Deal with whole inputs that are wrong by one factor."""
-        factors = dense.common_factor(self.bench, group)
-        for which, ratio in (factors or {}).items():
+        """Deal with whole inputs that are wrong by one factor, as entries bear out."""
+        settled = False
+        for which, ratio in (dense.common_factor(self.bench, group) or {}).items():
+            some = dense.largest(self.bench.gradients[which], 2)
+            room = self.limit - len(self.wrong)
+            hits = [self.examine(which, place).wrong for place in some[:room]]
+            if hits and not any(hits):
+                continue  # steps of the directions were too long
             self.factor[which], self.share[which] = ratio, 1.0
-            for position in dense.largest(self.bench.gradients[which], 2):
-                if len(self.wrong) < self.limit:
-                    self.examine(which, position)
             self.bench.settle(which)
-        return bool(factors)
+            settled = True
+        return settled
 
     def _settle_dense(
         self, group: Group, rng: np.random.Generator

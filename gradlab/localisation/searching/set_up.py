@@ -11,7 +11,6 @@ from gradlab.differentiation.directions import unit_from, whole
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.least_scales import (
     choose_least_scales,
-    folds,
     moves_nothing,
 )
 from gradlab.differentiation.line_slope import start_exponent
@@ -145,10 +144,9 @@ def _scale_up(bench: Bench) -> None:
         return
     origin, meter, seed = bench.origin, bench.meter, bench.seed
     found = choose_least_scales(origin, faint, meter, seed)
-    for which in [k for k in found if _largest(bench, k) == 0]:
-        if meter.left() < 2 or folds(origin, which, found[which], meter, seed):
-            del found[which]  # such a step agrees with a gradient of zero
-    bench.units = tuple(found.get(k, unit) for k, unit in enumerate(bench.units))
+    bench.units = tuple(
+        max(unit, found.get(k, unit)) for k, unit in enumerate(bench.units)
+    )
     if bench.precise is not None:
         bench.precise.units = bench.units
     for subject in (bench.subject, bench.numeric):

@@ -82,12 +82,15 @@ def _distrust_jumps(
     """Leave open what looks like noise over steps far longer than the coordinates.
 
     A jump of the slope within their own size does, and what comes out has the slope of
-    neither side.
+    neither side. So does what looks smooth, where f is known to bend on such steps.
     """
-    seen = _DIGITS * reference.subject.epsilon * np.abs(reference.base)[:, None]
-    own = np.abs(reference.subject.point(block.which)[block.positions[chosen]])
+    subject = reference.subject
+    seen = _DIGITS * subject.epsilon * np.abs(reference.base)[:, None]
+    own = np.abs(subject.point(block.which)[block.positions[chosen]])
     with np.errstate(all="ignore"):
         jumps = (found.kind == Smoothness.NOISY) & (found.noise > seen)
+        if subject.least_scales[block.which] == 0:
+            jumps |= found.kind != Smoothness.KINK
         jumps &= np.abs(block.step[:, chosen]) > own
     block.error[:, chosen] = np.where(jumps, np.inf, block.error[:, chosen])
 

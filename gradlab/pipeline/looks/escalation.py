@@ -94,7 +94,7 @@ def _escalate(check: Check, outcome: Outcome) -> None:
     still = stillness_in_noise(reference.base, heard, epsilon, slight)
     for block in blocks:
         block.grain = None if grain is None else grain[:, None]
-        block.still = still
+        block.still = still * block.still.any()  # nothing counts as still there
     allowed = [allow_for_noise(reference, block, noise, meter) for block in blocks]
     if any(allowed):
         judge_all(subject, outcome, plan)

@@ -34,6 +34,8 @@ _LEAST, _LARGE = 0.0011, (930.0, 9700.0)
 # Steps that are no larger, whatever the precision: 25 and 128 stairs of bfloat16. Over
 # longer ones the quotient of anything bounded is small, as that of a cut would be.
 _LONGEST = (0.1, 0.5)
+_PART = 1e-4  # of eight times the outputs, by which a step next to a pole moves them
+_RESOLVED = 1e-14  # times the inputs: steps that are shorter are their rounding
 _MOVING = 2e-3  # of eight times the outputs: more than half precision rounds off
 
 
@@ -356,6 +358,10 @@ class _Ladder:
         it moves the piece by a good part of what it is, which no rounding does.
         """
         difference = abs(analytic - found.central)
+        # by the analytic slope: next to a pole every longer step is a long one
+        within = max(_PART * self._size / abs(analytic or 1.0), _RESOLVED)
+        if within < min(step for step, _ in self._seen):
+            self._climb(within / self._precision.step)
         for step, seen in self._seen:
             other = abs(seen.central - found.central)
             like = abs(seen.central - analytic) <= 0.2 * difference
