@@ -10,6 +10,8 @@ f lives on a scale that is as tiny as the input, as 1/x does, nothing is asked.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,11 +27,12 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
 
-__all__ = ["choose_least_scales", "moves_nothing"]
+__all__ = ["NOTICED", "SMALL", "Way", "choose_least_scales", "moves_nothing"]
 
 # Of the largest output: an input that moves it by less is not seen to move it. Cheap
 # differences leave a hundredth of such a slope, and less of what is smaller.
-_NOTICED = 1e-7
+NOTICED = 1e-7
+SMALL = 2.0**-7  # inputs that are larger are not asked
 _SHORTER = 2.0**-7  # times one: where f moves by too much when the input moves by one
 _TOO_MUCH = 4.0  # of the largest output
 _SHORTENED = 7  # times it is made shorter, at most
@@ -49,9 +52,9 @@ def moves_nothing(origin: Origin, which: int, largest: Callable[[], float]) -> b
         Finds the largest entry of that gradient; asked of small inputs only.
     """
     extent = magnitudes(looked_at(origin.subject, which))
-    if not 0 < extent.largest < _SHORTER:
+    if not 0 < extent.largest < SMALL:
         return False
-    return bool(largest() * extent.largest <= _NOTICED * _height(origin.base))
+    return bool(largest() * extent.largest <= NOTICED * _height(origin.base))
 
 
 def choose_least_scales(
@@ -94,67 +97,79 @@ def choose_least_scales(
     for which in inputs:
         if meter.left() < _TRIES:
             break
-        near = _moved(origin, which, unit_of(origin.subject, which), meter, seed)
-        if near <= _NOTICED:
-            scale = _chosen(origin, which, near, meter, seed)
-            if scale is not None:
-                # where no digit of f tells the point from a kink, it is at the kink
-                bent = near > 0 and _bends(origin, which, scale, meter, seed)
-                found[which] = 0.0 if bent else scale
+        way = Way(
+            functools.partial(_beyond, origin, which, meter, seed),
+            _height(origin.base),
+            origin.subject.epsilon,
+        )
+        scale = way.least_scale(unit_of(origin.subject, which))
+        if scale is not None:
+            found[which] = scale
     return found
 
 
-def _bends(origin: Origin, which: int, scale: float, meter: Meter, seed: int) -> bool:
-    """Whether f has kinks within such steps, as ``abs(x)`` or a ReLU of 1e-9.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Way:
+    """How f goes when all of an input moves along one line.
 
-    What goes alike to both sides grows with the step then, and with its square where f
-    is smooth; differences over a kink show the mean of two slopes, which is neither.
+    Attributes
+    ----------
+    beyond
+        Tells what a step, in units of one, adds to the outputs that are finite.
+    height
+        Size of the largest output.
+    epsilon
+        Round-off of f.
     """
-    sides = [
-        _beyond(origin, which, end * share * scale, meter, seed)
-        for share in (_SHORT, _LONG)
-        for end in (1.0, -1.0)
-    ]
-    with np.errstate(all="ignore"):
-        near = np.abs(sides[0] + sides[1])
-        even, odd = np.abs(sides[2] + sides[3]), np.abs(sides[2] - sides[3])
-        bent = (even > _EVEN * odd) & (even < (_LONG / _SHORT) ** 1.5 * near)
-        bent &= near > _DIGITS * origin.subject.epsilon * _height(origin.base)
-    return bool(bent.any())
 
+    beyond: Callable[[float], NDArray[np.float64]]
+    height: float
+    epsilon: float
 
-def _chosen(
-    origin: Origin, which: int, near: float, meter: Meter, seed: int
-) -> float | None:
-    """Look for a scale that f notices, beyond that of the input, which moves it so far.
+    def least_scale(self, own: float) -> float | None:
+        """Find by how much to move an input of size `own`, as `choose_least_scales`."""
+        near = self._moved(own)
+        if not near <= NOTICED:
+            return None
+        scale = 1.0
+        for _ in range(_SHORTENED):
+            far = self._moved(scale)
+            if _DIGITS * self.epsilon < far <= _FARTHER * near:
+                return None  # it does all that it does within the size of the input
+            if far <= _TOO_MUCH:
+                # where no digit of f tells the point from a kink, it is at the kink
+                return 0.0 if near > 0 and self._bends(scale) else scale
+            scale *= _SHORTER
+            if scale <= own:
+                break
+        return None
 
-    None where there is no such scale.
-    """
-    own = unit_of(origin.subject, which)
-    scale = 1.0
-    for _ in range(_SHORTENED):
-        far = _moved(origin, which, scale, meter, seed)
-        if _DIGITS * origin.subject.epsilon < far <= _FARTHER * near:
-            return None  # it does all that it does within the size of the input
-        if far <= _TOO_MUCH:
-            return scale
-        scale *= _SHORTER
-        if scale <= own:
-            break
-    return None
+    def _bends(self, scale: float) -> bool:
+        """Whether f has kinks within such steps, as ``abs(x)`` or a ReLU of 1e-9.
 
+        What goes alike to both sides grows with the step then, and with its square
+        where f is smooth; differences over a kink show the mean of two slopes, which is
+        neither.
+        """
+        shares = (_SHORT, -_SHORT, _LONG, -_LONG)
+        sides = [self.beyond(share * scale) for share in shares]
+        with np.errstate(all="ignore"):
+            near = np.abs(sides[0] + sides[1])
+            even, odd = np.abs(sides[2] + sides[3]), np.abs(sides[2] - sides[3])
+            bent = (even > _EVEN * odd) & (even < (_LONG / _SHORT) ** 1.5 * near)
+            bent &= near > _DIGITS * self.epsilon * self.height
+        return bool(bent.any())
 
-def _moved(origin: Origin, which: int, scale: float, meter: Meter, seed: int) -> float:
-    """How far f goes along a line, by the largest output; inf where it has no value."""
-    most = float(np.abs(_beyond(origin, which, scale, meter, seed)).max(initial=0.0))
-    height = _height(origin.base)
-    if most == 0:
-        return 0.0
-    return most / height if most > 0 < height else np.inf  # nan if any is
+    def _moved(self, scale: float) -> float:
+        """How far f goes, in units of its height; inf where it has no value."""
+        most = float(np.abs(self.beyond(scale)).max(initial=0.0))
+        if most == 0:
+            return 0.0
+        return most / self.height if most > 0 < self.height else np.inf
 
 
 def _beyond(
-    origin: Origin, which: int, scale: float, meter: Meter, seed: int
+    origin: Origin, which: int, meter: Meter, seed: int, scale: float
 ) -> NDArray[np.float64]:
     """Tell what a step along a line adds to the outputs that are finite."""
     subject, base = origin.subject, origin.base

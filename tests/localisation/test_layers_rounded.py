@@ -119,3 +119,31 @@ def test_a_slope_that_f_has_at_no_step_is_wrong():
     module = NextTo(Steep.apply, torch.randn(6, dtype=torch.float64))
 
     assert gl.blame(module).culprits == ("NextTo",)
+
+
+class Beginning(torch.nn.Module):
+    """Logits of a layer that begins at nearly zero; its backward is off by `factor`."""
+
+    def __init__(self, size, factor):
+        super().__init__()
+        torch.manual_seed(4)
+        self.weight = torch.nn.Parameter(size * torch.randn(4, dtype=torch.float64))
+        self.inputs = torch.randn(20, 4, dtype=torch.float64)
+        self.labels = (torch.randn(20) > 0).double()
+        self.factor = factor
+
+    def forward(self):
+        # the value is that of the weight, the slope `factor` times as steep
+        steep = self.factor * self.weight
+        weight = self.weight.detach() + steep - steep.detach()
+        logits = self.inputs @ weight
+        return torch.nn.functional.binary_cross_entropy_with_logits(logits, self.labels)
+
+
+@pytest.mark.parametrize("size", [1e-8, 1e-12, 1e-20])
+@pytest.mark.parametrize("factor", [1.0, 1.05, 2.0, 0.0, -1.0])
+def test_a_tensor_that_the_layer_does_not_notice_is_moved_farther(size, factor):
+    """By its own size it moves no output by more than a rounding."""
+    audit = gl.blame(Beginning(size, factor))
+
+    assert audit.culprits == (() if factor == 1 else ("Beginning",))

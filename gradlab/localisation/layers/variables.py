@@ -60,6 +60,9 @@ class Product:
         Weight of each output; None where it plays no part.
     size
         Of the weighted outputs, once somebody has asked.
+    scales
+        By variable: by how much it is moved, once somebody has asked; None for its own
+        size.
     """
 
     variables: list[Variable]
@@ -68,6 +71,7 @@ class Product:
     outputs: list[Any]
     cotangents: list[Any]
     size: float | None = None
+    scales: dict[int, float | None] = dataclasses.field(default_factory=dict)
 
 
 def double_of(tensor: Any) -> Any:

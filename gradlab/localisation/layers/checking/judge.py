@@ -12,6 +12,7 @@ from gradlab.localisation.layers.checking.probe import (
     direction_seed,
     quick,
     rounding,
+    scale_of,
     slopes,
 )
 from gradlab.localisation.layers.replaying.directions import Direction, typical_size
@@ -80,6 +81,7 @@ class _Judge:
         self._piece, self._product, self._precision = piece, product, precision
         self._variable: Variable = product.variables[position]
         self._gradient = product.gradients[position]
+        self._scale = scale_of(piece, product, precision, position)
 
     def measure(self, seed: int) -> Measure:
         """Try pairs of directions, each pair more cautious than the last."""
@@ -96,6 +98,7 @@ class _Judge:
                     dtype=self._variable.dtype,
                     mask=mask,
                     relative=style == "relative",
+                    size=self._scale,
                 )
                 for k, mask in enumerate(masks)
             ]

@@ -11,11 +11,17 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
+from gradlab.differentiation.least_scales import NOTICED, SMALL, Way
 from gradlab.localisation.layers.products import length
-from gradlab.localisation.layers.replaying.directions import Direction
+from gradlab.localisation.layers.replaying.directions import Direction, typical_size
+from gradlab.localisation.layers.variables import ReplayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
 
     from gradlab.localisation.layers.replaying.directions import Scratch
     from gradlab.localisation.layers.replaying.replay import Piece
@@ -29,9 +35,11 @@ __all__ = [
     "direction_seed",
     "quick",
     "rounding",
+    "scale_of",
     "slopes",
 ]
 
+_ULPS = 8.0  # units in the last place that an output may be off by
 _NEARER = 1 / 30  # of the step: as many times fewer kinks, and as much more rounding
 
 
@@ -167,20 +175,10 @@ def slopes(
     precision
         Of the piece's arithmetic.
     """
-
-    def moved(sign: float) -> Any:
-        def move(variable: Variable) -> Any:
-            direction = directions.get(id(variable))
-            if direction is None:
-                return None
-            # Only parameters: what is handed on as an input the piece may keep.
-            scratch = piece.scratch if variable.kind == "parameter" else None
-            return direction.move(sign * step, scratch)
-
-        piece.scratch.reset()
-        return piece.change(product, move)
-
-    up, down = moved(1.0), moved(-1.0)
+    up, down = (
+        piece.change(product, _mover(piece, directions, sign * step))
+        for sign in (1.0, -1.0)
+    )
     noise = rounding(product) * precision.epsilon / step
     return Slopes((up - down) / (2 * step), up / step, -down / step, noise)
 
@@ -191,8 +189,55 @@ def rounding(product: Product) -> float:
         pairs = zip(product.cotangents, product.outputs, strict=True)
         sizes = [length(weight * out) for weight, out in pairs if weight is not None]
         product.size = math.hypot(*sizes)
-    # Entries are themselves sums of many terms: a few units in the last place.
-    return 8.0 * product.size
+    # Entries are themselves sums of many terms.
+    return _ULPS * product.size
+
+
+def scale_of(
+    piece: Piece, product: Product, precision: Precision, position: int
+) -> float | None:
+    """By how much a tensor is moved whose own size is nothing to the piece.
+
+    None for others; those that are small, and cannot move it by their gradient, are
+    asked once.
+    """
+    if position not in product.scales:
+        variable, gradient = product.variables[position], product.gradients[position]
+        product.scales[position], own = None, typical_size(variable.base)
+        height = rounding(product) / _ULPS
+        if own < SMALL and (
+            gradient is None or length(gradient) * own <= NOTICED * height
+        ):
+            line = Direction(variable.base, 0, dtype=variable.dtype, size=1.0)
+
+            def beyond(step: float) -> NDArray[np.float64]:
+                moved = {id(variable): line}
+                change = piece.change(product, _mover(piece, moved, step))
+                return np.array([change])
+
+            try:
+                found = Way(beyond, height, precision.epsilon).least_scale(own)
+            except ReplayError:  # a branch is taken on so long a step
+                found = None
+            product.scales[position] = found or None
+    return product.scales[position]
+
+
+def _mover(
+    piece: Piece, directions: Mapping[int, Line], step: float
+) -> Callable[[Variable], Callable[[], Any] | None]:
+    """Move variables along directions, by their identity; the others stay."""
+    piece.scratch.reset()
+
+    def move(variable: Variable) -> Any:
+        direction = directions.get(id(variable))
+        if direction is None:
+            return None
+        # Only parameters: what is handed on as an input the piece may keep.
+        scratch = piece.scratch if variable.kind == "parameter" else None
+        return direction.move(step, scratch)
+
+    return move
 
 
 def _analytic(
@@ -233,7 +278,10 @@ def quick(
     """
     directions = {
         id(variable): Direction(
-            variable.base, direction_seed(seed, k), dtype=variable.dtype
+            variable.base,
+            direction_seed(seed, k),
+            dtype=variable.dtype,
+            size=scale_of(piece, product, precision, k),
         )
         for k, variable in enumerate(product.variables)
         if only is None or k == only

@@ -65,6 +65,8 @@ class Direction:
     relative
         Whether each entry moves in proportion to itself, where the tensor spans many
         orders of magnitude.
+    size
+        Of its entries; the typical one of `base` if None.
     """
 
     def __init__(
@@ -75,12 +77,13 @@ class Direction:
         dtype: Any = None,
         mask: Any = None,
         relative: bool = False,
+        size: float | None = None,
     ) -> None:
         self._base = base
         self._dtype = dtype or base.dtype
         self._rows: Any = None
         self._dense: Any = None
-        self.size = typical_size(base)
+        self.size = size or typical_size(base)
         large = base.numel() >= _LARGE and base.dim() >= 2 and base.is_contiguous()
         if large and mask is None and not relative:
             matrix = base.view(_balanced(base.shape))
