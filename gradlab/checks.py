@@ -71,8 +71,8 @@ def check(
         as the function takes them. Integers and other objects pass through; so does a
         plain float beside arrays, unless a gradient of it comes back or `wrt` names it.
     params
-        Parameters that `fn` reads where they are (``net.params``): perturbed in place,
-        and restored whatever happens.
+        Parameters that `fn` reads where they are (``net.params``, a module, or its
+        ``parameters()``): perturbed in place, and restored whatever happens.
     grad
         Gradient of a scalar function: a callable of the same inputs, or the gradients
         themselves (a mapping by name, or one array), which are judged as they are.

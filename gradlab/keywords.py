@@ -109,10 +109,11 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
         try:
             return door(*inputs, **named)
         except GradlabError as problem:
-            # The arguments are at fault: no line of ours has more to say than it does.
             cause = problem.__cause__
             if cause is not None:
                 cause.__traceback__ = without_ours(cause.__traceback__)
+
+            # The arguments are at fault: no line of ours has more to say than it does.
             raise problem.with_traceback(None) from cause
 
     return call

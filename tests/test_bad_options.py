@@ -223,6 +223,17 @@ def test_what_raised_in_a_model_is_shown_without_lines_of_gradlab():
         assert [f.name for f in cause if f.filename == __file__] == ["forward"]
 
 
+def test_gradients_of_parameters_are_told_where_these_go():
+    """Who passes the data, as to the function itself, learns of params=."""
+    W = np.ones((2, 2))
+
+    def loss(x):
+        return float((x @ W).sum()), {"W": np.outer(x, np.ones(2))}
+
+    with pytest.raises(GradlabError, match=r"no entry for 'x'.* go to params="):
+        gl.check(loss, X)
+
+
 def test_a_file_of_another_kind_is_no_report(tmp_path):
     """And nobody is advised to unpickle it."""
     path = tmp_path / "other.npz"

@@ -104,6 +104,8 @@ def _require_keys(
             f"have {', '.join(map(repr, map(str, gradients.keys()))) or 'none'}); "
             f"return a gradient for every input, or choose inputs with wrt="
         )
+        if len(absent) == len(found):
+            msg += "; parameters that the function reads where they are go to params="
         raise InputError(msg)
 
 

@@ -170,7 +170,12 @@ def headline_of(audit: LayerAudit) -> str:
     verb = "are" if passive > 1 else "is"
     counted = f"{plural(passive, 'gradient')} upstream {verb}"
     tail = f"; {counted} only contaminated" if passive else ""
-    return f"✗ {middle(root, 80)}{place} is wrong itself{more}{tail}"
+    return f"✗ {_called(root)}{place} is wrong itself{more}{tail}"
+
+
+def _called(layer: str) -> str:
+    """Name a layer; what `nn.Sequential` called "5" needs a noun."""
+    return f"layer {layer}" if layer.isdigit() else middle(layer, 80)
 
 
 def runs(audit: LayerAudit) -> list[list[LayerRow]]:
@@ -257,7 +262,7 @@ def audit_text(audit: LayerAudit, width: int | None = None) -> str:
     room = WIDTH if width is None else width
     lines = audit_lines(audit, width)
     for finding in audit.findings[:_FINDINGS]:
-        lines += ["", *finding_lines(finding, [finding.where], room)]
+        lines += ["", *finding_lines(finding, [_called(finding.where)], room)]
     rest = len(audit.findings) - _FINDINGS
     if rest > 0:
         lines += ["", f"... {plural(rest, 'more finding')} in audit.findings"]

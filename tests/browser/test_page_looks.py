@@ -245,6 +245,16 @@ def test_numbers_in_undecided_cells_are_not_crossed_out(show):
     assert len(set(inks["words"])) == 1
 
 
+def test_a_list_of_few_gradients_is_not_cut_off(show):
+    """Up to ten rows stand there whole; more than that are scrolled."""
+    for count, scrolled in ((10, False), (11, True)):
+        page = show(builders.right(np.random.default_rng(7), count))
+        hidden = page.locator(".gl .blocks .rows").evaluate(
+            "rows => rows.scrollHeight - rows.clientHeight"
+        )
+        assert (hidden > 1) is scrolled
+
+
 def test_paper_shows_every_row_and_every_mark(show):
     """In print no list is cut off, and marks keep the ground they are drawn on."""
     page = show("right")  # a hundred gradients

@@ -238,6 +238,8 @@ class TestAuditText:
         lines = audit_text(audit).splitlines()
 
         assert lines[0].startswith("✗ act (Swish, model.py:31) is wrong itself")
+        numbered = builders.audit_of([dataclasses.replace(act, name="3")], ["3"], ())
+        assert headline_of(numbered).startswith("✗ layer 3 (Swish, model.py:31) is")
         assert "2 gradients upstream are only contaminated" in lines[0]
         assert lines[1].split() == ["layer", "type", "verdict", "own", "error"]
         assert "9 layers right" in lines[2]

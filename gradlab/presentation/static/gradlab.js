@@ -428,7 +428,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .finding b{font-weight:600}.gl .finding .advice{display:block;margin-top:2px}.gl .finding .advice::before{content:"→ ";color:var(--tone);font-weight:600}.gl .finding .where{font-family:var(--mono);font-size:12px}
 .gl details{margin:0 0 8px}.gl summary{cursor:pointer;color:var(--mute);font-size:12px;width:max-content;max-width:100%}.gl details>*:not(summary){margin-top:6px}
 .gl .facts{display:grid;grid-template-columns:max-content 1fr;gap:1px 14px;font-size:12px}.gl .facts dt{color:var(--mute)}.gl .facts dd{overflow-wrap:anywhere}
-.gl .blocks{border:1px solid var(--line);border-radius:8px;margin:10px 0 12px;overflow:hidden}.gl .blocks .rows{max-height:202px;overflow-y:auto;overscroll-behavior:auto}
+.gl .blocks{border:1px solid var(--line);border-radius:8px;margin:10px 0 12px;overflow:hidden}.gl .blocks .rows.many{max-height:202px;overflow-y:auto;overscroll-behavior:auto}
 .gl .brow{display:grid;grid-template-columns:16px minmax(90px,1.3fr) minmax(60px,.6fr) minmax(80px,1.5fr) 68px minmax(96px,.7fr);gap:10px;align-items:center;padding:3px 10px 3px 8px;cursor:pointer;border-left:3px solid transparent}
 .gl .brow+.brow{border-top:1px solid color-mix(in srgb,var(--line) 55%,transparent)}.gl .brow:hover{background:var(--soft)}.gl .brow[aria-selected=true]{background:var(--soft);border-left-color:var(--accent)}.gl .brow:focus-visible{outline-offset:-2px}
 .gl .brow>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.gl .brow>.name,.gl .lrow>.name{white-space:normal;overflow-wrap:anywhere;line-height:1.3;position:relative}.gl .brow .name{font-family:var(--mono);font-size:12px}.gl .brow[aria-selected=true] .name{font-weight:700}.gl .brow .g{color:var(--tone);font-weight:700;text-align:center}
@@ -469,7 +469,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .blank>*:not(.bar),.gl .blank .group{display:none}.gl .message{color:var(--bad);font-size:12px}.gl.busy .panels,.gl .waits{opacity:.55;transition:opacity .2s .25s}
 @media (prefers-reduced-motion:no-preference){.gl .track i{transition:width .12s}}
 @media (forced-colors:active){.gl .seal,.gl .track,.gl .track *,.gl .legend i,.gl .scale input,.gl button[aria-pressed=true]{forced-color-adjust:none}}
-@media print{.gl .blocks .rows,.gl .layers{max-height:none;overflow:visible}.gl header,.gl .finding,.gl .panels,.gl .entry,.gl .brow,.gl .lrow{break-inside:avoid}.gl .hint{display:none}
+@media print{.gl .blocks .rows.many,.gl .layers{max-height:none;overflow:visible}.gl header,.gl .finding,.gl .panels,.gl .entry,.gl .brow,.gl .lrow{break-inside:avoid}.gl .hint{display:none}
 .gl .seal,.gl .track,.gl .track *,.gl .legend i,.gl .finding,.gl .lrow,.gl .ldetail,.gl button[aria-pressed=true]{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 `;
 
@@ -603,7 +603,7 @@ function blockList(blocks, onChoose, findings) {
     row.addEventListener("click", () => onChoose(meta.key));
     return { meta, row, fill, mark, glyph, tally };
   });
-  const rows = h("div", { class: "rows", role: "listbox", "aria-label": "Blocks of the Jacobian, worst first" }, items.map((i) => i.row));
+  const rows = h("div", { class: items.length > 10 ? "rows many" : "rows", role: "listbox", "aria-label": "Blocks of the Jacobian, worst first" }, items.map((i) => i.row));
   rows.addEventListener("keydown", (event) => {
     const at = items.findIndex((i) => i.row === event.target);
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: items.length - 1 }[event.key];

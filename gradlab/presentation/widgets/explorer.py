@@ -193,5 +193,5 @@ class JacobianExplorer(LiveView):
         # short: the whole text would sort the entries of a large block
         return (
             f"JacobianExplorer: {headline(self._report)}\n"
-            "Where no window opens: view.report shows it, without a kernel too."
+            "Where no window opens: the report itself shows it, without a kernel too."
         )

@@ -39,7 +39,7 @@ def test_a_game_has_no_page(monkeypatch):
 @pytest.mark.parametrize(
     ("live", "way"),
     [
-        (lambda r: r.explore(), "view.report shows it"),
+        (lambda r: r.explore(), "the report itself shows it"),
         (lambda r: gl.BugHunt(), "hunt.source() is the broken code"),
     ],
 )
