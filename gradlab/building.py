@@ -27,9 +27,9 @@ from gradlab.subject.callables import (
     refuse_generators,
     refuse_wanting,
 )
-from gradlab.subject.choosing import pick
+from gradlab.subject.choosing import number_lists, pick
 from gradlab.subject.numpy_subjects import ArraySubject
-from gradlab.subject.numpy_values import as_numpy, is_number
+from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
 from gradlab.subject.tensors import tensors_in_place
 from gradlab.subject.tensors import values as torch_values
@@ -203,7 +203,7 @@ def _check_finite(subject: ArraySubject) -> None:
 def _functional(
     fn: Callable[..., Any], inputs: tuple[Any, ...], sides: Sides
 ) -> ArraySubject:
-    tree = flatten(_number_lists(inputs), argument_names(fn, len(inputs)))
+    tree = flatten(number_lists(inputs), argument_names(fn, len(inputs)))
     chosen = pick(tree, sides.wrt, sides.names)
     subject = _array_subject(fn, tree, chosen, sides)
     named_one_by_one = sides.names is not None and not hasattr(sides.names, "keys")
@@ -366,19 +366,6 @@ def _in_place(
     if sides.wrt is None and not by_autograd:
         _check_writable([tree.leaves[i] for i in claimed(subject, subject.roots)])
     return subject
-
-
-def _number_lists(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Read a list of plain numbers as the array it stands for."""
-    return tuple(
-        np.array(value, dtype=np.result_type(np.asarray(value), np.float64))
-        if isinstance(value, list | tuple)
-        and value
-        and all(is_number(part) for part in value)
-        and any(not isinstance(part, int | np.integer) for part in value)
-        else value
-        for value in inputs
-    )
 
 
 def _refuse_own_gradients(sides: Sides) -> None:

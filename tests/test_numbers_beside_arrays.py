@@ -152,3 +152,19 @@ def test_a_number_has_the_precision_of_the_arrays_it_meets(dtype, said):
 
     assert {c.input.name for c in report.comparisons} == {"x", "factor"}
     assert ("dtype" in {str(f.kind) for f in report.findings}) is said
+
+
+@pytest.mark.parametrize("back", [np.asarray, np.ndarray.tolist])
+def test_a_matrix_written_as_lists_is_one_input(back):
+    """Its gradient may be an array or lists; it was four numbers with one array."""
+
+    def loss(W):
+        return float((np.asarray(W) ** 2).sum())
+
+    def grad(W):
+        return back(2 * np.asarray(W))
+
+    report = gl.check(loss, [[1.0, 2.0], [3.0, 4.0]], grad=grad)
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert report["W"].analytic.tolist() == [[2.0, 4.0, 6.0, 8.0]]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tree import Leaf, Tree
 
-__all__ = ["loose_numbers", "pick"]
+__all__ = ["loose_numbers", "number_lists", "pick"]
 
 
 def loose_numbers(tree: Tree) -> list[int]:
@@ -129,3 +129,31 @@ def _integer_message(leaf: Leaf) -> str:
         f"{leaf.name} is an array of {leaf.value.dtype}, which has no derivative; pass "
         f"{leaf.name}.astype(float)"
     )
+
+
+def number_lists(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Read a list of plain numbers, or of rows of them, as the array it stands for.
+
+    Examples
+    --------
+    >>> number_lists(([[1.0, 2], [3, 4]], [1, 2], [[1.0], [2.0, 3.0]]))
+    (array([[1., 2.],
+           [3., 4.]]), [1, 2], [[1.0], [2.0, 3.0]])
+    """
+    return tuple(
+        np.array(value, dtype=np.result_type(np.asarray(value), np.float64))
+        if any(not isinstance(part, int | np.integer) for part in _numbers(value))
+        else value
+        for value in inputs
+    )
+
+
+def _numbers(value: Any) -> list[Any]:
+    """List the numbers of a list, or of lists of one length; none of anything else."""
+    found = [value]
+    while all(isinstance(part, list | tuple) for part in found):
+        if len({len(part) for part in found}) != 1:
+            return []
+        found = [each for part in found for each in part]
+    listed = isinstance(value, list | tuple) and all(map(is_number, found))
+    return found if listed else []
