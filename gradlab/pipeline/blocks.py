@@ -42,6 +42,9 @@ __all__ = [
     "label_of",
 ]
 
+# Of an effect, over what `judge` neglects of it: a thousandth is neglected.
+_SLIGHT = 1e-3 / NEGLIGIBLE
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
@@ -242,10 +245,13 @@ class Block:
     def noticed(self, matters: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give what matters to each output, (rows, 1), where this input is moved.
 
-        One that is moved far to be noticed at all does not matter where it is not.
+        One that is moved far to be noticed at all does not matter where it is not; of
+        one that cannot be, for its kinks, what is next to nothing beside the rest.
         """
         if not self.faint:
             return matters
+        if not self.still.any():
+            return np.asarray(np.fmax(matters, _SLIGHT * self.typical_effect))
         return np.asarray(np.fmax(matters, self.still / NEGLIGIBLE))
 
     @property

@@ -90,7 +90,8 @@ def _distrust_jumps(
     with np.errstate(all="ignore"):
         jumps = (found.kind == Smoothness.NOISY) & (found.noise > seen)
         if subject.least_scales[block.which] == 0:
-            jumps |= found.kind != Smoothness.KINK
+            apart = block.gap[:, chosen] > SAFETY * block.error[:, chosen]
+            jumps |= (found.kind != Smoothness.KINK) & apart
         jumps &= np.abs(block.step[:, chosen]) > own
     block.error[:, chosen] = np.where(jumps, np.inf, block.error[:, chosen])
 

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.checking.probe import (
+    CLEAR,
     Measure,
     Slopes,
     direction_seed,
@@ -228,6 +229,8 @@ class _Ladder:
         self._arguments = piece, product, {id(variable): direction}
         self._precision = precision
         self._label = variable.label
+        # where longer steps cross kinks, outputs hardly resolve what there is
+        self._bent = product.scales[product.variables.index(variable)] == 0
         self._seen: list[tuple[float, Slopes]] = []
         # What the piece resolves: its weighted outputs, as if each moved by itself.
         self._size = rounding(product)
@@ -329,7 +332,8 @@ class _Ladder:
         if difference <= allowed:
             # A bar that would hide anything proves nothing, unless the slope is zero
             # within what the outputs resolve.
-            clear = bar <= max(0.05 * scale, 1e-4 * self._size)
+            still = 0.0 if self._bent else 1e-4 * self._size
+            clear = bar <= max(CLEAR * scale, still)
             return Measure(*values, agrees=True, certain=clear, note="noise")
         if min(seen.gap for _, seen in self._seen) > 0.1 * difference:
             sides = sorted((found.forward, found.backward))

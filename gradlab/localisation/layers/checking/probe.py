@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.variables import Product, Variable
 
 __all__ = [
+    "CLEAR",
     "Line",
     "Measure",
     "Precision",
@@ -39,6 +40,7 @@ __all__ = [
     "slopes",
 ]
 
+CLEAR = 0.05  # of a slope: a bar that is wider hides anything
 _ULPS = 8.0  # units in the last place that an output may be off by
 _NEARER = 1 / 30  # of the step: as many times fewer kinks, and as much more rounding
 
@@ -199,7 +201,7 @@ def scale_of(
     """By how much a tensor is moved whose own size is nothing to the piece.
 
     None for others; those that are small, and cannot move it by their gradient, are
-    asked once.
+    asked once. Zero where longer steps cross kinks.
     """
     if position not in product.scales:
         variable, gradient = product.variables[position], product.gradients[position]
@@ -219,7 +221,7 @@ def scale_of(
                 found = Way(beyond, height, precision.epsilon).least_scale(own)
             except ReplayError:  # a branch is taken on so long a step
                 found = None
-            product.scales[position] = found or None
+            product.scales[position] = found
     return product.scales[position]
 
 
@@ -287,6 +289,7 @@ def quick(
         if only is None or k == only
     }
     label = "" if only is None else product.variables[only].label
+    bent = only is not None and product.scales[only] == 0
     analytic, typical = _analytic(product, directions)
 
     def measured(step: float) -> tuple[Measure, Slopes]:
@@ -294,6 +297,7 @@ def quick(
         scale = max(abs(analytic), abs(found.central), 0.1 * typical)
         allowed = precision.tolerance * scale + found.noise
         agrees = abs(analytic - found.central) <= allowed  # False for nan, too
+        agrees &= not bent or found.noise <= CLEAR * scale
         values = label, analytic, found.central, found.noise, scale
         return Measure(*values, agrees), found
 
