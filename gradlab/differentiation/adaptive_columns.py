@@ -76,6 +76,15 @@ class _Ladders:
     points: NDArray[np.float64]
     scales: NDArray[np.float64]
 
+    def of(self, columns: NDArray[np.intp]) -> _Ladders:
+        """Return the ladders of some columns."""
+        return dataclasses.replace(
+            self,
+            sample=lambda some, moves: self.sample(columns[some], moves),
+            points=self.points[columns],
+            scales=self.scales[columns],
+        )
+
     def climb(
         self,
         some: NDArray[np.intp] | None = None,
@@ -147,7 +156,7 @@ def adaptive_columns(
     if noise is not None:  # a second look, which nobody could foresee
         meter.expect(Adaptive.cost * len(positions))
 
-    subject, base = origin.subject, origin.base
+    subject = origin.subject
     points = subject.point(which)[positions]
     if scales is None:
         scales = scales_of(subject, which)[positions]
@@ -174,19 +183,10 @@ def adaptive_columns(
         found = dataclasses.replace(found, error=_guessed(found, grain))
     columns, own = on_their_own(found, points, scales), np.abs(points) * stretch
     faint = which in subject.least_scales
-    found, close = _on_own_scales(found, ladders, columns, own, faint=faint)
+    found, close = _on_own_scales(found, ladders, columns, own, noise, faint=faint)
     if noise is None:
         return _off_ledges(found, close)
-    # beyond the scale of the input, "noise" may be the very signal: 1e13 + sin(x)
-    rounding = subject.epsilon * np.abs(base)
-    with np.errstate(all="ignore"):
-        signal = found.noise > _SIGNAL * np.fmax(noise, rounding)[:, None]
-        averaged = signal & (found.step > _BEYOND * scales)
-    again = np.flatnonzero(averaged.any(axis=0))
-    if again.size:
-        near = ladders.climb(again, farthest=_NEAR)
-        found = joined(found, near, again, averaged[:, again])
-    found = _off_ledges(found, close)
+    found = _off_ledges(_no_averages(found, ladders, noise), close)
     return _sobered(found, noise, ladders)
 
 
@@ -195,6 +195,7 @@ def _on_own_scales(
     ladders: _Ladders,
     columns: NDArray[np.intp],
     own_sizes: NDArray[np.float64],
+    noise: NDArray[np.float64] | None,
     *,
     faint: bool,
 ) -> tuple[Derivatives, _Ladders]:
@@ -216,6 +217,8 @@ def _on_own_scales(
     heard = shared_noise(found.value.T, found.error.T, found.noise.T)
     apart = dataclasses.replace(ladders, scales=own_sizes)
     own = apart.climb(columns, noise=np.nan_to_num(heard))
+    if noise is not None:
+        own = _no_averages(own, apart.of(columns), noise)
     if faint:
         found, own = _unless_silent(found, own, columns)
     both = merged(found, own, columns)
@@ -223,6 +226,25 @@ def _on_own_scales(
     scales = ladders.scales.copy()
     scales[taken] = apart.scales[taken]
     return both, dataclasses.replace(ladders, scales=scales)
+
+
+def _no_averages(
+    found: Derivatives, ladders: _Ladders, noise: NDArray[np.float64]
+) -> Derivatives:
+    """Measure again on shorter steps what is an average over long ones.
+
+    Beyond the scale of the input, "noise" may be the very signal: 1e13 + sin(x).
+    """
+    origin = ladders.origin
+    rounding = origin.subject.epsilon * np.abs(origin.base)
+    with np.errstate(all="ignore"):
+        signal = found.noise > _SIGNAL * np.fmax(noise, rounding)[:, None]
+        averaged = signal & (found.step > _BEYOND * ladders.scales)
+    again = np.flatnonzero(averaged.any(axis=0))
+    if not again.size:
+        return found
+    near = ladders.climb(again, farthest=_NEAR)
+    return joined(found, near, again, averaged[:, again])
 
 
 def _unless_silent(

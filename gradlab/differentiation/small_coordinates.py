@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.smoothness import Smoothness
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -76,16 +78,17 @@ def on_their_own(
 def merged(
     found: Derivatives, own: Derivatives, columns: NDArray[np.intp]
 ) -> Derivatives:
-    """Join two measurements of some columns, of which `own` took the smaller steps.
+    """Join two measurements of some columns, of which `own` began with smaller steps.
 
-    Where they contradict each other the smaller steps are believed, if they can tell;
-    else the smaller bar is.
+    Where they contradict each other the smaller steps are believed, if they can tell,
+    and so they are of a kink, which longer ones pass over; else the smaller bar is.
     """
     with np.errstate(all="ignore"):
         apart = np.abs(own.value - found.value[:, columns])
         bars = own.error + found.error[:, columns]
-        contradict = apart > 2 * bars
-        better = np.where(contradict, True, own.error < found.error[:, columns])
+        shorter = own.step < found.step[:, columns]
+        closer = (apart > 2 * bars) | (own.kind == Smoothness.KINK)
+        better = np.where(closer, shorter, own.error < found.error[:, columns])
         better &= np.isfinite(own.error)
     return joined(found, own, columns, better)
 

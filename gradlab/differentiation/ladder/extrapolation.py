@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["extrapolate_central", "extrapolate_side"]
 
+_FIRST = 2  # rung that is heard about the slope: those below it show the noise
+_QUIETER = 8.0  # times their noise: what is above that is a slope
+
 
 def extrapolate_central(
     ladder: Ladder,
@@ -108,7 +111,7 @@ def extrapolate_side(
             Runs(
                 value=value,
                 truncation=table.truncation(unit[where.bottom] + argument),
-                away=np.zeros(value.shape),
+                away=_passed_over(value, where.bottom, slope, h, unit),
                 rounding=table.fixed + table.lever * argument,
                 noise=argument,
                 lever=table.lever,
@@ -118,6 +121,30 @@ def extrapolate_side(
                 top=where.top,
             )
         )
+
+
+def _passed_over(
+    value: np.ndarray,
+    bottom: np.ndarray,
+    slope: np.ndarray,
+    h: np.ndarray,
+    unit: np.ndarray,
+) -> np.ndarray:
+    """Say how far runs are from slopes on shorter steps, beyond noise; (runs, C, m).
+
+    Two steps that lead past a valley to the same height have a slope of zero, and so
+    have all that are longer. Noise moves f on shorter steps by as much as on longer
+    ones, a slope by less.
+    """
+    away, loudest = np.zeros(value.shape), np.broadcast_to(unit[0], value.shape).copy()
+    for k in range(len(h)):
+        below = (bottom > k)[:, None, None]
+        apart = np.where(below, np.nan_to_num(np.abs(slope[k] - value)), 0.0)
+        if k >= _FIRST:
+            beyond = apart - _QUIETER * np.fmax(loudest, unit[k]) / h[k]
+            np.fmax(away, beyond, out=away)
+        np.fmax(loudest, apart * h[k], out=loudest)
+    return away
 
 
 def _judge(table: Tableau, bend: np.ndarray, rungs: Rungs) -> Runs:

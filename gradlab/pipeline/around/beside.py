@@ -50,7 +50,7 @@ __all__ = ["leave_ties_open", "look_beside"]
 
 _ASIDE = 1e-5  # of the sizes: how far beside the point
 _STEP = 1e-9  # of the sizes: a kink farther away is none of the point itself
-_LONGEST = 1e-5  # of the sizes: the same where rounding hides what a shorter step shows
+_LONGEST = 1e-4  # of the sizes: the same where rounding hides what a shorter step shows
 _NEAR = 1e4  # own sizes of inputs that f hardly notices: far less than to another sign
 _SEVERAL = (1.0, 0.6, 1.7)  # steps: over one rounding may show any slope
 _APART = 16.0  # steps, from one coordinate that is moved aside to the next
@@ -59,6 +59,7 @@ _SHORT = 1e-7  # of the sizes: after longer steps what is curved looks like a ti
 _SHARE = 0.1  # of the distance of the two sides: what less than that leaves open
 _LOOKS = 4  # directions along which slopes may turn out not to add up
 _TRIES = 14  # points whose gradient may be the one
+_IN_ORDER = {0: (1, False), 2: (-1, False), 4: (-1, True), 6: (1, True)}
 _DIRECTIONS = 3
 _LIKE = 1e-3  # relative difference of slopes at the point and so close to it
 _LOUD = 100.0  # times the rounding of f, over the step
@@ -250,7 +251,7 @@ class _Beside:
         rows = np.flatnonzero(right)[:_MOST_ROWS]
         right[np.setdiff1d(np.flatnonzero(right), rows)] = False
         another = np.zeros_like(right)  # at one of the points at least
-        for number in (0, _LOOKS):  # in order, and at random
+        for number in (0, _TRIES):  # in order, and at random
             aside = self._aside(number)
             columns = self._formula_at(aside, rows)
             if columns is None:
@@ -287,16 +288,20 @@ class _Beside:
         return another
 
     def _like(self, aside: _Shifts, columns: _Shifts) -> NDArray[np.bool_]:
-        """Rows of a Jacobian that foretell the slopes there, along random ones."""
+        """Rows of a Jacobian that foretell the slopes there, along random ones.
+
+        Of accused inputs: others may have kinks, or slopes that outweigh these.
+        """
         like = np.ones(len(self.base), dtype=bool)
         gap = np.max([self.gap(b).max(axis=1, initial=0.0) for b in self.blocks], 0)
+        wrong = [float(_accused(block).any()) for block in self.blocks]
         for _ in range(_DIRECTIONS):
-            along = self._along()
+            along = [k * by for k, by in zip(wrong, self._along(), strict=True)]
             slope, noise = self._slope(aside, along)
-            pairs = list(zip(columns, along, strict=True))
+            moved = list(zip(columns, along, strict=True))
             with np.errstate(all="ignore"):
-                told = np.sum([c @ d for c, d in pairs], axis=0)
-                size = np.sum([np.abs(c) @ np.abs(d) for c, d in pairs], axis=0)
+                told = np.sum([c @ d for c, d in moved], axis=0)
+                size = np.sum([np.abs(c) @ np.abs(d) for c, d in moved], axis=0)
                 allowed = np.minimum(_LIKE * size, 0.05 * gap) + noise
                 like &= np.asarray(np.abs(slope - told) <= allowed)
                 like &= noise < _SHARE * gap  # or nothing could be told apart
@@ -348,8 +353,9 @@ class _Beside:
         for block in self.blocks:
             count = self.subject.inputs[block.which].coordinates
             order = (np.arange(count) + 1.0) / max(count, 1)
-            if number in {0, 2}:
-                shifts.append(self.aside * order * (1.0 - number))
+            if number in _IN_ORDER:
+                sign, back = _IN_ORDER[number]
+                shifts.append(self.aside * sign * (order[::-1] if back else order))
                 continue
             free = np.ones(count, dtype=bool)
             if number % 2 and block.positions.size:

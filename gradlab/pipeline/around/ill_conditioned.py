@@ -95,7 +95,7 @@ def leave_ill_conditioned(
             if not is_torch_subject(at):
                 meter.spend(GRADIENTS + 1)
             moved = _scatter(at, wrong, some, meter, seed)
-            effects = [n * b.latest_scales for b, n in zip(wrong, moved, strict=False)]
+            effects = [n * b.sizes for b, n in zip(wrong, moved, strict=False)]
             loud = _unprovoked(at, outcome.base, some, effects, bend)
         except BudgetExhausted:
             break

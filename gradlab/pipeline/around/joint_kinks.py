@@ -29,6 +29,7 @@ from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.labels import few_of
 from gradlab.pipeline.blocks import label_of
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ def joint_kinks(subject: Subject, outcome: Outcome, meter: Meter) -> list[Findin
     subject
         As the user has it; names come from here.
     outcome
-        Judged.
+        Judged; of operations of torch alone verdicts are changed.
     meter
         Charged for 13 evaluations per direction, of which there are at most four;
         none where no output has two kinks.
@@ -201,9 +202,14 @@ def _told(
         for column in np.flatnonzero(one.mask[row])
     ]
     slopes = f"{high:.6g}" if np.isclose(low, high) else f"{low:.6g} to {high:.6g}"
+    formula = not is_torch_subject(subject)
+    formula = formula or getattr(subject.analytic, "own_code", True)
+    if not formula:  # conventions of torch's own operations, and nobody's mistake
+        for one in tied:
+            one.block.verdicts[row, one.mask[row]] = Verdict.UNDECIDED
     yield Finding(
-        BugKind.WRONG_MASK,
-        "error",
+        BugKind.WRONG_MASK if formula else BugKind.NONDIFFERENTIABLE,
+        "error" if formula else "warning",
         part.block.name,
         0.9,
         f"f has a kink in each of {few_of(names, _NAMED)}, and the gradient is a "
@@ -211,5 +217,8 @@ def _told(
         f"sizes they change f with a slope of {slopes}, the gradient says "
         f"{foretold:.6g}.",
         "Give a tie of max to one of its entries (argmax), or share it out: divide the "
-        "mask x == max by its sum.",
+        "mask x == max by its sum."
+        if formula
+        else "These are conventions of torch, which do not add up where kinks meet; to "
+        "check formulas, move the point: add a little noise to the input.",
     )

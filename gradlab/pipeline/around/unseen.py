@@ -1,8 +1,10 @@
-"""Accusations by differences over steps too short to show them.
+"""Accusations by differences over steps too short, or too long, to show them.
 
 Next to a pole a ladder may end on steps of which it does not know how little they are
 worth: the noise of f is told from nothing there. What a thousand roundings of the
-inputs bend f by (`value_bend`) tells.
+inputs bend f by (`value_bend`) tells. And beside entries of 1e8 one of 1e-8 is moved by
+a step of 1: where an error is below the last digit of f as far as the entry itself
+reaches, nothing tells whether f has this slope at the point or only far from it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.analytic_noise import SCATTER, value_bend
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import INTERRUPTED
+from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.pipeline.blocks import label_of
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["leave_unseen"]
 
 _FAINT = 1e-9  # of f: an error that moves f by less may be a rounding inside
+_DIGITS = 4.0  # roundings of f, that an error is below within a coordinate's own size
 
 
 def leave_unseen(
@@ -51,7 +55,8 @@ def leave_unseen(
     """
     at = outcome.reference or subject
     wrong = [block for block in outcome.blocks if block.accused]
-    faint = [(block, _faint(block, at.epsilon)) for block in wrong]
+    last = _DIGITS * at.epsilon * np.abs(outcome.base)[:, None]
+    faint = [(block, _faint(block, at.epsilon, last)) for block in wrong]
     # an output of which another accusation is clear is asked nothing
     clear = np.zeros((len(outcome.base), 1), dtype=bool)
     for block, moved in faint:
@@ -61,8 +66,10 @@ def leave_unseen(
     faint = [(block, moved) for block, moved in faint if np.isfinite(moved).any()]
     if not faint or outcome.stopped == INTERRUPTED:
         return
+    still = np.zeros_like(last)
     try:
-        still = SCATTER * value_bend(at, meter, seed=seed)[:, None]
+        if any((np.isfinite(moved) & (moved > 0)).any() for _, moved in faint):
+            still = SCATTER * value_bend(at, meter, seed=seed)[:, None]
     except BudgetExhausted:
         return
     except Exception:  # noqa: BLE001 - the user's code may not take this point
@@ -72,31 +79,52 @@ def leave_unseen(
         if unseen.any():
             block.verdicts[unseen] = Verdict.UNDECIDED
             row, column = (int(i) for i in np.argwhere(unseen)[0])
-            yield _told(subject, block, row, column, float(still[row, 0]))
+            seen = float(still[row, 0]) if moved[row, column] > 0 else None
+            yield _told(subject, block, row, column, seen)
 
 
-def _faint(block: Block, epsilon: float) -> NDArray[np.float64]:
-    """How far errors move f over the steps that found them; inf where that is far."""
+def _faint(
+    block: Block, epsilon: float, last: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How far errors move f over the steps that found them; inf where that is far.
+
+    And 0 where they move it by less than its last digits, `last`, within the own size
+    of a coordinate that is far smaller than its tensor.
+    """
     with np.errstate(all="ignore"):
         moved = block.gap * np.abs(block.step)
         found = block.wrong & np.isfinite(moved)
         found &= np.abs(block.step) > epsilon * block.sizes  # no complex step
         found &= moved < _FAINT * np.abs(block.height)
-    return np.where(found, moved, np.inf)
+        beneath = block.gap * block.sizes <= last
+    beneath &= (block.sizes < OWN_SCALE * block.scales) & (not block.faint)
+    beneath &= block.verdicts == Verdict.DISAGREES
+    return np.where(beneath, 0.0, np.where(found, moved, np.inf))
 
 
 def _told(
-    subject: Subject, block: Block, row: int, column: int, still: float
+    subject: Subject, block: Block, row: int, column: int, still: float | None
 ) -> Finding:
     gap, step = float(block.gap[row, column]), abs(float(block.step[row, column]))
+    size = float(np.broadcast_to(block.sizes, block.gap.shape)[row, column])
+    told = (
+        f"Within the size of that entry, {size:.2g}, this is less than the last digit "
+        f"of f, and over longer steps f may be another function."
+        if still is None
+        else f"Over the step of {step:.2g} that is less than what a thousand roundings "
+        f"of the inputs bend f by ({still:.2g}): f is too ill-conditioned to tell."
+    )
+    advice = (
+        "Check at a point where entries of one input are less far apart in size."
+        if still is None
+        else "Check at a point where nothing nearly cancels, such as a matrix far from "
+        "singular, or with a longer step: method=gl.Central(step=...)."
+    )
     return Finding(
         BugKind.LOW_PRECISION,
         "warning",
         block.name,
         0.9,
-        f"At {label_of(subject, block, column)} the sides differ by {gap:.2g}. Over "
-        f"the step of {step:.2g} that is less than what a thousand roundings of the "
-        f"inputs bend f by ({still:.2g}): f is too ill-conditioned to tell.",
-        "Check at a point where nothing nearly cancels, such as a matrix far from "
-        "singular, or with a longer step: method=gl.Central(step=...).",
+        f"At {label_of(subject, block, column)} the sides differ by {gap:.2g}. {told}",
+        advice,
     )

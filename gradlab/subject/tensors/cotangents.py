@@ -95,6 +95,7 @@ class _Trials:
         generator = torch.Generator("cpu").manual_seed(own_seed(seed, "trials"))
         self._subject, self._leaves, self._outputs = subject, leaves, outputs
         self._sizes = [0.0] * len(leaves)  # of gradients of random cotangents
+        self._floors = [0.0] * len(leaves)  # of which f shows no more digits
         self._blur = 0.0  # relative difference that is no matter of memory
         self._weights = [
             torch.randn(
@@ -115,6 +116,7 @@ class _Trials:
             return ()  # no two answers are alike: told elsewhere
         sizes = [_largest(gradient) for gradient in plain]
         self._sizes = [size if size < float("inf") else 0.0 for size in sizes]
+        self._floors = self._least_seen()
         for k, weight in enumerate(self._weights[:_MOST_OUTPUTS]):
             zeros = [w * 0 for w in self._weights]
             alone = self._backward(_put(zeros, k, weight))
@@ -148,13 +150,25 @@ class _Trials:
             return Trial(way, output, "", f"{type(error).__name__}: {text:.200}", True)
         cells = self._subject.cells
         # what cancels to nothing, as of a normalised sum, has the rounding of its terms
-        pairs = zip(cells, expected, came, self._sizes, strict=True)
-        for cell, one, two, size in pairs:
-            apart = _apart(one, two, size)
-            if apart > self._blur:
+        pairs = zip(cells, expected, came, self._sizes, self._floors, strict=True)
+        for cell, one, two, size, floor in pairs:
+            apart = _apart(one, two, size, floor)
+            if apart > max(self._blur, _half_the_digits(two)):
                 words = f"relative difference {apart:.2g}"
                 return Trial(way, output, cell.variable.name, words, False)
         return None
+
+    def _least_seen(self) -> list[float]:
+        """Tell of each leaf the slope that changes f by all that f is, by its size.
+
+        A gradient that is zero by cancellation, as that of ``softmax(x).sum()``, is
+        nothing but rounding, and so is the next one; neither has a size.
+        """
+        parts = zip(self._outputs, self._weights, strict=True)
+        whole = sum(float((y.detach() * w).abs().sum()) for y, w in parts)
+        sizes = [_largest(leaf.detach()) for leaf in self._leaves]
+        floors = [whole / (size or 1.0) for size in sizes]
+        return [floor if floor < float("inf") else 0.0 for floor in floors]
 
     def _backward(self, cotangents: Sequence[Any]) -> list[Any]:
         import torch
@@ -210,6 +224,13 @@ def _delivery() -> Callable[[Any, Any], Any]:
     return Deliver.apply
 
 
+def _half_the_digits(gradient: Any) -> float:
+    """Relative difference that another order of sums may cost; misread memory more."""
+    import torch
+
+    return 0.0 if gradient is None else float(torch.finfo(gradient.dtype).eps ** 0.5)
+
+
 def _largest(gradient: Any) -> float:
     import torch
 
@@ -219,10 +240,11 @@ def _largest(gradient: Any) -> float:
     return float((gradient if dense else gradient.to_dense()).abs().max())
 
 
-def _apart(one: Any, two: Any, least: float = 0.0) -> float:
+def _apart(one: Any, two: Any, least: float = 0.0, floor: float = 0.0) -> float:
     """Relative difference of two gradients beyond round-off; 0 if there is none.
 
-    `least` is the size of the terms that they are sums of, where that is known.
+    `least` is the size of the terms that they are sums of, where that is known, and
+    `floor` one of which a rounding is not seen.
     """
     import torch
 
@@ -238,7 +260,7 @@ def _apart(one: Any, two: Any, least: float = 0.0) -> float:
         return 1.0
     size = max(_largest(one), least)
     apart = float((one - two).abs().max()) if one.numel() else 0.0
-    if apart <= SLACK * torch.finfo(one.dtype).eps * size:
+    if apart <= SLACK * torch.finfo(one.dtype).eps * max(size, floor):
         return 0.0
     return apart / max(size, 1e-300) if apart == apart else 0.0  # noqa: PLR0124 - nan
 
