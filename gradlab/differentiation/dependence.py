@@ -17,6 +17,7 @@ from gradlab.differentiation.colouring import smallest_period
 from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import displaced_sets
 from gradlab.differentiation.finite_difference import step_sizes
+from gradlab.differentiation.noise import rounding_of
 from gradlab.subject.subject import side_by_side
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def stirred(
 
 def rounding(case: Case) -> NDArray[np.float64]:
     """Movement of each output that is nothing but rounding."""
-    return np.asarray(_ULPS * case.epsilon * np.abs(case.base) + 2 * case.idle)
+    return _ULPS * rounding_of(case.base, case.epsilon) + 2 * case.idle
 
 
 def hidden_by_rounding(case: Case, reach: float | None = None) -> NDArray[np.float64]:

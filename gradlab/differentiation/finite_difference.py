@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.evaluation import displaced_rows
-from gradlab.differentiation.noise import ULPS
+from gradlab.differentiation.noise import ULPS, rounding_of
 from gradlab.differentiation.quotients import Quotients
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def _round_off(
     values: NDArray[np.float64], base: NDArray[np.float64], epsilon: float
 ) -> NDArray[np.float64]:
     """Error of one difference of values of f, shape (rows, n)."""
-    size = np.maximum(np.abs(values).T, np.abs(base)[:, None])
-    return np.asarray(ULPS * epsilon * size)
+    own, there = rounding_of(base, epsilon), epsilon * np.abs(values)
+    return np.asarray(ULPS * np.maximum(there.T, own[:, None]))
 
 
 def central(

@@ -17,10 +17,12 @@ import numpy as np
 
 from gradlab.errors import InputError
 
-__all__ = ["ULPS", "difference_noise"]
+__all__ = ["ULPS", "difference_noise", "rounding_of"]
 
 # Round-off of f in units of epsilon * |f|: a short sum of products loses a few ulps.
 ULPS = 4.0
+_EMPTY = 1 << 20  # a number has so many empty digits by chance one time in a million
+_OF_ONE = 2.0**-55, 2.0**-45  # last digits of numbers from a quarter to some hundreds
 
 
 def difference_noise(values: np.ndarray) -> np.ndarray:
@@ -73,3 +75,33 @@ def difference_noise(values: np.ndarray) -> np.ndarray:
         agree = (run.max(axis=0) <= 4 * run.min(axis=0)) & change[order]
         found = np.where(agree, run[0], found)
     return np.where(levels.max(axis=0) == 0, 0.0, found)
+
+
+def rounding_of(value: np.ndarray, epsilon: float) -> np.ndarray:
+    """Return what rounding to its last digit may do to each value of f.
+
+    That of ``1 - 0.99999999`` is the last digit of 1: what is left of numbers about as
+    large as 1 is a multiple of that, and most of its own digits are empty.
+
+    Parameters
+    ----------
+    value
+        Values of f, any shape.
+    epsilon
+        Unit round-off of the arithmetic.
+
+    Examples
+    --------
+    >>> (
+    ...     float(rounding_of(np.array(1e-12), 1e-16)),
+    ...     float(rounding_of(np.array(1 - (1 - 1e-12)), 1e-16)),
+    ... )
+    (1e-28, 1.1102230246251565e-16)
+    """
+    fraction, exponent = np.frexp(np.where(np.isfinite(value), value, 0.0))
+    digits = np.abs(fraction * 2.0**53).astype(np.int64)
+    lowest = digits & -digits
+    last = np.ldexp(lowest.astype(float), exponent - 53)
+    left_over = (lowest >= _EMPTY) & (last >= _OF_ONE[0]) & (last <= _OF_ONE[1])
+    last = np.where(left_over, last, 0.0)
+    return np.asarray(np.fmax(epsilon * np.abs(value), last))

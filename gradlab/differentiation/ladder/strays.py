@@ -26,6 +26,7 @@ _GENTLE = 1e-3  # relative height of what f32 may do just above a plateau of its
 _EDGE = 6.0  # times the height of a step: more than its edges bend f by
 _SINGLE = 2.0**-23  # relative spacing of single precision
 _PLATEAU = 12.0  # plateaus narrower than 2^-12 of the scale are rounding inside f
+_LAST_DIGITS = 2.0**-46  # 64 roundings of 1 + small: a rung may be so far up
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +96,7 @@ def _quantum(
     loud = height > _STRAY * at(unit)
     columns = np.arange(still.shape[1])[:, None]
     narrow = ladder.rungs[np.maximum(count - 1, 0), columns] > _PLATEAU
+    narrow |= height <= _LAST_DIGITS
     # a fine staircase steps on both sides alike; a kink nearby does not. Close to the
     # edge of a step the other side takes its own much later, and bends no more by then
     sides = np.abs(ahead), np.abs(behind)

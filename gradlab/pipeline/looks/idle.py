@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.evaluation import line_of, line_rows
+from gradlab.differentiation.noise import rounding_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,4 +115,4 @@ def _slope(
 
 def _ulps(origin: Origin) -> NDArray[np.float64]:
     """How far outputs may move that stand still, (rows,)."""
-    return np.asarray(8 * origin.subject.epsilon * np.abs(origin.base))
+    return 8 * rounding_of(origin.base, origin.subject.epsilon)
