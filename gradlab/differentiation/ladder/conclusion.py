@@ -9,7 +9,6 @@ import numpy as np
 from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Derivatives
 from gradlab.differentiation.ladder.extrapolation import extrapolate_side
 from gradlab.differentiation.ladder.suspicion import Suspicion, jumps, rises, stairs
-from gradlab.differentiation.noise import rounding_of
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ def conclude(
         top = estimate.top.copy()
         results = value, error, kind, top
         slopes = _one_sided(ladder, floor, settings, reading, results)
-        np.maximum(error, frozen, out=error, where=value == 0)
         error[np.isinf(value) | np.isnan(error)] = np.inf
         kind[(kind == Smoothness.SMOOTH) & ~np.isfinite(error)] = Smoothness.UNRESOLVED
         odd &= (error == wide) & np.isfinite(plain)
@@ -174,7 +172,7 @@ def _frozen_bar(ladder: Ladder, estimate: Estimate, floor: float) -> np.ndarray:
     still = (estimate.value == 0) & (ladder.right[0] == ladder.base)
     near = ladder.steps[0] * np.exp2(ladder.rungs[0])  # the step of rung 0, nearly
     reach = np.minimum(_largest_step(ladder, estimate.top), near[:, None])
-    return np.where(still, rounding_of(ladder.base, floor) / reach, 0.0)
+    return np.where(still, floor * np.abs(ladder.base) / reach, 0.0)
 
 
 def _side_slope(

@@ -9,6 +9,7 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.hidden_noise import LAST_DIGITS
+from gradlab.differentiation.noise import rounding_of
 from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.differentiation.smoothness import Smoothness
 
@@ -27,6 +28,7 @@ CLOSE_LOOKS = 48  # suspects of one input that are certain to get a second look
 _FEW_LOOKS = 8  # where most of an input is wrong, which is one mistake and not many
 _SHOWN = 3  # the same of an input that random directions have shown to be wrong
 _MOST = 0.5
+_SOFT = 32.0  # parts of its scale over which a slope may fall to nothing
 _DIGITS = 64.0  # roundings of f: less than that is not seen
 
 
@@ -67,13 +69,30 @@ def take_closer(
     )
     block.own_slopes()
     block.left[:, chosen], block.right[:, chosen] = found.left, found.right
-    better_ones = {"value": found.value, "error": found.error, "step": found.step}
+    error = _softened(reference, block, chosen, found)
+    better_ones = {"value": found.value, "error": error, "step": found.step}
     block.overwrite(chosen, better, **better_ones)
     if block.faint:
         _distrust_jumps(reference, block, chosen, found)
     _rescale(reference.subject, block, chosen, found)
     block.kinds[:, chosen] = found.kind
     block.looked[chosen] = True
+
+
+def _softened(
+    reference: Origin, block: Block, chosen: NDArray[np.intp], found: Derivatives
+) -> NDArray[np.float64]:
+    """Return bars that leave room for slopes of what 1 - small has lost.
+
+    Where f stands still a slope may be there that falls to nothing within a small part
+    of the scale, as beside a disc with a soft edge; the least digits do not show it.
+    """
+    base, epsilon = reference.base, reference.subject.epsilon
+    digit = rounding_of(base, epsilon)
+    lost = (digit > epsilon * np.abs(base))[:, None]
+    lost = lost & (found.value == 0) & (block.analytic[:, chosen] != 0)
+    room = _SOFT * digit[:, None] / block.scales[chosen]
+    return np.where(lost, np.fmax(found.error, room), found.error)
 
 
 def _distrust_jumps(
