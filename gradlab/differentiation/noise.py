@@ -22,7 +22,7 @@ __all__ = ["ULPS", "difference_noise", "rounding_of"]
 # Round-off of f in units of epsilon * |f|: a short sum of products loses a few ulps.
 ULPS = 4.0
 _EMPTY = 1 << 20  # a number has so many empty digits by chance one time in a million
-_OF_ONE = 2.0**-55, 2.0**-45  # last digits of numbers from a quarter to some hundreds
+_OF_ONE = 2.0**-55, 2.0**-40  # last digits of numbers from a quarter to some thousands
 
 
 def difference_noise(values: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from gradlab.differentiation.ladder.runs import Estimate, Pick, Runs
 from gradlab.differentiation.ladder.second_thoughts import overrule, roughen
 from gradlab.differentiation.ladder.strays import Rungs, foretold_bends, strays
 from gradlab.differentiation.ladder.tableau import Tableau, layout
+from gradlab.differentiation.noise import rounding_of
 
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder.rungs import Ladder
@@ -102,7 +103,8 @@ def extrapolate_side(
         h = (ladder.ahead if right else ladder.behind)[:, :, None]
         slope = (values - ladder.base) / (h if right else -h)
         size = np.fmax(np.abs(values), np.abs(ladder.base))
-        unit = np.fmax(floor * size, np.nan_to_num(noise))
+        unit = np.fmax(floor * size, rounding_of(ladder.base, floor))
+        unit = np.fmax(unit, np.nan_to_num(noise))
         where = layout(h.shape[0], width)
         table = Tableau.of(slope, h / h[:1], 2 * unit / h, 2 / h, where)
         value = table.slopes

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.ladder.runs import Pick
+from gradlab.differentiation.noise import rounding_of
 
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder.rungs import Ladder
@@ -26,7 +27,6 @@ _GENTLE = 1e-3  # relative height of what f32 may do just above a plateau of its
 _EDGE = 6.0  # times the height of a step: more than its edges bend f by
 _SINGLE = 2.0**-23  # relative spacing of single precision
 _PLATEAU = 12.0  # plateaus narrower than 2^-12 of the scale are rounding inside f
-_LAST_DIGITS = 2.0**-46  # 64 roundings of 1 + small: a rung may be so far up
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ class Rungs:
         ahead, behind = ladder.right - ladder.base, ladder.left - ladder.base
         still = (ahead == 0) & (behind == 0)
         noise = np.fmax(noise, grain * size) if grain.any() else noise
-        unit = np.fmax(floor * size, noise)
+        unit = np.fmax(floor * size, np.fmax(noise, rounding_of(ladder.base, floor)))
         odd, even = (ladder.right - ladder.left) / 2, (ahead + behind) / 2
         # x + h and x - h round differently, so the two displacements do as well
         skew = ((ladder.ahead - ladder.behind) / 2)[:, :, None] / h
@@ -96,7 +96,6 @@ def _quantum(
     loud = height > _STRAY * at(unit)
     columns = np.arange(still.shape[1])[:, None]
     narrow = ladder.rungs[np.maximum(count - 1, 0), columns] > _PLATEAU
-    narrow |= height <= _LAST_DIGITS
     # a fine staircase steps on both sides alike; a kink nearby does not. Close to the
     # edge of a step the other side takes its own much later, and bends no more by then
     sides = np.abs(ahead), np.abs(behind)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.ladder.runs import Pick
+from gradlab.differentiation.noise import rounding_of
 
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder.rungs import Ladder
@@ -72,6 +73,7 @@ def suspect(ladder: Ladder, floor: float, inherited: np.ndarray) -> Suspicion:
         slope = (np.abs(ahead) + np.abs(behind)) / h
         size = np.abs(ladder.base) + moved
         unit = floor * (size + np.abs(ladder.points)[:, None] * slope)
+        unit = np.fmax(unit, rounding_of(ladder.base, floor))
         unit = np.fmax(unit, inherited)
         # even part ~ h^2 where smooth, ~ h at a kink; look at the smallest rung that
         # stands out of the rounding
@@ -140,7 +142,7 @@ def jumps(ladder: Ladder, floor: float, *, right: bool) -> np.ndarray:
     """
     with np.errstate(all="ignore"):
         move = _moves(ladder, right=right)[:3]
-        unit = floor * (np.abs(move[0]) + np.abs(ladder.base))
+        unit = floor * np.abs(move[0]) + rounding_of(ladder.base, floor)
         alike = np.abs(move - move[0]).max(axis=0) <= 0.1 * np.abs(move[0])
         return np.asarray(alike & (np.abs(move[0]) > _LOUD * unit))
 
@@ -157,7 +159,7 @@ def rises(ladder: Ladder, floor: float, *, right: bool) -> np.ndarray:
         h = (ladder.ahead if right else ladder.behind)[:count, :, None]
         power = np.log(np.abs(move[1:] / move[:-1])) / np.log(h[1:] / h[:-1])
         grows = ((power > 0.02) & (power < 0.985)).all(axis=0)
-        seen = np.abs(move[0]) > _LOUD * floor * np.abs(ladder.base)
+        seen = np.abs(move[0]) > _LOUD * rounding_of(ladder.base, floor)
         sign = np.sign(move[0]) * (1 if right else -1)
         return np.where(grows & seen, sign, 0.0)
 
