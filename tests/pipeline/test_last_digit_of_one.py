@@ -60,14 +60,15 @@ def test_wrong_jacobian_of_soft_discs_is_told(seed):
 
 
 def test_bars_of_what_is_left_of_one_hold():
-    """1 - (1 - exp(-x / 0.01)) has the last digit of 1, and so have its differences."""
-    for size in np.linspace(0.2, 0.37, 60):
+    """1 - sigmoid(x / 0.01) has the last digit of 1, and so have its differences."""
+    for size in np.linspace(0.2, 0.365, 60):
         x = np.array([size])
         found = gl.numeric_jacobian(
-            lambda x: 1 - (1 - np.exp(-x / WIDTH)), x, method="central"
+            lambda x: 1 - 1 / (1 + np.exp(-x / WIDTH)), x, method="central"
         )
-        true = -np.exp(-x / WIDTH) / WIDTH
-        assert abs(found.value.item() - true.item()) <= found.error.item()
+        small = np.exp(-size / WIDTH)
+        true = -small / WIDTH / (1 + small) ** 2
+        assert abs(found.value.item() - true) <= found.error.item()
 
 
 def test_rounding_is_that_of_one_where_digits_are_empty():
