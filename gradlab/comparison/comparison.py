@@ -218,9 +218,10 @@ class Comparison:
     def max_rel_error(self) -> float:
         """Largest relative error among entries that stand out of the noise.
 
-        Left out are entries within their error bar of zero, and those that were let
-        pass beyond the tolerance because either side is no better than that: rounded
-        in single precision, a gradient of zero is off by all of itself.
+        Left out are entries within their error bar of zero, and of those that agree
+        the ones that the tolerance is larger than, and the ones that it was too small
+        for because either side is no better: rounded in single precision, a gradient
+        of zero is off by all of itself.
         """
         if self.tally is not None:
             return self.tally.max_rel_error
@@ -228,7 +229,7 @@ class Comparison:
         # `not <=` keeps entries that are not finite
         told = ~(size <= SAFETY * self.numeric_error)
         passed = self.verdicts == Verdict.AGREES
-        told &= ~(passed & (self.error > self.allowed))
+        told &= ~(passed & ((self.error > self.allowed) | (size <= self.allowed)))
         worth = told | (self.verdicts == Verdict.DISAGREES)
         return float(np.max(self.relative_error[worth], initial=0.0))
 

@@ -212,7 +212,8 @@ class Tallying:
             size = np.maximum(np.abs(a), np.abs(b))
             agrees = verdicts == Verdict.AGREES
             # as in `Comparison.max_rel_error` and `Comparison.power`
-            told = ~(size <= SAFETY * bars) & ~(agrees & (error > allowed))
+            forgiven = agrees & ((error > allowed) | (size <= allowed))
+            told = ~(size <= SAFETY * bars) & ~forgiven
             told |= verdicts == Verdict.DISAGREES
             relative = relative_error(a, b, RELATIVE_FLOOR * self._scale)
             bound = np.maximum(2 * allowed, SAFETY * bars) + np.where(agrees, error, 0)

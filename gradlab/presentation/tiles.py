@@ -342,7 +342,8 @@ def _largest_told(comparison: Comparison, pick: tuple[Any, ...], scale: float) -
     )
     with np.errstate(all="ignore"):
         size = np.maximum(np.abs(analytic), np.abs(numeric))
-        passed = (verdicts == Verdict.AGREES) & (np.abs(analytic - numeric) > allowed)
+        passed = (np.abs(analytic - numeric) > allowed) | (size <= allowed)
+        passed &= verdicts == Verdict.AGREES
     told = ~(size <= SAFETY * bars) & ~passed
     worth = told | (verdicts == Verdict.DISAGREES)
     relative = relative_error(analytic, numeric, RELATIVE_FLOOR * scale)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.comparison.verdict import Verdict
 
 torch = pytest.importorskip("torch")
 
@@ -130,3 +131,21 @@ def test_float32_is_not_accused_of_what_its_copy_in_float64_has_alone(seed):
     report = gl.check(Guarded.apply, *given)
 
     assert report.verdict == gl.Verdict.AGREES, report
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_float32_attention_with_a_bias_that_does_nothing_agrees(seed):
+    """The bias of its keys moves no output: roundings of 1e-9 are within tolerance.
+
+    Nor are they what the largest relative error is of.
+    """
+    torch.manual_seed(seed)
+    attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    x = torch.randn(2, 5, 8)
+    report = gl.check(
+        lambda x: attention(x, x, x)[0].square().mean(),
+        x,
+        params=dict(attention.named_parameters()),
+    )
+    assert report.verdict == Verdict.AGREES
+    assert report["in_proj_bias"].max_rel_error < 1e-2
