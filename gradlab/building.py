@@ -7,6 +7,7 @@ same arguments; they are read, and refused, here.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +35,7 @@ from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
 from gradlab.subject.tensors import tensors_in_place
 from gradlab.subject.tensors import values as torch_values
 from gradlab.subject.tensors.dependent import dependent_inputs
+from gradlab.subject.tensors.widening import widened_call
 from gradlab.subject.tree import Tree, argument_names, flatten, leaves_of
 
 if TYPE_CHECKING:
@@ -330,17 +332,14 @@ def _in_place(
     if not by_autograd and sides.loss is not None:
         _refuse_own_gradients(sides)
         call = _then(sides.loss, call)
+    kind = "loss with parameters in place"
     subject = ArraySubject(
-        call,
-        tree,
-        which,
-        names,
-        live=True,
-        kind="loss with parameters in place",
-        output_name="loss",
+        call, tree, which, names, live=True, kind=kind, output_name="loss"
     )
     _check_finite(subject)
     subject.roots = (fn, *inputs, sides.params, sides.grad, sides.loss)
+    if by_autograd:
+        subject.widened = functools.partial(widened_call, tensors)
     if callable(sides.grad):
         grad = sides.grad
         subject.side = lambda s: Contracted(

@@ -22,6 +22,7 @@ __all__ = ["ULPS", "difference_noise", "rounding_of"]
 # Round-off of f in units of epsilon * |f|: a short sum of products loses a few ulps.
 ULPS = 4.0
 _EMPTY = 1 << 20  # a number has so many empty digits by chance one time in a million
+_OWN = 1 << 5  # what has fewer digits than that may be 14 * 2**-45 as well
 _OF_ONE = 2.0**-55, 2.0**-40  # last digits of numbers from a quarter to some thousands
 
 
@@ -102,6 +103,7 @@ def rounding_of(value: np.ndarray, epsilon: float) -> np.ndarray:
     digits = np.abs(fraction * 2.0**53).astype(np.int64)
     lowest = digits & -digits
     last = np.ldexp(lowest.astype(float), exponent - 53)
-    left_over = (lowest >= _EMPTY) & (last >= _OF_ONE[0]) & (last <= _OF_ONE[1])
+    left_over = (lowest >= _EMPTY) & (digits >= _OWN * lowest)
+    left_over &= (last >= _OF_ONE[0]) & (last <= _OF_ONE[1])
     last = np.where(left_over, last, 0.0)
-    return np.asarray(np.fmax(epsilon * np.abs(value), last))
+    return np.asarray(np.maximum(epsilon * np.abs(value), last))

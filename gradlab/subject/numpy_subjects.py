@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Analytic, Coordinates
     from gradlab.subject.tree import Tree
 
+    Widened = Callable[[Callable[..., Any], Mapping[str, Any]], Callable[..., Any]]
+
 __all__ = ["ArraySubject"]
 
 _WIDER = {"float16": "float64", "float32": "float64", "complex64": "complex128"}
@@ -74,6 +76,8 @@ class ArraySubject:
         # what the user passed; parameters in place are looked for in there
         self.roots: tuple[object, ...] = ()
         self.stand_ins: StandIns | None = None
+        # for tensors in place: makes a call that reads arrays instead, by leaf
+        self.widened: Widened | None = None
         self.tree = tree
         self.which = tuple(which)
         self.live = live
@@ -318,7 +322,9 @@ class ArraySubject:
         """
         tree = self._cast_tree(_WIDER)
         stand_ins, call = None, self._call
-        if self.live:
+        if self.widened is not None:
+            call = self.widened(call, {leaf.name: leaf.value for leaf in tree.leaves})
+        elif self.live:
             pairs = zip(self.tree.leaves, tree.leaves, strict=True)
             cast = [(old.value, new.value) for old, new in pairs]
             cast = [(old, new) for old, new in cast if old is not new]

@@ -1,0 +1,96 @@
+"""Parameters in place, in float64: wider copies seen wherever torch computes.
+
+A loss that reads a module's parameters where they live may reach them, and tensors in
+single precision beside them, in any way. What it hands to torch is exchanged on the way
+in: a parameter for its wide copy, any other tensor of short numbers for itself in
+float64. Nothing of the user's is written to, and a function that writes to short
+numbers, which would be lost, is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from gradlab.subject.tensors.constants import double_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gradlab.subject.tree import Leaf
+
+__all__ = ["widened_call"]
+
+_SETTERS = frozenset({"__set__", "__setitem__"})
+_SETTERS |= {f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "pow")}
+
+
+def widened_call(
+    tensors: Sequence[Leaf], call: Callable[..., Any], arrays: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """Return `call`, computed in float64 on other parameters.
+
+    Parameters
+    ----------
+    tensors
+        Leaves that hold the user's tensors, with their names.
+    call
+        What reads the tensors where they are.
+    arrays
+        Writable array of each, by name; what they hold may change between calls.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gradlab.subject.tree import Leaf
+    >>> w, wide = torch.ones(2), np.array([1.0, 1.0 + 1e-12])
+    >>> call = widened_call([Leaf("w", w)], lambda: (w * w).sum(), {"w": wide})
+    >>> float(call()) > 2, w.dtype
+    (True, torch.float32)
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    wide = {id(leaf.value): torch.from_numpy(arrays[leaf.name]) for leaf in tensors}
+
+    class Widening(TorchFunctionMode):
+        """Exchanges the arguments of every call of torch."""
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            del types
+            return _exchanging(func, wide, args, kwargs or {})
+
+    @functools.wraps(call)
+    def inside(*arguments: Any) -> Any:
+        with Widening():
+            return call(*arguments)
+
+    return inside
+
+
+def _exchanging(
+    func: Any, wide: Mapping[int, Any], args: Any, kwargs: Mapping[str, Any]
+) -> Any:
+    """Call a function of torch with wide arguments, if it loses nothing by that."""
+    given = [_exchanged(value, wide) for value in args]
+    named = {key: _exchanged(value, wide) for key, value in kwargs.items()}
+    name = getattr(func, "__name__", "")
+    writes = name in _SETTERS or (name.endswith("_") and not name.endswith("__"))
+    lost = writes and bool(args) and given[0] is not args[0]
+    if lost or named.get("out") is not kwargs.get("out"):
+        msg = f"{name} writes to a tensor of short numbers"
+        raise TypeError(msg)
+    return func(*given, **named)
+
+
+def _exchanged(value: Any, wide: Mapping[int, Any]) -> Any:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        other = wide.get(id(value))
+        return value.to(double_dtype(value)) if other is None else other
+    if type(value) in (list, tuple):
+        return type(value)(_exchanged(part, wide) for part in value)
+    return value

@@ -1,0 +1,110 @@
+"""Losses that read a float32 module's parameters in place are compared in float64."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+import gradlab as gl
+from gradlab.comparison.verdict import Verdict
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+LAYERS = {
+    "perceptron": lambda: [nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)],
+    "batch norm": lambda: [nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh()],
+    "layer norm": lambda: [
+        nn.Linear(6, 8),
+        nn.GELU(),
+        nn.LayerNorm(8),
+        nn.Linear(8, 3),
+    ],
+}
+
+
+class Square(torch.autograd.Function):
+    """A square whose backward is one percent off."""
+
+    @staticmethod
+    def forward(ctx, z):
+        ctx.save_for_backward(z)
+        return z * z
+
+    @staticmethod
+    def backward(ctx, cotangent):
+        return 2.02 * ctx.saved_tensors[0] * cotangent
+
+
+class Remembering(nn.Module):
+    """Multiplies by what it wrote to a buffer a moment ago, off the graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("last", torch.zeros(3, 4))
+
+    def forward(self, x):
+        y = self.linear(x)
+        self.last.copy_(y.detach())
+        return (y * self.last.sum()).mean()
+
+
+def checked(model, x, loss=lambda out: (out - 0.3).square().mean()):
+    """Check a loss of a model with respect to its parameters, where they are."""
+    return gl.check(lambda x: loss(model(x)), x, params=model.named_parameters())
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("seed", range(2))
+def test_right_gradients_agree_in_float32(kind, seed):
+    """Differences of a mean square in float32 tell little: those in float64 do."""
+    torch.manual_seed(seed)
+    report = checked(nn.Sequential(*LAYERS[kind]()), torch.randn(5, 6))
+    assert report.verdict == Verdict.AGREES
+    assert "evaluated in float64" in str(report)
+
+
+def test_one_percent_is_told_in_float32():
+    """The wrong backward of a custom function shows through its parameters."""
+    torch.manual_seed(0)
+    report = checked(
+        nn.Linear(4, 4), torch.randn(3, 4), lambda z: Square.apply(z).mean()
+    )
+    assert report.verdict == Verdict.DISAGREES
+
+
+def test_module_is_as_it_was():
+    """Parameters keep their memory, buffers, gradients and random state theirs."""
+    torch.manual_seed(0)
+    layers = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 3)
+    model, x = nn.Sequential(*layers), torch.randn(5, 6)
+    model[0].weight.grad = torch.ones(8, 6)
+    memory = [parameter.data_ptr() for parameter in model.parameters()]
+    state, drawn = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    checked(model, x)
+    assert memory == [parameter.data_ptr() for parameter in model.parameters()]
+    for before, after in zip(state.values(), model.state_dict().values(), strict=True):
+        assert before.dtype == after.dtype
+        assert torch.equal(before, after)
+    assert torch.equal(drawn, torch.get_rng_state())
+    assert torch.equal(model[0].weight.grad, torch.ones(8, 6))
+    assert model[3].weight.grad is None
+
+
+def test_what_is_written_to_short_numbers_is_not_lost():
+    """A buffer that f writes and reads again is part of f, and cut off."""
+    torch.manual_seed(0)
+    report = checked(Remembering(), torch.randn(3, 4), lambda out: out)
+    assert report.verdict == Verdict.DISAGREES
+    assert "evaluated in float64" not in str(report)
+
+
+def test_rounding_of_ones_own_accuses_nobody():
+    """What f rounds to half precision by itself is no smoother in float64."""
+    torch.manual_seed(0)
+    report = checked(
+        nn.Linear(4, 4), torch.randn(3, 4), lambda z: z.half().float().square().sum()
+    )
+    assert report.verdict == Verdict.UNDECIDED
