@@ -108,3 +108,21 @@ def test_rounding_of_ones_own_accuses_nobody():
         nn.Linear(4, 4), torch.randn(3, 4), lambda z: z.half().float().square().sum()
     )
     assert report.verdict == Verdict.UNDECIDED
+
+
+def test_compiled_module_is_compiled_no_more_often():
+    """Torch's compiler would trace the exchange along with it, again and again."""
+    seen = []
+
+    def backend(graph, _inputs):
+        seen.append(graph)
+        return graph.forward
+
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 3))
+    model, x = torch.compile(layers, backend=backend), torch.randn(5, 6)
+    model(x)
+    report = checked(model, x)
+    assert report.verdict == Verdict.AGREES
+    assert "evaluated in float64" in str(report)
+    assert len(seen) == 1

@@ -13,6 +13,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.tensors.constants import double_dtype
+from gradlab.subject.tensors.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +65,7 @@ def widened_call(
 
     @functools.wraps(call)
     def inside(*arguments: Any) -> Any:
-        with Widening():
+        with uncompiled(), Widening():
             return call(*arguments)
 
     return inside
