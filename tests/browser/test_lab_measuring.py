@@ -146,6 +146,6 @@ def test_what_fails_is_told_and_the_buttons_come_back(lab):
     page.get_by_role("button", name="complex step").click()
 
     page.wait_for_function(
-        "document.querySelector('.gl .message')?.innerText.includes('Error')"
+        "document.querySelector('.gl .message')?.innerText.includes('imaginary part')"
     )
     expect(page.locator(".gl .bar button:disabled")).to_have_count(0)
