@@ -65,6 +65,14 @@ def no_such_option(door: str, name: str, options: Collection[str]) -> InputTypeE
     return InputTypeError(f"{door}() has no option {name!r}; {told}")
 
 
+def _stopped(door: str) -> KeyboardInterrupt:
+    """Make the end of a call that was interrupted before there was anything to tell."""
+    return KeyboardInterrupt(
+        f"{door}() was stopped before there was a result; everything is as it was "
+        f"before the call"
+    )
+
+
 def _listed(options: Collection[str]) -> str:
     return ", ".join(f"{each}=" for each in options)
 
@@ -115,6 +123,8 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
             # The arguments are at fault: no line of ours has more to say than it does.
             raise problem.with_traceback(None) from cause
+        except KeyboardInterrupt as stop:
+            raise (stop if stop.args else _stopped(door.__name__)) from None
 
     return call
 

@@ -89,9 +89,37 @@ def test_single_entries_that_are_interrupted_blame_no_budget(k):
 
 
 def test_nothing_known_means_nothing_returned():
-    """Before the first difference there is no report to give."""
-    with pytest.raises(KeyboardInterrupt):
+    """Before the first difference there is no report to give, and that is said."""
+    with pytest.raises(KeyboardInterrupt, match=r"check\(\) was stopped before"):
         gl.check(Interrupted(f, 1), X, grad=right)
+    with pytest.raises(KeyboardInterrupt, match=r"numeric_jacobian\(\) was stopped"):
+        gl.numeric_jacobian(Interrupted(f, 90), X)
+
+
+def test_gradient_that_is_asked_again_is_interrupted():
+    """What was compared by then is a report, which says what was left out."""
+    g = Interrupted(right, 2)
+    report = gl.check(f, X, grad=g)
+    assert g.calls == 2
+    assert report.partial
+    assert report["x"].shape == (1, 300)
+    assert any("was not looked for" in remark for remark in report.remarks)
+
+
+def test_interrupt_that_waited_for_the_guard_loses_nothing(monkeypatch):
+    """All was done, and only things to be put back: the report is whole."""
+    from gradlab.subject.state_guard import StateGuard
+
+    leave = StateGuard.__exit__
+
+    def interrupted(guard, *exception):
+        leave(guard, *exception)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(StateGuard, "__exit__", interrupted)
+    report = gl.check(f, X, grad=right)
+    assert report.verdict == gl.Verdict.AGREES
+    assert not report.partial
 
 
 @pytest.mark.parametrize("k", [3, 10, 25])  # the point takes two: it counts its calls

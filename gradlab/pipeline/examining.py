@@ -94,7 +94,8 @@ def examine(
     coverage, expected = _planned(subject, plan, meter)
     seen, excuses = _compared(own, plan, meter, coverage, notes)
     findings, missing = _findings(seen, explain=explain)
-    conditions = noticed(own, seen.comparisons, meter, plan.seed, _moving(seen))
+    conditions, unasked = _conditions(own, seen, plan, meter)
+    missing += unasked
     findings = rank([*_once_told(findings, excuses), *excuses, *conditions])
     return Report(
         subject=subject.kind,
@@ -154,6 +155,18 @@ def _compared(
     excuses = taken_back(subject, outcome, meter, plan.seed)
     excuses += joint_kinks(subject, outcome, meter)
     return _seen(subject, plan, meter, outcome, notes, coverage), excuses
+
+
+def _conditions(
+    own: Origin, seen: Seen, plan: Plan, meter: Meter
+) -> tuple[list[Finding], tuple[str, ...]]:
+    """Look around the comparison, as far as that is not cut short."""
+    try:
+        moving = _moving(seen)
+        return noticed(own, seen.comparisons, meter, plan.seed, moving), ()
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        what = "what the numbers do not show (state, modes, memory) was not looked for"
+        return [], (f"{why_stopped(stop)}: {what}",)
 
 
 def _moving(seen: Seen) -> set[int]:

@@ -15,16 +15,20 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank
+from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.metering import why_stopped
 from gradlab.pipeline.examining import examine
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Plan
     from gradlab.report import Report
     from gradlab.subject.subject import Subject
 
-__all__ = ["unrounded"]
+__all__ = ["left_open", "unrounded"]
 
 _ROUNDED = 0.1  # of a gradient's largest entry: what half precision may round off
 
@@ -54,7 +58,10 @@ def unrounded(
     twin = without_halves(subject)  # type: ignore[arg-type] # a TorchSubject
     if twin is None or report.partial:
         return report
-    again = examine(twin, plan, meter, roots, explain=explain)
+    try:
+        again = examine(twin, plan, meter, roots, explain=explain)
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        return left_open(report, stop, "not compared without casts to half precision")
     off = _apart(report, again)
     if again.verdict != Verdict.DISAGREES and not off <= _ROUNDED:
         return report
@@ -76,6 +83,37 @@ def unrounded(
         evaluations=meter.evaluations,
         remarks=(*again.remarks, remark),
     )
+
+
+def left_open(report: Report, stop: BaseException, missing: str) -> Report:
+    """Accuse nobody whom a second check was to hear, and say what cut it short.
+
+    Parameters
+    ----------
+    report
+        Of the first check, which came to its end.
+    stop
+        What ended the second one.
+    missing
+        What that was for, in words.
+    """
+    comparisons = tuple(
+        c if c.tally else dataclasses.replace(c, verdicts=_open(c.verdicts))
+        for c in report.comparisons
+    )
+    return dataclasses.replace(
+        report,
+        comparisons=comparisons,
+        findings=tuple(f for f in report.findings if f.severity != "error"),
+        culprits=(),
+        remarks=(*report.remarks, f"{why_stopped(stop)}: {missing}"),
+        partial=True,
+    )
+
+
+def _open(verdicts: NDArray[np.int8]) -> NDArray[np.int8]:
+    accused = verdicts == Verdict.DISAGREES
+    return np.where(accused, Verdict.UNDECIDED, verdicts).astype(verdicts.dtype)
 
 
 def _apart(report: Report, again: Report) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from gradlab.differentiation.metering import BudgetExhausted
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -120,3 +121,22 @@ def test_gradient_that_is_wrong_in_half_precision_alone():
     call = lambda x: (Fickle.apply(x.bfloat16()).double() * x).sum()
 
     assert not gl.check(call, x).ok
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, BudgetExhausted])
+def test_second_check_that_is_cut_short_accuses_nobody(stop, monkeypatch):
+    """Whether the casts explain what disagrees was not found out, and that is said."""
+    net, x, loss = model(0, torch.float64)
+    whole = gl.check(net, x, loss=loss)
+    assert any("casts to half precision left out" in each for each in whole.remarks)
+
+    def ends(*_, **__):
+        raise stop
+
+    monkeypatch.setattr("gradlab.pipeline.unrounded.examine", ends)
+    report = gl.check(net, x, loss=loss)
+
+    assert report.partial
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert not report.culprits
+    assert any("casts to half" in remark for remark in report.remarks)

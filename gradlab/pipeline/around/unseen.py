@@ -17,7 +17,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.analytic_noise import SCATTER, value_bend
 from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.metering import INTERRUPTED
+from gradlab.differentiation.metering import INTERRUPTED, why_stopped
 from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.pipeline.blocks import label_of
 
@@ -70,7 +70,10 @@ def leave_unseen(
     try:
         if any((np.isfinite(moved) & (moved > 0)).any() for _, moved in faint):
             still = SCATTER * value_bend(at, meter, seed=seed)[:, None]
-    except BudgetExhausted:
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        outcome.stopped = outcome.stopped or why_stopped(stop)
+        told = f"{why_stopped(stop)}: what roundings move f by was not measured"
+        outcome.remarks.append(told)
         return
     except Exception:  # noqa: BLE001 - the user's code may not take this point
         return
