@@ -172,3 +172,42 @@ def test_a_run_that_is_cut_apart_goes_at_once():
         assert value() is None
     finally:
         gc.enable()
+
+
+class Factor(torch.autograd.Function):
+    """A linear map whose gradient of the input has a factor of choice."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, factor):
+        ctx.save_for_backward(x, weight)
+        ctx.factor = factor
+        return x @ weight.T + bias
+
+    @staticmethod
+    def backward(ctx, upstream):
+        x, weight = ctx.saved_tensors
+        return ctx.factor * upstream @ weight, upstream.T @ x, upstream.sum(0), None
+
+
+class Mapped(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(4, 4, dtype=torch.float64))
+        self.bias = nn.Parameter(torch.randn(4, dtype=torch.float64))
+        self.factor = factor
+
+    def forward(self, x):
+        return Factor.apply(x, self.weight, self.bias, self.factor)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-9, 1e-12])
+@pytest.mark.parametrize("factor", [1.0, 2.0, 1.1, -1.0])
+def test_what_hardly_moves_a_call_is_not_right_for_it(factor, size):
+    """Beside weights, and beside rounding, an input of 1e-9 moves next to nothing."""
+    torch.manual_seed(1)
+    x = (size * torch.randn(3, 4, dtype=torch.float64)).requires_grad_()
+
+    audit = gl.blame(Mapped(factor), x, loss=lambda y: y.sin().sum())
+
+    assert bool(audit.culprits) == (factor != 1.0)

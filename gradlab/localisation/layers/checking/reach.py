@@ -12,6 +12,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+from gradlab.differentiation.least_scales import SMALL
 from gradlab.localisation.layers.checking.probe import Precision, slopes
 from gradlab.localisation.layers.products import inner, length, nearest_parameter
 from gradlab.localisation.layers.recording.frames import dissolve
@@ -37,6 +38,7 @@ __all__ = ["right_within_reach", "wrong_nearby"]
 
 _TIMES = 2  # directions of the model that have to agree
 _LITTLE = 0.1  # of its size: what moves by less is not looked at nearby
+_HIDDEN = 0.5  # of an error: a bar that is wider hides it
 _FACTORS = (1.0, 0.13, 7.7)  # of the step, as careful measures begin
 
 
@@ -112,6 +114,17 @@ class _Part:
     parameters: list[Any]
     near: bool
 
+    def has_small_inputs(self) -> bool:
+        """Whether something is moved whose own size may be nothing to the model."""
+        import torch
+
+        if self.near:
+            return False
+        arguments = self.program.args, dict(self.program.kwargs)
+        _, tensors = take_out(arguments, torch.Tensor)
+        own = [typical_size(x.detach()) for x in tensors if x.requires_grad]
+        return any(size < SMALL for size in own)
+
     def call_again(self, frame: Frame) -> Frame:
         """Run it, and find the same call in it."""
         top = self.frame
@@ -165,8 +178,30 @@ def _nearby(program: Program, frame: Frame, variable: Variable) -> _Part | None:
 def _right_along(
     part: _Part, piece: Piece, product: Product, measure: Measure, seed: int
 ) -> bool:
-    """Whether both slopes agree along what a part of the model does to a call."""
-    up, down, apart = _moved(part, piece.frame, seed)
+    """Whether both slopes agree along what a part of the model does to a call.
+
+    Raises
+    ------
+    ReplayError
+        If that hardly moves the call: what rounding hides is not right for it.
+    """
+    for least in (0.0, 1.0) if part.has_small_inputs() else (0.0,):
+        right = _right_by(part, piece, product, measure, (seed, least))
+        if right is not None:
+            return right
+    message = "hardly moves with the model"
+    raise ReplayError(message)
+
+
+def _right_by(
+    part: _Part,
+    piece: Piece,
+    product: Product,
+    measure: Measure,
+    how: tuple[int, float],
+) -> bool | None:
+    """As `_right_along`, with a seed and a least size; None where nothing is told."""
+    up, down, apart = _moved(part, piece.frame, *how)
     reach = {
         id(v): _of(v, up, down, apart)
         for v in product.variables
@@ -183,7 +218,7 @@ def _right_along(
     beside = abs(measure.analytic - measure.numeric)
     # The direction was measured: what is left in it of the error beside the reach.
     blur = beside * apart**2 * max(1.0, 1 / largest) if beside < math.inf else 0.0
-    return _agrees(piece, product, along, blur)
+    return _agrees(piece, product, along, blur, measure)
 
 
 class _Along:
@@ -202,8 +237,13 @@ class _Along:
         return inner(gradient, self._dense), length(gradient) * size
 
 
-def _moved(part: _Part, frame: Frame, seed: int) -> tuple[Frame, Frame, float]:
+def _moved(
+    part: _Part, frame: Frame, seed: int, least: float
+) -> tuple[Frame, Frame, float]:
     """Record the call with the model a step to either side; how far these are apart.
+
+    Small inputs are moved by `least` where that is more than their own size, which may
+    be nothing to the model.
 
     Raises
     ------
@@ -218,7 +258,12 @@ def _moved(part: _Part, frame: Frame, seed: int) -> tuple[Frame, Frame, float]:
     free = [k for k, x in enumerate(tensors) if x.requires_grad and not part.near]
     leaves = [*own, *(tensors[k] for k in free)]
     step = max((torch.finfo(x.dtype).eps for x in leaves), default=1.0) ** (1 / 3)
-    lines = [Direction(x.detach(), 1009 * seed + k) for k, x in enumerate(leaves)]
+    lines = [
+        Direction(
+            x.detach(), 1009 * seed + k, size=_size(x, least if k >= len(own) else 0.0)
+        )
+        for k, x in enumerate(leaves)
+    ]
     runs = []
     for sign in (1.0, -1.0):
         moved = [line.move(sign * step) for line in lines]
@@ -231,6 +276,11 @@ def _moved(part: _Part, frame: Frame, seed: int) -> tuple[Frame, Frame, float]:
             beside = dataclasses.replace(part, program=there)
             runs.append(beside.call_again(frame))
     return runs[0], runs[1], 2 * step
+
+
+def _size(leaf: Any, least: float) -> float:
+    own = typical_size(leaf.detach())
+    return max(own, least) if own < SMALL else own
 
 
 def _of(variable: Variable, up: Frame, down: Frame, apart: float) -> Any:
@@ -301,18 +351,28 @@ def _scaled(product: Product, reach: dict[int, Any]) -> tuple[dict[int, _Along],
 
 
 def _agrees(
-    piece: Piece, product: Product, along: dict[int, _Along], blur: float
-) -> bool:
-    """Whether both slopes agree in that direction, at some step, or within a blur."""
+    piece: Piece,
+    product: Product,
+    along: dict[int, _Along],
+    blur: float,
+    measure: Measure,
+) -> bool | None:
+    """Whether both slopes agree in that direction, at some step, or within a blur.
+
+    None if the error that the call is accused of could hide in what is allowed: where
+    the tensor that it was measured by moves the call by little beside others, or
+    beside rounding.
+    """
     precision = Precision.of(piece)
     pairs = zip(product.variables, product.gradients, strict=True)
-    parts = [along[id(v)].slope(g) for v, g in pairs if id(v) in along]
-    analytic = sum(part for part, _ in parts)
-    typical = math.hypot(*(size for _, size in parts))
+    parts = {v.label: along[id(v)].slope(g) for v, g in pairs if id(v) in along}
+    analytic = sum(part for part, _ in parts.values())
+    typical = math.hypot(*(size for _, size in parts.values()))
     for factor in _FACTORS:
         found = slopes(piece, product, along, factor * precision.step, precision)
         scale = max(abs(analytic), abs(found.central), 0.1 * typical)
         allowed = precision.tolerance * scale + found.noise + blur
         if abs(analytic - found.central) <= allowed:
-            return True
+            own = max(map(abs, parts.get(measure.label, (scale,))))
+            return None if allowed > _HIDDEN * measure.error * own else True
     return False
