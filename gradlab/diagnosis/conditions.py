@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.left_open import in_float64, measured
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.subject.subject import DOUBLE
@@ -153,17 +154,21 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
         told = (
             "values were compared with the same function in float64"
             if evidence.reference is not None
-            else "its differences carry the round-off of that arithmetic"
+            else "its differences carry the round-off of that arithmetic, and it did "
+            "not run in float64"
         )
         yield Finding(
             BugKind.LOW_PRECISION,
-            "note",
+            "warning"
+            if evidence.reference is None and _undecided(evidence)
+            else "note",
             "",
             0.9,
-            f"The function computes with a round-off of {epsilon:.2g}; {told}.",
+            f"The function computes with a round-off of {epsilon:.2g}; {told}"
+            f"{measured(evidence.comparisons)}.",
             "Nothing to do."
             if evidence.reference is not None
-            else "Check a float64 copy for sharper answers.",
+            else in_float64(evidence.subject),
         )
         return
     # bars of steps that the user asked for are truncation, as often as not

@@ -70,11 +70,28 @@ def _lost_digits(evidence: Evidence, detail: str) -> bool:
     return "digits were lost" in detail and not single
 
 
+def _is_elementwise(evidence: Evidence, problem: Problem) -> bool:
+    """Whether what came as a Jacobian has the shape of the input, and of f's value."""
+    subject = evidence.subject
+    shapes = [v.shape for v in subject.inputs if v.name == problem.where]
+    alike = len(shapes) == 1 and [v.shape for v in subject.outputs] == shapes
+    return (
+        alike
+        and "Jacobian" in problem.detail
+        and f"shape {shapes[0]}," in problem.detail
+    )
+
+
 def _shape(evidence: Evidence, problem: Problem, detail: str) -> Finding:
     where, got = problem.where, problem.got
     variable = next((v for v in evidence.subject.inputs if v.name == where), None)
     if variable is None or got is None:
         advice = "Return one array for each input, of the shape that is expected."
+        if _is_elementwise(evidence, problem):
+            advice = (
+                "If f works entry by entry, and these are its slopes, they are the "
+                "diagonal of the Jacobian: return np.diag(slopes.ravel())."
+            )
         told = _sentence(detail, where)
         return Finding(BugKind.WRONG_SHAPE, "error", where, 0.98, told, advice)
     axes = _unsummed(got, variable)

@@ -17,6 +17,7 @@ from gradlab.diagnosis.measures import (
 )
 from gradlab.diagnosis.passing import passed_on
 from gradlab.diagnosis.places import place_words
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,11 +47,22 @@ def detached(case: Case) -> list[Clue]:
             0.98,  # what names the cut is better
             f"The gradient of {case.name} is {told}, while the function moves with it "
             f"(largest derivative {largest:.4g}).",
-            f"Find where the path from {case.name} to the output is cut: detach, "
-            f".data, no_grad, item(), a trip through NumPy, or a gradient that is "
-            f"computed and not returned.",
+            _where_cut(case),
         )
     ]
+
+
+def _where_cut(case: Case) -> str:
+    if not is_torch_subject(case.evidence.subject):
+        return (
+            f"Compute the gradient of {case.name} and return it in its place: a "
+            f"forgotten return, or a name under which it was never stored, gives this."
+        )
+    return (
+        f"Find where the path from {case.name} to the output is cut: detach, .data, "
+        f"no_grad, item(), a trip through NumPy, or a gradient that is computed and "
+        f"not returned."
+    )
 
 
 def partial_zeros(case: Case) -> list[Clue]:

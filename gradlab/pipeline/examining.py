@@ -12,6 +12,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.diagnose import diagnose, unexplained
 from gradlab.diagnosis.evidence import Evidence
 from gradlab.diagnosis.finding import BugKind, rank
+from gradlab.diagnosis.left_open import left_open
 from gradlab.diagnosis.returned import returned
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.metering import why_stopped
@@ -96,7 +97,10 @@ def examine(
     findings, missing = _findings(seen, explain=explain)
     conditions, unasked = _conditions(own, seen, plan, meter)
     missing += unasked
-    findings = rank([*_once_told(findings, excuses), *excuses, *conditions])
+    told = [*_once_told(findings, excuses), *excuses, *conditions]
+    if not seen.partial:  # else remarks say what was not looked at
+        told += left_open(seen.comparisons, told)
+    findings = rank(told)
     return Report(
         subject=subject.kind,
         analytic=analytic_of(subject).description,

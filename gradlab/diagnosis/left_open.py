@@ -1,0 +1,104 @@
+"""What is undecided, and nothing else has said why: the measurement, and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.subject.subject import is_torch_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gradlab.comparison.comparison import Comparison
+    from gradlab.subject.subject import Subject
+
+__all__ = ["in_float64", "left_open", "measured"]
+
+
+def left_open(
+    comparisons: Sequence[Comparison], findings: Sequence[Finding]
+) -> Iterator[Finding]:
+    """Give a reason to every undecided input of which no finding speaks.
+
+    Parameters
+    ----------
+    comparisons
+        With their verdicts.
+    findings
+        All others. A warning about the function as a whole speaks of every input.
+    """
+    told = {each.where for each in findings if each.severity != "note"}
+    told |= {each.where for each in findings if each.where}
+    for comparison in comparisons:
+        name = comparison.input.name
+        if comparison.verdict != Verdict.UNDECIDED or not told.isdisjoint({name, ""}):
+            continue
+        told.add(name)
+        yield Finding(
+            BugKind.LOW_PRECISION,
+            "warning",
+            name,
+            0.5,
+            f"The numeric side is too coarse to tell {_measured(comparison)}.",
+            "Look for what rounds inside f (a cast to fewer digits, numbers that are "
+            "large beside what this input changes) and leave it out while you check.",
+        )
+
+
+def measured(comparisons: Sequence[Comparison]) -> str:
+    """Go on with what was measured of the first undecided input; empty if none is."""
+    for comparison in comparisons:
+        if comparison.verdict == Verdict.UNDECIDED:
+            return f": too coarse to tell {_measured(comparison)}"
+    return ""
+
+
+def _measured(comparison: Comparison) -> str:
+    """Tell how many entries are open, and of one of them what was measured."""
+    count, total = comparison.counts[Verdict.UNDECIDED], sum(comparison.counts)
+    mask = comparison.verdicts == Verdict.UNDECIDED
+    if not mask.any():  # among those that were counted, and not kept
+        return f"{count:,} of {total:,} entries of {comparison.input.name}"
+    bars = np.where(mask, comparison.numeric_error, -1.0)
+    bars = np.where(np.isfinite(bars), bars, -0.5)  # rather one with a number
+    row, column = (int(i) for i in np.unravel_index(int(bars.argmax()), bars.shape))
+    numeric, error = comparison.numeric[row, column], bars[row, column]
+    bar = f"{error:.1e}" if error >= 0 else "more than can be told"
+    return (
+        f"{count:,} of {total:,} entries of {comparison.input.name}, such as "
+        f"{comparison.label(row, column)}: analytic "
+        f"{comparison.analytic[row, column]:.3g}, numeric {numeric:.3g} ± {bar}"
+    )
+
+
+def in_float64(subject: Subject) -> str:
+    """Say how to check the same function in float64, with a line that can be typed.
+
+    Parameters
+    ----------
+    subject
+        Of lower precision, which gradlab could not evaluate in float64 itself: the
+        function writes to buffers of its own, or casts.
+    """
+    name = subject.inputs[0].name
+    held = "casts and buffers inside"
+    if is_torch_subject(subject):
+        held += " (and torch.autocast)"
+        module = subject.kind.startswith("torch module")
+        call = (
+            "gl.check(copy.deepcopy(model).double(), x.double(), ...)"
+            if module
+            else f"gl.check(f, {name}.detach().double().requires_grad_(), ...)"
+        )
+    elif getattr(subject, "widened", None) is not None:
+        held += " (and torch.autocast)"
+        call = "model.double() and its data x.double(), then the same call"
+    elif getattr(subject, "live", False):
+        call = "for k in params: params[k] = params[k].astype(float)"
+    else:
+        call = f"gl.check(f, {name}.astype(float), ...)"
+    return f"Check it in float64, {held} as well: {call}."

@@ -1,0 +1,99 @@
+"""Whatever is undecided says why, with a measurement, and what to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.diagnosis.left_open import left_open
+
+W = np.linspace(-1.0, 1.0, 12).reshape(4, 3).astype("f4")
+X = np.cos(np.arange(200.0)).reshape(50, 4).astype("f4")
+
+
+def loss(params):
+    """Mean of exp, by products in half precision; and its gradient."""
+    e = np.exp((X.astype("f2") @ params["W"].astype("f2")).astype("f4"))
+    return float(e.mean()), {"W": X.T @ e / e.size}
+
+
+@pytest.fixture(scope="module")
+def hidden():
+    """Report of which rounding hides some entries."""
+    params = {"W": W.copy()}
+    report = gl.check(lambda: loss(params), params=params)
+    assert report.verdict == gl.Verdict.UNDECIDED
+    return report
+
+
+def test_undecided_tells_the_measurement(hidden):
+    """A warning, with an open entry, both sides and the bar, and how to go on."""
+    (warning,) = (f for f in hidden.findings if f.severity == "warning")
+    count = hidden["W"].counts[gl.Verdict.UNDECIDED]
+    assert warning.kind == "low_precision"
+    assert f"{count} of 12 entries of W, such as W[" in warning.evidence
+    assert "±" in warning.evidence
+    assert "rounds inside f" in warning.advice
+
+
+def test_undecided_under_autocast_tells_what_to_type():
+    """`params=` with a module: it and its data in float64, and no autocast."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    net, x = torch.nn.Linear(4, 1), torch.randn(5, 4)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return net(x).float().square().mean()
+
+    report = gl.check(loss, params=net)
+    (warning,) = (f for f in report.findings if f.severity == "warning")
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert "too coarse to tell" in warning.evidence
+    assert "torch.autocast" in warning.advice
+    assert "model.double()" in warning.advice
+
+
+def test_slopes_entry_by_entry_are_a_diagonal():
+    """Who returns them as a Jacobian reads how to make one of them."""
+    report = gl.check(np.sin, np.ones(3), jac=np.cos)
+    assert report.diagnosis == "wrong_shape"
+    assert "np.diag" in report.findings[0].advice
+
+
+def test_none_for_an_array_is_no_matter_of_detach():
+    """What NumPy does not have is not looked for."""
+    report = gl.check(np.sum, np.ones(3), grad=lambda x: None)
+    assert report.diagnosis == "detached"
+    assert "detach" not in report.findings[0].advice
+    assert "return" in report.findings[0].advice
+
+
+def test_what_no_finding_speaks_of_gets_one(hidden):
+    """One for each undecided input, and none for what is told already."""
+    (found,) = left_open(hidden.comparisons, [])
+    assert (found.where, found.severity) == ("W", "warning")
+    assert "too coarse to tell" in found.evidence
+    assert list(left_open(hidden.comparisons, [found])) == []
+    assert list(left_open(hidden.comparisons, hidden.findings)) == []
+
+
+def test_what_agrees_needs_no_reason():
+    """A right gradient in float64."""
+    report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: 2 * x)
+    assert list(left_open(report.comparisons, [])) == []
+
+
+def test_line_for_a_function_that_rounds():
+    """It names the input, and runs."""
+    buffer = np.zeros(3, "f4")
+
+    def f(x):
+        np.multiply(x, x, out=buffer, casting="same_kind")
+        return buffer.sum()
+
+    x = np.ones(3, "f4")
+    report = gl.check(f, x, grad=lambda x: 2 * x)
+    assert "gl.check(f, x.astype(float), ...)" in report.findings[0].advice
+    assert gl.check(f, x.astype(float), grad=lambda x: 2 * x).ok
