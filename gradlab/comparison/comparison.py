@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.comparison.relative_errors import (
+    RELATIVE_FLOOR,
+    relative_error,
+    stands_out,
+)
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import InputError
@@ -19,36 +24,7 @@ if TYPE_CHECKING:
     from gradlab.comparison.tally import Tally
     from gradlab.subject.subject import Variable
 
-__all__ = ["RELATIVE_FLOOR", "Comparison", "relative_error"]
-
-# Below this fraction of the block's largest entry, a relative error says nothing.
-RELATIVE_FLOOR = 1e-8
-
-
-def relative_error(
-    analytic: NDArray[Any], numeric: NDArray[Any], floor: float = 0.0
-) -> NDArray[np.float64]:
-    """Symmetric relative error ``|a - n| / (|a| + |n|)``, between 0 and 1.
-
-    The measure of CS231n (notes on neural networks, part 3, "gradient checks"):
-    a doubled gradient gives 1/3, a flipped sign 1, equal values 0.
-
-    Parameters
-    ----------
-    analytic, numeric
-        Arrays of the same shape.
-    floor
-        Smallest denominator, in the units of the derivative; 0 means none.
-
-    Examples
-    --------
-    >>> float(relative_error(np.array(2.0), np.array(1.0)).round(3))
-    0.333
-    """
-    with np.errstate(all="ignore"):
-        difference = np.abs(analytic - numeric)
-        size = np.maximum(np.abs(analytic) + np.abs(numeric), floor)
-        return np.where(difference == 0, 0.0, difference / np.where(size == 0, 1, size))
+__all__ = ["Comparison"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -216,21 +192,11 @@ class Comparison:
 
     @property
     def max_rel_error(self) -> float:
-        """Largest relative error among entries that stand out of the noise.
-
-        Left out are entries within their error bar of zero, and of those that agree
-        the ones that the tolerance is larger than, and the ones that it was too small
-        for because either side is no better: rounded in single precision, a gradient
-        of zero is off by all of itself.
-        """
+        """Largest relative error of the entries that `stands_out` names."""
         if self.tally is not None:
             return self.tally.max_rel_error
-        size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
-        # `not <=` keeps entries that are not finite
-        told = ~(size <= SAFETY * self.numeric_error)
-        passed = self.verdicts == Verdict.AGREES
-        told &= ~(passed & ((self.error > self.allowed) | (size <= self.allowed)))
-        worth = told | (self.verdicts == Verdict.DISAGREES)
+        sides = self.analytic, self.numeric
+        worth = stands_out(*sides, self.numeric_error, self.allowed, self.verdicts)
         return float(np.max(self.relative_error[worth], initial=0.0))
 
     @property

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.comparison import RELATIVE_FLOOR, relative_error
+from gradlab.comparison.relative_errors import (
+    RELATIVE_FLOOR,
+    relative_error,
+    stands_out,
+)
 from gradlab.comparison.tiling import bands
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
@@ -209,17 +213,13 @@ class Tallying:
         verdicts = part.verdicts[band]
         with np.errstate(all="ignore"):
             error = np.abs(a - b).astype(np.float64)
-            size = np.maximum(np.abs(a), np.abs(b))
             agrees = verdicts == Verdict.AGREES
-            # as in `Comparison.max_rel_error` and `Comparison.power`
-            forgiven = agrees & ((error > allowed) | (size <= allowed))
-            told = ~(size <= SAFETY * bars) & ~forgiven
-            told |= verdicts == Verdict.DISAGREES
             relative = relative_error(a, b, RELATIVE_FLOOR * self._scale)
+            # as in `Comparison.power`
             bound = np.maximum(2 * allowed, SAFETY * bars) + np.where(agrees, error, 0)
             bound = np.where(verdicts == Verdict.UNDECIDED, 0.0, bound)
         self._extreme("abs", error)
-        self._extreme("rel", relative[told])
+        self._extreme("rel", relative[stands_out(a, b, bars, allowed, verdicts)])
         self._extreme("power", bound[np.isfinite(bound)])
         rank = relative + 8.0 * verdicts
         return np.where(np.isnan(error), 5.0 + 8.0 * verdicts, rank)

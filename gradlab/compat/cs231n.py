@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.comparison import relative_error
+from gradlab.comparison.relative_errors import relative_error
 from gradlab.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from gradlab.comparison.comparison import RELATIVE_FLOOR, relative_error
+from gradlab.comparison.relative_errors import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.cell_numbers import MINUS, write_cells
 from gradlab.presentation.figures import figure_of, headline, ink, new_figure, show

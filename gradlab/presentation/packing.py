@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.comparison import RELATIVE_FLOOR, relative_error
+from gradlab.comparison.relative_errors import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.presentation.pictures import tolerance_of
 from gradlab.presentation.tiles import LARGE, arrangement, digest, largest_size

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.comparison import RELATIVE_FLOOR, relative_error
-from gradlab.comparison.tolerance import SAFETY
-from gradlab.comparison.verdict import Verdict
+from gradlab.comparison.relative_errors import (
+    RELATIVE_FLOOR,
+    relative_error,
+    stands_out,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -329,22 +331,17 @@ def _read(comparison: Comparison, out: tuple[int, int]) -> Digest:
 
 
 def _largest_told(comparison: Comparison, pick: tuple[Any, ...], scale: float) -> float:
-    """Take `Comparison.max_rel_error` of some entries: the rule is explained there."""
-    analytic, numeric, verdicts, bars, allowed = (
+    """Take `Comparison.max_rel_error` of some entries."""
+    analytic, numeric, bars, allowed, verdicts = (
         plane[pick]
         for plane in (
             comparison.analytic,
             comparison.numeric,
-            comparison.verdicts,
             comparison.numeric_error,
             comparison.allowed,
+            comparison.verdicts,
         )
     )
-    with np.errstate(all="ignore"):
-        size = np.maximum(np.abs(analytic), np.abs(numeric))
-        passed = (np.abs(analytic - numeric) > allowed) | (size <= allowed)
-        passed &= verdicts == Verdict.AGREES
-    told = ~(size <= SAFETY * bars) & ~passed
-    worth = told | (verdicts == Verdict.DISAGREES)
     relative = relative_error(analytic, numeric, RELATIVE_FLOOR * scale)
+    worth = stands_out(analytic, numeric, bars, allowed, verdicts)
     return float(np.max(relative[worth], initial=0.0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradlab.comparison.comparison import relative_error
 from gradlab.comparison.effects import sensitivity, typical_effect
 from gradlab.comparison.judge import (
     Leniency,
@@ -16,6 +15,7 @@ from gradlab.comparison.judge import (
     unresolved,
     zeros_told,
 )
+from gradlab.comparison.relative_errors import relative_error
 from gradlab.comparison.tolerance import Tolerance, stillness, stillness_in_noise
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import InputError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.building import build_subject
-from gradlab.comparison.comparison import relative_error
+from gradlab.comparison.relative_errors import relative_error
 from gradlab.differentiation.evaluation import Meter
 from gradlab.differentiation.finite_difference import central
 from gradlab.differentiation.method import Backward, Central, ComplexStep, Forward
