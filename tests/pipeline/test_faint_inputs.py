@@ -227,3 +227,20 @@ def test_a_sweep_goes_to_steps_that_f_notices():
     sweep = gl.sweep(f, 1e-12 * POINT, grad=lambda x: 1.5 * grad(x))
     assert sweep.steps.max() == 1.0
     assert sweep.verdicts["x"] == gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("factor", [0, 1, 2])
+def test_entries_that_show_nothing_do_not_clear_what_directions_accuse(factor):
+    """A gradient 1e-10 of another's shows along all of its entries, in none alone."""
+    rng = np.random.default_rng(0)
+    inputs = 1e-10 * rng.normal(size=6), rng.normal(size=6), rng.normal(size=6)
+
+    def f(x, g, b):
+        return float(np.log1p(np.exp(b)).sum() + x @ np.sin(g))
+
+    def grad(x, g, b):
+        return np.sin(g), factor * x * np.cos(g), 1 / (1 + np.exp(-b))
+
+    report = gl.check(f, *inputs, grad=grad, coverage="probe", diagnose=False)
+
+    assert (report.verdict == gl.Verdict.AGREES) == (factor == 1)

@@ -103,10 +103,12 @@ def compare_by_probes(
         variable = subject.inputs[which]
         closer = [c for c in looked if c.input.name == variable.name]
         wrong = any(c.verdict == Verdict.DISAGREES for c in closer)
-        if wrong or (closer and all(c.columns is None for c in closer)):
+        every = bool(closer) and all(c.columns is None for c in closer)
+        untold = every and _tell_less(probe, closer)
+        if wrong or (every and not untold):
             comparisons += closer  # all of its entries: nothing is known better
             continue
-        doubtful = hasty or unsteady or variable.name in heard
+        doubtful = hasty or unsteady or untold or variable.name in heard
         told = probe
         if doubtful or _contradicted(probes, variable, closer):
             told = _in_doubt(probe)
@@ -156,6 +158,22 @@ def _contradicted(
     named, shown = named_entries(probes, variable), closer[0].columns
     seen = shown is None or bool(np.isin(named, shown).all())
     return bool(named) and seen and probes.located.complete
+
+
+def _tell_less(probe: TensorProbe, closer: list[Comparison]) -> bool:
+    """Whether entries one by one cannot tell what directions accuse.
+
+    An input that moves f by next to nothing may show along steps that all its entries
+    take together, and in none of them by itself.
+    """
+    if probe.verdict != Verdict.DISAGREES:
+        return False
+    with np.errstate(all="ignore"):
+        vague = [
+            (c.numeric_error >= np.fmax(np.abs(c.analytic), np.abs(c.numeric))).all()
+            for c in closer
+        ]
+    return all(vague)
 
 
 def _in_doubt(probe: TensorProbe) -> TensorProbe:
