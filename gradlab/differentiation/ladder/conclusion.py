@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.ladder.creeping import creeping
 from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Derivatives
 from gradlab.differentiation.ladder.extrapolation import extrapolate_side
 from gradlab.differentiation.ladder.suspicion import Suspicion, jumps, rises, stairs
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["conclude"]
 
 _TOLD = 1e-2  # relative bar of a slope that is known well
+_EXACT = 1e-11  # relative bar of slopes that settle by whole powers of the step
 
 
 def conclude(
@@ -60,6 +62,7 @@ def conclude(
         top = estimate.top.copy()
         results = value, error, kind, top
         slopes = _one_sided(ladder, floor, settings, reading, results)
+        _doubt_creeping(ladder, floor, results[:3])
         error[np.isinf(value) | np.isnan(error)] = np.inf
         kind[(kind == Smoothness.SMOOTH) & ~np.isfinite(error)] = Smoothness.UNRESOLVED
         odd &= (error == wide) & np.isfinite(plain)
@@ -110,6 +113,27 @@ def _one_sided(
     return slopes
 
 
+def _doubt_creeping(
+    ladder: Ladder, floor: float, results: tuple[np.ndarray, ...]
+) -> None:
+    """Replace, in place, central slopes that settle too slowly for an extrapolation."""
+    value, error, kind = results
+    some = np.isfinite(error) & (error > _EXACT * np.abs(value))
+    some &= (kind == Smoothness.SMOOTH) | (kind == Smoothness.NOISY)
+    place = np.nonzero(some)
+    if not place[0].size:
+        return
+    own = ladder.entries(*place)
+    slopes = (own.right - own.left)[:, :, 0] / (own.ahead + own.behind)
+    ends, bars = creeping(own, slopes, own.steps, floor)
+    told = ~np.isnan(bars)
+    place = tuple(index[told] for index in place)
+    value[place], error[place] = ends[told], bars[told]
+    kind[place] = np.where(
+        np.isfinite(bars[told]), Smoothness.SMOOTH, Smoothness.UNRESOLVED
+    )
+
+
 def _from_sides(
     ladder: Ladder,
     floor: float,
@@ -138,18 +162,18 @@ def _from_sides(
     bend = doubt.kink & ~jump & ~stairs_or_noise
     steep = rises(ladder, floor, right=True) * rises(ladder, floor, right=False)
     bend |= (steep != 0) & (doubt.jump | doubt.kink)
-    ahead = _side_slope(ladder, floor, right, hops[0], right=True)
-    behind = _side_slope(ladder, floor, left, hops[1], right=False)
+    ahead, fore = _side_slope(ladder, floor, right, hops[0], right=True)
+    behind, aft = _side_slope(ladder, floor, left, hops[1], right=False)
     both, one = bend | jump, doubt.no_right ^ doubt.no_left
     middle = np.where(ahead == behind, ahead, (ahead + behind) / 2)
     value[both] = middle[both]
-    error[both] = (np.abs(ahead - behind) / 2 + right.error + left.error)[both]
+    error[both] = (np.abs(ahead - behind) / 2 + fore + aft)[both]
     kind[bend] = Smoothness.KINK
     kind[jump] = Smoothness.JUMP
     error[jump] = np.inf
     kind[one] = Smoothness.EDGE
     value[one] = np.where(doubt.no_right, behind, ahead)[one]
-    bar = np.where(doubt.no_right, left.error, right.error)
+    bar = np.where(doubt.no_right, aft, fore)
     error[one] = settings.safety * bar[one]
     top[one] = np.where(doubt.no_right, left.top, right.top)[one]
     # f does not even approach its value from the side that exists
@@ -177,14 +201,21 @@ def _frozen_bar(ladder: Ladder, estimate: Estimate, floor: float) -> np.ndarray:
 
 def _side_slope(
     ladder: Ladder, floor: float, side: Estimate, hops: np.ndarray, *, right: bool
-) -> np.ndarray:
-    """Return the slope on one side: beyond a jump, and infinite where it grows."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the slope on one side, and its bar: of K entries, (K, 1).
+
+    Beyond a jump; infinite where it grows; by its own law where it settles slowly.
+    """
+    values = ladder.right if right else ladder.left
+    taken = (ladder.ahead if right else -ladder.behind)[:, :, None]
+    slopes = ((values - ladder.base) / taken)[:, :, 0]
+    ends, bars = creeping(ladder, slopes, np.abs(taken[:, :, 0]), floor)
+    told = ~np.isnan(bars)[:, None]
+    value = np.where(told, ends[:, None], side.value)
     sign = rises(ladder, floor, right=right)
-    slope = np.where(sign != 0, np.inf * sign, side.value)
+    slope = np.where(sign != 0, np.inf * sign, value)
     if hops.any():
-        values = ladder.right if right else ladder.left
-        taken = (ladder.ahead if right else -ladder.behind)[:, :, None]
         index = min(2, values.shape[0] - 1)
         beyond = (values[index] - values[0]) / (taken[index] - taken[0])
         slope = np.where(hops, beyond, slope)
-    return slope
+    return slope, np.where(told, bars[:, None], side.error)
