@@ -157,7 +157,7 @@ def _compared(
         return dataclasses.replace(seen, comparisons=tallied), found.excuses
     outcome = run_full(own, plan, meter, coverage.columns)
     excuses = taken_back(subject, outcome, meter, plan.seed)
-    excuses += joint_kinks(subject, outcome, meter)
+    excuses += joint_kinks(subject, outcome, meter, plan.seed)
     return _seen(subject, plan, meter, outcome, notes, coverage), excuses
 
 

@@ -153,3 +153,60 @@ def test_without_ties_nothing_is_followed():
     smooth = gl.check(lambda x: (x**2).sum(), TIES, grad=lambda x: 2 * x)
 
     assert smooth.evaluations <= 2 * len(TIES) + 1
+
+
+def variation(x):
+    """Sum of all steps from one number to the next; constant runs are kinks."""
+    return float(np.abs(np.diff(x)).sum() + np.sin(x).sum())
+
+
+def signs_of_steps(x):
+    """Its gradient, with the slope of 0 for steps that are none."""
+    signs = np.sign(np.diff(x))
+    return np.append(0, signs) - np.append(signs, 0) + np.cos(x)
+
+
+RUNS = np.array([0.3, 0.3, 1.2, 1.2, 1.2, -0.4, -0.4])
+
+
+@pytest.mark.parametrize("slip", ["scale", "entry", "other"])
+def test_a_few_percent_between_both_sides_of_every_kink(slip):
+    """Each entry lies between its slopes; moved with its run it has one slope."""
+
+    def grad(x):
+        wrong = signs_of_steps(x)
+        if slip == "scale":
+            return 1.01 * wrong
+        wrong[0 if slip == "entry" else 5] += 0.05
+        return wrong
+
+    assert gl.check(variation, RUNS, grad=signs_of_steps).ok
+    assert not gl.check(variation, RUNS, grad=grad).ok
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_nuclear_norm_at_a_matrix_of_low_rank(rank, rng):
+    """Its gradient is U V' and any contraction beyond; 1.01 U V' is none of them."""
+    x = rng.normal(size=(3, rank)) @ rng.normal(size=(rank, 4))
+    u, _, v = np.linalg.svd(x, full_matrices=False)
+    uv = u[:, :rank] @ v[:rank]
+    beyond = u[:, rank:] @ v[rank:]
+
+    def ok(grad):
+        return gl.check(
+            lambda x: float(np.linalg.norm(x, "nuc")), x, grad=lambda _: grad
+        ).ok
+
+    assert ok(uv)
+    assert ok(uv + 0.7 * beyond)
+    assert not ok(1.01 * uv)
+    assert not ok(1.01 * uv + 0.5 * beyond)
+
+
+def test_a_limit_of_gradients_where_kinks_bend_both_ways():
+    """(1, -1) is one of |x| - |y|, though along (1, -1) f stands still."""
+    for grad in ([1.0, -1.0], [1.0, 1.0], [0.0, 0.0], [0.4, -0.9]):
+        report = gl.check(
+            lambda x: abs(x[0]) - abs(x[1]), np.zeros(2), grad=lambda _, g=grad: g
+        )
+        assert report.ok, report

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Subject
 
     _Shifts = list[NDArray[np.float64]]
+    _Rows = NDArray[np.bool_]
 
 __all__ = ["leave_ties_open", "look_beside"]
 
@@ -58,7 +59,7 @@ _WAY = 20.0  # steps, that coordinates move which are not looked at: past all of
 _SHORT = 1e-7  # of the sizes: after longer steps what is curved looks like a tie
 _SHARE = 0.1  # of the distance of the two sides: what less than that leaves open
 _LOOKS = 4  # directions along which slopes may turn out not to add up
-_TRIES = 14  # points whose gradient may be the one
+_TRIES = 40  # points whose gradient may be the one
 _IN_ORDER = {0: (1, False), 2: (-1, False), 4: (-1, True), 6: (1, True)}
 _DIRECTIONS = 3
 _LIKE = 1e-3  # relative difference of slopes at the point and so close to it
@@ -78,8 +79,7 @@ def look_beside(
     outcome
         Judged; verdicts of its blocks are changed, and its `limits` set.
     meter
-        Charged for twelve evaluations, and for a hundred where f has no derivative at
-        the point.
+        Charged for twelve evaluations, and for a hundred at a kink.
     seed
         Of the directions.
     """
@@ -237,9 +237,8 @@ class _Beside:
         columns = [b.formula * b.units for b in self.blocks]
         rows = np.any([_accused(b).any(axis=1) for b in self.blocks], axis=0)
         for number in range(_TRIES):
-            found |= self._like(self._aside(number), columns)
-            if found[rows].all():
-                break
+            if not found[rows].all():
+                found |= self._like(self._aside(number), columns, rows & ~found)
         return found
 
     def right_there(self) -> NDArray[np.bool_]:
@@ -256,7 +255,7 @@ class _Beside:
             columns = self._formula_at(aside, rows)
             if columns is None:
                 return np.zeros_like(right)
-            right &= self._like(aside, columns)
+            right &= self._like(aside, columns, right)
             another |= self._another(columns)
         return np.asarray(right & another)
 
@@ -287,12 +286,12 @@ class _Beside:
             another |= (apart & (gap > 0)).any(axis=1)
         return another
 
-    def _like(self, aside: _Shifts, columns: _Shifts) -> NDArray[np.bool_]:
-        """Rows of a Jacobian that foretell the slopes there, along random ones.
+    def _like(self, aside: _Shifts, columns: _Shifts, rows: _Rows) -> _Rows:
+        """Of some rows of a Jacobian those that foretell slopes there, at random.
 
         Of accused inputs: others may have kinks, or slopes that outweigh these.
         """
-        like = np.ones(len(self.base), dtype=bool)
+        like = rows.copy()
         gap = np.max([self.gap(b).max(axis=1, initial=0.0) for b in self.blocks], 0)
         wrong = [float(_accused(block).any()) for block in self.blocks]
         for _ in range(_DIRECTIONS):
@@ -305,6 +304,8 @@ class _Beside:
                 allowed = np.minimum(_LIKE * size, 0.05 * gap) + noise
                 like &= np.asarray(np.abs(slope - told) <= allowed)
                 like &= noise < _SHARE * gap  # or nothing could be told apart
+            if not like.any():  # most points show it at once
+                break
         return like
 
     def _along(self) -> _Shifts:
@@ -359,8 +360,7 @@ class _Beside:
                 continue
             free = np.ones(count, dtype=bool)
             if number % 2 and block.positions.size:
-                row = self.worst_row(block)
-                worst = np.argmax(np.abs(block.formula[row]))
+                worst = np.argmax(np.abs(block.formula[self.worst_row(block)]))
                 free[block.positions[worst]] = False
             shift = np.zeros(count)
             half = np.where(np.arange(int(free.sum())) % 2, 1.0, -1.0)

@@ -6,8 +6,10 @@ two ones are counted double. So where several kinks of one output bend the same 
 and each was accepted by itself, f is followed along all of them at once.
 
 Where f is convex, a sub-gradient g satisfies ``g d <= f'(x; d)`` for every direction d,
-and ``d = sign(g)`` is the one that it may fail in. Kinks that bend up and kinks that
-bend down are followed apart from each other: their sum need not be convex.
+and ``d = sign(g)`` is the one that it may fail in, or d = g. Kinks that bend up and
+kinks that bend down are followed apart from each other: their sum need not be convex.
+Whichever way they bend, f is smooth along directions that all of them leave alone
+(`smooth_part.py`), and there the gradient has to be the slope.
 
 References
 ----------
@@ -28,6 +30,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, line_of, line_ro
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.labels import few_of
+from gradlab.pipeline.around.smooth_part import MOST, Coordinates, left_alone
 from gradlab.pipeline.blocks import label_of
 from gradlab.subject.subject import is_torch_subject
 
@@ -44,12 +47,22 @@ __all__ = ["joint_kinks"]
 
 # of the size of each coordinate; what holds at all is no other kink nearby
 _STEPS = (1e-8, 1e-5, 1e-3)
-_OVER = 0.02  # share of the slopes at the kinks by which f must be missed
+# what is followed where all bend up, or down, or either way
+_WAYS = {1: ("signs", "ones", "gradient"), -1: ("signs", "ones", "gradient"), 0: ("",)}
+_MOVED = {
+    "signs": "by their sizes",
+    "ones": "by their sizes",
+    "gradient": "along the gradient",
+    "": "in a way that all these kinks leave alone, where f is smooth,",
+}
+_OVER = 0.002  # share of the slopes at the kinks by which f must be missed
 _LOUD = 100.0  # times the rounding of f, over the step
 _NAMED = 3  # entries named in one sentence
 
 
-def joint_kinks(subject: Subject, outcome: Outcome, meter: Meter) -> list[Finding]:
+def joint_kinks(
+    subject: Subject, outcome: Outcome, meter: Meter, seed: int
+) -> list[Finding]:
     """Follow f along several kinks at once, where each was accepted by itself.
 
     Parameters
@@ -59,8 +72,11 @@ def joint_kinks(subject: Subject, outcome: Outcome, meter: Meter) -> list[Findin
     outcome
         Judged; of operations of torch alone verdicts are changed.
     meter
-        Charged for 13 evaluations per direction, of which there are at most four;
-        none where no output has two kinks.
+        Charged for 13 evaluations per direction, of which there are at most seven, and
+        for gradients of a few coordinates beside the point; none where no output has
+        two kinks.
+    seed
+        Of the points beside.
     """
     looked = [block for block in outcome.blocks if not block.settled]
     blocks = [b for b in looked if (b.kinds == Smoothness.KINK).any()]
@@ -70,16 +86,21 @@ def joint_kinks(subject: Subject, outcome: Outcome, meter: Meter) -> list[Findin
     # a gradient that is the one of a point beside is one of all kinks together
     known = np.zeros(1, dtype=bool) if outcome.limits is None else outcome.limits
     try:
-        for upward in (True, False):
-            tied = [_Tied.of(block, upward=upward) for block in blocks]
+        for bend in (1, -1, 0):
+            tied = [_Tied.of(block, bend) for block in blocks]
             count = np.sum([part.mask.sum(axis=1) for part in tied], axis=0)
             several = (count > 1) & ~known
             if not several.any():
                 continue
-            for plain in (False, True):
-                found = _missed(at, tied, several, meter, plain=plain)
+            for how in _WAYS[bend]:
+                way = [part.direction(how) for part in tied]
+                if not bend:
+                    way = _across(at, tied, several, meter, seed)
+                if not any(steps.any() for steps in way):
+                    continue
+                found = _missed(at, tied, several, meter, way, smooth=not bend)
                 if found is not None:
-                    return list(_told(subject, tied, *found))
+                    return list(_told(subject, tied, how, *found))
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         outcome.stopped = why_stopped(stop)
         told = f"{outcome.stopped}: several kinks were not followed at once"
@@ -97,21 +118,28 @@ class _Tied:
     numeric: NDArray[np.float64]  # where there is no kink
 
     @classmethod
-    def of(cls, block: Block, *, upward: bool) -> _Tied:
+    def of(cls, block: Block, way: int) -> _Tied:
         with np.errstate(all="ignore"):
             bend = block.right - block.left
             kink = (block.kinds == Smoothness.KINK) & np.isfinite(bend)
-            kink &= (bend > 0) if upward else (bend < 0)
+            kink &= bend * way > 0 if way else bend != 0
         kink &= block.verdicts == Verdict.AGREES
         sizes = block.units
         return cls(block, kink, block.formula * sizes, block.value * sizes)
 
-    def direction(self, *, plain: bool) -> NDArray[np.float64]:
-        """One step for every column with a kink: along the gradient, or all ones."""
+    def direction(self, how: str) -> NDArray[np.float64]:
+        """Step along the gradient, its signs, or ones, where there are kinks."""
         moved = self.mask.any(axis=0)
-        signs = np.sign(np.where(self.mask, self.analytic, 0.0).sum(axis=0))
-        signs = np.where((signs == 0) | plain, 1.0, signs)
+        along = np.where(self.mask, self.analytic, 0.0).sum(axis=0)
+        if how == "gradient":
+            return np.asarray(along / max(float(np.abs(along).max()), 1e-300))
+        signs = np.sign(along)
+        signs = np.where((signs == 0) | (how == "ones"), 1.0, signs)
         return np.asarray(np.where(moved, signs, 0.0))
+
+    def agrees(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Columns that agree in all of some rows, (n,)."""
+        return np.asarray((self.block.verdicts[rows] == Verdict.AGREES).all(axis=0))
 
     def foretold(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Slope of every output along the direction, by the gradient at its kinks."""
@@ -124,8 +152,9 @@ def _missed(
     tied: list[_Tied],
     rows: NDArray[np.bool_],
     meter: Meter,
+    way: list[NDArray[np.float64]],
     *,
-    plain: bool,
+    smooth: bool,
 ) -> tuple[int, float, float, float] | None:
     """Find the output whose one-sided slopes leave the gradient out most clearly.
 
@@ -137,8 +166,7 @@ def _missed(
     """
     moves = []
     foretold, size = np.zeros(len(rows)), np.zeros(len(rows))
-    for part in tied:
-        steps = part.direction(plain=plain)
+    for part, steps in zip(tied, way, strict=True):
         block = part.block
         moves.append((block.which, block.positions, steps * block.units))
         foretold = foretold + part.foretold(steps)
@@ -158,6 +186,8 @@ def _missed(
             # a gradient of zero foretells nothing: by what f does then
             by = np.fmax(size, np.fmax(np.abs(low), np.abs(high)))
             told = np.where(miss > bound, miss / by, 0.0)
+            if smooth:  # or it is no direction that all kinks leave alone
+                told = np.where(high - low > miss / 2, 0.0, told)
             # so short a step may see nothing but rounding, and then says nothing
             heard = (k > 0) | (noise < _OVER * by)
             over = np.where(heard, np.fmin(over, told), over)
@@ -166,6 +196,46 @@ def _missed(
         return None
     low, high = ends[1]
     return row, float(foretold[row]), float(low[row]), float(high[row])
+
+
+def _across(
+    subject: Subject,
+    tied: list[_Tied],
+    rows: NDArray[np.bool_],
+    meter: Meter,
+    seed: int,
+) -> list[NDArray[np.float64]]:
+    """Find a direction that all kinks leave alone, and along which the gradient is off.
+
+    Of the sum of those outputs, and of some of the coordinates.
+    """
+    places = [
+        np.flatnonzero(part.mask[rows].any(axis=0) & part.agrees(rows)) for part in tied
+    ]
+    counts = [len(columns) for columns in places]
+    part_of = np.repeat(np.arange(len(tied)), counts)
+    column = np.concatenate(places)
+    rng = np.random.default_rng([seed, 37])
+    if len(column) > MOST:  # neighbours, of which a kink may take several
+        start = int(rng.integers(len(column)))
+        some = np.sort((start + np.arange(MOST)) % len(column))
+        part_of, column = part_of[some], column[some]
+    way = [np.zeros(part.mask.shape[1]) for part in tied]
+    if len(column) < 2:
+        return way
+    pairs = list(zip(part_of, column, strict=True))
+    coordinates = Coordinates(
+        np.array([tied[k].block.which for k in part_of]),
+        np.array([tied[k].block.positions[c] for k, c in pairs]),
+        np.array([tied[k].block.units[c] for k, c in pairs]),
+    )
+    told = np.array([tied[k].analytic[rows, c].sum() for k, c in pairs])
+    off = left_alone(subject, coordinates, told, rows.astype(float), meter, rng)
+    if off is None:
+        return way
+    for (k, c), amount in zip(pairs, off, strict=True):
+        way[k][c] = amount
+    return way
 
 
 def _slopes(
@@ -189,12 +259,12 @@ def _slopes(
 def _told(
     subject: Subject,
     tied: list[_Tied],
+    how: str,
     row: int,
-    foretold: float,
-    low: float,
-    high: float,
+    *slopes_there: float,
 ) -> Iterator[Finding]:
     """Put it in words, for the input with most of these kinks."""
+    foretold, low, high = slopes_there
     part = max(tied, key=lambda one: int(one.mask[row].sum()))
     names = [
         label_of(subject, one.block, int(column))
@@ -207,17 +277,22 @@ def _told(
     if not formula:  # conventions of torch's own operations, and nobody's mistake
         for one in tied:
             one.block.verdicts[row, one.mask[row]] = Verdict.UNDECIDED
+    ties = how in ("signs", "ones")
+    kind = BugKind.WRONG_MASK if ties else BugKind.UNKNOWN
     yield Finding(
-        BugKind.WRONG_MASK if formula else BugKind.NONDIFFERENTIABLE,
+        kind if formula else BugKind.NONDIFFERENTIABLE,
         "error" if formula else "warning",
         part.block.name,
         0.9,
         f"f has a kink in each of {few_of(names, _NAMED)}, and the gradient is a "
-        f"sub-gradient of each; of all together it is none: moved together by their "
-        f"sizes they change f with a slope of {slopes}, the gradient says "
+        f"sub-gradient of each; of all together it is none: moved together "
+        f"{_MOVED[how]} they change f with a slope of {slopes}, the gradient says "
         f"{foretold:.6g}.",
         "Give a tie of max to one of its entries (argmax), or share it out: divide the "
         "mask x == max by its sum."
+        if formula and ties
+        else "Kinks hide which entries are wrong: move the point, by a little noise "
+        "added to the input, and check again."
         if formula
         else "These are conventions of torch, which do not add up where kinks meet; to "
         "check formulas, move the point: add a little noise to the input.",
