@@ -1,4 +1,4 @@
-"""A disagreement looked at again without what rounds to half precision on the way.
+"""What does not agree looked at again without roundings to half precision on the way.
 
 Between two steps of a cast to bfloat16 a function stands still, and over many of them a
 difference is curved: neither is the slope that its backward means. With the cast left
@@ -42,7 +42,7 @@ def unrounded(
     *,
     explain: bool,
 ) -> Report:
-    """Repeat a check that disagrees without casts to half precision, if there are any.
+    """Repeat what does not agree without casts to half precision, if there are any.
 
     Returns
     -------
@@ -50,8 +50,8 @@ def unrounded(
         The second one, which says so, where the gradients of both are the same but for
         rounding; else the first.
     """
-    wrong = report.verdict == Verdict.DISAGREES
-    if not wrong or not is_torch_subject(subject) or meter.crew is not None:
+    settled = report.verdict == Verdict.AGREES
+    if settled or not is_torch_subject(subject) or meter.crew is not None:
         return report
     from gradlab.subject.tensors.double import without_halves
 

@@ -140,3 +140,31 @@ def test_second_check_that_is_cut_short_accuses_nobody(stop, monkeypatch):
     assert report.verdict == gl.Verdict.UNDECIDED
     assert not report.culprits
     assert any("casts to half" in remark for remark in report.remarks)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("factor", [1.0, 1.05])
+def test_what_a_cast_leaves_open_is_settled_without_it(factor, dtype):
+    """A cube in half precision, widened by float(), is told from one 5 % wrong."""
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return (x.half() ** 3).float()
+
+        @staticmethod
+        def backward(ctx, up):
+            (x,) = ctx.saved_tensors
+            return factor * 3 * x**2 * up
+
+    torch.manual_seed(5)
+    x = torch.randn(5, 4, dtype=dtype, requires_grad=True)
+
+    report = gl.check(Cube.apply, x)
+
+    expected = gl.Verdict.AGREES if factor == 1 else gl.Verdict.DISAGREES
+    assert report.verdict == expected
+    kinds = {(str(f.kind), f.severity) for f in report.findings}
+    assert ("low_precision", "warning") in kinds
+    assert (("scale", "error") in kinds) == (factor != 1)

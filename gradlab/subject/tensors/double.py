@@ -122,12 +122,16 @@ def without_halves(subject: TorchSubject) -> TorchSubject | None:
         subject.row()
     if not narrowed:
         return None
-    harmless, halves = Casts.harmless(subject.cells), Casts.halves()
-    found = _widened_by(subject, Casts({**harmless.wide, **halves.wide}, same=False))
-    if found is None:
-        return None
-    found.dependent = subject.dependent
-    return found
+    harmless = Casts.harmless(subject.cells)
+    # float() of what was half only widened; without the half it would narrow
+    for coarse in (Casts.halves(), Casts.shorter()):
+        found = _widened_by(
+            subject, Casts({**harmless.wide, **coarse.wide}, same=False)
+        )
+        if found is not None:
+            found.dependent = subject.dependent
+            return found
+    return None
 
 
 def _widened_by(subject: TorchSubject, casts: Casts) -> TorchSubject | None:

@@ -80,6 +80,14 @@ class Casts:
         wide = dict.fromkeys((torch.float16, torch.bfloat16), torch.float64)
         return cls(wide, same=False)
 
+    @classmethod
+    def shorter(cls) -> Casts:
+        """Choose those and single precision, which such numbers are widened to."""
+        import torch
+
+        wide = {**cls.halves().wide, torch.float32: torch.float64}
+        return cls({**wide, torch.complex64: torch.complex128}, same=False)
+
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
         """Leave them out of whatever torch functions are called meanwhile."""
