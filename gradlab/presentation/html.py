@@ -137,7 +137,7 @@ _DOCUMENT = """<!doctype html>
 system-ui,sans-serif}}body>*{{max-width:1180px;margin:0 auto}}
 @media(prefers-color-scheme:dark){{body{{background:#111418;color:#e6e9ee}}}}
 @media(max-width:760px){{body{{padding:12px}}}}</style></head>
-<body><main>{body}</main></body></html>
+<body><main data-gradlab>{body}</main></body></html>
 """
 
 

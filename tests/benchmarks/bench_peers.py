@@ -46,6 +46,9 @@ class _Counted:
 METHODS = {
     "gradlab central": lambda f: gl.numeric_jacobian(f, f.x, method="central").value,
     "gradlab adaptive": lambda f: gl.numeric_jacobian(f, f.x).value,
+    "gradlab complex-step": lambda f: (
+        gl.numeric_jacobian(f, f.x, method="complex-step").value
+    ),
     "scipy approx_derivative": lambda f: approx_derivative(f, f.x, method="3-point"),
     "scipy.differentiate": lambda f: scipy_jacobian(f, f.x).df,
     "jacobi": lambda f: jacobi.jacobi(f, f.x)[0],

@@ -54,6 +54,24 @@ def test_page_opens_at_the_worst_block_and_entry(show):
     assert driver.read(page, ".gl h3").startswith("Disagrees: W1")
 
 
+def test_page_of_its_own_begins_its_outline_at_one(show):
+    """Who goes from heading to heading meets the answer first, then the entry."""
+    page = show("tutorial")
+
+    session = page.context.new_cdp_session(page)
+    nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+    levels = [
+        (each["value"]["value"], node["name"]["value"])
+        for node in nodes
+        if node.get("role", {}).get("value") == "heading"
+        for each in node["properties"]
+        if each["name"] == "level"
+    ]
+
+    assert [level for level, _ in levels] == [1, 2]
+    assert levels[0][1].startswith("Disagrees: W1")
+
+
 def test_click_reads_both_values_their_ratio_and_the_error_bar(show):
     """Row 2, column 3 of W1: the inspector shows the numbers of that entry."""
     report = builders.tutorial(np.random.default_rng(7))

@@ -520,13 +520,15 @@ function debounce(call, wait) {
 
 // ------------------------------------------------------------- the head of a report
 
+// On a page that holds nothing else a result begins the outline; in a notebook it is a part.
+const level = (alone) => document.querySelector("main[data-gradlab]") ? alone : null;
 function reportHead(state) {
   const facts = Object.fromEntries(state.facts ?? []);
   const line = [facts["numeric side"], facts.coverage && `coverage ${facts.coverage}`, facts.cost];
   return h("header", { role: "none", class: CLASSES[state.verdict] },
     h("span", { class: "seal", "aria-hidden": "true" }, GLYPHS[state.verdict]),
     h("div", {},
-      h("h3", {}, prose(state.headline)),
+      h("h3", { "aria-level": level(1) }, prose(state.headline)),
       h("p", {}, [state.subject, ...line].filter(Boolean).join(" · "))));
 }
 const SEVERITIES = { error: ["bad", "✗"], warning: ["warn", "!"], note: ["ok", "i"] };
@@ -1147,7 +1149,7 @@ export function mountJacobian(element, host) {
     const reason = unread(src, m) ?? why(kind, error, bar, rel);
     const pairs = (...rows) => h("dl", { class: "pair" }, rows.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
     entry.replaceChildren(
-      h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null }, breakable(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), " ", h("span", { class: "mute" }, hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
+      h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null, "aria-level": level(2) }, breakable(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), " ", h("span", { class: "mute" }, hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
         h("p", { class: "mute" }, breakable(`∂${out} / ∂${wrt}`)), h("p", { class: "mute num" }, `J[${i}, ${j}]`)),
       h("div", {}, pairs(["analytic", shown(a, ai)], ["numeric", `${shown(n, ni)} ± ${format(bar, 2)}`]), numberLine(src, index), h("p", { class: "mute" }, reason)),
       h("div", {}, pairs(["absolute error", format(none ? null : error, 3)], ["relative error", format(none ? null : rel, 3)], ["error bar", `± ${format(bar, 3)}`], [m.complex ? "|analytic| / |numeric|" : "analytic / numeric", Number.isFinite(ratio) ? format(ratio, 6) : "–"], ["digits that agree", digits])));
