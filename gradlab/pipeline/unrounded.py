@@ -50,13 +50,13 @@ def unrounded(
         The second one, which says so, where the gradients of both are the same but for
         rounding; else the first.
     """
-    settled = report.verdict == Verdict.AGREES
+    settled = report.verdict == Verdict.AGREES or report.partial
     if settled or not is_torch_subject(subject) or meter.crew is not None:
         return report
     from gradlab.subject.tensors.double import without_halves
 
     twin = without_halves(subject)  # type: ignore[arg-type] # a TorchSubject
-    if twin is None or report.partial:
+    if twin is None:
         return report
     try:
         again = examine(twin, plan, meter, roots, explain=explain)
