@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.localisation.searching.columns import Column
 
 X = np.array([0.0, 1.0, -1.0, 0.0, 2.0])
 TIED = np.array([1.0, 3.0, 2.0, 3.0])
@@ -69,3 +70,11 @@ def test_coordinates_on_their_own_scales_are_not_accused():
     f = lambda x: np.sin(x / s).sum()
     found = gl.locate(f, x, grad=lambda x: np.cos(x / s) / s)
     assert found.table.empty
+
+
+def test_a_slope_that_is_no_number_weighs_nothing():
+    """Where a ladder ends at infinity, as rounding may make it, others still count."""
+    numeric = np.array([1.0, np.inf, np.nan, -np.inf])
+    column = Column(numeric, numeric, numeric, 0.0, 0.0, 0.0, 0.0)
+
+    assert column.weighed(np.array([2.0, 3.0, 4.0, 5.0])) == 2.0

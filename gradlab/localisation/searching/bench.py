@@ -144,7 +144,7 @@ class Bench:
         for which, still in (*self.immovable.items(), *self.apart.items()):
             self.gradients.correct(which, still.tolist(), 0.0)
         for (which, position), column in self.known.items():
-            value = float(np.dot(self.cotangent, np.nan_to_num(column.seen)))
+            value = column.weighed(self.cotangent)
             self.gradients.correct(which, [position], value)
 
     def resized(self) -> None:
@@ -171,9 +171,8 @@ class Bench:
     def correct(self, which: int, position: int, column: Column) -> None:
         """Replace an entry that was found wrong by what it should have been."""
         self.known[which, position] = column
-        value = column.expected
-        if column.means is not None:  # as a central difference sees it
-            value = float(np.dot(self.cotangent, np.nan_to_num(column.means)))
+        kink = column.means is not None
+        value = column.weighed(self.cotangent) if kink else column.expected
         self.gradients.correct(which, [position], value)
         self._sizes.pop(which, None)
         self._matters = None

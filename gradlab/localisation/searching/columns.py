@@ -49,6 +49,11 @@ class Column:
         """Slopes as central differences see them, shape (rows,)."""
         return self.numeric if self.means is None else self.means
 
+    def weighed(self, cotangent: NDArray[np.float64]) -> float:
+        """Weigh these by a cotangent, shape (rows,); infinite ones say nothing."""
+        slopes = np.nan_to_num(self.seen, posinf=0.0, neginf=0.0)
+        return float(np.dot(cotangent, slopes))
+
     @property
     def corrected(self) -> bool:
         """Whether directions are to see it otherwise: wrong, or right at a kink."""
