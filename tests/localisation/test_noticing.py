@@ -90,6 +90,32 @@ def test_right_backward_is_not_accused(x):
     assert report.findings == ()
 
 
+class Single(torch.autograd.Function):
+    """x * x, whose backward computes in single precision, in an order of its own."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Save the input."""
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        """Multiply in single precision; where entries lie apart, in other portions."""
+        (x,) = ctx.saved_tensors
+        slope = 2 * x.float()
+        if g.is_contiguous():
+            return (slope * g.float()).double()
+        return (slope * (g.float() / 3) * 3).double()
+
+
+def test_single_precision_inside_a_backward_is_no_matter_of_memory(x):
+    """Kernels of torch sum in another order where entries lie apart: 1e-7 of it."""
+    report = gl.check(Single.apply, x)
+
+    assert not any(f.kind == gl.BugKind.ALIASING for f in report.findings)
+
+
 def test_backward_that_writes_to_an_expanded_gradient(x):
     """Writing to the gradient fails where one number stands for all entries."""
     report = gl.check(lambda x: Square.apply(x, "in place"), x)

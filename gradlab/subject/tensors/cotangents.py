@@ -106,17 +106,14 @@ class _Trials:
 
     def run(self, narrowed: list[str]) -> tuple[Trial, ...]:
         """Try all ways; `narrowed` names the casts to less in the forward pass."""
-        from gradlab.subject.tensors.double import narrowing_watched
-
         found: list[Trial] = []
-        with narrowing_watched() as also:
-            plain = self._backward(self._weights)
-        self._blur = _CAST if narrowed or also else 0.0
+        plain = self._backward(self._weights)
         if not self._same(plain, self._backward(self._weights)):
             return ()  # no two answers are alike: told elsewhere
         sizes = [_largest(gradient) for gradient in plain]
         self._sizes = [size if size < float("inf") else 0.0 for size in sizes]
         self._floors = self._least_seen()
+        self._blur = _CAST if narrowed else self._rounding(plain)
         for k, weight in enumerate(self._weights[:_MOST_OUTPUTS]):
             zeros = [w * 0 for w in self._weights]
             alone = self._backward(_put(zeros, k, weight))
@@ -157,6 +154,17 @@ class _Trials:
                 words = f"relative difference {apart:.2g}"
                 return Trial(way, output, cell.variable.name, words, False)
         return None
+
+    def _rounding(self, plain: list[Any]) -> float:
+        """Tell what the order of sums may cost where the backward rounds to less.
+
+        It is linear but for that, and casts inside it are seen by nobody: torch calls
+        it without the modes that watch a forward pass.
+        """
+        thrice = self._backward([3 * weight for weight in self._weights])
+        thirds = [None if gradient is None else gradient / 3 for gradient in thrice]
+        parts = zip(plain, thirds, self._sizes, self._floors, strict=True)
+        return min(SLACK * max((_apart(*part) for part in parts), default=0.0), _CAST)
 
     def _least_seen(self) -> list[float]:
         """Tell of each leaf the slope that changes f by all that f is, by its size.
