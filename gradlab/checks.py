@@ -18,7 +18,7 @@ from gradlab.keywords import spelt
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.deepening import deepened
 from gradlab.pipeline.examining import examine
-from gradlab.pipeline.unrounded import left_open, unrounded
+from gradlab.pipeline.unrounded import accusing_nobody, unrounded
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
 from gradlab.subject.state_guard import StateGuard
@@ -169,8 +169,6 @@ def check(
         raise InputError(msg)
     sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
     roots = sides.roots(fn, inputs)
-    asked = {"fn": fn, "inputs": inputs, "sides": sides}
-    arguments = {**asked, "plan": plan, "executor": executor}
     done = None
     try:
         with (
@@ -211,7 +209,8 @@ def check(
     told = (*guard.remarks, *(crew.remarks if crew is not None else ()))
     if told:
         report = dataclasses.replace(report, remarks=(*report.remarks, *told))
-    return dataclasses.replace(report, seconds=meter.seconds, live=Live(arguments))
+    live = Live(fn=fn, inputs=inputs, sides=sides, plan=plan, executor=executor)
+    return dataclasses.replace(report, seconds=meter.seconds, live=live)
 
 
 def _stood_still(report: Report) -> bool:
@@ -228,7 +227,7 @@ def _once_more(report: Report, again: Callable[[], Report]) -> Report:
         return again()
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         missing = "whether f reads its inputs elsewhere was not seen"
-        return left_open(report, stop, missing)
+        return accusing_nobody(report, stop, missing)
 
 
 def _spent(cause: BudgetExhausted) -> str:

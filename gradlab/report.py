@@ -9,7 +9,6 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradientMismatchError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from os import PathLike
 
     import pandas as pd
@@ -34,8 +33,8 @@ class Live:
 
     __slots__ = ("arguments",)
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self.arguments = dict(arguments)
+    def __init__(self, **arguments: Any) -> None:
+        self.arguments = arguments
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -188,19 +188,13 @@ def _report(frame: Frame, layer: str, plan: Plan | None) -> Report:
     meter = Meter(Budget(evaluations=_EVALUATIONS))
     report = examine(subject, local, meter, (*inputs, fn))
     place = f"{layer} ({frame.type})"
-    arguments = {
-        "fn": fn,
-        "inputs": inputs,
-        "sides": Sides(loss=loss, names=names),
-        "plan": local,
-        "executor": None,
-    }
+    sides = Sides(loss=loss, names=names)
     return dataclasses.replace(
         report,
         subject=f"{report.subject}, by itself: {place}",
         seconds=meter.seconds,
         remarks=(*remarks, *report.remarks),
-        live=Live(arguments),
+        live=Live(fn=fn, inputs=inputs, sides=sides, plan=local, executor=None),
     )
 
 

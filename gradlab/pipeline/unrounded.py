@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gradlab.report import Report
     from gradlab.subject.subject import Subject
 
-__all__ = ["left_open", "unrounded"]
+__all__ = ["accusing_nobody", "unrounded"]
 
 _ROUNDED = 0.1  # of a gradient's largest entry: what half precision may round off
 
@@ -61,7 +61,9 @@ def unrounded(
     try:
         again = examine(twin, plan, meter, roots, explain=explain)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
-        return left_open(report, stop, "not compared without casts to half precision")
+        return accusing_nobody(
+            report, stop, "not compared without casts to half precision"
+        )
     off = _apart(report, again)
     if again.verdict != Verdict.DISAGREES and not off <= _ROUNDED:
         return report
@@ -85,7 +87,7 @@ def unrounded(
     )
 
 
-def left_open(report: Report, stop: BaseException, missing: str) -> Report:
+def accusing_nobody(report: Report, stop: BaseException, missing: str) -> Report:
     """Accuse nobody whom a second check was to hear, and say what cut it short.
 
     Parameters

@@ -97,7 +97,7 @@ def in_precision(report: Report, precision: str) -> Report:
             if callable(getattr(sides, name)):
                 changed[name] = around(getattr(sides, name))
     given["sides"] = dataclasses.replace(sides, **changed)
-    return dataclasses.replace(report, live=Live(given))
+    return dataclasses.replace(report, live=Live(**given))
 
 
 def _cast_module(module: Any, precision: str) -> Any:
