@@ -32,10 +32,12 @@ QUIET_BLAS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(QUIET_BLAS) $(BIN)/python -m pytest
 # Its import takes each process of pytest a second or two, for the sake of notebooks.
 NO_NBMAKE := -p no:nbmake
+UNIT := $(PYTEST) -q -n $(WORKERS) --dist worksteal $(NO_NBMAKE) --ignore=tests/browser \
+	--durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-unit test-beside lint format unit notebooks site browser bench \
-	nightly hooks wheel pictures clean
+.PHONY: help lab test test-unit test-beside lint format unit coverage notebooks site browser \
+	bench nightly hooks wheel pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -81,9 +83,12 @@ format: $(DEV_READY) ## let ruff and nbstripout put files right
 	$(BIN)/ruff format
 	$(if $(NOTEBOOK_FILES),$(BIN)/nbstripout $(NOTEBOOK_FILES))
 
-unit: $(DEV_READY) ## unit tests, property tests and doctests, with coverage
-	$(PYTEST) -q -n $(WORKERS) --dist worksteal $(NO_NBMAKE) --ignore=tests/browser \
-		--cov --cov-report=term:skip-covered --durations=25 tests gradlab
+unit: $(DEV_READY) ## unit tests, property tests and doctests
+	$(UNIT) tests gradlab
+
+# Tracing takes a test twice its time: it is not part of `make test`.
+coverage: $(DEV_READY) ## the same, with branch coverage
+	$(UNIT) --cov --cov-report=term:skip-covered tests gradlab
 
 # The course is executed where its pages are built from, once for both.
 notebooks: $(DEV_READY) ## run every notebook from top to bottom
