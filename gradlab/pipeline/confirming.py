@@ -29,6 +29,7 @@ from gradlab.pipeline.checking import (
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.looks.unheard import far_apart
 from gradlab.pipeline.planning import readable
+from gradlab.subject.mirrors import with_mirrored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,7 +130,8 @@ def examined(
         columns[which] = places
         if len(places) < subject.inputs[which].coordinates:
             largest = _largest(subject, which, analytic.side.values[which])
-            columns[which] = np.union1d(places, largest)
+            looked = np.union1d(places, largest)
+            columns[which] = with_mirrored(subject, which, looked)
     outcome = compare_columns(check, columns, analytic)
     outcome.blocks = [block for block in outcome.blocks if block.positions.size]
     return _compared(check, outcome), outcome.stopped
@@ -186,7 +188,8 @@ def _columns(
     if not entries:
         return np.zeros(0, dtype=np.intp)
     named_ones = variable.coordinates_of(np.unique(entries))
-    return np.union1d(named_ones, _largest(subject, which, values))
+    some = np.union1d(named_ones, _largest(subject, which, values))
+    return with_mirrored(subject, which, some)
 
 
 def _largest(

@@ -232,7 +232,8 @@ def _findings(
 def _once_told(findings: Iterable[Finding], excuses: list[Finding]) -> list[Finding]:
     """Leave out that an input is written to, where an excuse says what that means.
 
-    And guesses at a formula, where all that is wrong is that it has too few digits.
+    And guesses at a formula, where all that is wrong is that it has too few digits; and
+    that f is not defined beside a symmetric matrix, where only such are compared.
     """
     told = {excuse.where for excuse in excuses if excuse.kind == BugKind.SURROGATE}
     inexact = {
@@ -240,11 +241,13 @@ def _once_told(findings: Iterable[Finding], excuses: list[Finding]) -> list[Find
         for excuse in excuses
         if excuse.kind == BugKind.LOW_PRECISION and excuse.severity == "error"
     }
+    symmetric = any(each.kind == BugKind.DEPENDENT_INPUTS for each in excuses)
     return [
         finding
         for finding in findings
         if (finding.kind != BugKind.MUTATES_INPUT or finding.where not in told)
         and (finding.severity != "error" or finding.where not in inexact)
+        and (finding.kind != BugKind.NONFINITE or finding.where or not symmetric)
     ]
 
 

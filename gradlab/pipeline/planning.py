@@ -10,6 +10,7 @@ import numpy as np
 from gradlab.differentiation.finite_difference import typical_sizes
 from gradlab.differentiation.metering import DEAR
 from gradlab.differentiation.small_coordinates import OWN_SCALE
+from gradlab.subject.mirrors import with_mirrored
 from gradlab.subject.subject import input_columns, output_rows
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ def _draw(
         edges = np.linspace(0, len(entries), most + 1)
         picks = np.floor(edges[:-1] + rng.random(most) * np.diff(edges)).astype(np.intp)
         entries = entries[np.unique(np.minimum(picks, len(entries) - 1))]
-    return variable.coordinates_of(entries)
+    return with_mirrored(subject, which, variable.coordinates_of(entries))
 
 
 def needs_streaming(

@@ -13,6 +13,7 @@ from gradlab.pipeline.around.beside import look_beside
 from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
 from gradlab.pipeline.around.inexact import excuse_inexact
 from gradlab.pipeline.around.noticing import excused
+from gradlab.pipeline.around.shared_out import accept_shared_out
 from gradlab.pipeline.around.unseen import leave_unseen
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def taken_back(
     """
     return [
         *(excused(subject, outcome.blocks) if on_purpose else ()),
+        *accept_shared_out(subject, outcome),
         *look_beside(subject, outcome, meter, seed),
         *leave_ill_conditioned(subject, outcome, meter, seed),
         *leave_unseen(subject, outcome, meter, seed),

@@ -19,6 +19,7 @@ from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.large.searched import as_looked_at, with_found
 from gradlab.pipeline.looks.unheard import KEPT
 from gradlab.pipeline.planning import readable
+from gradlab.subject.mirrors import with_mirrored
 from gradlab.subject.subject import Variable, input_columns
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ def _look_at(
         few = _SAMPLE if total < DEAR else _SAMPLE_DEAR
         few = variable.size if _all_are_cheap(subject, meter) else few
         found = named_entries(probes, variable)
-        columns.append(np.union1d(apart, _positions(variable, found, few, rng)))
+        some = np.union1d(apart, _positions(variable, found, few, rng))
+        columns.append(with_mirrored(subject, which, some))
     return _compared(own, plan, meter, columns)
 
 
