@@ -58,9 +58,10 @@ def numeric_jacobian(
         As for `gradlab.check`.
     method
         Default "adaptive": finds its own steps, about 20 evaluations for each
-        coordinate. "central" takes three and "forward" two: one of them for the error
-        bar, and some twenty more where that one contradicts. "complex-step" takes one
-        and some twenty for all coordinates together.
+        coordinate. "central" takes two, and four for the error bars of every 25 that
+        are smooth; "forward" takes two. Where these contradict, one more is taken for
+        each, and then some twenty. "complex-step" takes one and some twenty for all
+        coordinates together.
     wrt, names, params, budget, executor
         As for `gradlab.check`.
 
