@@ -235,9 +235,13 @@ def _loop(
 
 def _is_far(
     point: float | NDArray[np.float64], moves: float | NDArray[np.float64]
-) -> bool:
-    """Whether coordinates move further than beside a point: differences step less."""
-    return bool((np.abs(moves) > _BESIDE * np.maximum(np.abs(point), 1.0)).any())
+) -> NDArray[np.bool_]:
+    """Whether coordinates move further than beside a point: differences step less.
+
+    Of several rows of moves, for each of them.
+    """
+    far = np.abs(moves) > _BESIDE * np.maximum(np.abs(point), 1.0)
+    return np.asarray(far.any(axis=-1))
 
 
 def displaced_sets(
@@ -284,14 +288,14 @@ def evaluate_sets(
     values = np.empty((len(displacements), width))
     points = [subject.point(which) for which in inputs]
     slots = side_by_side([len(point) for point in points])
+    far = _is_far(np.concatenate(points), displacements).tolist()
     try:
         with np.errstate(all="ignore"):
             for i, displacement in enumerate(displacements):
                 meter.spend(1)
                 for which, point, slot in zip(inputs, points, slots, strict=True):
                     subject.place(which, point + displacement[slot])
-                far = _is_far(np.concatenate(points), displacement)
-                values[i] = row_or_nan(subject, width, meter, far=far)
+                values[i] = row_or_nan(subject, width, meter, far=far[i])
     finally:
         for which in inputs:
             subject.place(which, None)

@@ -239,15 +239,17 @@ def _ask_together(
     point = subject.point(which)
     groups = np.array_split(rng.permutation(columns), -(-columns.size // _TOGETHER))
     for _ in range(_LINES):
-        shares = rng.uniform(*_NEARER, step.size)
-        moves = rng.choice([-1.0, 1.0], step.size) * shares * step
+        drawn = rng.uniform(-1, 1, step.size)
+        shares = _NEARER[0] + (_NEARER[1] - _NEARER[0]) * np.abs(drawn)
+        moves = np.sign(drawn) * shares * step
         taken = (point + moves) - (point - moves)
+        shares -= shares**3
         gone = _gone(origin, which, groups, moves, meter)
         quiet = []
         for group, difference in zip(groups, gone, strict=True):
             with np.errstate(all="ignore"):
                 off = np.abs(difference - found.value[:, group] @ taken[group]) / 2
-                seen = np.multiply.outer(off, 1 / (shares - shares**3)[group])
+                seen = off[:, None] / shares[group]
             if (seen <= _QUIET * known[:, group]).all():
                 quiet.append(group)
                 stray[:, group] = np.fmax(seen, stray[:, group])
