@@ -12,6 +12,7 @@ much as importing NumPy.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         msg = f"module 'gradlab' has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(msg, name=name, obj=sys.modules[__name__])
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.diagnosis.blamed_layers import in_own_code, layer_findings
 from gradlab.diagnosis.severed import cuts_any, cuts_met
 from gradlab.errors import InputError, InputTypeError
-from gradlab.keywords import handed_on, spelt
+from gradlab.keywords import handed_on, kept_through, spelt
 from gradlab.localisation.layers.audited import LayerAudit, LayerLive
 from gradlab.presentation.widgets.progress import progress_of_calls
 from gradlab.subject.callables import refuse_classes, refuse_criteria
@@ -118,7 +118,12 @@ def blame(
     from gradlab.localisation.layers.recording.recorder import Program
     from gradlab.localisation.layers.recording.state import without_fast_paths
 
-    with StateGuard(inputs, kwargs, loss, module), without_fast_paths():
+    known: tuple[Any, ...] = ()
+    with (
+        kept_through(lambda: bool(known)),
+        StateGuard(inputs, kwargs, loss, module),
+        without_fast_paths(),
+    ):
         live = LayerLive(module, inputs, kwargs, loss, seed)
         program = Program.of(live)
 
@@ -131,6 +136,8 @@ def blame(
         ):
             raw = audit(program, watch, functools.partial(cuts_any, whole=whole))
         met = cuts_met(whole) if any(map(in_own_code, raw.blamed)) else {}
+        known = raw, met, live
+    raw, met, live = known
     findings, mistakes = layer_findings(raw, module, met)
     return LayerAudit(
         rows=raw.rows,

@@ -23,9 +23,11 @@ from gradlab.differentiation.plain_numbers import claimed
 from gradlab.differentiation.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject.callables import (
+    refuse_arrays,
     refuse_classes,
     refuse_criteria,
     refuse_generators,
+    refuse_packed,
     refuse_wanting,
 )
 from gradlab.subject.choosing import number_lists, pick
@@ -107,8 +109,11 @@ def build_subject(
         If the arguments cannot be used; nothing has been evaluated then.
     """
     _check_options(fn, sides)
+    refuse_packed(fn, inputs)
     if _is_for_torch(fn, inputs, sides):
         return _torch(fn, tuple(inputs), sides)
+    if sides.need_analytic and not sides.given():
+        refuse_arrays(fn)
     if sides.params is not None:
         return _in_place(fn, tuple(inputs), sides)
     return _functional(fn, tuple(inputs), sides)

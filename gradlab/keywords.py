@@ -13,7 +13,7 @@ from gradlab.labels import without_ours
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-__all__ = ["handed_on", "no_such_option", "spelt"]
+__all__ = ["handed_on", "kept_through", "no_such_option", "spelt"]
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -71,6 +71,22 @@ def _stopped(door: str) -> KeyboardInterrupt:
         f"{door}() was stopped before there was a result; everything is as it was "
         f"before the call"
     )
+
+
+@contextlib.contextmanager
+def kept_through(done: Callable[[], bool]) -> Iterator[None]:
+    """Keep a result that was there when Ctrl-C came while things were put back.
+
+    Parameters
+    ----------
+    done
+        Says whether the work is over; until then an interrupt ends the call.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not done():
+            raise
 
 
 def _listed(options: Collection[str]) -> str:
@@ -131,7 +147,8 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
 def _places(fn: object) -> list[str]:
     """Name the arguments that a function takes by position."""
-    function = getattr(fn, "forward", fn)
+    owner = getattr(fn, "__self__", None)  # of Function.apply: its class
+    function = getattr(owner if isinstance(owner, type) else fn, "forward", fn)
     try:
         parameters = inspect.signature(function).parameters  # type: ignore[arg-type]
     except (TypeError, ValueError):  # a builtin without a signature: who knows

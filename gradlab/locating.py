@@ -13,7 +13,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_bud
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError
-from gradlab.keywords import spelt
+from gradlab.keywords import kept_through, spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import locate_entries
 from gradlab.pipeline.blocks import Plan
@@ -120,7 +120,9 @@ def locate(
     limits = parse_budget(budget)
     sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
     roots = sides.roots(fn, inputs)
+    done: Located | None = None
     with (
+        kept_through(lambda: done is not None),
         progress_bar(progress) as bar,
         StateGuard(*roots, copy_parameters=None) as guard,
     ):
@@ -146,7 +148,8 @@ def locate(
             found = with_mixed(found, own, mixed, plan, meter, int(limit))
         if not found.ok and is_torch_subject(subject):
             found = _but_on_purpose(found, subject)
-    return dataclasses.replace(found, remarks=(*_told(notes), *found.remarks))
+        done = dataclasses.replace(found, remarks=(*_told(notes), *found.remarks))
+    return done
 
 
 def _but_on_purpose(found: Located, subject: Any) -> Located:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.errors import GradientMismatchError, InputError
+from gradlab.errors import GradientMismatchError, InputError, InputTypeError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -148,6 +148,20 @@ class Report:
         if len({c.output.name for c in self.comparisons}) == 1:
             return comparison.input.name
         return f"{comparison.output.name} / {comparison.input.name}"
+
+    def __bool__(self) -> bool:
+        """Refuse: ``assert gl.check(...)`` would pass for every gradient.
+
+        Raises
+        ------
+        InputTypeError
+            Always; it says what to ask instead.
+        """
+        msg = (
+            f"a report is neither true nor false (this one {self.verdict.words}); ask "
+            f"report.verdict or report.ok, or use gl.testing.assert_gradients"
+        )
+        raise InputTypeError(msg)
 
     # ------------------------------------------------------------- access
     def __getitem__(self, key: str | tuple[str, str]) -> Comparison:

@@ -27,7 +27,7 @@ from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError
-from gradlab.keywords import spelt
+from gradlab.keywords import kept_through, spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.around.noticing import excused
 from gradlab.pipeline.blocks import Plan
@@ -151,8 +151,10 @@ def sweep(
         tolerance = Tolerance(rtol, atol)
         job = _Job(fn, inputs, sides, tolerance, coverage, valid_seed(seed), None)
     roots = job.sides.roots(job.fn, job.inputs)
+    found: Sweep | None = None
     try:
         with (
+            kept_through(lambda: found is not None),
             progress_bar(progress) as bar,
             crew_of(executor) as crew,
             StateGuard(*roots, copy_parameters=None),

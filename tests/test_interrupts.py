@@ -195,3 +195,25 @@ def test_layers_that_are_interrupted_are_unchecked():
     reasons = [row.reason for row in audit.rows]
     assert any("interrupted" in reason for reason in reasons)
     assert not audit.culprits
+
+
+@pytest.mark.parametrize("door", ["locate", "sweep", "blame"])
+def test_finished_work_survives_an_interrupt_of_the_guard(monkeypatch, door):
+    """As a check does: there was a result when things were put back."""
+    torch = pytest.importorskip("torch")
+    from gradlab.subject.state_guard import StateGuard
+
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh()).double()
+    calls = {
+        "locate": lambda: gl.locate(f, X, grad=right).ok,
+        "sweep": lambda: len(gl.sweep(f, X[:3], grad=right).table) > 0,
+        "blame": lambda: not gl.blame(net, torch.ones(1, 2).double()).culprits,
+    }
+    leave = StateGuard.__exit__
+
+    def interrupted(guard, *exception):
+        leave(guard, *exception)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(StateGuard, "__exit__", interrupted)
+    assert calls[door]()

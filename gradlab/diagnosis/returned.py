@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,8 +54,7 @@ def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
                 where,
                 0.9,
                 f"The {detail}",
-                "Make it run first: called by hand at this point it shows the line "
-                "where it stops.",
+                _how_to_run(evidence, detail),
             )
         ]
     return []  # "none" and "missing" are zeros: told by the detector of zeros
@@ -82,6 +82,29 @@ def _is_elementwise(evidence: Evidence, problem: Problem) -> bool:
     )
 
 
+def _how_to_run(evidence: Evidence, detail: str) -> str:
+    """Say what to do about a backward that raised."""
+    if "backward through the graph a second time" in detail:
+        return (
+            "If the function calls backward() or autograd.grad() itself, leave that "
+            "out and return the loss: gradlab asks for the gradient."
+        )
+    if evidence.subject.kind == "forward/backward pair":
+        return "Make it run first, as gradlab calls it: backward(dout, cache)."
+    return (
+        "Make it run first: called by hand at this point it shows the line where it "
+        "stops."
+    )
+
+
+def _is_turned(detail: str) -> bool:
+    """Whether what came as a Jacobian has the expected shape backwards."""
+    told = re.search(
+        r"Jacobian .*shape \((\d+), (\d+)\), expected \((\d+), (\d+)\)", detail
+    )
+    return told is not None and told.groups()[:2] == told.groups()[:1:-1]
+
+
 def _shape(evidence: Evidence, problem: Problem, detail: str) -> Finding:
     where, got = problem.where, problem.got
     variable = next((v for v in evidence.subject.inputs if v.name == where), None)
@@ -92,6 +115,8 @@ def _shape(evidence: Evidence, problem: Problem, detail: str) -> Finding:
                 "If f works entry by entry, and these are its slopes, they are the "
                 "diagonal of the Jacobian: return np.diag(slopes.ravel())."
             )
+        elif _is_turned(detail):
+            advice = "A row belongs to an output, a column to an input: return jac.T."
         told = _sentence(detail, where)
         return Finding(BugKind.WRONG_SHAPE, "error", where, 0.98, told, advice)
     axes = _unsummed(got, variable)
@@ -112,8 +137,21 @@ def _shape(evidence: Evidence, problem: Problem, detail: str) -> Finding:
     if turned:
         told = f"{told[:-1]}: that of {where}.T."
         advice = "Swap the factors of the product: x.T @ delta for delta.T @ x."
+    other = _whose(evidence, problem)
+    if other:
+        told = f"{told[:-1]}; it has that of {other}."
+        advice = "Return the gradients in the order of the inputs."
     doubts = (BugKind.TRANSPOSE,) if turned else ()
     return Finding(BugKind.WRONG_SHAPE, "error", where, 0.98, told, advice, doubts)
+
+
+def _whose(evidence: Evidence, problem: Problem) -> str:
+    """Name the input whose gradient came in this place, and this one's in its place."""
+    shapes = {v.name: v.shape for v in evidence.subject.inputs}
+    mine = problem.got, shapes.get(problem.where)
+    others = [o for o in evidence.problems if o.kind == "wrong_shape"]
+    swapped = (o.where for o in others if mine == (shapes.get(o.where), o.got))
+    return next(swapped, "")
 
 
 def _unsummed(got: tuple[int, ...], variable: Variable) -> str | None:

@@ -30,8 +30,8 @@ def part_along_itself(case: Case) -> list[Clue]:
     if not case.scalar or not case.part.complete or variable.support is not None:
         return []
     shape = variable.shape
-    if variable.is_complex or case.point.size < 3:
-        return []
+    if variable.is_complex or case.point.size < 3 or not case.numeric.any():
+        return []  # what does not move f at all need not be normalised
     sides = case.point, case.numeric[0], case.analytic[0]
     x, n, a = (side.reshape(shape) for side in sides)
     whole = tuple(range(len(shape)))

@@ -21,6 +21,13 @@ _SIZES = 4  # different sizes that are taken to be no coincidence
 _ROUND = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0)
 
 
+def _reads_others(case: Case) -> bool:
+    """Whether no parameter in place moves f: it may read other arrays than these."""
+    evidence = case.evidence
+    in_place = evidence.subject.kind.endswith("parameters in place")
+    return in_place and not any(part.numeric.any() for part in evidence.parts)
+
+
 def straight_through(case: Case) -> list[Clue]:
     """Detect a gradient given to a function that is locally constant."""
     if not case.numeric_zero[case.usable].all() or not case.analytic.any():
@@ -34,14 +41,22 @@ def straight_through(case: Case) -> list[Clue]:
     same = np.ptp(values) < 1e-9 * np.abs(values).max()
     told = f"{values[0]:.6g} throughout" if same else "not zero"
     if not moves:
+        advice = (
+            f"Remove the gradient of {case.name}, or find where the forward pass "
+            f"lost it."
+        )
+        if _reads_others(case):
+            advice = (
+                "Pass in params= the very arrays that the function reads: copies of "
+                "them, or arrays that it has replaced since, do not move it."
+            )
         return [
             Clue(
                 BugKind.EXTRA_TERM,
                 0.8,
                 f"The function does not depend on {case.name} at all, near or far; the "
                 f"analytic gradient is {told}.",
-                f"Remove the gradient of {case.name}, or find where the forward pass "
-                f"lost it.",
+                advice,
             )
         ]
     return [

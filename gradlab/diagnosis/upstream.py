@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measures import Case, Clue, sides_of
 from gradlab.subject.subject import input_columns, is_torch_subject
@@ -21,6 +22,7 @@ __all__ = ["Response", "hidden_upstream", "ignored", "respond"]
 _UNMOVED = "the gradient does not change at all with the incoming gradient"
 _ALWAYS = "an incoming gradient of zero still gives a gradient"
 _ROUGH = 0.1  # of a gradient: what round-off may not explain
+_DEBRIS = 10.0  # error bars: entries within so many say nothing of a whole gradient
 _SINGLE = float(np.finfo(np.float32).eps)
 _NORMAL = {  # by round-off: the smallest number with all its digits
     float(info.eps): float(info.tiny)
@@ -267,6 +269,19 @@ def _noisy(case: Case, spread: float) -> Finding:
     )
 
 
+def _lost(case: Case) -> bool:
+    """Whether nothing of a gradient stands far out of its error bars: may be debris.
+
+    That of a bias before a batch norm is zero, and what is left is round-off, which is
+    no linear map of anything.
+    """
+    part = case.part
+    a, bars = np.abs(part.analytic), _DEBRIS * np.asarray(part.error)
+    open_ = bool((part.verdicts != Verdict.AGREES).any())
+    largest = bars.max(initial=0.0, where=np.isfinite(bars))
+    return bool((a <= bars).all()) or (open_ and bool(a.max(initial=0.0) <= largest))
+
+
 def hidden_upstream(evidence: Evidence, response: Response) -> list[Finding]:
     """Report a backward that is right only for the incoming gradient 1."""
     if response.values is None:
@@ -275,7 +290,7 @@ def hidden_upstream(evidence: Evidence, response: Response) -> list[Finding]:
     torch = is_torch_subject(evidence.subject)
     for case in sides_of(evidence):
         part = case.part
-        if part.is_wrong:
+        if part.is_wrong or _lost(case):
             continue
         if response.unsteady(part.which):
             findings.append(_noisy(case, response.unsteady(part.which)))

@@ -85,7 +85,10 @@ def match(
         _require_keys(gradients, tree, which, inputs)
     if in_place and not is_mapping(gradients):
         # params= is one argument that the function reads by itself
-        return match_by_position((gradients,), tree, which, inputs)
+        found = match_by_position((gradients,), tree, which, inputs)
+        listed = isinstance(gradients, tuple | list) and isinstance(found, list)
+        if not (listed and all(gradient is MISSING for gradient in found)):
+            return found  # else a list for a dict of parameters: by position
     return match_by_position(gradients, tree, which, inputs)
 
 

@@ -225,7 +225,8 @@ def _movable(subject: Subject, which: int) -> NDArray[np.intp]:
 
 def _immovable(subject: Subject, every: list[NDArray[np.intp]]) -> tuple[str, ...]:
     left = [
-        f"infinite entries of {variable.name} ({variable.coordinates - len(part)})"
+        f"nan or infinite entries of {variable.name} "
+        f"({variable.coordinates - len(part)})"
         for variable, part in zip(subject.inputs, every, strict=True)
         if len(part) < variable.coordinates
     ]

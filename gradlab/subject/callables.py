@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from gradlab.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "needed_arguments",
+    "refuse_arrays",
     "refuse_classes",
     "refuse_criteria",
     "refuse_generators",
+    "refuse_packed",
     "refuse_wanting",
 ]
 
@@ -161,3 +163,51 @@ def refuse_classes(fn: object) -> None:
     if issubclass(fn, torch.nn.Module):
         msg = f"{name} is a class; pass an instance of it, {name}(...)"
         raise InputTypeError(msg)
+
+
+def refuse_arrays(fn: object) -> None:
+    """Refuse to give arrays to a Function of torch, which differentiates tensors.
+
+    Raises
+    ------
+    InputTypeError
+        If `fn` is the ``apply`` of one.
+    """
+    torch, owner = sys.modules.get("torch"), getattr(fn, "__self__", None)
+    if torch is None or not isinstance(owner, type):
+        return
+    if issubclass(owner, torch.autograd.Function):
+        msg = (
+            f"{owner.__name__}.apply takes tensors, and there is none among the "
+            f"inputs; pass torch.tensor(x, dtype=torch.float64)"
+        )
+        raise InputTypeError(msg)
+
+
+def refuse_packed(fn: Callable[..., Any], inputs: Sequence[Any]) -> None:
+    """Refuse all inputs in one tuple, as gradcheck takes them.
+
+    Raises
+    ------
+    InputError
+        If `fn` needs as many arguments as the one tuple has elements.
+
+    Examples
+    --------
+    >>> refuse_packed(lambda x, w: x @ w, [(1.0, 2.0)])
+    Traceback (most recent call last):
+        ...
+    gradlab.errors.InputError: the function takes 2 arguments (x, w) and got one tuple of 2; unpack it: check(fn, *inputs)
+    """  # noqa: E501 - the message as it is printed
+    if len(inputs) != 1 or type(inputs[0]) is not tuple or len(inputs[0]) < 2:
+        return
+    owner = getattr(fn, "__self__", None)
+    apply = isinstance(owner, type) and hasattr(owner, "forward")
+    needed = needed_arguments(owner if apply else fn)  # type: ignore[arg-type]
+    if len(needed) == len(inputs[0]):
+        count = len(needed)
+        msg = (
+            f"the function takes {count} arguments ({', '.join(needed)}) and got one "
+            f"tuple of {count}; unpack it: check(fn, *inputs)"
+        )
+        raise InputError(msg)

@@ -275,6 +275,9 @@ class Outputs:
                 kept.append(position)
         if not kept:
             found = ", ".join(f"{leaf.name}: {_summary(leaf.value)}" for leaf in leaves)
+            if [leaf.value for leaf in leaves] == [None]:
+                msg = "the function returned None; let it end with return and a number"
+                raise SubjectError(msg)
             msg = (
                 f"the function returned nothing of floating point "
                 f"({found or 'nothing'}); a derivative needs at least one real or "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,22 @@ def kind_of(value: object) -> str:
     return " ".join(word for word in dict.fromkeys((kind, dtype, shape)) if word)
 
 
+def _refuse_disorder(result: Any) -> None:
+    """Refuse a dict of gradients that does not stand behind one loss."""
+    if not isinstance(result, tuple | list):
+        return
+    places = [k for k, part in enumerate(result) if isinstance(part, Mapping)]
+    if places and (len(result) != 2 or places[0] == 0):
+        msg = (
+            f"the function returned {len(result)} values, of which number "
+            f"{places[0] + 1} is a dict; return the pair (loss, gradients), the loss "
+            f"first"
+        )
+        raise SubjectError(msg)
+
+
 def _pair(result: Any) -> tuple[Any, Any]:
+    _refuse_disorder(result)
     if isinstance(result, tuple | list) and len(result) == 2:
         return result[0], result[1]
     if is_torch(result):
@@ -73,6 +89,7 @@ def maybe_loss_of(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*arguments: Any) -> Any:
         result = fn(*arguments)
+        _refuse_disorder(result)
         is_pair = isinstance(result, tuple | list) and len(result) == 2
         return _scalar(result[0] if is_pair else result)
 

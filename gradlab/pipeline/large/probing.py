@@ -219,7 +219,7 @@ def _remarks(subject: Subject, probes: TensorProbes) -> tuple[str, ...]:
     count = f"{probes.evaluations} evaluations"
     told = [f"{total:,} entries judged by random directions in {count}"]
     told += [
-        f"not looked at: infinite entries of {name} ({count})"
+        f"not looked at: nan or infinite entries of {name} ({count})"
         for name, count in probes.immovable.items()
     ]
     located = probes.located

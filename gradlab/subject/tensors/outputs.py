@@ -207,4 +207,8 @@ def _describe(value: object) -> str:
     if is_torch(value):
         shape, dtype = tuple(value.shape), value.dtype  # type: ignore[attr-defined] # a tensor
         return f"a tensor of shape {shape}, {dtype_name(dtype)}"
+    if value is None:
+        return "None"
+    if hasattr(value, "shape"):
+        return f"{type(value).__name__} of shape {tuple(value.shape)}"
     return f"{type(value).__name__} {value!r:.40}"

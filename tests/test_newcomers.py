@@ -1,0 +1,193 @@
+"""Slips of a first hour with gradlab: none is blamed on a gradient that is right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import gradlab as gl
+from gradlab.errors import InputError, InputTypeError, SubjectError
+
+X = np.arange(1.0, 4.0)
+T = torch.ones(3, dtype=torch.float64)
+
+
+class Product(torch.autograd.Function):
+    """A Function of a tensor and a number."""
+
+    @staticmethod
+    def forward(ctx, x, alpha):
+        """Multiply."""
+        ctx.alpha = alpha
+        return x * alpha
+
+    @staticmethod
+    def backward(ctx, upstream):
+        """Multiply as well."""
+        return upstream * ctx.alpha, None
+
+
+class Net:
+    """A layer and its gradients; `slip` is how these are returned."""
+
+    def __init__(self, slip="dict"):
+        rng = np.random.default_rng(0)
+        self.params = {"W": rng.normal(size=(3, 2)), "b": rng.normal(size=2)}
+        self.slip = slip
+
+    def loss(self):
+        """Half the squares of a layer."""
+        out = X @ self.params["W"] + self.params["b"]
+        loss = (out**2).sum() / 2
+        grads = {"W": np.outer(X, out), "b": out}
+        return {
+            "dict": (loss, grads),
+            "list": (loss, [grads["W"], grads["b"]]),
+            "swapped": (grads, loss),
+            "three": (loss, out, grads),
+        }[self.slip]
+
+
+def _check(net, params=None):
+    return gl.check(net.loss, params=net.params if params is None else params)
+
+
+def _nothing(x):
+    x.sum()
+
+
+REFUSED = {
+    "gradients before the loss": (
+        lambda: _check(Net("swapped")),
+        SubjectError,
+        "number 1 is a dict; return the pair (loss, gradients), the loss first",
+    ),
+    "scores between them": (
+        lambda: _check(Net("three")),
+        SubjectError,
+        "returned 3 values, of which number 3 is a dict",
+    ),
+    "no return": (
+        lambda: gl.check(_nothing, X, grad=np.ones_like),
+        SubjectError,
+        "the function returned None; let it end with return",
+    ),
+    "a Function of arrays": (
+        lambda: gl.check(Product.apply, X, 2.0),
+        InputTypeError,
+        "Product.apply takes tensors",
+    ),
+    "argument of a Function by keyword": (
+        lambda: gl.check(Product.apply, T, alpha=2.0),
+        InputTypeError,
+        "check() takes inputs by position: write check(fn, ..., alpha)",
+    ),
+    "inputs in a tuple": (
+        lambda: gl.check(Product.apply, (T, 2.0)),
+        InputError,
+        "the function takes 2 arguments (x, alpha) and got one tuple of 2; unpack it",
+    ),
+    "an array where a tensor was": (
+        lambda: gl.check(lambda x: x.detach().numpy(), T),
+        SubjectError,
+        "but ndarray of shape (3,); return tensors",
+    ),
+    "truth of a report": (
+        lambda: bool(gl.check(lambda x: x @ x, X, grad=lambda x: x)),
+        InputTypeError,
+        "neither true nor false (this one disagrees); ask report.verdict",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_what_to_write(case):
+    """The message names the slip and what to do."""
+    call, kind, words = REFUSED[case]
+    with pytest.raises(kind) as caught:
+        call()
+    assert words in str(caught.value)
+
+
+def test_list_of_gradients_for_a_dict_of_parameters():
+    """It is read in order, as where the parameters are an argument."""
+    assert _check(Net("list")).verdict == gl.Verdict.AGREES
+
+
+def test_tuple_that_is_one_argument():
+    """A function that takes one tuple is given one."""
+    report = gl.check(
+        lambda pair: pair[0] @ pair[1], (X, 2 * X), grad=lambda pair: ((2 * X, X),)
+    )
+    assert report.verdict == gl.Verdict.AGREES
+
+
+def test_copies_of_parameters():
+    """That nothing moves is no normalisation; the advice says what to pass."""
+    net = Net()
+    copies = {name: array.copy() for name, array in net.params.items()}
+    report = _check(net, copies)
+    assert {str(f.kind) for f in report.findings} == {"extra_term"}
+    assert all("the very arrays" in f.advice for f in report.findings)
+
+
+def test_jacobian_upside_down():
+    """Its shape tells."""
+    a = np.arange(12.0).reshape(4, 3)
+    report = gl.check(lambda x: a @ x, X, jac=lambda _: a.T)
+    assert report.diagnosis == "wrong_shape"
+    assert report.findings[0].advice.endswith("return jac.T.")
+
+
+def test_gradients_in_another_order():
+    """Two shapes that are each other's name the slip."""
+
+    def backward(upstream, cache):
+        x, w = cache
+        return x.T @ upstream, upstream @ w.T
+
+    report = gl.check(
+        lambda x, w: (x @ w, (x, w)),
+        np.ones((4, 3)),
+        np.ones((3, 2)),
+        backward=backward,
+    )
+    assert "; it has that of w." in report.findings[-1].evidence
+    assert (
+        report.findings[0].advice == "Return the gradients in the order of the inputs."
+    )
+
+
+def test_backward_inside_the_function():
+    """What asks for the gradient itself is told to leave that to gradlab."""
+
+    def step(x):
+        loss = (x**3).sum()
+        loss.backward()
+        return loss
+
+    report = gl.check(step, T.clone().requires_grad_())
+    assert "leave that out and return the loss" in report.findings[0].advice
+
+
+def test_debris_before_a_batch_norm_is_no_mistake():
+    """Round-off of float16 is no linear map of the incoming gradient, nor is it one."""
+    torch.manual_seed(0)
+
+    class Half(torch.nn.Module):
+        def forward(self, x):
+            return x.half().to(x.dtype)
+
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3, padding=1),
+        torch.nn.BatchNorm2d(4),
+        torch.nn.GELU(),
+        Half(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(256, 3),
+    )
+    for seed in range(3):
+        x = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
+        report = gl.check(net, x, loss=lambda out: out.square().mean())
+        assert "ignores_upstream" not in {str(f.kind) for f in report.findings}
