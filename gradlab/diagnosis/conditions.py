@@ -121,14 +121,18 @@ def _mutation(evidence: Evidence) -> Iterator[Finding]:
 def _raised(evidence: Evidence) -> Iterator[Finding]:
     told = evidence.notes.get("raised")
     if told:
+        # shorter steps did where both sides agree
+        settled = all(c.verdict == Verdict.AGREES for c in evidence.comparisons)
         yield Finding(
             BugKind.NONFINITE,
-            "warning",
+            "note" if settled else "warning",
             "",
             0.7,
             f"Evaluations next to the point raised {told[0]} "
             f"time{'s' if told[0] != '1' else ''}, first with {told[1]}.",
-            "The point lies at the edge of where the function is defined: check a "
+            "Nothing to do."
+            if settled
+            else "The point lies at the edge of where the function is defined: check a "
             "point further inside.",
         )
 

@@ -123,6 +123,36 @@ def test_ctc_loss_on_its_own():
     assert alone.verdict == gl.Verdict.UNDECIDED
 
 
+class Shares(nn.Module):
+    """Layers with a draw of a Dirichlet distribution between them."""
+
+    def __init__(self):
+        """Two layers."""
+        super().__init__()
+        self.before, self.after = nn.Linear(4, 3), nn.Linear(3, 4)
+
+    def forward(self, x):
+        """Encode, draw and decode."""
+        shapes = F.softplus(self.before(x)) + 0.1
+        drawn = torch.distributions.Dirichlet(shapes).rsample()
+        return ((self.after(drawn) - x) ** 2).mean()
+
+
+@pytest.mark.parametrize("coverage", ["full", "probe"])
+def test_a_draw_that_is_not_moved_by_its_gradient(coverage):
+    """What stands behind it cannot be compared, and the rest is right."""
+    torch.manual_seed(0)
+    model, x = Shares().double(), torch.randn(5, 4, dtype=torch.float64)
+
+    report = gl.check(model, x, coverage=coverage)
+
+    assert report.ok, report
+    names = {c.input.name: c.verdict.name for c in report.comparisons}
+    assert names["after.weight"] == names["after.bias"] == "AGREES"
+    assert names["before.weight"] == "UNDECIDED"
+    assert gl.blame(model, x).ok
+
+
 def test_reentrant_checkpoint_is_checked_by_backward():
     """It cannot be asked for chosen gradients, so they are taken as training does."""
     from torch.utils.checkpoint import checkpoint

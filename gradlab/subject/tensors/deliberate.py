@@ -22,13 +22,27 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Variable
     from gradlab.subject.tensors.subjects import TorchSubject
 
-__all__ = ["Purpose", "ctc_alone", "padded_row", "purposes", "spectral"]
+__all__ = [
+    "IMPLICIT",
+    "Purpose",
+    "ctc_alone",
+    "drawn_implicitly",
+    "padded_row",
+    "purposes",
+    "spectral",
+]
 
 _MOST = 100_000  # nodes of a graph that are walked
 _SPECTRAL = {
     "torch.nn.utils.parametrizations._SpectralNorm",
     "torch.nn.utils.spectral_norm.SpectralNorm",
 }
+# M. Figurnov, S. Mohamed and A. Mnih, "Implicit reparameterization gradients", 2018.
+IMPLICIT = (
+    "draws of a gamma distribution (chi-squared, Student, beta, Dirichlet) are accepted"
+    " or rejected; they have the gradient of its quantile (implicit reparametrisation)"
+)
+_IMPLICIT = ("StandardGammaBackward", "_DirichletBackward")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,6 +111,9 @@ def purposes(subject: TorchSubject, *, graph: bool = True) -> tuple[Purpose, ...
                 "gradient is right only together with the log_softmax before it"
             )
             found += [Purpose(which, words) for which in _below(node, place)]
+        if drawn_implicitly(node):
+            advice = "It was not compared; check the rest with the draw as an input."
+            found += [Purpose(k, IMPLICIT, advice=advice) for k in _below(node, place)]
     return _once(found)
 
 
@@ -186,6 +203,11 @@ def spectral(layer: Any) -> bool:
         parts += list(made)
     names = {f"{type(part).__module__}.{type(part).__name__}" for part in parts}
     return bool(layer.training and names & _SPECTRAL)
+
+
+def drawn_implicitly(node: Any) -> bool:
+    """Whether a node of a graph drew variables that are not moved by their gradient."""
+    return bool(node.name().startswith(_IMPLICIT))
 
 
 def ctc_alone(node: Any) -> bool:

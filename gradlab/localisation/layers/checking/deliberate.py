@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.variables import ReplayError
-from gradlab.subject.tensors.deliberate import ctc_alone, spectral
+from gradlab.subject.tensors.deliberate import (
+    IMPLICIT,
+    ctc_alone,
+    drawn_implicitly,
+    spectral,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,6 +52,8 @@ def deliberate(piece: Piece, product: Product, bad: Sequence[str]) -> str:
             "ctc_loss takes its input for normalised log-probabilities on purpose: its "
             "gradient is right only together with the log_softmax before it"
         )
+    if piece.graph_has(drawn_implicitly):
+        return f"{IMPLICIT}, on purpose"
     if frame.kind != "module":
         return ""
     kind = f"{type(target).__module__}.{type(target).__name__}"

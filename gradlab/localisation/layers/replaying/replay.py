@@ -203,7 +203,7 @@ class Piece:
                 return self._product([])
 
     def graph_has(self, test: Callable[[Any], bool]) -> bool:
-        """Whether some node of the graph behind the outputs passes a test."""
+        """Whether some node behind outputs, or what children take, passes a test."""
         self._seen = []
         with contextlib.suppress(ReplayError, RuntimeError):
             self.product()
@@ -239,10 +239,10 @@ class Piece:
         child_value = functools.partial(self._child_value, leaf)
         with self._running(child_value, stand_ins) as stand_in:
             outputs = self._call(inputs)
-            if self._seen is not None:
-                self._seen += outputs
             cotangents = stand_in.weights(outputs)
             outputs += [tensor for _, kept in stand_in.handed for tensor in kept]
+            if self._seen is not None:
+                self._seen += outputs
             if not self._copied:
                 variables += self._reached(outputs, leaf)
             wrt = [
