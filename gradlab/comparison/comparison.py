@@ -144,7 +144,7 @@ class Comparison:
         """Error over what is forgiven, at each entry, shape (m, n); no unit.
 
         Forgiven is the larger of `allowed` and five error bars, beyond which an entry
-        disagrees; inf where the error is not finite.
+        disagrees; inf where the error is not finite, but 0 where that is accepted.
 
         Examples
         --------
@@ -156,7 +156,8 @@ class Comparison:
             bound = np.maximum(self.allowed, SAFETY * self.numeric_error)
             ratio = self.error / bound
         ratio = np.where(self.error == 0, 0.0, ratio)
-        return np.where(np.isnan(ratio), np.inf, ratio)
+        blank = np.where(self.verdicts == Verdict.AGREES, 0.0, np.inf)
+        return np.where(np.isnan(ratio), blank, ratio)
 
     @property
     def counts(self) -> tuple[int, int, int]:

@@ -60,7 +60,8 @@ def stands_out(
     """
     with np.errstate(all="ignore"):
         size = np.maximum(np.abs(analytic), np.abs(numeric))
-        passed = (np.abs(analytic - numeric) > allowed) | (size <= allowed)
+        # of those that agree; without a number too, where there can be none
+        passed = ~((np.abs(analytic - numeric) <= allowed) & (size > allowed))
         passed &= verdicts == Verdict.AGREES
         # `not <=` keeps entries that are not finite
         told = ~(size <= SAFETY * bars) & ~passed

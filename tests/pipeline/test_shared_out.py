@@ -157,3 +157,39 @@ class TestTorch:
 
         assert report.ok, report
         assert [str(found.kind) for found in report.findings] == ["dependent_inputs"]
+
+    @pytest.mark.parametrize("coverage", ["full", "probe"])
+    @pytest.mark.parametrize("factor", [1.0, 1.01])
+    def test_zeros_of_a_factor_that_nobody_may_move(self, factor, coverage):
+        """Above its diagonal a distribution allows nothing else, on either side."""
+        torch = pytest.importorskip("torch")
+        s = torch.tensor(np.linalg.cholesky(covariance()), requires_grad=True)
+        x = torch.tensor(C)
+
+        def density(s):
+            zero = torch.zeros(4, dtype=s.dtype)
+            normal = torch.distributions.MultivariateNormal(zero, scale_tril=s)
+            out = normal.log_prob(x)
+            return factor * out - (factor - 1) * out.detach()
+
+        report = gl.check(density, s, coverage=coverage)
+
+        if factor == 1:
+            assert report.verdict == gl.Verdict.AGREES, report
+            assert {found.severity for found in report.findings} == {"note"}
+            assert np.isfinite(report.table["max_rel_error"]).all()
+            assert np.isfinite(report["s"].numeric[report["s"].ranking(1)[0]])
+        else:
+            assert report.verdict == gl.Verdict.DISAGREES
+
+    def test_a_slope_where_nobody_may_move_is_left_open(self):
+        """A gradient that is not zero there has nothing to be compared to."""
+        torch = pytest.importorskip("torch")
+        s = torch.tensor(np.linalg.cholesky(covariance()), requires_grad=True)
+
+        def drawn(s):
+            zero = torch.zeros(4, dtype=s.dtype)
+            torch.manual_seed(0)
+            return torch.distributions.MultivariateNormal(zero, scale_tril=s).rsample()
+
+        assert gl.check(drawn, s).verdict == gl.Verdict.UNDECIDED

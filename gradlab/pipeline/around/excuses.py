@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradlab.pipeline.around.beside import look_beside
+from gradlab.pipeline.around.held_in_place import accept_held_in_place
 from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
 from gradlab.pipeline.around.inexact import excuse_inexact
 from gradlab.pipeline.around.noticing import excused
@@ -56,6 +57,7 @@ def taken_back(
     return [
         *(excused(subject, outcome.blocks) if on_purpose else ()),
         *accept_shared_out(subject, outcome),
+        *accept_held_in_place(outcome, meter),
         *look_beside(subject, outcome, meter, seed),
         *leave_ill_conditioned(subject, outcome, meter, seed),
         *leave_unseen(subject, outcome, meter, seed),
