@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.errors import GradientMismatchError, InputError, InputTypeError
+from gradlab.errors import GradientMismatchError, InputError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -150,18 +150,14 @@ class Report:
         return f"{comparison.output.name} / {comparison.input.name}"
 
     def __bool__(self) -> bool:
-        """Refuse: ``assert gl.check(...)`` would pass for every gradient.
+        """Whether everything agrees, for ``assert gl.check(...)``; undecided is not.
 
-        Raises
-        ------
-        InputTypeError
-            Always; it says what to ask instead.
+        Examples
+        --------
+        >>> bool(gl.check(lambda x: x @ x, np.ones(3), grad=lambda x: x))
+        False
         """
-        msg = (
-            f"a report is neither true nor false (this one {self.verdict.words}); ask "
-            f"report.verdict or report.ok, or use gl.testing.assert_gradients"
-        )
-        raise InputTypeError(msg)
+        return self.verdict == Verdict.AGREES
 
     # ------------------------------------------------------------- access
     def __getitem__(self, key: str | tuple[str, str]) -> Comparison:
