@@ -11,9 +11,8 @@ point is right.
 
 References
 ----------
-F. H. Clarke, *Optimization and Nonsmooth Analysis* (1983), section 2.5: the generalised
-gradient is the convex hull of limits of gradients. S. Kakade and J. Lee, *Provably
-correct automatic sub-differentiation* (2018): why chain rules may leave it.
+S. Kakade and J. Lee, *Provably correct automatic sub-differentiation* (2018): why chain
+rules may leave the generalised gradient, for which see `between.py`.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
 from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.differentiation.metering import INTERRUPTED, why_stopped
 from gradlab.differentiation.smoothness import Smoothness
+from gradlab.pipeline.around.between import between_points
 from gradlab.pipeline.blocks import label_of
 from gradlab.pipeline.looks.unheard import no_tie
 from gradlab.subject.subject import DOUBLE, is_torch_subject
@@ -107,8 +107,7 @@ def look_beside(
         left = any(_accused(block).any() for block in wrong)
         own = getattr(subject.analytic, "own_code", True)
         if left and is_torch_subject(subject) and not own:
-            right = beside.right_there()
-            known = outcome.limits
+            known, right = outcome.limits, beside.right_there()
             outcome.limits = right if known is None else known | right
             found += _told(subject, wrong, right, known=False)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
@@ -232,14 +231,15 @@ class _Beside:
         return False
 
     def limits(self) -> NDArray[np.bool_]:
-        """Rows whose gradient is the one of a point beside, (rows,)."""
+        """Rows whose gradient is the one of a point beside, or between, (rows,)."""
         found = np.zeros(len(self.base), dtype=bool)
         columns = [b.formula * b.units for b in self.blocks]
         rows = np.any([_accused(b).any(axis=1) for b in self.blocks], axis=0)
         for number in range(_TRIES):
             if not found[rows].all():
                 found |= self._like(self._aside(number), columns, rows & ~found)
-        return found
+        there, rest = (self.blocks, self.base), rows & ~found
+        return found | between_points(self.subject, there, rest, self.meter, self.rng)
 
     def right_there(self) -> NDArray[np.bool_]:
         """Rows whose gradient beside the point is right, at two points, (rows,)."""
@@ -380,17 +380,17 @@ def _told(
         row, column = (int(i) for i in np.argwhere(taken_back)[0])
         block.verdicts[taken_back] = Verdict.AGREES if known else Verdict.UNDECIDED
         block.accepted = block.accepted | (taken_back & known)
-        values = f"slope {block.value[row, column]:.6g}, "
-        values += f"analytic {block.analytic[row, column]:.6g}"
+        values = block.value[row, column], block.analytic[row, column]
         yield Finding(
             BugKind.NONDIFFERENTIABLE,
             "note" if known else "warning",
             block.name,
             0.85,
             f"The function has no derivative at the point, where entries are equal or "
-            f"zero; at {label_of(subject, block, column)}: {values}. "
+            f"zero; at {label_of(subject, block, column)}: {values[0]:.6g} by f, "
+            f"{values[1]:.6g} analytic. "
             + (
-                "The gradient is that of a point right beside it, a sub-gradient."
+                "The gradient is one of points beside, or between them: a sub-gradient."
                 if known
                 else "Several kinks meet there, and what torch gives for each of them "
                 "by convention does not add up to a slope; right beside the point "

@@ -30,6 +30,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, line_of, line_ro
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.labels import few_of
+from gradlab.pipeline.around.between import between_points
 from gradlab.pipeline.around.smooth_part import MOST, Coordinates, left_alone
 from gradlab.pipeline.blocks import label_of
 from gradlab.subject.subject import is_torch_subject
@@ -85,6 +86,7 @@ def joint_kinks(
     at = outcome.reference or subject
     # a gradient that is the one of a point beside is one of all kinks together
     known = np.zeros(1, dtype=bool) if outcome.limits is None else outcome.limits
+    asked, rng = False, np.random.default_rng([seed, 41])
     try:
         for bend in (1, -1, 0):
             tied = [_Tied.of(block, bend) for block in blocks]
@@ -99,6 +101,11 @@ def joint_kinks(
                 if not any(steps.any() for steps in way):
                     continue
                 found = _missed(at, tied, several, meter, way, smooth=not bend)
+                if found is not None and not asked:  # of all outputs, so once
+                    asked, there = True, (outcome.blocks, outcome.base)
+                    known = known | between_points(at, there, several, meter, rng)
+                    several &= ~known
+                    found = _missed(at, tied, several, meter, way, smooth=not bend)
                 if found is not None:
                     return list(_told(subject, tied, how, *found))
     except (BudgetExhausted, KeyboardInterrupt) as stop:
