@@ -161,7 +161,7 @@ class _Here:
         noise = _LOUD * self.subject.epsilon * np.abs(self.base[self.rows]) / _STEP
         size = np.max([np.abs(other).max(axis=1) for other in self.gradients], axis=0)
         bound = np.minimum(_OFF * size, [self._least(row) for row in self.rows])
-        right = noise <= bound  # or no slip would show
+        right = np.asarray(noise <= bound)  # or no slip would show
         for _ in range(_DIRECTIONS):
             sign, amount = self.rng.choice, self.rng.uniform
             along = sign([-1.0, 1.0], len(point)) * amount(0.5, 1.5, len(point))
@@ -169,8 +169,8 @@ class _Here:
             with np.errstate(all="ignore"):
                 slope = (up - down) / (2 * _STEP)
                 right &= np.abs(slope - gradient @ along) <= bound + noise
-        self.right[number] = right
-        return right
+        self.right[number] = np.asarray(right)
+        return self.right[number]
 
     def _least(self, row: int) -> float:
         """By how much a row may be off, where something of it is accused."""
