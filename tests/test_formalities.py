@@ -30,7 +30,7 @@ NOTEBOOKS = sorted(
 HEAVY = ("torch", "pandas", "matplotlib", "ipywidgets", "anywidget", "IPython")
 MAX_LINES = 400  # type in one file, variants in siblings: no file eats its neighbours
 TORCH_FILES = (
-    "blaming.py",
+    "auditing.py",
     "compat/torch.py",
     "compat/torch_*.py",
     "differentiation/autodiff.py",

@@ -197,3 +197,53 @@ def test_a_report_is_true_where_everything_agrees(factor):
     assert bool(report) is (factor == 1.0)
     assert undecided.ok
     assert not undecided
+
+
+class ForgetfulGelu(torch.autograd.Function):
+    """Its backward forgets a term of the product rule."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Keep the input."""
+        ctx.save_for_backward(x)
+        return torch.nn.functional.gelu(x)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        """Leave out x times the density."""
+        (x,) = ctx.saved_tensors
+        return upstream * 0.5 * (1 + torch.erf(x / 2**0.5))
+
+
+class Gelu(torch.nn.Module):
+    """Calls it."""
+
+    def forward(self, x):
+        """Apply it."""
+        return ForgetfulGelu.apply(x)
+
+
+def test_audit_names_the_cause_that_a_check_names():
+    """Where one direction tells none, the layer's own Jacobian does."""
+    torch.manual_seed(0)
+    linear = torch.nn.Linear
+    net = torch.nn.Sequential(linear(3, 4), Gelu(), linear(4, 2)).double()
+    x = torch.randn(5, 3, dtype=torch.float64)
+
+    audit, report = gl.blame(net, x), gl.check(net, x)
+
+    assert report.diagnosis == "missing_term"
+    assert [str(f.kind) for f in audit.findings] == ["missing_term"]
+    assert audit.culprits == ("1",)
+
+
+def test_audit_of_a_large_layer_stays_cheap():
+    """A thousand coordinates are not looked at one by one."""
+    torch.manual_seed(0)
+    linear = torch.nn.Linear
+    net = torch.nn.Sequential(linear(3, 1000), Gelu(), linear(1000, 2)).double()
+
+    audit = gl.blame(net, torch.randn(1, 3, dtype=torch.float64))
+
+    assert [str(f.kind) for f in audit.findings] == ["unknown"]
+    assert audit.evaluations < 200

@@ -81,11 +81,11 @@ def _with_layers(
     A layer that is wrong itself explains every parameter that its wrong gradient
     contaminates; those are named after it.
     """
-    from gradlab.blaming import blame
-    from gradlab.localisation.layers.audited import INTERRUPTED
+    from gradlab.auditing import audited
+    from gradlab.localisation.layers.audited import INTERRUPTED, LayerLive
 
     try:
-        audit = blame(module, *inputs, loss=loss)
+        audit = audited(LayerLive(module, inputs, {}, loss, 0))
     except GradlabError as cause:
         told = f"the layers were not audited: {cause}"
         return dataclasses.replace(report, remarks=(*report.remarks, told))

@@ -44,7 +44,12 @@ _WHOLE = 2_000_000  # entries of a local Jacobian that is shown whole
 
 
 def local_report(
-    audit: LayerAudit, layer: str, *, call: int | None = None, plan: Plan | None = None
+    audit: LayerAudit,
+    layer: str,
+    *,
+    call: int | None = None,
+    plan: Plan | None = None,
+    most: int | None = None,
 ) -> Report:
     """Check one layer of an audited model alone, where the model really called it.
 
@@ -62,6 +67,8 @@ def local_report(
         Of the check it belongs to, for tolerance and seed, which wants to know what is
         wrong: one sample of a batch is looked at where that shows it. Default that of
         a plain check, of the whole call.
+    most
+        Coordinates beyond which it is not looked at.
 
     Returns
     -------
@@ -75,7 +82,8 @@ def local_report(
     ------
     InputError
         If the audit is not live (loaded from a file), has no such layer, or the layer
-        was not called, is another one by now, or has nothing to differentiate.
+        was not called, is another one by now, has nothing to differentiate, or more
+        coordinates than `most`.
     SubjectError
         If the layer cannot be run by itself.
 
@@ -110,11 +118,11 @@ def local_report(
         with _entered(frame):
             sample = one_sample(frame) if plan is not None else None
             if sample is not None:
-                report = _report(sample, layer, plan)
+                report = _report(sample, layer, plan, most)
                 if report.verdict == Verdict.DISAGREES:
                     return report
                 frame.entry.random.put_back()
-            return _report(frame, layer, plan)
+            return _report(frame, layer, plan, most)
 
 
 def _live(audit: LayerAudit) -> Any:
@@ -169,7 +177,7 @@ def _entered(frame: Frame) -> Iterator[None]:
         yield
 
 
-def _report(frame: Frame, layer: str, plan: Plan | None) -> Report:
+def _report(frame: Frame, layer: str, plan: Plan | None, most: int | None) -> Report:
     from gradlab.subject.tensors.subjects import torch_subject
 
     fn, inputs, names = alone(frame)
@@ -178,6 +186,8 @@ def _report(frame: Frame, layer: str, plan: Plan | None) -> Report:
     local = Plan(Auto(), tolerance, "auto", seed)
     subject = torch_subject(fn, inputs, names=names)
     total = input_columns(subject.inputs)
+    if most is not None and total > most:
+        raise InputError(f"{layer} has {total:,} coordinates, more than {most:,}")
     rows = sum(slot.value.numel() for slot in frame.outputs)
     loss: Callable[[Any], Any] | None = None
     remarks: tuple[str, ...] = ()

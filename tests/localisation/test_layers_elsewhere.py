@@ -181,8 +181,8 @@ OWN_CODE = {
     "detach": (lambda h: h.detach(), "detached"),
     "data": (lambda h: h.data * 1.0, "detached"),
     "numpy": (lambda h: torch.from_numpy(h.detach().numpy()), "detached"),
-    "half detached": (lambda h: h + h.detach() ** 2, "unknown"),
-    "straight-through": (lambda h: h + (h.sin() - h).detach(), "unknown"),
+    "half detached": (lambda h: h + h.detach() ** 2, "detached"),
+    "straight-through": (lambda h: h + (h.sin() - h).detach(), "detached"),
     "reversal": (lambda h: -h + 2 * h.detach(), "sign"),
 }
 
