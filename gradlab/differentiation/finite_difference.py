@@ -154,7 +154,7 @@ def from_pairs(
         # ratio of the step to the scale on which f bends, at worst the step's own root
         noise = _round_off(np.maximum(np.abs(up), np.abs(down)), base, epsilon)
         error = noise / np.abs(width) * 2 + np.abs(bend) * np.sqrt(epsilon)
-        step = np.full(value.shape, width / 2)
+        step = np.full_like(value, width / 2)  # in the same order
     return Quotients(value=value, error=error, step=step, bend=bend)
 
 

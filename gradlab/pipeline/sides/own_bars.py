@@ -185,7 +185,7 @@ def _further(
     reach = _FARTHER
     unit = (reach**3 - reach) / 6 if two_sided else (reach**2 - reach) / 2
     step, scales = found.step, scales_of(subject, which)
-    stray = np.full(step.shape, np.nan)
+    stray = np.full_like(step, np.nan)
     if two_sided:
         _ask_together(origin, which, found, scales, meter, stray)
     for side in (sign, -sign)[: 2 if two_sided else 1]:
