@@ -171,8 +171,8 @@ class Comparison:
         """
         if self.tally is not None:
             return self.tally.counts
-        undecided = int(np.count_nonzero(self.verdicts == Verdict.UNDECIDED))
-        wrong = int(np.count_nonzero(self.verdicts == Verdict.DISAGREES))
+        undecided = int(np.count_nonzero(self.verdicts == Verdict.UNDECIDED.value))
+        wrong = int(np.count_nonzero(self.verdicts == Verdict.DISAGREES.value))
         return self.verdicts.size - undecided - wrong, undecided, wrong
 
     @property
@@ -220,11 +220,11 @@ class Comparison:
             return self.tally.power
         if self.verdicts.size == 0:
             return 0.0
-        if (self.verdicts == Verdict.UNDECIDED).any():
+        if (self.verdicts == Verdict.UNDECIDED.value).any():
             return float("inf")
         with np.errstate(all="ignore"):
             bound = np.maximum(2 * self.allowed, SAFETY * self.numeric_error)
-            passed = self.verdicts == Verdict.AGREES
+            passed = self.verdicts == Verdict.AGREES.value
             bound = bound + np.where(passed, self.error, 0.0)
         # an entry that is not a number was caught, and has no bound to add
         known = bound[np.isfinite(bound)]

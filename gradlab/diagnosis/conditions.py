@@ -40,7 +40,9 @@ def conditions(evidence: Evidence) -> list[Finding]:
 
 
 def _undecided(evidence: Evidence) -> bool:
-    return any((part.verdicts == Verdict.UNDECIDED).any() for part in evidence.parts)
+    return any(
+        (part.verdicts == Verdict.UNDECIDED.value).any() for part in evidence.parts
+    )
 
 
 def _unsteady(evidence: Evidence) -> Iterator[Finding]:
@@ -63,7 +65,7 @@ def _random(evidence: Evidence) -> Iterator[Finding]:
     sources = evidence.notes.get("random")
     if not sources:
         return
-    noisy = any((part.kinds == Smoothness.NOISY).any() for part in evidence.parts)
+    noisy = any((part.kinds == Smoothness.NOISY.value).any() for part in evidence.parts)
     loud = noisy and _undecided(evidence)
     yield Finding(
         BugKind.NONDETERMINISTIC,
@@ -225,12 +227,12 @@ def _hidden_noise(evidence: Evidence, part: Part) -> bool:
         return False
     numeric = part.numeric
     size = max(float(numeric.max(initial=0.0)), -float(numeric.min(initial=0.0)))
-    if 0 < size < np.inf and not (part.kinds == Smoothness.NOISY).any():
+    if 0 < size < np.inf and not (part.kinds == Smoothness.NOISY.value).any():
         wide = ~(part.error <= 1e-6 * size)  # with those that are not finite: at most
         if 2 * np.count_nonzero(wide) < wide.size:
             return False
     size = float(np.abs(part.numeric[np.isfinite(part.numeric)]).max(initial=0.0))
-    torn = (part.kinds == Smoothness.KINK) | (part.kinds == Smoothness.JUMP)
+    torn = (part.kinds == Smoothness.KINK.value) | (part.kinds == Smoothness.JUMP.value)
     bars = part.error[np.isfinite(part.error) & ~torn]
     if size == 0 or not bars.size:
         return False
@@ -241,7 +243,7 @@ def _hidden_noise(evidence: Evidence, part: Part) -> bool:
         return False
     if claimed == 0 and not part.is_wrong:
         return False
-    if (part.kinds == Smoothness.NOISY).mean() > 0.5:
+    if (part.kinds == Smoothness.NOISY.value).mean() > 0.5:
         return True
     if not np.mean(bars > 1e-6 * size) > 0.5:  # the median, without sorting
         return False

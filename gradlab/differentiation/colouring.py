@@ -106,7 +106,7 @@ def colouring_of(
     numbers = np.cumsum(used) - 1  # without those that are not used
     if known is not None:
         places = np.prod([may.sum(axis=0) for may in touched], axis=0).sum()
-        if not known.support.valid.sum() == places == len(known.nonzero()[0]):
+        if not known.support.valid.sum() == places == known.count:
             known = None
     support = None if known is None else known.support
     return Colouring(touched, axes, numbers[colours], int(numbers[-1]) + 1, support)

@@ -124,12 +124,12 @@ def touched_by(
     if isinstance(guess, Entries):
         i, j = guess.nonzero()
     else:  # several times as fast as asking whole axes, where most entries are zero
-        i, j = np.divmod(np.flatnonzero(guess), guess.shape[1])
+        i, j = np.divmod(np.flatnonzero(guess != 0), guess.shape[1])
     found = []
     for axis in axes:
         last = int(axis[-1])  # they rise: the largest of them
         may = np.zeros((last + 1, len(guess)), dtype=bool)
-        may[axis[j], i] = True
+        may.reshape(-1)[axis[j] * len(guess) + i] = True  # twice as fast as two indices
         found.append(may)
     return found
 

@@ -62,6 +62,11 @@ class Entries:
         return i, columns[i, k]
 
     @property
+    def count(self) -> int:
+        """How many entries are not zero."""
+        return int(np.count_nonzero(self._there))
+
+    @property
     def _there(self) -> NDArray[np.bool_]:
         return np.asarray(self.support.valid & (self.value != 0))
 

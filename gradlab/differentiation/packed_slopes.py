@@ -113,8 +113,9 @@ def differences(
     support, parts = _entries(colourings, case.slots)
     j = support.columns
     width = right - left
-    i = np.arange(len(case.base))[:, None]
-    up, down = (values[2 * colours[j] + k, i] for k in (0, 1))
+    rows = len(case.base)
+    places = 2 * rows * colours[j] + np.arange(rows)[:, None]
+    up, down = values.take(places), values.take(places + rows)
     base = case.base[:, None]
     with np.errstate(all="ignore"):
         bend = (up - base) / right[j] - (down - base) / left[j]

@@ -52,9 +52,10 @@ class Support:
     def put(self, values: NDArray[np.float64], whole: NDArray[np.float64]) -> None:
         """Put values of the entries, (rows, k), into their places in a matrix."""
         rows = np.arange(len(whole))[:, None]
-        # of rows that depend on nothing, whatever stands there stays
-        some = np.where(self.valid[:, :1], values, whole[rows, self.columns])
-        whole[rows, self.columns] = some
+        if not self.valid[:, :1].all():
+            # of rows that depend on nothing, whatever stands there stays
+            values = np.where(self.valid[:, :1], values, whole[rows, self.columns])
+        whole[rows, self.columns] = values
 
     def places(self) -> NDArray[np.intp]:
         """Return the place of each entry in the flattened whole, (rows, k)."""

@@ -123,7 +123,7 @@ def _comparison(
         accepted=worst(block.accepted),
         escalated=looked,
     )
-    if block.blur is None or (found.verdicts == Verdict.UNDECIDED).any():
+    if block.blur is None or (found.verdicts == Verdict.UNDECIDED.value).any():
         return found
     hidden = float(np.max(block.blur[rows], initial=0.0))
     return dataclasses.replace(found, stated_power=max(found.power, hidden))
@@ -209,7 +209,7 @@ def met_on_the_way(
     blurred = tuple(
         block.name
         for block in outcome.blocks
-        if block.grain is not None and (block.verdicts == Verdict.UNDECIDED).any()
+        if block.grain is not None and (block.verdicts == Verdict.UNDECIDED.value).any()
     )
     if blurred:
         notes["rounded"] = blurred

@@ -179,7 +179,7 @@ class Block:
     @property
     def wrong(self) -> NDArray[np.bool_]:
         """Entries that disagree, (rows, n)."""
-        return np.asarray(self.verdicts == Verdict.DISAGREES)
+        return np.asarray(self.verdicts == Verdict.DISAGREES.value)
 
     @property
     def accused(self) -> bool:
@@ -227,7 +227,7 @@ class Block:
 
         At a kink any slope between the two sides is as good as another.
         """
-        kink = self.kinds == Smoothness.KINK
+        kink = self.kinds == Smoothness.KINK.value
         if not kink.any():
             return Side(self.value, self.error)
         measured = Side(self.value, self.error)

@@ -267,11 +267,11 @@ def add_analytic(
     entries = analytic.side.entries(which)
     if entries is not None and len(done) == wanted == entries.shape[1]:
         block.entries, side = entries, analytic.side
-        block.analytic = lambda: side.values[which]
+        block.analytic = lambda: side.value(which)
     else:
-        block.analytic = cut(analytic.side.values[which])
+        block.analytic = cut(analytic.side.value(which))
     if analytic.precise is not None and chosen:
-        block.precise = cut(analytic.precise.values[which])
+        block.precise = cut(analytic.precise.value(which))
     if analytic.round_off is not None and chosen:
         block.slack = cut(analytic.round_off[which])
 
@@ -303,7 +303,7 @@ def _numbers(
         if few[0] is not None and few[1] is not None:
             yield few[0].value, few[1].value
         else:
-            yield one.values[which], other.values[which]
+            yield one.value(which), other.value(which)
 
 
 def _remarks(

@@ -129,7 +129,7 @@ def examined(
     for which, places in some.items():
         columns[which] = places
         if len(places) < subject.inputs[which].coordinates:
-            largest = _largest(subject, which, analytic.side.values[which])
+            largest = _largest(subject, which, analytic.side.value(which))
             looked = np.union1d(places, largest)
             columns[which] = with_mirrored(subject, which, looked)
     outcome = compare_columns(check, columns, analytic)

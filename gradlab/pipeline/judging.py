@@ -109,7 +109,9 @@ def judge_block(
         top = tops_of(side.value, block.sizes, tops)
         held = _HELD * _SINGLE * top.in_units_of(block.latest_scales)
         formula = judged(block.precise, EPSILON, digits + held)
-        copy_only = (formula.verdicts == Verdict.DISAGREES) & _error_of_copy(block)
+        copy_only = (formula.verdicts == Verdict.DISAGREES.value) & _error_of_copy(
+            block
+        )
         formula.verdicts[copy_only] = Verdict.AGREES
         block.verdicts = np.maximum(block.verdicts, formula.verdicts)
     if block.grain is not None:
@@ -123,14 +125,14 @@ def judge_block(
         block.verdicts[slight] = Verdict.UNDECIDED
     if not (np.isfinite(block.value).all() and np.isfinite(outcome.base).all()):
         block.verdicts[_without_ground(block, outcome.base)] = Verdict.UNDECIDED
-    kink = block.kinds == Smoothness.KINK
+    kink = block.kinds == Smoothness.KINK.value
     if not kink.any():
         block.accepted = np.zeros(kink.shape, dtype=bool)
         return
     apart = np.abs(block.analytic - block.value) > np.maximum(
         block.allowed, SAFETY * side.error
     )
-    block.accepted = kink & apart & (block.verdicts != Verdict.DISAGREES)
+    block.accepted = kink & apart & (block.verdicts != Verdict.DISAGREES.value)
 
 
 def judge_in_place_of(
@@ -160,7 +162,7 @@ def _below_the_grain(
     Where f did not move at all, and its bar is less than it can move by, no
     arithmetic of that kind could tell the entry from zero.
     """
-    zero = (block.verdicts == Verdict.UNDECIDED) & (block.analytic == 0)
+    zero = (block.verdicts == Verdict.UNDECIDED.value) & (block.analytic == 0)
     zero &= (block.value == 0) & block.looked
     with np.errstate(all="ignore"):
         moved = SAFETY * error * block.latest_scales

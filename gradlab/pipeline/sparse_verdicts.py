@@ -132,7 +132,7 @@ def packed_entries(block: Block) -> Block | None:
         # twice as fast as an index for each axis
         analytic = np.asarray(block.analytic.take(support.places()), dtype=np.float64)
         inside = int(np.count_nonzero(analytic[support.valid]))
-        if np.count_nonzero(block.analytic) != inside:
+        if np.count_nonzero(block.analytic != 0) != inside:  # a fourth of the time
             return None
     if analytic is None:
         return None

@@ -51,7 +51,7 @@ def suspicious(
     own = block.typical_effect if own is None else own
     least = block.noticed(own)
     blind = unresolved(block.side, block.analytic, block.scales, block.still, least)
-    undecided = block.verdicts == Verdict.UNDECIDED
+    undecided = block.verdicts == Verdict.UNDECIDED.value
     return np.asarray(wrong | blind | undecided | _bent_entries(block, own))
 
 

@@ -80,7 +80,7 @@ def joint_kinks(
         Of the points beside.
     """
     looked = [block for block in outcome.blocks if not block.settled]
-    blocks = [b for b in looked if (b.kinds == Smoothness.KINK).any()]
+    blocks = [b for b in looked if (b.kinds == Smoothness.KINK.value).any()]
     if not blocks or outcome.stopped:
         return []
     at = outcome.reference or subject
@@ -128,9 +128,9 @@ class _Tied:
     def of(cls, block: Block, way: int) -> _Tied:
         with np.errstate(all="ignore"):
             bend = block.right - block.left
-            kink = (block.kinds == Smoothness.KINK) & np.isfinite(bend)
+            kink = (block.kinds == Smoothness.KINK.value) & np.isfinite(bend)
             kink &= bend * way > 0 if way else bend != 0
-        kink &= block.verdicts == Verdict.AGREES
+        kink &= block.verdicts == Verdict.AGREES.value
         sizes = block.units
         return cls(block, kink, block.formula * sizes, block.value * sizes)
 
@@ -146,7 +146,9 @@ class _Tied:
 
     def agrees(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Columns that agree in all of some rows, (n,)."""
-        return np.asarray((self.block.verdicts[rows] == Verdict.AGREES).all(axis=0))
+        return np.asarray(
+            (self.block.verdicts[rows] == Verdict.AGREES.value).all(axis=0)
+        )
 
     def foretold(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Slope of every output along the direction, by the gradient at its kinks."""

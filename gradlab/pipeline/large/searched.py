@@ -73,7 +73,7 @@ def _spare(own: Origin, block: Block, columns: Mapping[int, Column]) -> None:
     subject, which = own.subject, block.which
     found = [columns[position] for position in block.positions.tolist()]
     scales, sizes = scales_of(subject, which), np.abs(subject.point(which))
-    gradient = analytic_side(subject).values[which]
+    gradient = analytic_side(subject).value(which)
     top = tops_of(gradient, np.fmin(scales, sizes)).effect
     smooth = np.array([column.means is None for column in found])
     far = far_apart(block.gap, block.error, scales[block.positions], top)

@@ -175,7 +175,7 @@ def _may_be_rounding(
     An entry of an inverse matrix that is small by cancellation has the rounding errors
     of what cancelled, and another step has them as well: only their size tells.
     """
-    right = block.verdicts[:, suspects] == Verdict.AGREES
+    right = block.verdicts[:, suspects] == Verdict.AGREES.value
     base = reference.base
     top = np.abs(base).max(initial=0.0, where=np.isfinite(base))
     with np.errstate(all="ignore"):
@@ -194,8 +194,8 @@ def _upheld(
     nothing, as long as it confirms most and moves none.
     """
     verdicts = block.verdicts[:, chosen]
-    wrong = (verdicts == Verdict.DISAGREES).any(axis=0)
-    still = wrong | (verdicts == Verdict.UNDECIDED).any(axis=0)
+    wrong = (verdicts == Verdict.DISAGREES.value).any(axis=0)
+    still = wrong | (verdicts == Verdict.UNDECIDED.value).any(axis=0)
     with np.errstate(all="ignore"):
         gap = np.abs(block.analytic[:, chosen] - block.value[:, chosen])
         moved = np.abs(before - block.value[:, chosen])
@@ -206,8 +206,8 @@ def _upheld(
 def _clear(block: Block, columns: NDArray[np.intp] | slice) -> NDArray[np.bool_]:
     """Columns whose entries are wrong by many error bars, or not in doubt at all."""
     verdicts = block.verdicts[:, columns]
-    doubtful = (verdicts == Verdict.UNDECIDED).any(axis=0)
-    rows, wrong = np.nonzero(verdicts == Verdict.DISAGREES)
+    doubtful = (verdicts == Verdict.UNDECIDED.value).any(axis=0)
+    rows, wrong = np.nonzero(verdicts == Verdict.DISAGREES.value)
     whole = wrong if isinstance(columns, slice) else columns[wrong]
     with np.errstate(all="ignore"):
         far = distance(block, rows, whole)

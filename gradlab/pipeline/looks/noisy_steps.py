@@ -103,7 +103,7 @@ def _told_in_noise(
     rows, columns = np.nonzero(suspects)
     with np.errstate(all="ignore"):
         gap = np.abs(block.analytic[rows, columns] - block.value[rows, columns])
-        clear = (block.verdicts[rows, columns] == Verdict.DISAGREES) & (
+        clear = (block.verdicts[rows, columns] == Verdict.DISAGREES.value) & (
             gap > _LOUD * floor[rows, columns]
         )
     told = np.ones(suspects.shape[1], dtype=bool)
@@ -115,7 +115,7 @@ def _explained(
     block: Block, floor: NDArray[np.float64], columns: NDArray[np.intp]
 ) -> NDArray[np.bool_]:
     """Columns whose accusations noise explains that matters to nobody."""
-    right = block.verdicts[:, columns] == Verdict.AGREES
+    right = block.verdicts[:, columns] == Verdict.AGREES.value
     effect = sensitivity(block.side, block.sizes)
     with np.errstate(all="ignore"):
         gap = np.abs(block.analytic[:, columns] - block.value[:, columns])

@@ -64,7 +64,7 @@ def set_unsteady_aside(origin: Origin, outcome: Outcome, meter: Meter) -> bool:
         Whether any output is worth another look.
     """
     blocks = outcome.blocks
-    if all((block.verdicts == Verdict.AGREES).all() for block in blocks):
+    if all((block.verdicts == Verdict.AGREES.value).all() for block in blocks):
         return True
     scatter = scatter_of(origin, meter)
     unsteady = scatter > 0

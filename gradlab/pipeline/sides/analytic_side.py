@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 from typing import TYPE_CHECKING
 
@@ -42,13 +41,23 @@ class AnalyticSide:
 
     sides: tuple[NDArray[np.float64] | Entries, ...]
     problems: tuple[Problem, ...]
+    _made: dict[int, NDArray[np.float64]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False
+    )
 
-    @functools.cached_property
+    @property
     def values(self) -> tuple[NDArray[np.float64], ...]:
         """The matrices, (rows, coordinates) each; made when asked for."""
-        return tuple(
-            side.matrix() if isinstance(side, Entries) else side for side in self.sides
-        )
+        return tuple(map(self.value, range(len(self.sides))))
+
+    def value(self, which: int) -> NDArray[np.float64]:
+        """The matrix of one input, (rows, coordinates); made when asked for."""
+        side = self.sides[which]
+        if not isinstance(side, Entries):
+            return side
+        if which not in self._made:
+            self._made[which] = side.matrix()
+        return self._made[which]
 
     def entries(self, which: int) -> Entries | None:
         """Give the entries of one input, where these are what is known."""

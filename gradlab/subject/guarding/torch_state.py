@@ -111,7 +111,9 @@ def fingerprint(flat: Any) -> Any:
 
 def _equal(one: Any, two: Any) -> bool:
     """Bitwise equality of two byte tensors of one length."""
-    return all(map(_torch().equal, _words(one), _words(two)))
+    words, rest = zip(_words(one), _words(two), strict=True)
+    equal = _torch().equal
+    return bool(equal(*words) and (not rest[0].numel() or equal(*rest)))
 
 
 def _kind(path: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,11 +19,13 @@ __all__ = ["add_up", "close", "weights_of"]
 _BAND = 64  # rows that are summed at a time
 
 
+@functools.lru_cache(maxsize=8)
 def weights_of(count: int) -> NDArray[np.float64]:
     """Make fixed weights of both signs to add so many cotangents up by, (1, count)."""
     weights = np.random.default_rng(count).uniform(0.5, 1.5, (1, count))
     weights *= -1.0 if count == 1 else 1.0
     weights[:, 1::2] *= -1.0
+    weights.setflags(write=False)  # the same for all who ask
     return weights
 
 

@@ -94,6 +94,7 @@ class _Trials:
 
         generator = torch.Generator("cpu").manual_seed(own_seed(seed, "trials"))
         self._subject, self._leaves, self._outputs = subject, leaves, outputs
+        self._deliver = _delivery()
         self._sizes = [0.0] * len(leaves)  # of gradients of random cotangents
         self._floors = [0.0] * len(leaves)  # of which f shows no more digits
         self._blur = 0.0  # relative difference that is no matter of memory
@@ -183,7 +184,7 @@ class _Trials:
 
         with torch.enable_grad():
             start = sum(
-                _delivery()(output, cotangent)
+                self._deliver(output, cotangent)
                 for output, cotangent in zip(self._outputs, cotangents, strict=True)
                 if cotangent is not None
             )
