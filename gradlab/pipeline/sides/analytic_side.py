@@ -51,7 +51,7 @@ class AnalyticSide:
         return tuple(map(self.value, range(len(self.sides))))
 
     def value(self, which: int) -> NDArray[np.float64]:
-        """The matrix of one input, (rows, coordinates); made when asked for."""
+        """Give the matrix of one input, (rows, coordinates); made when asked for."""
         side = self.sides[which]
         if not isinstance(side, Entries):
             return side
