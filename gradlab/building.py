@@ -181,8 +181,8 @@ def _torch(fn: Any, inputs: tuple[Any, ...], sides: Sides) -> Subject:
         loss=sides.loss,
         mode=sides.mode,
     )
-    tree = flatten(inputs, argument_names(fn, len(inputs)))
-    subject.dependent = dependent_inputs(tree.leaves)
+    taken_apart = subject.program.arguments  # type: ignore[attr-defined] # of functions and modules
+    subject.dependent = dependent_inputs(taken_apart.tree.leaves)
     if sides.grad is not None:
         subject.analytic = _held(sides.grad, subject)
     return subject

@@ -123,16 +123,15 @@ def compressed(
     idle = np.zeros(rows)
     case = Case(subject, (which,), base, scales_of(subject, which), meter, rng, idle)
     axes = axes_of(variable.shape, n, is_complex=variable.is_complex)
-    if guess is not None:
-        colouring = _guessed(guess, axes)
-        fits = _pays(colouring) and _fits(meter, colouring, rows)
-        found = _as_guessed(case, [colouring])[0] if fits else None
+    guessed = None if guess is None else _guessed(guess, axes)
+    if guessed is not None and _fits(meter, guessed, rows):
+        found = _as_guessed(case, [guessed])[0]
         if found is not None:
             return found
     if seen_everywhere(case):
         return None
     colouring = colouring_of(touched_in(case, axes), axes)
-    fits = _pays(colouring) and _fits(meter, colouring, rows)
+    fits = _pays(colouring.count, n) and _fits(meter, colouring, rows)
     return _measured(case, [colouring]) if fits else None
 
 
@@ -172,10 +171,10 @@ def compressed_together(
         axes = axes_of(shape, n, is_complex=variable.is_complex)
         if n and axes and variable.dtype == dtype and np.isfinite(point).all():
             colouring = _guessed(guess, axes)
-            if _pays(colouring, more=4):
-                colourings[which] = colouring
-            elif not _pays(colouring):  # nor would it alone
+            if colouring is None:  # nor would it pay alone
                 dense[which] = None
+            elif _pays(colouring.count, n, more=4):
+                colourings[which] = colouring
     inputs = tuple(colourings)
     n = sum(len(colouring.colours) for colouring in colourings.values())
     count = 2 * sum(2 + colouring.count for colouring in colourings.values())
@@ -189,10 +188,9 @@ def compressed_together(
     return dense | dict(zip(inputs, found, strict=True))
 
 
-def _pays(colouring: Colouring, more: int = 2) -> bool:
-    """Whether the colours, and so many evaluations more, are few enough."""
-    n = len(colouring.colours)
-    return 2 * colouring.count + more <= _WORTHWHILE * 2 * n
+def _pays(count: int, n: int, more: int = 2) -> bool:
+    """Whether so many colours of n columns, and more evaluations, are few enough."""
+    return 2 * count + more <= _WORTHWHILE * 2 * n
 
 
 def _fits(meter: Meter, colouring: Colouring, rows: int) -> bool:
@@ -236,10 +234,20 @@ def _measured(case: Case, colourings: list[Colouring]) -> Quotients | None:
 
 def _guessed(
     guess: NDArray[np.float64] | Entries, axes: tuple[NDArray[np.intp], ...]
-) -> Colouring:
-    """Colour the columns of a matrix that may be zero where the Jacobian is."""
-    known = guess if isinstance(guess, Entries) else None
-    return colouring_of(touched_by(guess, axes), axes, known)
+) -> Colouring | None:
+    """Colour the columns of a matrix that may be zero where the Jacobian is.
+
+    None where that takes too many colours: as many at least as rows have entries.
+    """
+    rows, n = guess.shape
+    if isinstance(guess, Entries):
+        known, count = guess, guess.count
+    else:
+        known, count = None, int(np.count_nonzero(guess != 0))
+    if not _pays(count // rows, n):
+        return None
+    colouring = colouring_of(touched_by(guess, axes), axes, known)
+    return colouring if _pays(colouring.count, n) else None
 
 
 def _as_guessed(case: Case, colourings: list[Colouring]) -> list[Quotients | None]:

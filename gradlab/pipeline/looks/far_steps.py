@@ -83,9 +83,12 @@ def distrust_far_steps(check: Check, blocks: list[Block]) -> None:
         becomes inf, so that they are looked at closely.
     """
     reference, meter = check.reference, check.meter
+    mixed = [block for block in blocks if _mixed(check, block)]
+    if not mixed:
+        return
     rng = np.random.default_rng([check.plan.seed, 17])
     found = [
-        small for block in blocks if (small := _small(check, block, rng)) is not None
+        small for block in mixed if (small := _small(check, block, rng)) is not None
     ]
     if not found:
         return
@@ -96,13 +99,16 @@ def distrust_far_steps(check: Check, blocks: list[Block]) -> None:
         _leave_open(reference, small, astray, meter)
 
 
+def _mixed(check: Check, block: Block) -> bool:
+    """Whether some coordinates may be far smaller than the steps they are moved by."""
+    if not isinstance(check.plan.method_of(block.name), Auto):
+        return False
+    return bool((block.sizes < _FAR * block.scales).any())
+
+
 def _small(check: Check, block: Block, rng: np.random.Generator) -> _Small | None:
     """Find the coordinates that a step leaves far behind; None if there are none."""
     subject = check.reference.subject
-    if not isinstance(check.plan.method_of(block.name), Auto):
-        return None
-    if not (block.sizes < _FAR * block.scales).any():
-        return None
     points = subject.point(block.which)[block.positions]
     few = (points != 0) & (np.abs(points) < _FAR * block.scales)
     columns = np.flatnonzero(few)

@@ -101,6 +101,8 @@ def same_values(
     An entry that is small by cancellation may differ by the round-off of what
     cancelled; the largest entry of its row stands for that, at a quarter.
     """
+    if np.array_equal(expected, values):  # mostly to the last bit
+        return True
     finite = np.isfinite(expected)
     if not np.array_equal(expected[~finite], values[~finite], equal_nan=True):
         return False
