@@ -65,8 +65,9 @@ class Colouring:
     def rows(self, some: slice | NDArray[np.intp]) -> NDArray[np.bool_]:
         """Return some rows of the pattern, shape (.., n)."""
         pairs = zip(self.touched, self.axes, strict=True)
-        each = (np.ascontiguousarray(may.T[some])[:, axis] for may, axis in pairs)
-        return np.asarray(functools.reduce(np.logical_and, each))
+        # whole rows of what is turned: twice as fast as single columns
+        each = (may[:, some][axis] for may, axis in pairs)
+        return np.ascontiguousarray(functools.reduce(np.logical_and, each).T)
 
     @functools.cached_property
     def support(self) -> Support:

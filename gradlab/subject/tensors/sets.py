@@ -98,6 +98,6 @@ class Sets:
             with torch.no_grad():
                 for which, slot in zip(inputs, slots, strict=True):
                     stacks[which], flat = copied(self._subject, which, len(piece))
-                    flat.copy_(flat.double() + piece[:, slot].to(flat.device))
+                    flat.copy_(flat.double().add_(piece[:, slot].to(flat.device)))
             parts.append(mapped(self._subject, stacks, plan))
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
