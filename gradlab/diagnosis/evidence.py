@@ -67,8 +67,8 @@ class Evidence:
         What was odd about the returned gradients, short of their values.
     meter
         To be charged for further evaluations.
-    rng
-        For random probes.
+    seed
+        Of `rng`.
     notes
         Conditions met on the way, by kind: "random": names of the sources that were
         frozen; "state": what the function changes; "mutated": inputs it writes to;
@@ -97,9 +97,17 @@ class Evidence:
     comparisons: tuple[Comparison, ...]
     problems: tuple[Problem, ...]
     meter: Meter
-    rng: np.random.Generator
+    seed: int
     notes: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     reference: Subject | None = None
     readings: Mapping[str, Reading] = dataclasses.field(default_factory=dict)
     at: Callable[[list[NDArray[np.float64]]], Subject] | None = None
     kept: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """For random probes; the same one whenever it is asked for."""
+        if "rng" not in self.kept:
+            self.kept["rng"] = np.random.default_rng([self.seed, 2])
+        rng: np.random.Generator = self.kept["rng"]
+        return rng

@@ -270,7 +270,7 @@ def _seen(
         comparisons=comparisons,
         problems=outcome.problems,
         meter=meter,
-        rng=np.random.default_rng([plan.seed, 2]),
+        seed=plan.seed,
         notes=notes,
         reference=outcome.reference,
     )

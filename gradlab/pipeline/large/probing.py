@@ -123,7 +123,7 @@ def compare_by_probes(
         comparisons=tuple(comparisons),
         problems=problems,
         meter=meter,
-        rng=np.random.default_rng([plan.seed, 2]),
+        seed=plan.seed,
         notes=notes | met_on_the_way(subject, plan, meter, outcome),
         reference=probes.reference if outcome is None else outcome.reference,
         readings=probes.readings,

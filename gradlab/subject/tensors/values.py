@@ -336,8 +336,8 @@ class Cell:
                     self.values.detach().copy_(self.source)
             else:
                 real = self.real()
-                plain = np.asarray(values, dtype=np.float64).reshape(real.shape)
-                real.copy_(torch.tensor(plain, device="cpu"))
+                plain = np.array(values, dtype=np.float64).reshape(real.shape)
+                real.copy_(torch.from_numpy(plain))
 
 
 def make_cell(name: str, tensor: Any, *, dtype: Any = None) -> Cell:
