@@ -247,3 +247,15 @@ def test_audit_of_a_large_layer_stays_cheap():
 
     assert [str(f.kind) for f in audit.findings] == ["unknown"]
     assert audit.evaluations < 200
+
+
+def test_inputs_moved_together_say_so():
+    """One number in several rows is that of all of them."""
+    x = np.linspace(0.5, 1.5, 40)
+    report = gl.check(
+        lambda a, b: (a * b).sum(), x, 2 * x, grad=lambda a, b: (b, a), coverage="probe"
+    )
+    rows = [line for line in str(report).splitlines() if "  agrees  " in line]
+    assert report["a"].analytic.tobytes() == report["b"].analytic.tobytes()
+    assert len(rows) == 2
+    assert all(", with 1 other " in row for row in rows)

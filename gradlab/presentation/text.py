@@ -68,7 +68,24 @@ def _unsaid(report: Report, comparison: Comparison) -> bool:
     return (short or silent) and bool(np.isnan(comparison.analytic).all())
 
 
-def _table_row(name: str, comparison: Comparison, *, unsaid: bool) -> list[str]:
+def _together(report: Report) -> dict[str, int]:
+    """Count, by input, with how many others it was moved along the same directions.
+
+    They have one number, which is that of all of them.
+    """
+    probed = [
+        c for c in report.comparisons if c.coverage == "probe" and c.analytic.any()
+    ]
+    values = [c.analytic.tobytes() for c in probed]
+    counts = {
+        c.input.name: values.count(v) for c, v in zip(probed, values, strict=True)
+    }
+    return {name: count - 1 for name, count in counts.items() if count > 1}
+
+
+def _table_row(
+    name: str, comparison: Comparison, *, unsaid: bool, others: int = 0
+) -> list[str]:
     place = worst_entry(comparison)
     head = [comparison.verdict.glyph, name, shape_in_words(comparison.input.shape)]
     if place is None:
@@ -81,7 +98,9 @@ def _table_row(name: str, comparison: Comparison, *, unsaid: bool) -> list[str]:
         *head,
         comparison.verdict.words,
         "-" if unsaid or blurred else brief(relative),
-        middle(comparison.label(*place), 40),
+        f"probe {place[1]}, with {plural(others, 'other')}"
+        if others
+        else middle(comparison.label(*place), 40),
         *(("none", values[1]) if unsaid else values),
         "± " + brief(float(comparison.numeric_error[place])),
     ]
@@ -103,8 +122,14 @@ def _table(report: Report, width: int | None) -> list[str]:
     rows = [[*head, "analytic", "numeric", "± bar"]]
     room = 40 if width is None else min(40, max(16, width - 40))
     names = distinct([report.block_name(c) for c in shown], room)
+    moved = _together(report)
     rows += [
-        _table_row(name, each, unsaid=_unsaid(report, each))
+        _table_row(
+            name,
+            each,
+            unsaid=_unsaid(report, each),
+            others=moved.get(each.input.name, 0),
+        )
         for name, each in zip(names, shown, strict=True)
     ]
     lines = tabulate(rows, right=(4, 6, 7))
