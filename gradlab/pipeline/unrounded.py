@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["accusing_nobody", "unrounded"]
 
 _ROUNDED = 0.1  # of a gradient's largest entry: what half precision may round off
+_FAINT = 0.01  # of the largest gradient: less is rounded as that is
 
 
 def unrounded(
@@ -119,13 +120,18 @@ def _open(verdicts: NDArray[np.int8]) -> NDArray[np.int8]:
 
 
 def _apart(report: Report, again: Report) -> float:
-    """How far the gradients of two reports are apart, by their largest entries."""
+    """How far the gradients of two reports are apart, by their largest entries.
+
+    Of one that is nothing beside another by that: in front of a batch norm a bias has a
+    gradient of zero, and a cast makes debris of it.
+    """
     worst = 0.0
-    pairs = zip(report.comparisons, again.comparisons, strict=False)
-    for one, other in pairs:
+    sizes = [float(np.abs(c.analytic).max(initial=0.0)) for c in again.comparisons]
+    pairs = zip(report.comparisons, again.comparisons, sizes, strict=False)
+    for one, other, own in pairs:
         if one.analytic.shape != other.analytic.shape:
             return np.inf
-        size = float(np.abs(other.analytic).max(initial=0.0))
+        size = max(own, _FAINT * max(sizes))
         gap = float(np.abs(one.analytic - other.analytic).max(initial=0.0))
         worst = max(worst, gap / size if size > 0 else np.inf if gap > 0 else 0.0)
     same = len(report.comparisons) == len(again.comparisons)

@@ -168,3 +168,25 @@ def test_what_a_cast_leaves_open_is_settled_without_it(factor, dtype):
     kinds = {(str(f.kind), f.severity) for f in report.findings}
     assert ("low_precision", "warning") in kinds
     assert (("scale", "error") in kinds) == (factor != 1)
+
+
+class Cast(nn.Module):
+    """Hands on what half precision leaves of it."""
+
+    def forward(self, x):
+        return x.half().to(x.dtype)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("factor", [1.0, 1.05])
+def test_a_bias_that_a_batch_norm_takes_away_is_no_other_gradient(factor, seed):
+    """Its gradient is zero without the cast, and with it a billionth of the others."""
+    torch.manual_seed(seed)
+    layers = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), Bend(factor), Cast()
+    net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(64, 3))
+
+    report = gl.check(net, torch.randn(4, 1, 4, 4), loss=lambda out: (out**2).mean())
+
+    right = factor == 1.0
+    wanted = gl.Verdict.AGREES if right else gl.Verdict.DISAGREES
+    assert report.verdict == wanted, report
