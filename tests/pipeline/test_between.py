@@ -101,3 +101,15 @@ def test_own_backward_of_torch(wrong):
     report = gl.check(lambda x: signs @ Tied.apply(rows @ x) + x.sin().sum(), x)
 
     assert report.ok is (wrong == 1.0)
+
+
+@pytest.mark.parametrize("away", [1e-5, 1e-6, 1e-7])
+@pytest.mark.parametrize("factor", [1.0, 1.01, 1.1])
+def test_gradients_beside_a_pole_are_no_limits(factor, away):
+    """They differ by more than any slip, and none of them is the one at the point."""
+    x = np.array(1 + away)
+
+    report = gl.check(lambda x: 1 / (x - 1), x, grad=lambda x: -factor / (x - 1) ** 2)
+
+    right = factor == 1.0
+    assert report.verdict == (gl.Verdict.AGREES if right else gl.Verdict.DISAGREES)

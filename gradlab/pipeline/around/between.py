@@ -7,8 +7,8 @@ hull of gradients beside the point, and that is what a sub-gradient is, whicheve
 the kinks bend.
 
 The code itself is asked for those gradients, which it has to have right: at every point
-that the mixture needs they foretell the slopes of f. The same mistake beside the point
-is no excuse for one at it.
+that the mixture needs they foretell the slopes of f, and are the same nearer by. The
+same mistake beside the point is no excuse for one at it, nor is what f bends by.
 
 References
 ----------
@@ -39,6 +39,7 @@ __all__ = ["between_points"]
 
 _BESIDE = 1e-5  # of the sizes: how far beside the point
 _STEP = 1e-8  # the same, of a slope there
+_NEARER = 16.0  # times as near: a point where the gradient is the same, but at a pole
 _FIRST, _BATCH, _MOST = 4, 32, 128  # points: to begin with, at a time, at all
 _ROWS, _WIDTH = 16, 512  # outputs and coordinates that are looked at, at most
 _DIRECTIONS = 3  # along which gradients must foretell slopes
@@ -108,26 +109,33 @@ class _Here:
 
         What moves a coordinate is of one size everywhere, but not of one sign.
         """
-        cotangents = np.zeros((len(self.rows), len(self.base)))
-        cotangents[np.arange(len(self.rows)), self.rows] = 1.0
         width = sum(len(block.positions) for block in self.blocks)
         for _ in range(count // 2):
             aside = _BESIDE * self.rng.normal(size=width)
             for point in (aside, -aside):
-                moved = {
-                    which: self.subject.point(which) + by
-                    for which, by in self._moves(point).items()
-                }
-                pulled = gradients_at(self.subject, moved, cotangents)
-                if pulled is None:
+                gradients = self._gradients(point)
+                if gradients is None:
                     return False
-                parts = [
-                    pulled[block.which][:, block.positions] * block.units
-                    for block in self.blocks
-                ]
                 self.points.append(point)
-                self.gradients.append(np.concatenate(parts, axis=1))
+                self.gradients.append(gradients)
         return True
+
+    def _gradients(self, point: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Ask for the gradients of all rows at a point beside, in units."""
+        cotangents = np.zeros((len(self.rows), len(self.base)))
+        cotangents[np.arange(len(self.rows)), self.rows] = 1.0
+        moved = {
+            which: self.subject.point(which) + by
+            for which, by in self._moves(point).items()
+        }
+        pulled = gradients_at(self.subject, moved, cotangents)
+        if pulled is None:
+            return None
+        parts = [
+            pulled[block.which][:, block.positions] * block.units
+            for block in self.blocks
+        ]
+        return np.concatenate(parts, axis=1)
 
     def any_right(self) -> bool:
         """Whether the first gradients foretell slopes, of one row at least."""
@@ -154,7 +162,11 @@ class _Here:
         return all(self.foretells(int(n))[k] for n in first[weights > _OFF])
 
     def foretells(self, number: int) -> NDArray[np.bool_]:
-        """Rows of the gradient at one point that are the slopes of f there."""
+        """Rows of the gradient at one point that are the slopes of f there.
+
+        And all the way to the point: between kinks a gradient hardly changes. One of a
+        smooth f does, next to a pole by all of itself, and is no limit of anything.
+        """
         if number in self.right:
             return self.right[number]
         point, gradient = self.points[number], self.gradients[number]
@@ -162,6 +174,10 @@ class _Here:
         size = np.max([np.abs(other).max(axis=1) for other in self.gradients], axis=0)
         bound = np.minimum(_OFF * size, [self._least(row) for row in self.rows])
         right = np.asarray(noise <= bound)  # or no slip would show
+        nearer = self._gradients(point / _NEARER)
+        with np.errstate(all="ignore"):
+            apart = np.inf if nearer is None else np.abs(nearer - gradient).max(axis=1)
+        right &= apart <= bound
         for _ in range(_DIRECTIONS):
             sign, amount = self.rng.choice, self.rng.uniform
             along = sign([-1.0, 1.0], len(point)) * amount(0.5, 1.5, len(point))
