@@ -122,6 +122,13 @@ def test_a_search_names_none_of_them():
     assert found.table.empty
 
 
+def gaussian(mean, **shape):
+    """A distribution that refuses what is no covariance, whatever others have set."""
+    from torch.distributions import MultivariateNormal
+
+    return MultivariateNormal(mean, validate_args=True, **shape)
+
+
 class TestTorch:
     """Its own gradients of decompositions."""
 
@@ -150,7 +157,7 @@ class TestTorch:
 
         def density(s):
             zero = torch.zeros(4, dtype=s.dtype)
-            normal = torch.distributions.MultivariateNormal(zero, covariance_matrix=s)
+            normal = gaussian(zero, covariance_matrix=s)
             return normal.log_prob(x).sum()
 
         report = gl.check(density, s)
@@ -168,7 +175,7 @@ class TestTorch:
 
         def density(s):
             zero = torch.zeros(4, dtype=s.dtype)
-            normal = torch.distributions.MultivariateNormal(zero, scale_tril=s)
+            normal = gaussian(zero, scale_tril=s)
             out = normal.log_prob(x)
             return factor * out - (factor - 1) * out.detach()
 
@@ -190,6 +197,6 @@ class TestTorch:
         def drawn(s):
             zero = torch.zeros(4, dtype=s.dtype)
             torch.manual_seed(0)
-            return torch.distributions.MultivariateNormal(zero, scale_tril=s).rsample()
+            return gaussian(zero, scale_tril=s).rsample()
 
         assert gl.check(drawn, s).verdict == gl.Verdict.UNDECIDED
