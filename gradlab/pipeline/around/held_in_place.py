@@ -51,7 +51,7 @@ def accept_held_in_place(outcome: Outcome, meter: Meter) -> Iterator[Finding]:
             block.name,
             0.8,
             f"{held.sum():,} of {held.size:,} entries of {block.name} cannot be moved: "
-            f"f raises on both sides, however short the step. The gradient is zero "
-            f"there, as of what is no variable.",
+            f"f raises on both sides, or is no number, however short the step. The "
+            f"gradient is zero there, as of what is no variable.",
             "Nothing to do.",
         )

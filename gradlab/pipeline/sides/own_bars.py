@@ -55,10 +55,8 @@ _ENOUGH = 8  # coordinates, before what most of them show is the noise of an out
 # a group instead of two it is more where few outputs tell, with `_EVEN` of 10 as well.
 _LINES = 2
 _TOGETHER, _FEWEST = 25, 6  # coordinates in one group, and before there is one
-_NEARER = (
-    0.4,
-    0.7,
-)  # of each step, by chance: over a whole one the same is rounded alike
+# of each step, by chance: over a whole one the same is rounded alike
+_NEARER = (0.4, 0.7)
 _QUIET = 4.0  # times what rounding does to f: above, a group is taken apart
 _EVEN = 2.0  # times what f of its size bends: above, there may be a kink at the point
 _BATCH_BYTES = 2**24  # of displacements, and of results
