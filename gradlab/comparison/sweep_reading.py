@@ -202,10 +202,7 @@ def _how(block: Swept, values: str) -> str:
         same = np.abs(ratio - middle) <= _SAME * abs(middle - 1) + blur
     many = count >= 4 or count == total
     if many and same.mean() >= 0.9:
-        # |a - n| / max(|a|, |n|), which other tools print: 0.5 for a doubled gradient
-        share = abs(middle - 1) / max(abs(middle), 1.0)
-        factor = f"analytic = {_factor(middle)} x numeric{scope}"
-        return f"by a factor ({factor}), off by {share:.2g} of the larger value"
+        return f"by a factor (analytic = {_factor(middle)} x numeric{scope})"
     return f"({values};{scope or ' in all entries'}, by no common factor)"
 
 

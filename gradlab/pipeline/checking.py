@@ -325,8 +325,8 @@ def _remarks(
         )
     if outcome.upheld:
         yield (
-            f"all clear errors of {', '.join(dict.fromkeys(outcome.upheld))} upheld at "
-            f"once by the adaptive ladder, along one direction"
+            f"errors of {few_of(list(dict.fromkeys(outcome.upheld)), _NAMED)} measured "
+            f"again all at once, along one direction"
         )
     if outcome.stopped:
         done = sum(len(block.positions) for block in outcome.blocks)

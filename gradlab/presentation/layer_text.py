@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.labels import code_place
+from gradlab.labels import code_place, few_of
+from gradlab.presentation.alike import alike
 from gradlab.presentation.words import (
     NAME,
     WIDTH,
     across,
     brief,
     distinct,
+    duration,
     kind_in_words,
     middle,
     one_line,
@@ -90,10 +92,8 @@ def finding_lines(
     >>> finding_lines(finding, ["W1", "W2"])
     ['✗ W1, W2: sign (error)', '    a = -n.', '    -> Drop the minus.']
     """
-    names = [middle(name, NAME) for name in places[:4] if name]
-    if len(places) > len(names) > 0:
-        names.append(f"{len(places) - len(names)} more")
-    place = f"{', '.join(names)}: " if names else ""
+    names = [middle(name, NAME) for name in places if name]
+    place = f"{few_of(names, 4)}: " if names else ""
     glyph = _SEVERITIES[finding.severity]
     kind = kind_in_words(finding.kind, finding.evidence)
     head = f"{glyph} {place}{kind} ({finding.severity})"
@@ -261,9 +261,10 @@ def audit_text(audit: LayerAudit, width: int | None = None) -> str:
     """
     room = WIDTH if width is None else width
     lines = audit_lines(audit, width)
-    for finding in audit.findings[:_FINDINGS]:
-        lines += ["", *finding_lines(finding, [_called(finding.where)], room)]
-    rest = len(audit.findings) - _FINDINGS
+    groups = alike(audit.findings)
+    for finding, places in groups[:_FINDINGS]:
+        lines += ["", *finding_lines(finding, list(map(_called, places)), room)]
+    rest = len(groups) - _FINDINGS
     if rest > 0:
         lines += ["", f"... {plural(rest, 'more finding')} in audit.findings"]
     counted = plural(audit.evaluations, "evaluation")
@@ -282,10 +283,10 @@ def cost_of(audit: LayerAudit) -> str:
     >>> audit = gl.blame(torch.nn.Linear(2, 2), torch.ones(2))
     >>> import dataclasses
     >>> cost_of(dataclasses.replace(audit, steps=3.0, seconds=0.5))
-    '0.50 s, 3.0 times forward and backward of its layers one by one'
+    '500 ms, 3.0 times forward and backward of its layers one by one'
     """
     times = f"{audit.steps:.1f} times forward and backward of its layers one by one"
-    return f"{audit.seconds:.2f} s, {times}"
+    return f"{duration(audit.seconds)}, {times}"
 
 
 def sweep_headline(sweep: Sweep) -> str:
@@ -356,7 +357,7 @@ def sweep_text(sweep: Sweep, width: int | None = None) -> str:
     counted = plural(sweep.evaluations, "evaluation")
     lines += [
         "",
-        *wrapped(f"{done}; {counted}, {sweep.seconds:.2g} s", "  ", width=room),
+        *wrapped(f"{done}; {counted}, {duration(sweep.seconds)}", "  ", width=room),
     ]
     for remark in sweep.remarks:
         lines += wrapped("· " + remark, "  ", width=room)

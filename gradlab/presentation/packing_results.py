@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab.comparison.tolerance import default_rtol
 from gradlab.labels import code_place
+from gradlab.presentation.alike import alike
 from gradlab.presentation.headline import headline
 from gradlab.presentation.layer_text import (
     audit_verdict,
@@ -17,9 +18,11 @@ from gradlab.presentation.layer_text import (
     sweep_headline,
 )
 from gradlab.presentation.packing import Packed, number, pack_block, pack_slices
-from gradlab.presentation.words import kind_in_words, plural
+from gradlab.presentation.words import duration, kind_in_words, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gradlab.diagnosis.finding import Finding
     from gradlab.localisation.layers.audited import LayerAudit
     from gradlab.report import Report
@@ -31,7 +34,7 @@ __all__ = [
     "cost",
     "layers_state",
     "order_of_blocks",
-    "pack_finding",
+    "pack_findings",
     "pack_inner",
     "pack_layers",
     "pack_report",
@@ -50,19 +53,23 @@ _BYTES_PER_TILE = 25  # and the true row and column
 
 
 # ------------------------------------------------------------------ reports
-def pack_finding(finding: Finding) -> dict[str, Any]:
-    """Turn a finding into JSON.
+def pack_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Turn findings into JSON: one for each thing that is said, with all its places.
 
     Examples
     --------
     >>> finding = gl.Finding("sign", "error", "W1", 1.0, "a = -n.", "Drop the minus.")
-    >>> pack_finding(finding)["kind"]
-    'sign'
+    >>> pack_findings([finding])[0]["places"]
+    ['W1']
     """
+    return [_pack_finding(*said) for said in alike(findings)]
+
+
+def _pack_finding(finding: Finding, places: tuple[str, ...]) -> dict[str, Any]:
     return {
         "kind": kind_in_words(finding.kind, finding.evidence).replace("_", " "),
         "severity": finding.severity,
-        "where": finding.where,
+        "places": list(filter(None, places)),
         "confidence": finding.confidence,
         "evidence": finding.evidence,
         "advice": finding.advice,
@@ -77,8 +84,7 @@ def cost(evaluations: int, seconds: float) -> str:
     >>> cost(1, 2.5)
     '1 evaluation, 2.5 s'
     """
-    time = f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-    return f"{plural(evaluations, 'evaluation')}, {time}"
+    return f"{plural(evaluations, 'evaluation')}, {duration(seconds)}"
 
 
 def order_of_blocks(meta: dict[str, Any]) -> tuple[float, float]:
@@ -117,7 +123,7 @@ def report_state(report: Report) -> dict[str, Any]:
             ["seed", str(report.seed)],
             _RELATIVE,
         ],
-        "findings": [pack_finding(finding) for finding in report.findings],
+        "findings": pack_findings(report.findings),
         "remarks": list(report.remarks),
         "layers": None if report.layers is None else layers_state(report.layers),
         "tol": None,
@@ -314,7 +320,7 @@ def layers_state(audit: LayerAudit) -> dict[str, Any]:
             ["cost", cost_of(audit)],
         ],
         "culprits": list(audit.culprits),
-        "findings": [pack_finding(finding) for finding in audit.findings],
+        "findings": pack_findings(audit.findings),
         "rows": [
             {
                 "name": row.name or row.type,

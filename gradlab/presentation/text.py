@@ -13,6 +13,8 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind
+from gradlab.labels import few_of
+from gradlab.presentation.alike import alike
 from gradlab.presentation.headline import (
     called,
     conclusion,
@@ -28,6 +30,7 @@ from gradlab.presentation.words import (
     across,
     brief,
     distinct,
+    duration,
     middle,
     number,
     often,
@@ -166,15 +169,6 @@ def _folded(rows: list[list[str]], width: int) -> list[str]:
     return folded
 
 
-def _alike(findings: list[Finding]) -> list[list[Finding]]:
-    """Put findings together that say the same of several places."""
-    groups: dict[tuple[str, ...], list[Finding]] = {}
-    for f in findings:
-        key = (f.severity, str(f.kind), f.evidence, f.advice)
-        groups.setdefault(key, []).append(f)
-    return list(groups.values())
-
-
 def _asks_nothing(finding: Finding) -> bool:
     """Whether a note is told at the foot: it would stand before the answer."""
     quiet = finding.severity == "note" and not finding.where
@@ -186,10 +180,9 @@ def _findings(report: Report, width: int) -> list[str]:
     passive = contaminated(report)
     told = [f for f in report.findings if not _asks_nothing(f)]
     active = [f for f in told if f.where not in passive]
-    groups = _alike(active)
+    groups = alike(active)
     lines: list[str] = []
-    for group in groups[:_FINDINGS]:
-        finding, places = group[0], [f.where for f in group]
+    for finding, places in groups[:_FINDINGS]:
         names = [called(report, place) for place in places]
         lines += ["", *finding_lines(finding, names, width)]
     rest = len(groups) - _FINDINGS
@@ -238,7 +231,7 @@ def report_text(
     done = [
         f"{report.method}, {report.coverage} coverage",
         plural(report.evaluations, "evaluation"),
-        f"{report.seconds:.2g} s",
+        duration(report.seconds),
         f"seed {report.seed}",
     ]
     room = WIDTH if width is None else width
@@ -333,16 +326,18 @@ def failure_text(report: Report) -> str:
         if place is not None and not _unsaid(report, worst):
             rows = [*_entry_lines(worst, place), *rows]
     last = conclusion(report)
-    cause = next((f for f in report.findings if f.severity == "error"), None)
-    cause = cause or next(iter(report.findings), None)
+    told = alike(report.findings)
+    errors = (each for each in told if each[0].severity == "error")
+    cause, places = next(errors, told[0] if told else (None, ()))
     if cause is not None:
-        place_name = f" in {called(report, cause.where)}" if cause.where else ""
-        rows.append(["likely cause", f"{cause.kind}{place_name}"])
+        named = [called(report, place) for place in places if place]
+        where = f" in {few_of(named, 1)}" if named else ""
+        rows.append(["likely cause", f"{cause.kind}{where}"])
         if cause.evidence and not last:
             rows.append(["evidence", one_line(cause.evidence)])
         if cause.advice:
             rows.append(["next step", one_line(cause.advice)])
-    if report.remarks:
+    if report.partial and report.remarks:
         rows.append(["remark", one_line("; ".join(report.remarks), 300)])
     lines = [headline(report), *(f"  {line}" for line in tabulate(rows))]
     return "\n".join([*lines[:9], last] if last else lines[:10])

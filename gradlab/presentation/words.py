@@ -16,6 +16,7 @@ __all__ = [
     "across",
     "brief",
     "distinct",
+    "duration",
     "kind_in_words",
     "middle",
     "number",
@@ -39,7 +40,8 @@ NAME = 100  # letters of a name that stands alone; what it loses may be what tel
 # What no line breaks in: an index, a number with its side, an error bar, an arrow,
 # seconds.
 _UNBROKEN = re.compile(
-    r"\[[^][]*\]|\b(?:analytic|numeric|seed) [-+\d]|± \S|-> \S|\w = [-+\d]|\d s\b"
+    r"\[[^][]*\]|\b(?:analytic|numeric|seed) [-+\d]|± \S|-> \S|\w = [-+\d]"
+    r"|\d (?:s|ms|min)\b"
 )
 _TIE = "\N{NO-BREAK SPACE}"
 
@@ -86,6 +88,21 @@ def brief(value: float) -> str:
     ('3.3e-01', '0', 'inf')
     """
     return "0" if value == 0 else f"{value:.1e}"
+
+
+def duration(seconds: float) -> str:
+    """Write how long something took, in the units that people count in.
+
+    Examples
+    --------
+    >>> duration(0.0054), duration(0.3), duration(8.83), duration(161.2)
+    ('5.4 ms', '300 ms', '8.8 s', '2 min 41 s')
+    """
+    if seconds < 0.9995:
+        return f"{float(f'{1e3 * seconds:.{1 if seconds < 0.01 else 0}f}'):g} ms"
+    if seconds < 119.5:
+        return f"{seconds:.1f} s" if seconds < 99.5 else f"{seconds:.0f} s"
+    return f"{round(seconds) // 60} min {round(seconds) % 60} s"
 
 
 def often(ratio: float) -> str:

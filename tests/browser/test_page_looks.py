@@ -37,6 +37,20 @@ def test_no_line_breaks_within_a_number(show):
     assert "1e-3" in told
 
 
+def test_scales_follow_the_width_where_cells_do_not(show):
+    """Three columns stay as they are in a narrower page; the scales below do not."""
+    page = show(gl.check(np.sin, np.ones(3), jac=lambda x: np.diag(2 * np.cos(x))))
+    page.set_viewport_size({"width": 700, "height": 1000})
+    driver.settle(page)
+
+    edges = page.evaluate(
+        """() => [...document.querySelectorAll('.gl figure')].map(figure => [
+          figure.getBoundingClientRect().right,
+          figure.querySelector('.scale canvas').getBoundingClientRect().right])"""
+    )
+    assert all(scale <= figure for figure, scale in edges)
+
+
 def test_names_are_text_never_markup(show):
     """A name full of markup is shown as it is and runs nothing."""
     report = builders.hostile(np.random.default_rng(7))

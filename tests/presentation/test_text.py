@@ -48,7 +48,7 @@ class TestReportText:
 
         assert "full coverage" in last
         assert "41 evaluations" in last
-        assert "0.012 s" in last
+        assert "12 ms" in last
         assert "seed 0" in last
 
     def test_remarks_are_never_silent(self, tutorial):

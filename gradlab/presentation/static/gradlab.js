@@ -532,16 +532,6 @@ function reportHead(state) {
       h("p", {}, [state.subject, ...line].filter(Boolean).join(" · "))));
 }
 const SEVERITIES = { error: ["bad", "✗"], warning: ["warn", "!"], note: ["ok", "i"] };
-// What is said of several places in the same words is said once, with all of them.
-function alike(findings) {
-  const groups = new Map();
-  for (const finding of findings) {
-    const key = JSON.stringify([finding.severity, finding.kind, finding.evidence, finding.advice]);
-    if (!groups.has(key)) groups.set(key, { ...finding, places: [] });
-    if (finding.where) groups.get(key).places.push(finding.where);
-  }
-  return [...groups.values()];
-}
 function placeWords(places, layers) {
   const NAMED = 4;
   const numbered = (name) => layers.includes(name) && /^\d+$/.test(name); // as nn.Sequential calls them
@@ -560,12 +550,12 @@ function findingCard(finding, layers, choose) {
   return card;
 }
 // What asks for nothing, as in text.py, stands at the foot: the answer comes first.
-const asksNothing = (f) => f.severity === "note" && !f.where && f.advice === "Nothing to do.";
+const asksNothing = (f) => f.severity === "note" && !f.places.length && f.advice === "Nothing to do.";
 // The first few findings are cards; the others are one click away.
 function findingList(findings, layers, choose) {
   const SHOWN = 4;
   const card = (finding) => findingCard(finding, layers, () => choose(finding.places[0]));
-  const told = alike(findings.filter((f) => !asksNothing(f))), rest = told.slice(SHOWN);
+  const told = findings.filter((f) => !asksNothing(f)), rest = told.slice(SHOWN);
   return [h("ul", { "aria-label": "Findings" }, told.slice(0, SHOWN).map(card)),
     rest.length > 0 && h("details", {},
       h("summary", FOCUS, `${rest.length} more finding${rest.length > 1 ? "s" : ""}`), h("ul", {}, rest.map(card)))].filter(Boolean);
@@ -582,7 +572,7 @@ function reportFoot(state) {
 // own or a layer's: its numbers are nan then, as where nan was returned.
 function unsaid(meta, findings) {
   if (!Number.isNaN(number(meta.worst?.rel ?? 0))) return false;
-  const own = findings.filter((f) => f.where === meta.input.name);
+  const own = findings.filter((f) => f.places.includes(meta.input.name));
   return own.length ? own.some((f) => ["wrong shape", "unknown cause", "raised an error"].includes(f.kind)) : findings.every((f) => f.kind !== "nonfinite");
 }
 
@@ -916,7 +906,7 @@ export function mountJacobian(element, host) {
       for (const c of [p.map, p.over]) { c.style.width = `${w}px`; c.style.height = `${t}px`; }
       p.figure.style.width = `${p === E ? Math.max(S, w) + 12 : Math.max(S, w)}px`;
     }
-    scales(S, k, largest, colour, low, high, fresh);
+    scales(S, k, largest, colour, low, high, fresh || before.S !== S);
     words();
     overlay();
     wantTile();
@@ -1159,7 +1149,7 @@ export function mountJacobian(element, host) {
   function unread(src, m) {
     src.unread ??= src.a.length > 0 && src.a.every(Number.isNaN);
     if (!src.unread) return null;
-    const told = findings.find((f) => f.severity === "error" && f.where === m.input.name);
+    const told = findings.find((f) => f.severity === "error" && f.places.includes(m.input.name));
     return told ? withCode(told.evidence) : null;
   }
   function why(kind, error, bar, rel) {

@@ -1,0 +1,91 @@
+"""Findings that say the same of several places, which is said once."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gradlab.diagnosis.finding import Finding
+
+__all__ = ["alike"]
+
+_EACH = "each"  # instead of the name of a place
+_ALL = re.compile(r"in (?:its only entry|both entries|all [\d,]+ entries)")
+_ALIVE = re.compile(r"(wherever it is not zero) \([\d,]+ of [\d,]+ entries\)")
+
+
+def alike(findings: Sequence[Finding]) -> list[tuple[Finding, tuple[str, ...]]]:
+    """Put findings together that say the same of several places.
+
+    The same are two sentences that differ in the name of the place, or in how many
+    entries all of its entries are.
+
+    Parameters
+    ----------
+    findings
+        Ranked.
+
+    Returns
+    -------
+    list of tuple
+        What is said, with words that are true of all of them, and the places. In the
+        order of the first of each.
+
+    Examples
+    --------
+    >>> said = "analytic = 2 x numeric in all {} entries."
+    >>> advice = "Search the line that computes the gradient of {}."
+    >>> places = {"W1": 12, "W2": 8}
+    >>> [(told, where)] = alike(
+    ...     [
+    ...         gl.Finding("scale", "error", w, 1.0, said.format(n), advice.format(w))
+    ...         for w, n in places.items()
+    ...     ]
+    ... )
+    >>> where, told.evidence
+    (('W1', 'W2'), 'analytic = 2 x numeric in all entries.')
+    >>> told.advice
+    'Search the line that computes the gradient of each.'
+    """
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        texts = (_of_any(finding, text) for text in (finding.evidence, finding.advice))
+        key = (finding.severity, str(finding.kind), *texts)
+        groups.setdefault(key, []).append(finding)
+    return [
+        (_shared(group), tuple(f.where for f in group)) for group in groups.values()
+    ]
+
+
+def _shared(group: list[Finding]) -> Finding:
+    """Say what all of them say: with the words of one as far as these are the same."""
+    evidence = _common([(f, f.evidence) for f in group])
+    advice = _common([(f, f.advice) for f in group])
+    return dataclasses.replace(group[0], evidence=evidence, advice=advice)
+
+
+def _common(texts: list[tuple[Finding, str]]) -> str:
+    """Give the most telling form of a text that all of them have in common."""
+    for form in (lambda _, text: text, _of_each):
+        told = {form(finding, text) for finding, text in texts}
+        if len(told) == 1:
+            return told.pop()
+    return _of_any(*texts[0])
+
+
+def _of_each(finding: Finding, text: str) -> str:
+    """Leave the name of the place out, where a sentence goes on without it."""
+    if not finding.where:
+        return text
+    name = re.escape(finding.where)
+    return re.sub(rf"(?<=\bof ){name}(?![\w\[(])(?!\.\w)", _EACH, text)
+
+
+def _of_any(finding: Finding, text: str) -> str:
+    """Leave out how many entries there are as well, where it is all of them."""
+    text = _ALL.sub("in all entries", _of_each(finding, text))
+    return _ALIVE.sub(r"\1", text)
