@@ -11,7 +11,7 @@ from gradlab.errors import GradlabError, InputTypeError, SubjectError
 from gradlab.labels import without_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
 __all__ = ["handed_on", "kept_through", "no_such_option", "spelt"]
 
@@ -134,6 +134,8 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
             return door(*inputs, **named)
         except GradlabError as problem:
             cause = problem.__cause__
+            if isinstance(cause, TypeError) and (told := _misfit(inputs)):
+                raise InputTypeError(told).with_traceback(None) from None
             if cause is not None:
                 cause.__traceback__ = without_ours(cause.__traceback__)
 
@@ -143,6 +145,13 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
             raise (stop if stop.args else _stopped(door.__name__)) from None
 
     return call
+
+
+def _misfit(inputs: Sequence[object]) -> str:
+    """Say how many inputs a function takes, where a call of it went wrong for that."""
+    from gradlab.subject.callables import misfit
+
+    return misfit(inputs[0], inputs[1:]) if inputs else ""
 
 
 def _places(fn: object) -> list[str]:

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gradlab.errors import InputError, SubjectError
+from gradlab.errors import GradlabError, InputError, SubjectError
 from gradlab.subject.callables import needed_arguments
 
 if TYPE_CHECKING:
@@ -138,8 +138,9 @@ def report_of(value: Any, options: Mapping[str, Any]) -> Report:
     from gradlab.checks import check
     from gradlab.report import Report
 
+    told = ""
     if callable(value) and not isinstance(value, Report):
-        value = _called(value)
+        told, value = _called(value)
     if isinstance(value, Report):
         given = [name for name in options if name != "progress"]
         if given:
@@ -148,7 +149,7 @@ def report_of(value: Any, options: Mapping[str, Any]) -> Report:
                 "nothing; return the arguments of gradlab.check instead"
             )
         return value
-    fn, inputs, own = _arguments(value)
+    fn, inputs, own = _arguments(value, told or "the target is")
     known = list(inspect.signature(check).parameters)
     for name in own:
         if name not in known:
@@ -175,24 +176,30 @@ def refuse_unwritable(path: pathlib.Path) -> None:
         raise InputError(f"there is no folder {str(path.parent)!r} to write into")
 
 
-def _called(function: Callable[..., Any]) -> Any:
-    """Return what a function without arguments returns."""
+def _called(function: Callable[..., Any]) -> tuple[str, Any]:
+    """Return what a function without arguments returns, and how an error begins."""
     needed = needed_arguments(function)
     name = getattr(function, "__name__", type(function).__name__)
     if needed:
+        told = ", ".join(needed)
+        called = name if inspect.isroutine(function) else "model"
+        if isinstance(function, type):  # a Function of torch
+            called = f"{name}.apply"
         raise InputError(
-            f"{name}({', '.join(needed)}) needs arguments, and the command line has "
-            f"none to give; name {_FORMS}"
+            f"{name}({told}) needs arguments, and the command line has none to give; "
+            f"put them into the file, case = ({called}, {told}), and check case"
         )
     try:
-        return function()
+        return f"{name}() returned", function()
+    except GradlabError:
+        raise
     except (Exception, SystemExit) as error:
         file = getattr(getattr(function, "__code__", None), "co_filename", "")
         raise SubjectError(f"{name}() failed: {_described(error, file)}") from error
 
 
 def _arguments(
-    value: Any,
+    value: Any, told: str
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Split a specification into function, inputs and options."""
     if isinstance(value, Mapping):
@@ -211,7 +218,8 @@ def _arguments(
         fn, *inputs = value
         own = {}
     else:
-        raise InputError(f"the target is {type(value).__name__}; name {_FORMS}")
+        kind = "None" if value is None else type(value).__name__
+        raise InputError(f"{told} {kind}, and should be {_FORMS}")
     if not callable(fn):
         raise InputError(
             f"'fn' should be the function to check, got {type(fn).__name__}; "

@@ -77,6 +77,28 @@ def test_a_module_and_a_function_of_torch_are_told_to_need_inputs(tmp_path):
 
     assert net.startswith("gradlab: Sequential(input) needs arguments")
     assert square.startswith("gradlab: Square(x) needs arguments")
+    assert "case = (model, input)" in net
+    assert "case = (Square.apply, x)" in square
+
+
+def test_what_a_function_returned_is_told_with_its_name(tmp_path):
+    """Neither was told of "the target is NoneType"; errors of a check are told once."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import numpy as np, gradlab as gl\n"
+        "def nothing(): gl\n"
+        "def f(x): raise ValueError('sour')\n"
+        "def fails(): return gl.check(f, np.ones(2), grad=f)\n",
+        encoding="utf-8",
+    )
+
+    nothing, fails = (
+        _run("check", f"{file}:{name}").stderr for name in ("nothing", "fails")
+    )
+
+    assert nothing.startswith("gradlab: nothing() returned None, and should be a grad")
+    assert fails.startswith("gradlab: the function raised ValueError at the point")
+    assert fails.count("mine.py") == 1
 
 
 def test_a_folder_that_cannot_be_made_is_named_without_numbers_of_errors(tmp_path):

@@ -28,6 +28,25 @@ class Product(torch.autograd.Function):
         return upstream * ctx.alpha, None
 
 
+class Twice(torch.autograd.Function):
+    """A Function whose forward has no context of its own."""
+
+    @staticmethod
+    def forward(x, y):
+        """Multiply."""
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        """Keep both."""
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        """One gradient too few."""
+        return upstream * ctx.saved_tensors[1]
+
+
 class Net:
     """A layer and its gradients; `slip` is how these are returned."""
 
@@ -88,6 +107,61 @@ REFUSED = {
         InputError,
         "the function takes 2 arguments (x, alpha) and got one tuple of 2; unpack it",
     ),
+    "inputs in a list": (
+        lambda: gl.check(Twice.apply, [T, T]),
+        InputError,
+        "the function takes 2 arguments (x, y) and got one list of 2; unpack it",
+    ),
+    "a Function made": (
+        lambda: gl.check(Twice(), T, T),
+        InputTypeError,
+        "the function is an object of the class Twice; pass Twice.apply",
+    ),
+    "a forward": (
+        lambda: gl.check(Product.forward, T, 2.0),
+        InputTypeError,
+        "forward is called by autograd, with its ctx; pass Product.apply",
+    ),
+    "one input too few": (
+        lambda: gl.check(Product.apply, T),
+        InputTypeError,
+        "the function takes 2 arguments (x, alpha) and got 1 input; pass as many",
+    ),
+    "one input too few, without a context": (
+        lambda: gl.sweep(Twice.apply, T),
+        InputTypeError,
+        "the function takes 2 arguments (x, y) and got 1 input; pass as many",
+    ),
+    "no input for a module": (
+        lambda: gl.check(torch.nn.Linear(3, 2)),
+        InputTypeError,
+        "the module takes 1 argument (input) and got no inputs",
+    ),
+    "a gradient by position": (
+        lambda: gl.check(lambda x: (x**2).sum(), X, lambda x: 2 * x),
+        InputTypeError,
+        "got 2 inputs; a gradient goes to grad=, jac=, backward= or vjp=",
+    ),
+    "parameters by position": (
+        lambda: gl.check(lambda: (1.0, {}), {"W": X}),
+        InputTypeError,
+        "takes no arguments and got 1 input; parameters that it reads where they are",
+    ),
+    "a place instead of a name": (
+        lambda: gl.check(Twice.apply, T, T, wrt=1),
+        InputTypeError,
+        "wrt= must be a name or a sequence of names, got int 1",
+    ),
+    "an int": (
+        lambda: gl.check(lambda x: x**2, 2, grad=lambda x: 2 * x),
+        InputError,
+        "pass float(x), or an array of floating-point numbers",
+    ),
+    "no return of a tensor": (
+        lambda: gl.check(_nothing, T),
+        SubjectError,
+        "the function returned None; let it end with return and a tensor",
+    ),
     "an array where a tensor was": (
         lambda: gl.check(lambda x: x.detach().numpy(), T),
         SubjectError,
@@ -96,6 +170,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_with_what_to_write(case):
     """The message names the slip and what to do."""
@@ -103,6 +178,40 @@ def test_refused_with_what_to_write(case):
     with pytest.raises(kind) as caught:
         call()
     assert words in str(caught.value)
+
+
+def test_own_errors_of_the_function_stay_its_own():
+    """A TypeError inside a function that was called as it should be is not refused."""
+    with pytest.raises(SubjectError, match=r"TypeError .*test_newcomers"):
+        gl.check(lambda x: x + "a" + 1j * {}, X, grad=np.ones_like)
+
+
+def test_arguments_that_a_decorator_adds_are_not_missed():
+    """The signature says two where the call takes one: it is not asked first."""
+
+    def twice(x, factor):
+        return (factor * x).sum()
+
+    def given(x):
+        return twice(x, 2.0)
+
+    given.__wrapped__ = twice
+    report = gl.check(given, X, grad=lambda x: 2 * np.ones(3))
+    assert report.verdict == gl.Verdict.AGREES
+
+
+def test_a_backward_that_returns_too_few_is_told_how_many():
+    """What torch counts, and what to return."""
+    report = gl.check(Twice.apply, T, T)
+    assert "expected 2, got 1" in report.findings[0].evidence
+    assert report.findings[0].advice.startswith("Return one gradient for each argument")
+
+
+def test_nan_among_the_inputs_is_no_overflow():
+    """The advice names the input, and not the forward pass."""
+    x = torch.tensor([1.0, torch.nan], dtype=torch.float64)
+    [finding] = [f for f in gl.check(lambda x: x**2, x).findings if f.where == ""]
+    assert finding.advice == "x is not finite itself: check at another point."
 
 
 def test_list_of_gradients_for_a_dict_of_parameters():

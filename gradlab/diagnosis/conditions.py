@@ -318,6 +318,15 @@ def _kinds_of(evidence: Evidence, part: Part) -> str:
     return "; and ".join(told)
 
 
+def _why_not_finite(evidence: Evidence) -> str:
+    """Say where to look for what makes the function itself nan or infinite."""
+    subject = evidence.subject
+    for which, variable in enumerate(subject.inputs):
+        if not np.isfinite(subject.point(which)).all():
+            return f"{variable.name} is not finite itself: check at another point."
+    return "Find the overflow, division by zero or log of zero in the forward pass."
+
+
 def _not_finite(evidence: Evidence) -> Iterator[Finding]:
     if not np.isfinite(evidence.base).all():
         count = int((~np.isfinite(evidence.base)).sum())
@@ -330,7 +339,7 @@ def _not_finite(evidence: Evidence) -> Iterator[Finding]:
             if evidence.base.size == 1
             else f"The function itself is not finite at the point in {count:,} of "
             f"{evidence.base.size:,} outputs.",
-            "Find the overflow, division by zero or log of zero in the forward pass.",
+            _why_not_finite(evidence),
         )
     told = {problem.where for problem in evidence.problems}
     for part in evidence.parts:

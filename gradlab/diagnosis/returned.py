@@ -89,6 +89,13 @@ def _how_to_run(evidence: Evidence, detail: str) -> str:
             "If the function calls backward() or autograd.grad() itself, leave that "
             "out and return the loss: gradlab asks for the gradient."
         )
+    if "incorrect number of gradients" in detail:
+        return (
+            "Return one gradient for each argument of forward, in their order; None "
+            "for those that have none."
+        )
+    if "expected Variable or None (got" in detail:
+        return "Return tensors: torch.from_numpy(...) makes one of an array."
     if evidence.subject.kind == "forward/backward pair":
         return "Make it run first, as gradlab calls it: backward(dout, cache)."
     return (

@@ -352,8 +352,9 @@ def sweep_text(sweep: Sweep, width: int | None = None) -> str:
         lines += wrapped(reading[name], indent, f"  {head}{space}  ", width=room)
     if len(order) > len(shown):
         lines.append(f"  ... {len(order) - len(shown)} more")
-    low, high = (brief(float(end)) for end in (sweep.steps.min(), sweep.steps.max()))
-    done = f"{', '.join(sweep.methods)}; {len(sweep.steps)} steps from {low} to {high}"
+    ends = sorted({brief(float(end)) for end in sweep.steps}, key=float)
+    span = f"from {ends[0]} to {ends[-1]}" if len(ends) > 1 else f"of {ends[0]}"
+    done = f"{', '.join(sweep.methods)}; {plural(len(sweep.steps), 'step')} {span}"
     counted = plural(sweep.evaluations, "evaluation")
     lines += [
         "",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
+    "misfit",
     "needed_arguments",
     "refuse_arrays",
     "refuse_classes",
@@ -37,7 +38,7 @@ def needed_arguments(function: Callable[..., Any]) -> list[str]:
         parameters = list(inspect.signature(inner).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature: who knows
         return []
-    if isinstance(function, type) and inner is not function:
+    if isinstance(function, type) and inner is not function and _has_ctx(function):
         parameters = parameters[1:]  # ctx, or self
     return [
         parameter.name
@@ -45,6 +46,62 @@ def needed_arguments(function: Callable[..., Any]) -> list[str]:
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
+
+
+def _has_ctx(owner: type) -> bool:
+    """Whether forward is given a context: not where setup_context takes it."""
+    own = getattr(owner, "setup_context", None)
+    bases = (getattr(base, "setup_context", None) for base in owner.__mro__[1:])
+    return own is None or own in bases
+
+
+def misfit(fn: object, inputs: Sequence[Any]) -> str:
+    """Say why a function cannot be called with so many inputs; empty if it can.
+
+    For what has raised a TypeError: a signature may say less than a call takes.
+
+    Examples
+    --------
+    >>> misfit(lambda x: x, [1.0, 2.0])
+    'the function takes 1 argument (x) and got 2 inputs; pass as many, by position'
+    >>> misfit(lambda x: x, [1.0])
+    ''
+    """
+    owner = getattr(fn, "__self__", None)
+    apply = isinstance(owner, type) and hasattr(owner, "forward")
+    whole = owner if apply else fn
+    inner: Any = getattr(whole, "forward", whole)
+    try:
+        signature = inspect.signature(inner)
+    except (TypeError, ValueError):  # a builtin without a signature: who knows
+        return ""
+    hidden = [None] if apply and _has_ctx(owner) else []  # type: ignore[arg-type]
+    try:
+        signature.bind(*hidden, *inputs)
+    except TypeError:
+        by_place = (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        )
+        every = signature.parameters.values()
+        named = [each.name for each in every if each.kind in by_place][len(hidden) :]
+        return _misfit(fn, named, inputs)
+    return ""
+
+
+def _misfit(fn: object, named: Sequence[str], inputs: Sequence[Any]) -> str:
+    what = "the module" if hasattr(fn, "forward") else "the function"
+    takes = f"{len(named) or 'no'} argument{'s' * (len(named) != 1)}"
+    told = f" ({', '.join(named)})" if named else ""
+    got = f"{len(inputs) or 'no'} input{'s' * (len(inputs) != 1)}"
+    advice = "pass as many, by position"
+    if any(inspect.isroutine(each) for each in inputs):
+        advice = "a gradient goes to grad=, jac=, backward= or vjp="
+    elif not named:
+        advice = "parameters that it reads where they are go to params="
+    elif len(inputs) == 1 and type(inputs[0]) in {list, tuple}:
+        advice = "unpack it: check(fn, *inputs)"
+    return f"{what} takes {takes}{told} and got {got}; {advice}"
 
 
 def refuse_wanting(function: Callable[..., Any], given: int) -> None:
@@ -154,7 +211,14 @@ def refuse_classes(fn: object) -> None:
     gradlab.errors.InputTypeError: Linear is a class; pass an instance of it, Linear(...)
     """  # noqa: E501 - the message as it is printed
     torch = sys.modules.get("torch")
-    if torch is None or not isinstance(fn, type):
+    if torch is None:
+        return
+    if isinstance(fn, torch.autograd.Function):
+        name = type(fn).__name__
+        msg = f"the function is an object of the class {name}; pass {name}.apply"
+        raise InputTypeError(msg)
+    if not isinstance(fn, type):
+        _refuse_forward(fn)
         return
     name = fn.__name__
     if issubclass(fn, torch.autograd.Function):
@@ -162,6 +226,17 @@ def refuse_classes(fn: object) -> None:
         raise InputTypeError(msg)
     if issubclass(fn, torch.nn.Module):
         msg = f"{name} is a class; pass an instance of it, {name}(...)"
+        raise InputTypeError(msg)
+
+
+def _refuse_forward(fn: object) -> None:
+    """Refuse the forward of a Function, which autograd calls with a context."""
+    name = getattr(fn, "__qualname__", "")
+    if not (inspect.isfunction(fn) and name.endswith(".forward")):
+        return
+    if next(iter(inspect.signature(fn).parameters), "") == "ctx":
+        apply = f"{name.rpartition('.')[0].rpartition('.')[2]}.apply"
+        msg = f"forward is called by autograd, with its ctx; pass {apply}"
         raise InputTypeError(msg)
 
 
@@ -185,12 +260,12 @@ def refuse_arrays(fn: object) -> None:
 
 
 def refuse_packed(fn: Callable[..., Any], inputs: Sequence[Any]) -> None:
-    """Refuse all inputs in one tuple, as gradcheck takes them.
+    """Refuse all inputs in one tuple or list, as gradcheck takes them.
 
     Raises
     ------
     InputError
-        If `fn` needs as many arguments as the one tuple has elements.
+        If `fn` needs as many arguments as the one container has elements.
 
     Examples
     --------
@@ -199,7 +274,7 @@ def refuse_packed(fn: Callable[..., Any], inputs: Sequence[Any]) -> None:
         ...
     gradlab.errors.InputError: the function takes 2 arguments (x, w) and got one tuple of 2; unpack it: check(fn, *inputs)
     """  # noqa: E501 - the message as it is printed
-    if len(inputs) != 1 or type(inputs[0]) is not tuple or len(inputs[0]) < 2:
+    if len(inputs) != 1 or type(inputs[0]) not in {tuple, list} or len(inputs[0]) < 2:
         return
     owner = getattr(fn, "__self__", None)
     apply = isinstance(owner, type) and hasattr(owner, "forward")
@@ -208,6 +283,6 @@ def refuse_packed(fn: Callable[..., Any], inputs: Sequence[Any]) -> None:
         count = len(needed)
         msg = (
             f"the function takes {count} arguments ({', '.join(needed)}) and got one "
-            f"tuple of {count}; unpack it: check(fn, *inputs)"
+            f"{type(inputs[0]).__name__} of {count}; unpack it: check(fn, *inputs)"
         )
         raise InputError(msg)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tree import Leaf, Tree
 
-__all__ = ["loose_numbers", "number_lists", "pick"]
+__all__ = ["check_words", "loose_numbers", "number_lists", "pick"]
 
 
 def loose_numbers(tree: Tree) -> list[int]:
@@ -67,7 +67,7 @@ def pick(
     InputError, InputTypeError
         If there is nothing to choose, or `wrt` and `names` do not fit.
     """
-    _check_words(wrt, names)
+    check_words(wrt, names)
     wanted = [wrt] if isinstance(wrt, str) else wrt if wrt is None else list(wrt)
     loose = loose_numbers(tree)
     arrays = [
@@ -84,9 +84,13 @@ def pick(
         if whole:
             raise InputError(_integer_message(whole[0]))
         found = ", ".join(f"{leaf.name}: {kind_of(leaf.value)}" for leaf in tree.leaves)
+        number = next(
+            (leaf.name for leaf in tree.leaves if type(leaf.value) is int), ""
+        )
+        meant = f"float({number}), or an array" if number else "at least one array"
         msg = (
             f"none of the inputs can be differentiated (got {found or 'none at all'}); "
-            f"pass at least one array of floating-point numbers"
+            f"pass {meant} of floating-point numbers"
         )
         raise InputError(msg)
     called = rename([tree.leaves[i].name for i in chosen], names)
@@ -109,8 +113,21 @@ def pick(
     return [i for i, _ in kept], [n for _, n in kept]
 
 
-def _check_words(wrt: Any, names: Any) -> None:
-    """Refuse what cannot hold names."""
+def check_words(wrt: Any, names: Any) -> None:
+    """Refuse what cannot hold names.
+
+    Raises
+    ------
+    InputTypeError
+        If `wrt` or `names` is a number, say.
+
+    Examples
+    --------
+    >>> check_words(1, None)
+    Traceback (most recent call last):
+        ...
+    gradlab.errors.InputTypeError: wrt= must be a name or a sequence of names, got int 1
+    """
     for option, value in (("wrt", wrt), ("names", names)):
         if value is not None and not hasattr(value, "__iter__"):
             msg = (

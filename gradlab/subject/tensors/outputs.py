@@ -80,6 +80,9 @@ def observe(result: object, root: str = "out") -> Observed:
         if is_differentiable(value)
     ]
     if not found:
+        if result is None:
+            msg = "the function returned None; let it end with return and a tensor"
+            raise SubjectError(msg)
         came = [_describe(value) for _, value in _all_leaves(result, root)]
         msg = (
             f"the function returned no floating or complex tensor but "
@@ -211,4 +214,6 @@ def _describe(value: object) -> str:
         return "None"
     if hasattr(value, "shape"):
         return f"{type(value).__name__} of shape {tuple(value.shape)}"
-    return f"{type(value).__name__} {value!r:.40}"
+    shown = repr(value)
+    plain = len(shown) <= 40 and not shown.startswith("<")
+    return f"{type(value).__name__} {shown}" if plain else type(value).__name__

@@ -12,6 +12,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gradlab.errors import InputError, InputTypeError
+from gradlab.subject.choosing import check_words
 from gradlab.subject.holders import Holder, exchanged, holders_of
 from gradlab.subject.tensors.constants import Constants, cast, double_dtype
 from gradlab.subject.tensors.swap import Swap
@@ -345,6 +346,7 @@ def _choose(
     fn: object,
 ) -> list[tuple[str | int, str, Any]]:
     """Apply the rule of requires_grad, ``names=`` and ``wrt=``, in this order."""
+    check_words(wrt, names)
     if not candidates:
         label = getattr(fn, "__name__", type(fn).__name__)
         msg = (
