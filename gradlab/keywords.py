@@ -1,11 +1,14 @@
-"""Options that a front door does not have: misspelt, or called otherwise elsewhere."""
+"""Calls that do not fit: options that a door does not have, inputs that f has not.
+
+Options may be misspelt, or called otherwise elsewhere.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import inspect
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from gradlab.errors import GradlabError, InputTypeError, SubjectError
 from gradlab.labels import without_ours
@@ -13,7 +16,7 @@ from gradlab.labels import without_ours
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-__all__ = ["handed_on", "kept_through", "no_such_option", "spelt"]
+__all__ = ["handed_on", "has_ctx", "kept_through", "misfit", "no_such_option", "spelt"]
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
@@ -134,7 +137,8 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
             return door(*inputs, **named)
         except GradlabError as problem:
             cause = problem.__cause__
-            if isinstance(cause, TypeError) and (told := _misfit(inputs)):
+            plain = bool(inputs) and known.issuperset(named)  # else f has some by name
+            if plain and isinstance(cause, TypeError) and (told := misfit(*inputs)):
                 raise InputTypeError(told).with_traceback(None) from None
             if cause is not None:
                 cause.__traceback__ = without_ours(cause.__traceback__)
@@ -147,11 +151,69 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     return call
 
 
-def _misfit(inputs: Sequence[object]) -> str:
-    """Say how many inputs a function takes, where a call of it went wrong for that."""
-    from gradlab.subject.callables import misfit
+def has_ctx(owner: type) -> bool:
+    """Whether the forward of a class is given a context (or self).
 
-    return misfit(inputs[0], inputs[1:]) if inputs else ""
+    Not where `setup_context` of a Function of torch takes it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> has_ctx(torch.autograd.Function)
+    True
+    """
+    own = getattr(owner, "setup_context", None)
+    bases = (getattr(base, "setup_context", None) for base in owner.__mro__[1:])
+    return own is None or own in bases
+
+
+def misfit(fn: object, *inputs: object) -> str:
+    """Say why a function cannot be called with so many inputs; empty if it can.
+
+    For what has raised a TypeError: a signature may say less than a call takes.
+
+    Examples
+    --------
+    >>> misfit(lambda x: x, 1.0, 2.0)
+    'the function takes 1 argument (x) and got 2 inputs; pass as many, by position'
+    >>> misfit(lambda x: x, 1.0)
+    ''
+    """
+    owner = getattr(fn, "__self__", None)
+    apply = isinstance(owner, type) and hasattr(owner, "forward")
+    whole = owner if apply else fn
+    inner: Any = getattr(whole, "forward", whole)
+    try:
+        signature = inspect.signature(inner)
+    except (TypeError, ValueError):  # a builtin without a signature: who knows
+        return ""
+    hidden = [None] if apply and has_ctx(owner) else []  # type: ignore[arg-type]
+    try:
+        signature.bind(*hidden, *inputs)
+    except TypeError:
+        by_place = (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        )
+        every = signature.parameters.values()
+        named = [each.name for each in every if each.kind in by_place][len(hidden) :]
+        return _misfit(fn, named, inputs)
+    return ""
+
+
+def _misfit(fn: object, named: Sequence[str], inputs: Sequence[object]) -> str:
+    what = "the module" if hasattr(fn, "forward") else "the function"
+    takes = f"{len(named) or 'no'} argument{'s' * (len(named) != 1)}"
+    told = f" ({', '.join(named)})" if named else ""
+    got = f"{len(inputs) or 'no'} input{'s' * (len(inputs) != 1)}"
+    advice = "pass as many, by position"
+    if any(inspect.isroutine(each) for each in inputs):
+        advice = "a gradient goes to grad=, jac=, backward= or vjp="
+    elif not named:
+        advice = "parameters that it reads where they are go to params="
+    elif len(inputs) == 1 and type(inputs[0]) in {list, tuple}:
+        advice = "unpack it: check(fn, *inputs)"
+    return f"{what} takes {takes}{told} and got {got}; {advice}"
 
 
 def _places(fn: object) -> list[str]:

@@ -7,12 +7,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputError, InputTypeError
+from gradlab.keywords import has_ctx
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
-    "misfit",
     "needed_arguments",
     "refuse_arrays",
     "refuse_classes",
@@ -38,7 +38,7 @@ def needed_arguments(function: Callable[..., Any]) -> list[str]:
         parameters = list(inspect.signature(inner).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature: who knows
         return []
-    if isinstance(function, type) and inner is not function and _has_ctx(function):
+    if isinstance(function, type) and inner is not function and has_ctx(function):
         parameters = parameters[1:]  # ctx, or self
     return [
         parameter.name
@@ -46,62 +46,6 @@ def needed_arguments(function: Callable[..., Any]) -> list[str]:
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
-
-
-def _has_ctx(owner: type) -> bool:
-    """Whether forward is given a context: not where setup_context takes it."""
-    own = getattr(owner, "setup_context", None)
-    bases = (getattr(base, "setup_context", None) for base in owner.__mro__[1:])
-    return own is None or own in bases
-
-
-def misfit(fn: object, inputs: Sequence[Any]) -> str:
-    """Say why a function cannot be called with so many inputs; empty if it can.
-
-    For what has raised a TypeError: a signature may say less than a call takes.
-
-    Examples
-    --------
-    >>> misfit(lambda x: x, [1.0, 2.0])
-    'the function takes 1 argument (x) and got 2 inputs; pass as many, by position'
-    >>> misfit(lambda x: x, [1.0])
-    ''
-    """
-    owner = getattr(fn, "__self__", None)
-    apply = isinstance(owner, type) and hasattr(owner, "forward")
-    whole = owner if apply else fn
-    inner: Any = getattr(whole, "forward", whole)
-    try:
-        signature = inspect.signature(inner)
-    except (TypeError, ValueError):  # a builtin without a signature: who knows
-        return ""
-    hidden = [None] if apply and _has_ctx(owner) else []  # type: ignore[arg-type]
-    try:
-        signature.bind(*hidden, *inputs)
-    except TypeError:
-        by_place = (
-            inspect.Parameter.POSITIONAL_ONLY,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        )
-        every = signature.parameters.values()
-        named = [each.name for each in every if each.kind in by_place][len(hidden) :]
-        return _misfit(fn, named, inputs)
-    return ""
-
-
-def _misfit(fn: object, named: Sequence[str], inputs: Sequence[Any]) -> str:
-    what = "the module" if hasattr(fn, "forward") else "the function"
-    takes = f"{len(named) or 'no'} argument{'s' * (len(named) != 1)}"
-    told = f" ({', '.join(named)})" if named else ""
-    got = f"{len(inputs) or 'no'} input{'s' * (len(inputs) != 1)}"
-    advice = "pass as many, by position"
-    if any(inspect.isroutine(each) for each in inputs):
-        advice = "a gradient goes to grad=, jac=, backward= or vjp="
-    elif not named:
-        advice = "parameters that it reads where they are go to params="
-    elif len(inputs) == 1 and type(inputs[0]) in {list, tuple}:
-        advice = "unpack it: check(fn, *inputs)"
-    return f"{what} takes {takes}{told} and got {got}; {advice}"
 
 
 def refuse_wanting(function: Callable[..., Any], given: int) -> None:
