@@ -365,7 +365,7 @@ class Walk:
         width = output_rows(self._subject.outputs)
         with np.errstate(all="ignore"):
             self.to(step)
-            return row_or_nan(self._subject, width, meter, far=far)
+            return row_or_nan(self._subject, width, meter, far=lambda: far)
 
     def __enter__(self) -> Self:
         """Set out from the point."""

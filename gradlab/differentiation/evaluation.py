@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -25,11 +25,13 @@ from gradlab.labels import stopped_at
 from gradlab.subject.subject import output_rows, side_by_side
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from gradlab.subject.subject import Subject
+
+    _Move: TypeAlias = tuple[int, NDArray[np.float64], NDArray[np.float64]]
 
 __all__ = [
     "Budget",
@@ -75,17 +77,22 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
 
 
 def row_or_nan(
-    subject: Subject, width: int, meter: Meter, *, far: bool = False
+    subject: Subject,
+    width: int,
+    meter: Meter,
+    *,
+    far: Callable[[], bool] = lambda: False,
 ) -> NDArray[np.float64]:
     """Evaluate; a function that raises away from the point has no value there.
 
     Nor has one whose outputs change their shape `far` from it, as those of an
-    integrator do that gives up where the solution grows without bounds.
+    integrator do that gives up where the solution grows without bounds. How far it is
+    is asked only then: among millions of coordinates that takes longer than many an f.
     """
     try:
         return subject.row()
     except OutputsChangedError:
-        if not far:
+        if not far():
             raise
         return np.full(width, np.nan)
     except GradlabError:
@@ -235,13 +242,9 @@ def _loop(
 
 def _is_far(
     point: float | NDArray[np.float64], moves: float | NDArray[np.float64]
-) -> NDArray[np.bool_]:
-    """Whether coordinates move further than beside a point: differences step less.
-
-    Of several rows of moves, for each of them.
-    """
-    far = np.abs(moves) > _BESIDE * np.maximum(np.abs(point), 1.0)
-    return np.asarray(far.any(axis=-1))
+) -> bool:
+    """Whether coordinates move further than beside a point: differences step less."""
+    return bool((np.abs(moves) > _BESIDE * np.maximum(np.abs(point), 1.0)).any())
 
 
 def displaced_sets(
@@ -288,18 +291,33 @@ def evaluate_sets(
     values = np.empty((len(displacements), width))
     points = [subject.point(which) for which in inputs]
     slots = side_by_side([len(point) for point in points])
-    far = _is_far(np.concatenate(points), displacements).tolist()
     try:
         with np.errstate(all="ignore"):
             for i, displacement in enumerate(displacements):
-                meter.spend(1)
-                for which, point, slot in zip(inputs, points, slots, strict=True):
-                    subject.place(which, point + displacement[slot])
-                values[i] = row_or_nan(subject, width, meter, far=far[i])
+                moves = [displacement[slot] for slot in slots]
+                moved = functools.partial(zip, inputs, points, moves, strict=True)
+                values[i] = _moved_row(subject, moved, width, meter)
     finally:
         for which in inputs:
             subject.place(which, None)
     return values
+
+
+def _moved_row(
+    subject: Subject,
+    moved: Callable[[], Iterable[_Move]],
+    width: int,
+    meter: Meter,
+) -> NDArray[np.float64]:
+    """Evaluate with inputs at points plus moves; whoever calls this puts them back."""
+    meter.spend(1)
+    for which, point, move in moved():
+        subject.place(which, point + move)
+
+    def far() -> bool:
+        return any(_is_far(point, move) for _, point, move in moved())
+
+    return row_or_nan(subject, width, meter, far=far)
 
 
 def line_of(
@@ -337,17 +355,21 @@ def line_rows(
     """
     width = output_rows(subject.outputs)
     values = np.empty((len(steps), width))
-    moved = [(k, d) for k, d in enumerate(directions) if d is not None]
-    origins = {k: subject.point(k) for k, _ in moved}
+    lines = [
+        (k, subject.point(k), d) for k, d in enumerate(directions) if d is not None
+    ]
     try:
         with np.errstate(all="ignore"):
             for i, step in enumerate(steps):
-                meter.spend(1)
-                for k, direction in moved:
-                    subject.place(k, origins[k] + step * direction)
-                far = any(_is_far(origins[k], step * d) for k, d in moved)
-                values[i] = row_or_nan(subject, width, meter, far=far)
+                moved = functools.partial(_along, lines, step)
+                values[i] = _moved_row(subject, moved, width, meter)
     finally:
-        for k, _ in moved:
+        for k, *_ in lines:
             subject.place(k, None)
     return values
+
+
+def _along(lines: list[_Move], step: float) -> Iterator[_Move]:
+    """Make one move after the other: each may be of millions of coordinates."""
+    for which, point, direction in lines:
+        yield which, point, step * direction
