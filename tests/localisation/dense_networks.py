@@ -8,6 +8,7 @@ import numpy as np
 
 # 657,409 parameters, the size at which torch's fast mode misses an entry times 10,000
 LARGE = (256, 512, 512, 512, 1)
+MEDIUM = (128, 256, 256, 256, 1)  # 164,865 parameters
 SMALL = (20, 30, 25, 4)
 
 

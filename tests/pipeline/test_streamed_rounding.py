@@ -12,8 +12,8 @@ import gradlab as gl
 def test_what_rounding_hides_is_kept_for_some_columns(factor):
     """Single precision inside is heard in every tile."""
     rng = np.random.default_rng(0)
-    A = (rng.normal(size=(200, 200)) / 14).astype(np.float32)
-    x = rng.normal(size=200)
+    A = (rng.normal(size=(100, 100)) / 14).astype(np.float32)
+    x = rng.normal(size=100)
 
     def f(x):
         return np.tanh(A @ x.astype(np.float32)).astype(float)
