@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 import gradlab as gl
@@ -58,13 +60,20 @@ def model(seed, dtype, factor=1.0):
     return net.to(dtype), x, lambda out: ((out - target) ** 2).mean()
 
 
+@functools.cache
+def checked(seed, dtype):
+    """Return what a whole check says of a right model."""
+    net, x, loss = model(seed, dtype)
+    return gl.check(net, x, loss=loss)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("seed", range(5))
 def test_model_that_rounds_is_right(seed, dtype):
     """Neither a check nor an audit accuses a model for its casts; both tell of them."""
     net, x, loss = model(seed, dtype)
 
-    report, audit = gl.check(net, x, loss=loss), gl.blame(net, x, loss=loss)
+    report, audit = checked(seed, dtype), gl.blame(net, x, loss=loss)
 
     assert report.ok
     assert "low_precision" in {str(f.kind) for f in report.findings}
@@ -127,8 +136,8 @@ def test_gradient_that_is_wrong_in_half_precision_alone():
 def test_second_check_that_is_cut_short_accuses_nobody(stop, monkeypatch):
     """Whether the casts explain what disagrees was not found out, and that is said."""
     net, x, loss = model(0, torch.float64)
-    whole = gl.check(net, x, loss=loss)
-    assert any("casts to half precision left out" in each for each in whole.remarks)
+    whole = checked(0, torch.float64).remarks
+    assert any("casts to half precision left out" in remark for remark in whole)
 
     def ends(*_, **__):
         raise stop
