@@ -115,7 +115,7 @@ def build_subject(
     if sides.need_analytic and not sides.given():
         refuse_arrays(fn)
     if sides.params is not None:
-        return _in_place(fn, tuple(inputs), sides)
+        return _rounding(fn, inputs, sides) or _in_place(fn, tuple(inputs), sides)
     return _functional(fn, tuple(inputs), sides)
 
 
@@ -186,6 +186,15 @@ def _torch(fn: Any, inputs: tuple[Any, ...], sides: Sides) -> Subject:
     if sides.grad is not None:
         subject.analytic = _held(sides.grad, subject)
     return subject
+
+
+def _rounding(fn: Any, inputs: Sequence[Any], sides: Sides) -> Subject | None:
+    """Take a loss that casts to half precision for a function of torch, or None."""
+    params = tensors_in_place.named(sides.params)
+    if sides.given() or not sides.need_analytic:
+        return None
+    loss = tensors_in_place.rounding(lambda: fn(*inputs), params)
+    return None if loss is None else _torch(loss, (params,), sides)
 
 
 def _held(gradients: Any, subject: Any) -> Contracted:
@@ -278,9 +287,7 @@ def _given_side(
 
 def _live_tree(params: Any) -> tuple[Tree, list[Any]]:
     """Take parameters apart, tensors as arrays on the same memory; and the tensors."""
-    if hasattr(params, "named_parameters"):
-        params = dict(params.named_parameters())
-    tree = flatten((params,), ["params"])
+    tree = flatten((tensors_in_place.named(params),), ["params"])
     tensors = [leaf for leaf in tree.leaves if torch_values.is_torch(leaf.value)]
     if not tensors:
         return tree, []

@@ -192,7 +192,9 @@ def check(
                 if followed_unseen(twin):
                     subject = twin
                     report = _once_more(report, lambda: examined(twin))
-            report = unrounded(report, subject, plan, meter, roots, explain=diagnose)
+            report = unrounded(
+                report, subject, plan, meter, roots, guard, explain=diagnose
+            )
             model = (fn, inputs, loss) if diagnose and looks_like_module(fn) else None
             report = deepened(report, subject, plan, meter, order=order, model=model)
             if plan.coverage == "auto" and report.coverage == "sample":

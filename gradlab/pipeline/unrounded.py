@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.blocks import Plan
     from gradlab.report import Report
+    from gradlab.subject.state_guard import StateGuard
     from gradlab.subject.subject import Subject
 
 __all__ = ["accusing_nobody", "unrounded"]
@@ -40,10 +41,22 @@ def unrounded(
     plan: Plan,
     meter: Meter,
     roots: tuple[object, ...],
+    guard: StateGuard,
     *,
     explain: bool,
 ) -> Report:
     """Repeat what does not agree without casts to half precision, if there are any.
+
+    Parameters
+    ----------
+    report
+        Of the first check.
+    subject, plan, meter, roots
+        As they were given to `gradlab.pipeline.examining.examine`.
+    guard
+        The one that watches over `roots`; it knows which random numbers were drawn.
+    explain
+        Whether to look for causes.
 
     Returns
     -------
@@ -60,7 +73,7 @@ def unrounded(
     if twin is None:
         return report
     try:
-        again = examine(twin, plan, meter, roots, explain=explain)
+        again = examine(twin, plan, meter, roots, explain=explain, guard=guard)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         return accusing_nobody(
             report, stop, "not compared without casts to half precision"

@@ -199,3 +199,27 @@ def test_a_bias_that_a_batch_norm_takes_away_is_no_other_gradient(factor, seed):
     right = factor == 1.0
     wanted = gl.Verdict.AGREES if right else gl.Verdict.DISAGREES
     assert report.verdict == wanted, report
+
+
+class Noise(nn.Module):
+    """Adds numbers that are others in float64 from the same seed."""
+
+    def forward(self, x):
+        return x + 0.3 * torch.rand_like(x)
+
+
+@pytest.mark.parametrize("random", [nn.Dropout(0.3), Noise()], ids=["mask", "noise"])
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+@pytest.mark.parametrize("seed", range(11, 14))
+def test_random_numbers_are_the_same_without_the_casts(seed, factor, random):
+    """Another mask has another gradient: right models in training were accused."""
+    torch.manual_seed(seed)
+    layers = nn.Linear(5, 6), random, nn.Linear(6, 6), Bend(factor), nn.Linear(6, 3)
+    net = nn.Sequential(*layers, Cast())
+
+    report = gl.check(net, torch.randn(7, 5), loss=lambda out: (out**2).mean())
+
+    right = factor == 1.0
+    wanted = gl.Verdict.AGREES if right else gl.Verdict.DISAGREES
+    assert report.verdict == wanted, report
+    assert right or report.culprit == "3"

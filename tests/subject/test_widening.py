@@ -101,13 +101,56 @@ def test_what_is_written_to_short_numbers_is_not_lost():
     assert "evaluated in float64" not in str(report)
 
 
-def test_rounding_of_ones_own_accuses_nobody():
-    """What f rounds to half precision by itself is no smoother in float64."""
+def rounding(z):
+    """Round to half precision by a cast, and square."""
+    return z.half().float().square().sum()
+
+
+def rounding_wrong(z):
+    """Round as well, with a square whose backward is off."""
+    return Square.apply(z.half().float()).sum()
+
+
+def under_autocast(z):
+    """Multiply in bfloat16, as mixed precision does, and widen."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return (z @ torch.eye(4)).float().square().sum()
+
+
+def under_autocast_cut(z):
+    """Multiply so, and lose half of the gradient."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = (z @ torch.eye(4)).float()
+        return (y * y.detach()).sum()
+
+
+@pytest.mark.parametrize("loss", [rounding, under_autocast])
+def test_casts_to_half_inside_accuse_nobody(loss):
+    """With them f stands still between two numbers; without, it has its gradient."""
+    torch.manual_seed(0)
+    report = checked(nn.Linear(4, 4), torch.randn(3, 4), loss)
+    assert report.verdict == Verdict.AGREES
+    assert not [f for f in report.findings if f.severity == "error"]
+    assert report.evaluations < 800  # thousands before, and undecided
+
+
+@pytest.mark.parametrize("loss", [rounding_wrong, under_autocast_cut])
+def test_mistakes_beside_casts_to_half_are_told(loss):
+    """What the casts round is three digits, not one percent of every gradient."""
+    torch.manual_seed(0)
+    report = checked(nn.Linear(4, 4), torch.randn(3, 4), loss)
+    assert report.verdict == Verdict.DISAGREES
+    assert set(report.culprits) >= {"weight", "bias"}
+
+
+def test_casts_that_lose_nothing_stay_wide():
+    """In a float32 model float() is no statement about precision."""
     torch.manual_seed(0)
     report = checked(
-        nn.Linear(4, 4), torch.randn(3, 4), lambda z: z.half().float().square().sum()
+        nn.Linear(4, 4), torch.randn(3, 4), lambda z: z.float().square().sum()
     )
-    assert report.verdict == Verdict.UNDECIDED
+    assert report.verdict == Verdict.AGREES
+    assert "evaluated in float64" in str(report)
 
 
 def test_compiled_module_is_compiled_no_more_often():

@@ -68,10 +68,11 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
         return None
     if subject.epsilon <= torch.finfo(torch.float64).eps:
         return None
-    double = _widened_by(subject, Casts.harmless(subject.cells))
-    if double is None or not double.draws:
-        return double
-    return _drawing_the_same(subject, double)
+    return _widened_by(subject, _harmless(subject))
+
+
+def _harmless(subject: TorchSubject) -> Casts:
+    return Casts.harmless(cell.values.dtype for cell in subject.cells)
 
 
 def _drawing_the_same(subject: TorchSubject, double: TorchSubject) -> TorchSubject:
@@ -122,7 +123,7 @@ def without_halves(subject: TorchSubject) -> TorchSubject | None:
         subject.row()
     if not narrowed:
         return None
-    harmless = Casts.harmless(subject.cells)
+    harmless = _harmless(subject)
     # float() of what was half only widened; without the half it would narrow
     for coarse in (Casts.halves(), Casts.shorter()):
         found = _widened_by(
@@ -135,6 +136,14 @@ def without_halves(subject: TorchSubject) -> TorchSubject | None:
 
 
 def _widened_by(subject: TorchSubject, casts: Casts) -> TorchSubject | None:
+    """Return it in float64, with some casts left out and the same random numbers."""
+    double = _first_to_run(subject, casts)
+    if double is None or not double.draws:
+        return double
+    return _drawing_the_same(subject, double)
+
+
+def _first_to_run(subject: TorchSubject, casts: Casts) -> TorchSubject | None:
     """Try one way after the other to run in float64, with some casts left out."""
     if _lends(subject):
         rooms = Rooms()

@@ -20,7 +20,7 @@ from gradlab.subject.tensors.uncompiled import uncompiled
 from gradlab.subject.tensors.values import is_double
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from gradlab.subject.tensors.programs import Program
     from gradlab.subject.tensors.values import Cell
@@ -46,20 +46,19 @@ class Casts:
     same: bool
 
     @classmethod
-    def harmless(cls, cells: Sequence[Cell]) -> Casts:
-        """Find the dtypes that lose nothing of any input.
+    def harmless(cls, dtypes: Iterable[Any]) -> Casts:
+        """Find the dtypes that lose nothing of any input, by the dtypes of inputs.
 
         Examples
         --------
         >>> import torch
-        >>> from gradlab.subject.tensors.values import make_cell
-        >>> casts = Casts.harmless([make_cell("x", torch.ones(2).bfloat16())])
+        >>> casts = Casts.harmless([torch.bfloat16])
         >>> sorted(map(str, casts.wide))
         ['torch.bfloat16', 'torch.complex64', 'torch.float32']
         """
         import torch
 
-        came = {cell.values.dtype for cell in cells}
+        came = set(dtypes)
         if not came:
             return cls({}, same=False)
         limits = [torch.finfo(dtype) for dtype in came]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputError, SubjectError
+from gradlab.subject.tensors.values import is_torch
+from gradlab.subject.tree import leaves_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tree import Leaf
 
-__all__ = ["frozen", "gradients_in_place", "live_array"]
+__all__ = ["frozen", "gradients_in_place", "live_array", "named", "rounding"]
 
 
 def live_array(tensor: Any) -> NDArray[Any]:
@@ -53,6 +55,45 @@ def frozen(leaves: Sequence[Leaf]) -> set[str]:
     """
     still = {leaf.name for leaf in leaves if not leaf.value.requires_grad}
     return still if len(still) < len(leaves) else set()
+
+
+def named(params: Any) -> Any:
+    """Return the parameters of a module by name; anything else as it is."""
+    by_name = getattr(params, "named_parameters", None)
+    return params if by_name is None else dict(by_name())
+
+
+def rounding(fn: Callable[[], Any], params: Any) -> Callable[[Any], Any] | None:
+    """Return `fn` as a function of what it reads, if it casts to half precision inside.
+
+    It is evaluated once, where there are tensors among `params`. Under
+    ``torch.autocast`` every product casts.
+
+    Examples
+    --------
+    >>> import torch
+    >>> w = torch.ones(2)
+    >>> rounding(lambda: (w * w).sum(), {"w": w}) is None
+    True
+    >>> rounding(lambda: w.half().sum(), {"w": w}) is None
+    False
+    """
+    if not any(is_torch(leaf.value) for leaf in leaves_of(params, "")):
+        return None
+    import torch
+
+    from gradlab.subject.tensors.double import narrowing_watched
+
+    try:
+        with narrowing_watched(float(torch.finfo(torch.float32).eps)) as narrowed:
+            result = fn()
+    except Exception:  # noqa: BLE001 - what it raises is told where it is checked
+        return None
+
+    def loss(params: Any) -> Any:  # noqa: ARG001 - it reads them where they are
+        return fn()
+
+    return loss if narrowed and isinstance(result, torch.Tensor) else None
 
 
 def gradients_in_place(fn: Callable[[], Any], leaves: Sequence[Leaf]) -> dict[str, Any]:

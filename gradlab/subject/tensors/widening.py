@@ -4,7 +4,8 @@ A loss that reads a module's parameters where they live may reach them, and tens
 single precision beside them, in any way. What it hands to torch is exchanged on the way
 in: a parameter for its wide copy, any other tensor of short numbers for itself in
 float64. Nothing of the user's is written to, and a function that writes to short
-numbers, which would be lost, is refused.
+numbers, which would be lost, is refused. Casts that lose nothing of any parameter are
+left out, as they are where a module is widened.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.tensors.constants import double_dtype
+from gradlab.subject.tensors.lossless_casts import Casts
 from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.values import is_differentiable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +56,8 @@ def widened_call(
     from torch.overrides import TorchFunctionMode
 
     wide = {id(leaf.value): torch.from_numpy(arrays[leaf.name]) for leaf in tensors}
+    real = [leaf.value for leaf in tensors if is_differentiable(leaf.value)]
+    casts = Casts.harmless(tensor.dtype for tensor in real)
 
     class Widening(TorchFunctionMode):
         """Exchanges the arguments of every call of torch."""
@@ -65,7 +70,7 @@ def widened_call(
 
     @functools.wraps(call)
     def inside(*arguments: Any) -> Any:
-        with uncompiled(), Widening():
+        with uncompiled(), casts.left_out(), Widening():
             return call(*arguments)
 
     return inside
