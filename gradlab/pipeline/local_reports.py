@@ -223,8 +223,9 @@ def explained(finding: Finding, mistake: LayerMistake, local: Report) -> Finding
     cause = next((f for f in local.findings if _tells(f)), None)
     if cause is None:
         return finding
-    if mistake.only_slopes:  # they say less than the measurement that follows
-        mistake = dataclasses.replace(mistake, backward="")
+    # headlines count what it spoils, and slopes say less than what follows
+    backward = "" if mistake.only_slopes else mistake.backward
+    mistake = dataclasses.replace(mistake, backward=backward, spoiled="")
     told = f"Looked at by itself, with respect to {cause.where}: {cause.evidence}"
     return dataclasses.replace(
         finding,

@@ -216,3 +216,41 @@ def test_a_layer_that_was_exchanged_meanwhile_is_not_taken_for_the_audited_one()
     ):
         local_report(audit, "1")
     assert local_report(audit, "0").ok
+
+
+class Steep(torch.autograd.Function):
+    """A tanh whose slope is that of another function, by no constant factor."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Keep the result."""
+        ctx.save_for_backward(x.tanh())
+        return x.tanh()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        """Forget the square."""
+        return upstream * (1 - ctx.saved_tensors[0])
+
+
+class Bend(nn.Module):
+    """Applies it."""
+
+    def forward(self, x):
+        """Return the wrong tanh."""
+        return Steep.apply(x)
+
+
+def test_a_cause_is_told_once():
+    """Neither does its row say a number twice, nor its finding what the head says."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), Bend(), nn.Linear(4, 2)).double()
+    audit = gl.blame(net, torch.randn(5, 3, dtype=torch.float64))
+    row = next(row for row in audit.rows if row.name == "1:Steep")
+    [finding] = [f for f in audit.findings if f.severity == "error"]
+
+    assert finding.kind == "wrong_derivative"
+    assert "contaminated" not in finding.evidence
+    slope = row.reason.partition("difference quotient is ")[2].split()[0]
+    assert row.reason.count(slope) == 1
+    assert row.reason.endswith("(with respect to input 0)")

@@ -113,7 +113,7 @@ class LayerMistake:
     backward
         What its backward does; "" leaves that out.
     spoiled
-        Which gradients are wrong for it.
+        Which gradients are wrong for it; "" leaves that out.
     hook
         The hook without which it is right, in words; "" if it is the layer itself.
     cuts
@@ -134,7 +134,8 @@ class LayerMistake:
     def sentence(self) -> str:
         """Put the parts together."""
         does = f": its backward {self.backward}" if self.backward else ""
-        told = f"{self.statement}{does}; {self.spoiled}."
+        spoiled = f"; {self.spoiled}" if self.spoiled else ""
+        told = f"{self.statement}{does}{spoiled}."
         if self.cuts:
             met = ", ".join(self.cuts)
             told += f" Its forward uses {met}, where no gradient passes."

@@ -1862,7 +1862,7 @@ function drawLayers(place, audit, open, title) {
     bar.style.width = `${(clamp((log - LOW) / (HIGH - LOW), 0.01, 1) * 100).toFixed(1)}%`;
     const on = i === picked;
     const line = h("div", { class: `lrow ${state.class}`, role: "button", ...FOCUS, tabindex: on || (picked < 0 && !i) ? "0" : "-1", "aria-expanded": String(on), "data-index": String(i), title: item.name,
-      "aria-label": `${item.name}, ${item.type}, ${state.words}${item.parents.length ? `, fed by ${item.parents.join(", ")}` : ""}` },
+      "aria-label": `${item.name}, ${item.type}, ${state.words}${item.parents.length ? `, takes its input from ${item.parents.join(", ")}` : ""}` },
       rail(node, wide),
       named(item.name + (item.call ? ` (call ${item.call + 1})` : ""), { indent: Math.min(item.depth, 8) * 9 }),
       h("span", { class: "shape" }, item.type),
@@ -1881,8 +1881,8 @@ function drawLayers(place, audit, open, title) {
     past.append(...running.map(([p, lane]) => { const i_ = h("i", { class: spoils(node, p) }); i_.style.left = `${laneX(lane) - 0.75}px`; return i_; }));
     const words = h("div", {},
       h("p", {}, withCode(item.reason || state.words)),
-      h("p", { class: "mute" }, [item.piece && `worst piece: ${item.piece}`, Number.isFinite(bar) && `error bar ${format(bar, 2)}`,
-        item.parents.length && `fed by ${item.parents.join(", ")}`].filter(Boolean).join(" · ")),
+      h("p", { class: "mute" }, [item.piece && !item.reason.includes(item.piece) && `worst with respect to ${item.piece}`, Number.isFinite(bar) && `error bar ${format(bar, 2)}`,
+        item.parents.length && `its input comes from ${item.parents.join(", ")}`].filter(Boolean).join(" · ")),
       where && h("p", { class: "mute num" }, where),
       open?.label && item.called && h("button", { type: "button", ...FOCUS, class: "look", onclick: () => open(item) }, open.label));
     words.style.paddingLeft = `${wide + 10}px`;

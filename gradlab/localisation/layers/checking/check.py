@@ -292,10 +292,13 @@ class Checker:
         labels = {measure.label for measure in bad}
         hook = self._hook(piece, product, precision)
         character = characterise(piece, worst, precision, self._seed)
+        where = f"with respect to {worst.label}"
+        if not character.only_slopes:  # whose words are these numbers
+            where += f": analytic {worst.analytic:.6g}, numeric {worst.numeric:.6g} "
+            where += f"± {worst.bar:.1g}"
         return Outcome(
             LayerState.WRONG,
-            f"its backward {character.words} (with respect to {worst.label}: analytic "
-            f"{worst.analytic:.6g}, numeric {worst.numeric:.6g} ± {worst.bar:.1g})",
+            f"its backward {character.words} ({where})",
             worst,
             [v for v in product.variables if v.label in labels],
             character,
