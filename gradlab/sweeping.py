@@ -135,7 +135,7 @@ def sweep(
     ...     lambda x: np.exp(x).sum(), np.ones(2), grad=lambda x: 2 * np.exp(x)
     ... )
     >>> print(sweep.reading["x"].split(":")[1].strip())
-    the analytic side is wrong by a factor (analytic = 2.000 x numeric), off by 0.5 ...
+    the analytic side is wrong by a factor (analytic = 2.000 x numeric)
     """
     sides = Sides(params, grad, jac, backward, vjp, loss, wrt, names)
     chosen = _valid_methods(methods)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.relative_errors import relative_error
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.ladder_reading import CurveReading, plateau
+from gradlab.differentiation.ladder_reading import CurveReading, flat_part, plateau
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ def _correct(
             f"V: correct, best step {best}, floor {floor}; kink at distance "
             f"{_short(curve.kink)}: larger steps cross it"
         )
+    if sentence := _apart(steps, curves):
+        return sentence
     if block.epsilon > _COARSE:
         return f"V: correct; {block.dtype} noise floor {floor} at step {best}"
     noise = block.epsilon * 10 ** curve.roundoff_line[1] / block.rounding
@@ -110,6 +113,20 @@ def _correct(
     edge = (block.kinds == Smoothness.EDGE).any()
     return f"V: correct, best step {best}, floor {floor}" + (
         "; only one side of the point exists" if edge else ""
+    )
+
+
+def _apart(steps: NDArray[np.float64], curves: Curves) -> str:
+    """Say where an error stays that no rounding explains; "" if there is none."""
+    known = np.isfinite(curves.own)
+    steps, error, bar = steps[known], curves.own[known], curves.bar[known]
+    part = flat_part(steps, error)
+    if part is None or np.median(error[part] / bar[part]) < 10:
+        return ""
+    start, stop = _short(steps[part][0]), _short(steps[part][-1])
+    return (
+        f"correct to {_short(float(np.median(error[part])))}: both sides differ by "
+        f"that from {start} to {stop}, which is allowed"
     )
 
 
@@ -143,7 +160,10 @@ def _undecided(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
     name = block.place(*place)
     if np.isnan(block.analytic[place]) and np.isnan(block.reference[place]):
         return f"nan on both sides at {name}: nothing can be compared"
-    finite = np.flatnonzero(np.isfinite(curves.error))
+    # where f does not move at all its quotient is 0, and equal to a gradient of 0
+    known = np.isfinite(curves.error)
+    told = known & (curves.bar < 1)
+    finite = np.flatnonzero(told if told.any() else known)
     lowest = int(finite[np.argmin(curves.error[finite])]) if finite.size else -1
     least = f"{curves.error[lowest]:.0e} at step {steps[lowest]:.0e}"
     kind = Smoothness(max(int(block.kinds[place]), 0))
@@ -157,6 +177,12 @@ def _undecided(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
     if kind == Smoothness.NOISY:
         return f"noise at every step: the error is never below {least}"
     hidden = SAFETY * float(block.reference_error[place])
+    if abs(block.analytic[place]) > hidden:
+        return (
+            f"no resolution at {name}: f moves by little more than its rounding; its "
+            f"slope is {block.reference[place]:.2g}, give or take {hidden:.0e}, and "
+            f"the analytic one is {block.analytic[place]:.2g}"
+        )
     return (
         f"no resolution at {name}: f moves by less than its rounding; slopes below "
         f"{hidden:.0e} cannot be told from zero, and the analytic one is "
@@ -181,7 +207,8 @@ def _wrong(
     if np.isnan(level):
         # the numeric side is worse than the difference at every single step of the
         # ladder, and yet the check could tell: extrapolation, or another precision
-        where = f"error {np.nanmin(curves.wrong):.2g} at best"
+        level = float(relative_error(block.analytic, block.reference)[place])
+        where = f"error {level:.2g}, which no step shows alone"
     else:
         where = f"plateau at {level:.2g} from {_short(start)} to {_short(stop)}"
     return f"{where}: the analytic side is wrong {_how(block, values)}"

@@ -11,6 +11,7 @@ import numpy as np
 from gradlab.comparison.relative_errors import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,10 +114,17 @@ class Swept:
         """What the numeric side is measured against, by itself.
 
         The analytic value where it agrees, because it is the more precise of the two;
-        else the reference.
+        else the reference. At a kink what central differences tend to.
         """
         agrees = self.verdicts == Verdict.AGREES
-        return np.where(agrees, self.analytic, self.reference)
+        known = np.where(agrees, self.analytic, self.reference)
+        middle = (self.left + self.right) / 2
+        return np.where(self.kinked & np.isfinite(middle), middle, known)
+
+    @functools.cached_property
+    def kinked(self) -> NDArray[np.bool_]:
+        """Entries at a kink: no step is good or bad there."""
+        return np.asarray(self.kinds == Smoothness.KINK)
 
     @functools.cached_property
     def culprit(self) -> tuple[int, int] | None:
@@ -167,7 +175,8 @@ class Curves:
         Worst relative error of any entry that can be told from noise, and the error
         bar of that entry, relative as well.
     own
-        Worst relative error of the numeric side, measured against `Swept.trusted`.
+        Worst relative error of the numeric side, measured against `Swept.trusted`; of
+        entries at a kink where there are no others.
     wrong
         Relative error of the entry that is wrong by most; nan if none is.
     """
@@ -230,6 +239,7 @@ def step_errors(
     size = max(size, floor) if np.isfinite(size) else abs(float(numeric[place]))
     bar = float(bars[place]) / size if size > 0 else float("inf")
     steady = block.told & np.isfinite(own)
+    steady &= ~block.kinked | (block.kinked | ~block.told).all()
     culprit = block.culprit
     return (
         float(error[place]),

@@ -20,6 +20,7 @@ __all__ = [
     "ORDERS",
     "CurveReading",
     "envelope",
+    "flat_part",
     "kink_distance",
     "plateau",
     "read_curve",
@@ -33,6 +34,8 @@ _CLEAR = 20.0  # times the rounding error, for a truncation error to be seen
 _WINDOW = 6  # points of the truncation branch that are fitted: the smallest steps
 _REACH = 2 / 3  # decades over which a curve must be low to count as low
 _SPARSE = 0.3  # share of errors above 0 from which on the zeros count as luck
+_SAME = 0.1  # spread of errors that count as the same, relative
+_LONG = 1.5  # decades over which an error that stays the same is none of the step
 _INTEGER = 0.35  # a slope this close to an integer is that integer
 
 
@@ -144,10 +147,11 @@ def read_curve(
     left = (x < x[lowest]) & (errors > 0) & (errors < 10 * _SATURATED)
     roundoff, amplitude = nan, -np.inf
     if left.sum() >= 4:
-        roundoff = _slope(x[left], top[left])
-        if roundoff < -0.5:
-            amplitude = float(np.median((y + x)[left]))
-    truncation, line = _truncation(x, y, lowest, amplitude)
+        fall = _slope(x[left], top[left])
+        if fall < -0.5:
+            roundoff, amplitude = fall, float(np.median((y + x)[left]))
+    bottom = float(np.median(y[max(lowest - reach, 0) : lowest + reach + 1]))
+    truncation, line = _truncation(x, y, lowest, bottom, amplitude)
     best, floor = float(steps[lowest]), float(cover[lowest])
     if np.isfinite(amplitude) and np.isfinite(truncation):
         # minimum of 10**c h**p + 10**a / h, in logarithms: h may be 1e-300
@@ -163,6 +167,8 @@ def read_curve(
         best = float(10 ** np.mean(x[flat[[0, -1]]]))
     if not np.isfinite(amplitude):
         amplitude = nan
+    if (level := flat_part(steps, errors)) is not None:  # the branches do not meet
+        floor, best = float(np.median(errors[level])), float(10 ** np.mean(x[level]))
     return CurveReading(
         truncation=truncation,
         roundoff=roundoff,
@@ -174,18 +180,56 @@ def read_curve(
     )
 
 
+def flat_part(steps: NDArray[np.float64], errors: NDArray[np.float64]) -> slice | None:
+    """Find where the error is the same over decades, and nowhere much smaller.
+
+    Neither rounding nor truncation does that: the two sides differ by so much.
+
+    Parameters
+    ----------
+    steps, errors
+        The curve, ascending in step.
+
+    Returns
+    -------
+    slice
+        The longest such part; None if there is none.
+
+    Examples
+    --------
+    >>> h = 10.0 ** np.arange(-14, 0.1, 0.25)
+    >>> part = flat_part(h, h**2 / 6 + 2.2e-16 / h + 1e-7)
+    >>> f"{h[part][0]:.0e} {h[part][-1]:.0e}"
+    '3e-08 3e-04'
+    >>> flat_part(h, h**2 / 6 + 2.2e-16 / h) is None
+    True
+    """
+    x, longest = np.log10(steps), None
+    low = envelope(errors).min(initial=np.inf)
+    ends = np.arange(steps.size)
+    for first in np.flatnonzero((errors > 0) & (errors <= 3 * low)):
+        same = np.abs(errors - errors[first]) <= _SAME * errors[first]
+        stop = int(np.argmin(np.append(same | (ends < first), False)))
+        width = float(x[stop - 1] - x[first])
+        if width >= _LONG and (
+            longest is None or width > float(x[longest.stop - 1] - x[longest.start])
+        ):
+            longest = slice(int(first), stop)
+    return longest
+
+
 def _truncation(
     x: NDArray[np.float64],
     y: NDArray[np.float64],
     lowest: int,
+    bottom: float,
     amplitude: float,
 ) -> tuple[float, tuple[float, float]]:
     """Slope and line of the branch to the right of the valley, below any kink."""
     nan = float("nan")
     place = np.arange(x.size)
-    floor = (
-        y[np.isfinite(y)].min(initial=0.0) if not np.isfinite(amplitude) else -np.inf
-    )
+    # the bottom may lie above rounding: as far as the derivative is known
+    floor = bottom if np.isfinite(amplitude) else y[np.isfinite(y)].min(initial=0.0)
     for clear, ceiling in ((_CLEAR, _SATURATED), (5.0, 0.2)):
         above = y > np.maximum(amplitude - x, floor) + np.log10(clear)
         branch = (place > lowest) & above & (y < np.log10(ceiling))
@@ -235,7 +279,9 @@ def kink_distance(
         ratio = float(steps[s + 1] / steps[s])
         threshold = 3 * ratio ** (order + 2) * max(before, 1e-15)
         after = errors[s + 1 :]
-        if after[0] < threshold or after.min() < max(10 * before, 0.2 * after[0]):
+        # one crossing far out is no way back
+        least = np.partition(after, 1)[1] if after.size > _WINDOW else after.min()
+        if after[0] < threshold or least < max(10 * before, 0.2 * after[0]):
             continue
         if after[0] < 1e-7:  # a step that small a rounding error makes as well
             continue

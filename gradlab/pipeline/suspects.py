@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from gradlab.pipeline.blocks import Block
 
+_CLOSE = 2.0  # error bars; beyond five a gradient is wrong
+
 __all__ = ["suspect_columns", "suspects_of", "suspicious"]
 
 
@@ -52,7 +54,19 @@ def suspicious(
     least = block.noticed(own)
     blind = unresolved(block.side, block.analytic, block.scales, block.still, least)
     undecided = block.verdicts == Verdict.UNDECIDED.value
-    return np.asarray(wrong | blind | undecided | _bent_entries(block, own))
+    return np.asarray(
+        wrong | blind | undecided | _close_calls(block) | _bent_entries(block, own)
+    )
+
+
+def _close_calls(block: Block) -> NDArray[np.bool_]:
+    """Entries that agree for their bar alone, and are off by more than one of it.
+
+    Right gradients hardly ever are: another look costs them nothing.
+    """
+    with np.errstate(all="ignore"):
+        gap = block.gap - block.slack
+        return np.asarray(gap > np.maximum(block.allowed, _CLOSE * block.error))
 
 
 def suspect_columns(block: Block) -> NDArray[np.intp]:

@@ -204,3 +204,29 @@ def test_plateau_level_and_range():
 def test_plateau_out_of_sight():
     """Where the numeric side is never better, nothing is claimed."""
     assert np.isnan(plateau(H, np.full(H.size, 0.1), np.full(H.size, 0.2))[0])
+
+
+def test_slopes_beside_a_derivative_that_is_not_exact():
+    """Known to 3e-9 only, the curve has a flat bottom; its branches are what they were.
+
+    Truncation is one of h^2 all the same, and the floor is where the bottom is.
+    """
+    reading = read_curve(H, H**2 / 6 + EPS / H + 3e-9)
+
+    assert reading.truncation == pytest.approx(2, abs=0.1)
+    assert reading.roundoff == pytest.approx(-1, abs=0.1)
+    assert reading.floor == pytest.approx(3e-9, rel=0.1)
+    assert 1e-7 < reading.best_step < 1e-4
+
+
+def test_a_level_curve_has_no_rounding():
+    """A slope of next to nothing is no branch, and is not given."""
+    assert np.isnan(read_curve(H, 2e-4 + 1e-14 / H**0.5).roundoff)
+
+
+def test_a_crossing_far_out_does_not_hide_a_kink():
+    """A single step at which errors cancel leaves the leap what it is."""
+    errors = EPS / H + np.where(H > 6e-6, 0.5 * (1 - 6e-6 / H), 0)
+    errors[-2] = 1e-3
+
+    assert 4e-6 < kink_distance(H, errors)[1] < 8e-6

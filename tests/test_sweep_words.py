@@ -1,0 +1,80 @@
+"""What a sweep says where neither V nor plateau is all that there is to see."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+
+def exp_sum(x):
+    """A smooth function of which everything is known."""
+    return np.exp(x).sum()
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_kink_beside_smooth_entries(factor):
+    """Where one entry has a kink, steps and plateaus are read from the others."""
+    sweep = gl.sweep(
+        lambda x: np.maximum(x, 0).sum() + np.exp(3 * x).sum(),
+        np.array([0.0, 0.4]),
+        grad=lambda x: 3 * np.exp(3 * x) * np.array([1, factor]),
+    )
+
+    assert 1e-6 < sweep.best_step["x"] < 1e-4
+    assert 1e-13 < sweep.floor["x"] < 1e-9
+    assert sweep.slopes["x"] == pytest.approx((2, -1), abs=0.2)
+    assert factor == 1 or sweep.reading["x"].startswith("plateau at 0.15 from")
+
+
+def test_floor_at_a_kink():
+    """Central differences of relu at 0 are one half at any step, and exact."""
+    relu = lambda x: np.maximum(x, 0).sum()
+
+    assert gl.sweep(relu, np.zeros(1), grad=np.zeros_like).floor["x"] == 0
+
+
+def test_allowed_difference_is_told():
+    """A gradient off by 3e-7 passes, and neither rounding nor f is given for it."""
+    sweep = gl.sweep(exp_sum, np.ones(2), grad=lambda x: np.exp(x) * (1 + 3e-7))
+
+    assert sweep.verdict == gl.Verdict.AGREES
+    assert sweep.reading["x"].startswith("correct to 1e-07: both sides differ by")
+    assert sweep.floor["x"] == pytest.approx(1.5e-7, rel=0.1)
+
+
+def test_a_slope_that_is_known_roughly():
+    """What can be told from zero, but not well, is not said to hide in it."""
+    half = lambda x: np.float16(np.arctan(np.float16(0.15) * x).sum() + 1)
+    slope = lambda x: (0.15 / (1 + (0.15 * x) ** 2)).astype(np.float16)
+    sweep = gl.sweep(half, np.array([0.3], np.float16), grad=slope)
+
+    assert sweep.verdict == gl.Verdict.UNDECIDED
+    assert "its slope is 0.15, give or take" in sweep.reading["x"]
+
+
+def test_standing_still_is_not_small_error():
+    """A quotient of 0 where f does not move is no evidence for a gradient of 0."""
+    noise = np.random.default_rng(0).normal(size=1 << 16)
+
+    def rough(x):
+        x = np.float32(x)
+        return float(np.sin(x).sum() + noise[zlib.crc32(x.tobytes()) & 0xFFFF])
+
+    sweep = gl.sweep(rough, np.ones(1), grad=np.zeros_like)
+
+    assert sweep.verdict == gl.Verdict.UNDECIDED
+    assert "never below 0e+00" not in sweep.reading["x"]
+
+
+def test_wrong_where_no_step_shows_it():
+    """Its error is that beside the check, not the least of a lucky crossing."""
+    sweep = gl.sweep(
+        exp_sum, np.ones(2), grad=lambda x: 1.0004 * np.exp(x), steps=[0.06, 0.3]
+    )
+
+    assert sweep.verdict == gl.Verdict.DISAGREES
+    assert sweep.reading["x"].startswith("error 0.0002, which no step shows alone")
