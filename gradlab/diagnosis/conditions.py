@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.held import where_nan
 from gradlab.diagnosis.left_open import in_float64, measured
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
 from gradlab.differentiation.smoothness import Smoothness
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["conditions"]
 
+_NAMED = 4  # inputs that follow from one cause, named in its sentence
 _ROUNDINGS = 8.0  # of f itself, that a difference of two of its values may have
 
 
@@ -324,38 +326,61 @@ def _why_not_finite(evidence: Evidence) -> str:
     for which, variable in enumerate(subject.inputs):
         if not np.isfinite(subject.point(which)).all():
             return f"{variable.name} is not finite itself: check at another point."
+    if told := where_nan(subject) if np.isnan(evidence.base).any() else "":
+        return f"{told}: clean that first, nothing behind it can be compared."
     return "Find the overflow, division by zero or log of zero in the forward pass."
 
 
 def _not_finite(evidence: Evidence) -> Iterator[Finding]:
-    if not np.isfinite(evidence.base).all():
-        count = int((~np.isfinite(evidence.base)).sum())
+    known = np.isfinite(evidence.base)
+    told = {problem.where for problem in evidence.problems}
+    found: list[Finding] = []
+    follow: list[str] = []
+    for part in evidence.parts:
+        name = evidence.subject.inputs[part.which].name
+        if part.pattern is not None:  # every entry agrees: all are numbers
+            continue
+        bad = ~np.isfinite(part.analytic)
+        if not bad.any() or name in told:
+            continue
+        wrong = bool((bad & part.wrong).any())
+        if not wrong and not bad[known].any():
+            follow.append(name)
+            continue
+        found.append(
+            Finding(
+                BugKind.NONFINITE,
+                "error" if wrong else "warning",
+                name,
+                0.97,
+                f"The analytic gradient is {_kinds_of(evidence, part)}.",
+                "Look for 0/0, 0*inf or log and sqrt at zero in the backward; where() "
+                "hides such values in the forward pass only.",
+            )
+        )
+    if not known.all():
+        count, every = int((~known).sum()), known.size
         yield Finding(
             BugKind.NONFINITE,
             "warning",
             "",
             0.9,
-            "The value of the function is not a finite number at the point."
-            if evidence.base.size == 1
-            else f"The function itself is not finite at the point in {count:,} of "
-            f"{evidence.base.size:,} outputs.",
+            (
+                "The value of the function is not a finite number at the point"
+                if every == 1
+                else f"The function itself is not finite at the point in {count:,} of "
+                f"{every:,} outputs"
+            )
+            + _followed(follow),
             _why_not_finite(evidence),
         )
-    told = {problem.where for problem in evidence.problems}
-    for part in evidence.parts:
-        variable = evidence.subject.inputs[part.which]
-        if part.pattern is not None:  # every entry agrees: all are numbers
-            continue
-        bad = ~np.isfinite(part.analytic)
-        if not bad.any() or variable.name in told:
-            continue
-        wrong = bool((bad & part.wrong).any())
-        yield Finding(
-            BugKind.NONFINITE,
-            "error" if wrong else "warning",
-            variable.name,
-            0.97,
-            f"The analytic gradient is {_kinds_of(evidence, part)}.",
-            "Look for 0/0, 0*inf or log and sqrt at zero in the backward; where() "
-            "hides such values in the forward pass only.",
-        )
+    yield from found
+
+
+def _followed(names: list[str]) -> str:
+    """Name, in half a sentence, inputs whose gradient is no number for that reason."""
+    if not names:
+        return "."
+    some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    of = "" if len(names) == 1 else f"{len(names):,} inputs: "
+    return f", and so neither is its gradient ({of}{some})."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Held", "held_arrays", "real_arrays"]
+__all__ = ["Held", "held_arrays", "real_arrays", "where_nan"]
 
 _REAL = ("float32", "float64")  # the ends of names of dtypes, in NumPy and torch
 
@@ -72,6 +72,37 @@ def real_arrays(
         if name and held.shape == shape and str(value.dtype)[-7:] in _REAL:
             value = value.detach().cpu() if hasattr(value, "detach") else value
             yield name, np.asarray(value, dtype=np.float64)
+
+
+def where_nan(subject: Any) -> str:
+    """Say which array beside the inputs holds nan, and where; "" if none does.
+
+    Arguments that are no inputs, buffers of a module, and what the function holds.
+    """
+    program = getattr(subject, "program", None)
+    arguments = getattr(program, "arguments", None)
+    leaves = getattr(getattr(arguments, "tree", None), "leaves", ())
+    named = [(leaf.name, leaf.value) for leaf in leaves]
+    named += list(getattr(program, "buffers", {}).items())
+    named += [(name, held.value) for name, held in held_arrays(subject)]
+    for name, value in named:
+        bad = _nan(value)
+        if name and bad is not None and bad.any():
+            first = ", ".join(str(i) for i in np.argwhere(bad)[0])
+            at = f"{name}[{first}]" if first else name
+            return f"{name} is nan in {bad.sum():,} of {bad.size:,} entries, at {at}"
+    return ""
+
+
+def _nan(value: Any) -> NDArray[np.bool_] | None:
+    """Where an array or a dense tensor of floating-point numbers is nan."""
+    if getattr(getattr(value, "dtype", None), "is_floating_point", False):
+        if str(value.layout) != "torch.strided":
+            return None
+        return np.asarray(value.detach().isnan().cpu())
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fc":
+        return np.isnan(value)
+    return None
 
 
 def _held(value: Any) -> list[tuple[str, Any]]:
