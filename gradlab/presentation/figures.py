@@ -31,10 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DRAWING",
+    "NARROW",
     "figure_of",
     "headline",
+    "inches",
     "ink",
     "new_figure",
+    "own_title",
     "png",
     "show",
     "spell_out",
@@ -43,6 +46,8 @@ __all__ = [
 # Callbacks of widgets draw in threads of their own, and matplotlib is not thread-safe.
 DRAWING = threading.RLock()
 _SCREEN = 100  # CSS pixels per inch
+NARROW = 3.6  # inches: axes in somebody's figure that have to do with fewer words
+_LETTERS = 12  # of nine points, in an inch
 _SHARP = 1.6  # device pixels per CSS pixel: sharp on most screens, small enough to keep
 # Families with many letters, of the usual systems; the last comes with matplotlib.
 _WIDE_FONTS = (
@@ -120,6 +125,35 @@ def headline(figure: Figure, words: str, colour: str) -> None:
     engine = figure.get_layout_engine()
     if isinstance(engine, ConstrainedLayoutEngine):
         engine.set(rect=(0, 0, 1, 1 - strip))
+
+
+def inches(ax: Axes) -> tuple[float, float]:
+    """Width and height of axes in inches, as far as they are known before drawing.
+
+    Examples
+    --------
+    >>> inches(Figure(figsize=(4, 3)).add_axes((0, 0, 0.5, 1)))
+    (2.0, 3.0)
+    """
+    box, dpi = ax.get_window_extent(), figure_of(ax).dpi
+    return float(box.width / dpi), float(box.height / dpi)
+
+
+def own_title(ax: Axes, words: str, colour: str) -> None:
+    r"""Put the verdict over axes in somebody's figure, no wider than they are.
+
+    Examples
+    --------
+    >>> ax = Figure(figsize=(4, 3)).add_axes((0, 0, 0.5, 1))
+    >>> own_title(ax, "✗ the gradient of weight disagrees", "#000000")
+    >>> ax.get_title(loc="left")
+    '✗ the gradient of weight\ndisagrees'
+    """
+    room = max(12, int(_LETTERS * inches(ax)[0]))
+    lines = textwrap.wrap(
+        words, room, break_on_hyphens=False, max_lines=3, placeholder=" …"
+    )
+    ax.set_title("\n".join(lines), loc="left", fontsize=9, color=colour)
 
 
 def ink(ax: Axes, *, grid: bool = False) -> None:

@@ -18,7 +18,15 @@ from matplotlib.ticker import MaxNLocator
 from gradlab.comparison.relative_errors import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.cell_numbers import MINUS, write_cells
-from gradlab.presentation.figures import figure_of, headline, ink, new_figure, show
+from gradlab.presentation.figures import (
+    figure_of,
+    headline,
+    inches,
+    ink,
+    new_figure,
+    own_title,
+    show,
+)
 from gradlab.presentation.palettes import (
     ANY_PAPER,
     ERROR_CEILING,
@@ -50,15 +58,12 @@ _RING_BELOW = 4.0  # points on paper under which a failing cell is overlooked
 _RINGS = 60  # more would hide what they point at
 _PANELS = ("analytic", "numeric", "error")
 
+_RAMPS = {"below": LIGHT.below, "above": LIGHT.above}
 _ERRORS = ListedColormap(
     np.vstack(
         [
-            LinearSegmentedColormap.from_list("below", LIGHT.below)(
-                np.linspace(0, 1, 256)
-            ),
-            LinearSegmentedColormap.from_list("above", LIGHT.above)(
-                np.linspace(0, 1, 256)
-            ),
+            LinearSegmentedColormap.from_list(*ramp)(np.linspace(0, 1, 256))
+            for ramp in _RAMPS.items()
         ]
     ),
     name="gradlab_error",
@@ -207,7 +212,7 @@ class JacobianDisplay:
             out = (max(int(box.height), 16), max(int(box.width), 16))
             self.picture_ = picture(self.comparison, out)
             self.axes_ = {"error": ax}
-            ax.set_title(self.title, loc="left", fontsize=9, color=colour)
+            own_title(ax, self.title, colour)
             square = False
         self.ax_ = self.axes_["error"]
         if 0 in self.picture_.shape:
@@ -277,11 +282,10 @@ class JacobianDisplay:
             ax.set_title(words, loc="left", fontsize=9.5, weight="bold", color=INK)
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
         ax.yaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
-        ax.set_xlabel(middle(view.xlabel, 40))
+        most = [max(12, min(int(11 * length), 40)) for length in inches(ax)]  # letters
+        ax.set_xlabel(middle(view.xlabel, most[0]))
         if panel in ("analytic", next(iter(self.axes_))):
-            high = self.figure_.get_size_inches()[1]
-            # nine points a letter, and half of the height is titles and colour bars
-            ax.set_ylabel(middle(view.ylabel, max(12, min(int(7 * high), 40))))
+            ax.set_ylabel(middle(view.ylabel, most[1]))
         if down == 1:
             ax.set_yticks([])
 
@@ -321,13 +325,9 @@ class JacobianDisplay:
         join = float(np.log10(view.tolerance))
         top = float(bar.norm.vmax or ERROR_CEILING)
         # ticks that would touch the one of the tolerance are left out
-        room_below, room_above = (join - ERROR_FLOOR) / 4, (top - join) / 3
-        decades = [
-            d
-            for d in (-16, -12, -8, -4, 0)
-            if d < join - room_below or d > join + room_above
-        ]
-        ticks = sorted([*map(float, decades), join])
+        low, high = join - (join - ERROR_FLOOR) / 4, join + (top - join) / 3
+        decades = [d for d in (-16.0, -12.0, -8.0, -4.0, 0.0) if not low <= d <= high]
+        ticks = sorted([*decades, join])
         labels = ["tol" if t == join else f"$10^{{{round(t)}}}$" for t in ticks]
         bar.set_ticks(ticks, labels=labels)
         bar.ax.axvline(join, color="#000000", linewidth=1.4)

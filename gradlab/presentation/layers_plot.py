@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,16 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.presentation.figures import figure_of, headline, ink, new_figure, show
+from gradlab.presentation.figures import (
+    NARROW,
+    figure_of,
+    headline,
+    inches,
+    ink,
+    new_figure,
+    own_title,
+    show,
+)
 from gradlab.presentation.layer_text import (
     GLYPHS,
     audit_verdict,
@@ -141,7 +151,7 @@ class LayersDisplay:
             headline(self.figure_, self.title, colour)
         else:
             self.figure_, self.ax_ = figure_of(ax), ax
-            ax.set_title(self.title, loc="left", fontsize=9, color=colour)
+            own_title(ax, self.title, colour)
         self._bars()
         if self.graph_ is not None:
             self._graph(self.graph_)
@@ -185,10 +195,19 @@ class LayersDisplay:
         ax.set_xscale("log")
         ax.set_xlim(floor, 10.0)
         ax.set_ylim(max(len(lines), 1) - 0.4, -0.6)
-        ax.set_yticks(place, labels=[line.label for line in lines])
+        wide = inches(ax)[0]
+        names = [line.label for line in lines]
+        if (
+            wide < NARROW
+        ):  # without types, and as much of a name as leaves room for bars
+            most = max(14, int(6 * wide))
+            names = [middle(re.split("  \\(|: ", name)[0], most) for name in names]
+        ax.set_yticks(place, labels=names)
         ink(ax, grid=True)
         ax.grid(visible=False, axis="y")
         words = "relative error of the layer's own gradient"
+        if wide < NARROW:
+            words = "own relative error"
         if self._left_out:
             words += f" (rows left out: {self._left_out})"
         ax.set_xlabel(words)

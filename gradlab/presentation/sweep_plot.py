@@ -10,10 +10,19 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.presentation.figures import figure_of, headline, ink, new_figure, show
+from gradlab.presentation.figures import (
+    NARROW,
+    figure_of,
+    headline,
+    inches,
+    ink,
+    new_figure,
+    own_title,
+    show,
+)
 from gradlab.presentation.layer_text import sweep_headline
 from gradlab.presentation.palettes import ANY_PAPER, INK
-from gradlab.presentation.words import middle, one_line
+from gradlab.presentation.words import distinct, middle, one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +34,7 @@ __all__ = ["SweepDisplay"]
 
 _LOWEST, _HIGHEST = 1e-17, 30.0  # relative errors end at 1; the rest is room
 _COLUMNS = 122  # characters of 8.5 points across the figure
+_INSIDE = 3  # names in small axes
 _LABELS = 14  # more names at the edge are summed up
 _STYLES: dict[Verdict, dict[str, Any]] = {
     Verdict.AGREES: {"linewidth": 1.2, "linestyle": "-"},
@@ -64,7 +74,7 @@ class SweepDisplay:
     best_
         Line at the best step, or None.
     labels_
-        Names at the right edge.
+        Names at the right edge; in small axes those of a legend.
 
     Examples
     --------
@@ -109,13 +119,16 @@ class SweepDisplay:
             self._subtitle()
         else:
             self.figure_, self.ax_ = figure_of(ax), ax
-            ax.set_title(self.title, loc="left", fontsize=9, color=colour)
+            own_title(ax, self.title, colour)
         self._axes()
         self._theory()
         self._curves()
         self._best()
-        self._labels()
-        self._methods()
+        if inches(self.ax_)[0] > NARROW:
+            self._labels()
+            self._methods()
+        else:  # beside the axes there is no room
+            self._labels_inside()
         return self
 
     # ------------------------------------------------------------------ parts
@@ -140,16 +153,21 @@ class SweepDisplay:
         ax.set_xlim(*ends)
         known = [curve[np.isfinite(curve) & (curve > 0)] for curve in self._errors()]
         least = min((float(k.min()) for k in known if k.size), default=1e-12)
-        # a quarter of the height below the valley, where theory has its names
-        room = (_HIGHEST / least) ** (1 / 3)
-        ax.set_ylim(max(_LOWEST, min(least / room, 1e-6)), _HIGHEST)
+        # a quarter of the height below the valley, where theory has its names; in small
+        # axes those of the inputs are there
+        wide, high = inches(ax)
+        room = (_HIGHEST / least) ** (1 / 3 if wide > NARROW else 2 / 3)
+        ax.set_ylim(
+            max(_LOWEST if wide > NARROW else 1e-26, min(least / room, 1e-6)), _HIGHEST
+        )
         ink(ax, grid=True)
-        ax.yaxis.set_major_locator(LogLocator(numticks=8))
-        ax.xaxis.set_major_locator(LogLocator(numticks=9))
+        ax.yaxis.set_major_locator(LogLocator(numticks=max(3, min(int(3 * high), 8))))
+        ax.xaxis.set_major_locator(LogLocator(numticks=max(3, min(int(2 * wide), 9))))
         ax.xaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_minor_locator(NullLocator())
-        ax.set_xlabel("step h, in the units of the input")
-        ax.set_ylabel("worst relative error |a - n| / (|a| + |n|)")
+        ax.set_xlabel("step h" + ", in the units of the input" * (wide > NARROW))
+        formula = " |a - n| / (|a| + |n|)" * (high > 3.2)  # as long as that
+        ax.set_ylabel("worst relative error" + formula)
 
     def _errors(self) -> list[Any]:
         return list(self.sweep.errors.values())
@@ -172,6 +190,8 @@ class SweepDisplay:
             inner = np.log10(ends) + np.array([0.3, -0.3])
             x = float(np.clip((foot - height) / power, *inner))
             if not low < 10 ** (height + power * x) < high:
+                continue
+            if inches(ax)[0] < NARROW:
                 continue
             # outside the V; at a side of the axes below its arm, where there is room
             side = np.log10(ends[0 if power > 0 else 1])
@@ -293,17 +313,50 @@ class SweepDisplay:
                 )
             )
 
+    def _labels_inside(self) -> None:
+        """Name in a corner what does not agree, and count the others."""
+        method, verdicts = self.sweep.methods[0], self.sweep.verdicts
+        names = sorted(self.sweep.inputs, key=lambda name: -int(verdicts[name]))
+        loud = [name for name in names if verdicts[name] > Verdict.AGREES] or names
+        shown = loud[:_INSIDE]
+        short = distinct(shown, max(8, int(7 * inches(self.ax_)[0])))
+        lines = [(self.lines_[method, name], name) for name in shown]
+        handles = [
+            Line2D(
+                [], [], color=line.get_color(), linewidth=2, label=f"{glyph} {words}"
+            )
+            for (line, name), words in zip(lines, short, strict=True)
+            for glyph in [verdicts[name].glyph]
+        ]
+        if rest := names[len(shown) :]:
+            glyph = "✓ " * all(verdicts[name] == Verdict.AGREES for name in rest)
+            words = f"{glyph}{len(rest)} other{'s' * (len(rest) > 1)}"
+            handles.append(Line2D([], [], linestyle="", label=words))
+        legend = self.ax_.legend(
+            handles=[*handles, *self._method_handles()],
+            loc="lower left",
+            fontsize=7,
+            frameon=False,
+            labelcolor=INK,
+            handlelength=1.4,
+            borderaxespad=0.2,
+        )
+        self.labels_ = list(legend.get_texts())[: len(handles)]
+
+    def _method_handles(self) -> list[Line2D]:
+        """Lines of the methods, if there are several."""
+        methods = self.sweep.methods if len(self.sweep.methods) > 1 else ()
+        return [
+            Line2D([], [], color=INK, linestyle=_DASHES[i % len(_DASHES)], label=method)
+            for i, method in enumerate(methods)
+        ]
+
     def _methods(self) -> None:
         """Name the methods by their dashes, if there are several."""
-        if len(self.sweep.methods) < 2:
-            return
-        handles = [
-            Line2D([], [], color=INK, linestyle=_DASHES[i % len(_DASHES)], label=method)
-            for i, method in enumerate(self.sweep.methods)
-        ]
-        self.ax_.legend(
-            handles=handles, fontsize=8, frameon=False, labelcolor=INK, loc="best"
-        )
+        if handles := self._method_handles():
+            self.ax_.legend(
+                handles=handles, fontsize=8, frameon=False, labelcolor=INK, loc="best"
+            )
 
     # ------------------------------------------------------------------ display
     def __repr__(self) -> str:
