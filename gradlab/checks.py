@@ -18,6 +18,7 @@ from gradlab.keywords import spelt
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.deepening import deepened
 from gradlab.pipeline.examining import examine
+from gradlab.pipeline.layers import Layers
 from gradlab.pipeline.unrounded import accusing_nobody, unrounded
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
@@ -179,10 +180,19 @@ def check(
             meter = Meter(parse_budget(budget), bar, crew=crew, memory=plan.memory)
             subject = build_subject(fn, inputs, sides)
             plan.refuse_unknown([variable.name for variable in subject.inputs])
+            layers = None
+            if diagnose and looks_like_module(fn):
+                layers = Layers(fn, inputs, loss, meter)
 
             def examined(subject: Subject) -> Report:
                 return examine(
-                    subject, plan, meter, roots, explain=diagnose, guard=guard
+                    subject,
+                    plan,
+                    meter,
+                    roots,
+                    explain=diagnose,
+                    guard=guard,
+                    layers=layers,
                 )
 
             report = examined(subject)
@@ -195,8 +205,7 @@ def check(
             report = unrounded(
                 report, subject, plan, meter, roots, guard, explain=diagnose
             )
-            model = (fn, inputs, loss) if diagnose and looks_like_module(fn) else None
-            report = deepened(report, subject, plan, meter, order=order, model=model)
+            report = deepened(report, subject, plan, meter, order=order, layers=layers)
             if plan.coverage == "auto" and report.coverage == "sample":
                 report = dataclasses.replace(report, partial=True)  # for want of budget
             if any(f.kind == BugKind.STATEFUL and not f.where for f in report.findings):

@@ -157,7 +157,7 @@ def test_cause_that_is_interrupted_leaves_the_comparison(monkeypatch):
     """What was compared stands; only the diagnosis is missing."""
     import gradlab.pipeline.examining
 
-    def stop(_):
+    def stop(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(gradlab.pipeline.examining, "diagnose", stop)

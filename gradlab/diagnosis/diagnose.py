@@ -22,7 +22,7 @@ from gradlab.diagnosis.places import place_words
 from gradlab.differentiation.evaluation import BudgetExhausted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.diagnosis.evidence import Evidence
@@ -46,7 +46,7 @@ _FAINT = 0.25  # and below which it is not worth telling
 STRICT = False
 
 
-def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
+def diagnose(evidence: Evidence, spoiled: Collection[str] = ()) -> tuple[Finding, ...]:
     """Say what is wrong with a gradient, most convincing explanation first.
 
     Every input that disagrees gets at least one finding of severity "error"; an input
@@ -56,6 +56,9 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     ----------
     evidence
         Both sides as measured; further probes are charged to its meter.
+    spoiled
+        Names of inputs whose cause is known to be elsewhere: nothing is evaluated to
+        find one of their own.
 
     Returns
     -------
@@ -73,7 +76,8 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
         cause: Case | None = None
         for case in reversed(cases):  # errors travel from the output to the input
             clues = upstream.ignored(case, response)
-            clues += _ask(case, findings, costly=cause is None)
+            costly = cause is None and case.name not in spoiled
+            clues += _ask(case, findings, costly=costly)
             certain = any(f.where == case.name and f.confidence > _SURE for f in slips)
             told = _told(case, clues, certain=certain)
             if cause is not None and not certain and _only_guessed(clues):

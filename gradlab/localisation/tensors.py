@@ -25,7 +25,7 @@ from gradlab.localisation.searching.tensor_search import judge
 from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -110,6 +110,8 @@ class TensorProbes:
     likeliest
         Where a search that was cut short may find a wrong entry: an input and some of
         its coordinates. None if it came to its end.
+    handed
+        Names of inputs that are wrong because of what is handed to them.
     """
 
     tensors: tuple[TensorProbe, ...]
@@ -122,6 +124,7 @@ class TensorProbes:
     readings: Mapping[str, Reading] = dataclasses.field(default_factory=dict)
     found: Mapping[int, Mapping[int, Column]] = dataclasses.field(default_factory=dict)
     likeliest: tuple[int, NDArray[np.intp]] | None = None
+    handed: frozenset[str] = frozenset()
 
     @property
     def verdict(self) -> Verdict:
@@ -145,6 +148,7 @@ def probe_tensors(
     seed: int = 0,
     left_out: Collection[int] = (),
     aside: Mapping[int, NDArray[np.intp]] | None = None,
+    spoiled: Callable[[], Collection[str]] = frozenset,
 ) -> TensorProbes:
     """Judge the gradient of every input by random directions.
 
@@ -167,6 +171,10 @@ def probe_tensors(
         Positions of inputs that are not compared; they are UNDECIDED.
     aside
         By input: coordinates that somebody else looks at.
+    spoiled
+        Says which inputs have a wrong gradient handed to them, by name; asked once,
+        where something disagrees. Each is measured by itself at once, and none of its
+        entries is looked for.
 
     Raises
     ------
@@ -203,8 +211,9 @@ def probe_tensors(
     search = Search(bench, limit=_NAMED)
     alone: dict[int, Group] = {}
     stop: BaseException | None = None
+    handed: set[int] = set()
     try:
-        judge(bench, search, alone)
+        judge(bench, search, alone, handed, spoiled)
     except (BudgetExhausted, KeyboardInterrupt) as why:
         stop = why
     finished = stop is None
@@ -233,6 +242,7 @@ def probe_tensors(
         readings,
         found,
         None if finished else _likeliest(bench, search),
+        frozenset(subject.inputs[k].name for k in handed.intersection(alone)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank
@@ -15,21 +15,18 @@ from gradlab.pipeline.examining import compare
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.evaluation import Meter
     from gradlab.localisation.layers.audited import LayerAudit, LayerMistake
     from gradlab.pipeline.blocks import Plan
+    from gradlab.pipeline.layers import Layers
     from gradlab.report import Report
     from gradlab.subject.subject import Subject
 
 __all__ = ["deepened"]
 
-_AUDIT = 12  # evaluations that an audit costs: four steps, forward and backward
 _LOOKS = 3  # layers of unknown mistakes that are looked at by themselves
 _SURE = 0.88  # confidence in the cause of a parameter that is as good as a look
-_OVER = 1.1  # times its seconds that a budget may come to, for knowing the layer
 
 
 def deepened(
@@ -39,7 +36,7 @@ def deepened(
     meter: Meter,
     *,
     order: int,
-    model: tuple[Any, tuple[Any, ...], Callable[..., Any] | None] | None,
+    layers: Layers | None,
 ) -> Report:
     """Carry a report further where that is asked for, as far as the budget goes.
 
@@ -51,44 +48,34 @@ def deepened(
         Charged for every evaluation; what its end leaves out is said in the report.
     order
         2 looks into the second derivative as well.
-    model
-        A module, its inputs and its loss, whose layers are audited if something is
-        wrong; None for a function.
+    layers
+        Of a module, which are audited if something is wrong; None for a function.
     """
     missing = "the second derivative was not checked"
     try:
         if order == 2 and not report.partial:
             report = _with_second_order(report, subject, plan, meter)
         missing = "the layers were not audited; gl.blame does that"
-        if model is None or report.ok:
+        if layers is None or report.ok:
             return report
-        if not _affordable(meter):
+        if not layers.affordable:
             return _cut_short(report, missing, None)
-        return _with_layers(report, *model, plan)
+        return _with_layers(report, layers, plan)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         return _cut_short(report, missing, stop)
 
 
-def _with_layers(
-    report: Report,
-    module: Any,
-    inputs: tuple[Any, ...],
-    loss: Callable[..., Any] | None,
-    plan: Plan,
-) -> Report:
+def _with_layers(report: Report, layers: Layers, plan: Plan) -> Report:
     """Audit the layers of a module that disagreed, and put the root cause first.
 
     A layer that is wrong itself explains every parameter that its wrong gradient
     contaminates; those are named after it.
     """
-    from gradlab.auditing import audited
-    from gradlab.localisation.layers.audited import INTERRUPTED, LayerLive
+    from gradlab.localisation.layers.audited import INTERRUPTED
 
-    try:
-        audit = audited(LayerLive(module, inputs, {}, loss, 0))
-    except GradlabError as cause:
-        told = f"the layers were not audited: {cause}"
-        return dataclasses.replace(report, remarks=(*report.remarks, told))
+    audit = layers.audited()
+    if audit is None:
+        return dataclasses.replace(report, remarks=(*report.remarks, layers.refusal))
     if any(row.reason == INTERRUPTED for row in audit.rows):
         report = _cut_short(report, "not all layers were audited", KeyboardInterrupt())
     if not audit.culprits:
@@ -117,14 +104,6 @@ def _with_layers(
         culprits=culprits,
         findings=rank([*wrong, *kept, *others]),
     )
-
-
-def _affordable(meter: Meter) -> bool:
-    """Whether an audit of the layers still fits into a budget of seconds."""
-    if meter.budget.seconds is None:
-        return True
-    each = meter.seconds / max(meter.evaluations, 1)
-    return meter.seconds + _AUDIT * each <= _OVER * meter.budget.seconds
 
 
 def _cut_short(report: Report, missing: str, stop: BaseException | None) -> Report:

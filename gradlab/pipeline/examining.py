@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.evaluation import Budget, Meter
     from gradlab.pipeline.blocks import Outcome, Plan
+    from gradlab.pipeline.layers import Layers
     from gradlab.subject.state_guard import StateGuard
     from gradlab.subject.subject import Subject
 
@@ -72,6 +73,7 @@ def examine(
     *,
     explain: bool = True,
     guard: StateGuard | None = None,
+    layers: Layers | None = None,
 ) -> Report:
     """Compare both sides of a subject and say what the comparison means.
 
@@ -89,12 +91,14 @@ def examine(
         Whether to look for causes.
     guard
         The guard that watches over `roots`, if one was entered.
+    layers
+        Of a module: what a wrong one spoils needs no cause of its own.
     """
     base, notes = _at_the_point(subject, roots, meter, guard)
     own = Origin(subject, base)
     coverage, expected = _planned(subject, plan, meter)
-    seen, excuses = _compared(own, plan, meter, coverage, notes)
-    findings, missing = _findings(seen, explain=explain)
+    seen, excuses = _compared(own, plan, meter, coverage, notes, layers)
+    findings, missing = _findings(seen, layers, explain=explain)
     conditions, unasked = _conditions(own, seen, plan, meter)
     missing += unasked
     told = [*_once_told(findings, excuses), *excuses, *conditions]
@@ -131,6 +135,7 @@ def _compared(
     meter: Meter,
     coverage: Coverage,
     notes: dict[str, tuple[str, ...]],
+    layers: Layers | None,
 ) -> tuple[Seen, list[Finding]]:
     """Compare both sides: along directions, column by column, or whole.
 
@@ -143,10 +148,11 @@ def _compared(
     """
     subject = own.subject
     if coverage.name == "probe":
-        from gradlab.pipeline.large.probing import compare_by_probes
+        from gradlab.pipeline.large.probing import compare_by_probes, nothing
 
         known = purposeful(subject)
-        seen, excuses = compare_by_probes(own, plan, meter, notes, known)
+        spoiled = nothing if layers is None else layers.spoiled
+        seen, excuses = compare_by_probes(own, plan, meter, notes, known, spoiled)
         return seen, [*known.values(), *excuses]
     if needs_streaming(subject, coverage.columns, plan.memory):
         from gradlab.pipeline.large.streaming import run_streamed
@@ -216,13 +222,15 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
 
 
 def _findings(
-    seen: Seen, *, explain: bool
+    seen: Seen, layers: Layers | None, *, explain: bool
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Look for causes; what was compared stands, whatever happens meanwhile."""
     missing: tuple[str, ...] = ()
     if explain:
         try:
-            return diagnose(seen.evidence), missing
+            known = layers is not None and any(map(_is_wrong, seen.comparisons))
+            spoiled = layers.spoiled() if layers is not None and known else ()
+            return diagnose(seen.evidence, spoiled), missing
         except (BudgetExhausted, KeyboardInterrupt) as stop:
             missing = (f"{why_stopped(stop)}: the cause was not looked for",)
     told = returned(seen.evidence)  # what needs no looking
@@ -358,12 +366,16 @@ def _culprits(
     comparisons: tuple[Comparison, ...], findings: tuple[Finding, ...]
 ) -> tuple[str, ...]:
     """Names of wrong inputs: those the findings put first, then the worst first."""
-    wrong = [c for c in comparisons if c.verdict == Verdict.DISAGREES]
+    wrong = [c for c in comparisons if _is_wrong(c)]
     wrong.sort(key=lambda c: -_share(c))
     named = [f.where for f in findings if f.severity == "error" and f.where]
     known = {c.input.name for c in comparisons}
     ordered = [n for n in named if n in known] + [c.input.name for c in wrong]
     return tuple(dict.fromkeys(ordered))
+
+
+def _is_wrong(comparison: Comparison) -> bool:
+    return comparison.verdict == Verdict.DISAGREES
 
 
 def _share(comparison: Comparison) -> float:

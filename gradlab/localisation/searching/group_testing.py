@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.searching.bench import Bench
 
 __all__ = [
+    "LEGIBLE",
     "Group",
     "blinded",
     "decode",
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 # Defects this many error bars large spell out where they come from.
-_LEGIBLE = 30.0
+LEGIBLE = 30.0
 # More coordinates than this that could explain a group: it is halved instead.
 _CANDIDATES = 4096
 _BLANK = (np.zeros(0), np.zeros(0), np.zeros(0))
@@ -107,7 +108,7 @@ class Group:
     def legible(self) -> bool:
         """Whether the defects are precise enough to tell coordinates apart."""
         with np.errstate(all="ignore"):
-            clear = np.abs(self.defects) > _LEGIBLE * self.errors
+            clear = np.abs(self.defects) > LEGIBLE * self.errors
         return len(self.seeds) > 1 and bool(clear.all())
 
 
@@ -303,7 +304,7 @@ def split(
         lines = [int(np.argmax(np.nan_to_num(clarity, nan=np.inf)))]
     seeds = [group.seeds[k] for k in lines]
     defects = np.abs(group.defects[lines])
-    resolution = float(np.nanmin(defects, initial=np.inf)) / (2 * _LEGIBLE)
+    resolution = float(np.nanmin(defects, initial=np.inf)) / (2 * LEGIBLE)
     fine = resolution if np.isfinite(resolution) else 0.0
     one = measured_again(bench, group, first, seeds, resolution=fine, proven=True)
     errors = group.errors[lines] + one.errors

@@ -11,11 +11,18 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.probe import Probe
 from gradlab.localisation.searching.accused import describe, show
 from gradlab.localisation.searching.dense import common_factor
-from gradlab.localisation.searching.group_testing import Group, joined, measured, split
+from gradlab.localisation.searching.group_testing import (
+    LEGIBLE,
+    Group,
+    joined,
+    measured,
+    measured_again,
+    split,
+)
 from gradlab.localisation.searching.readings import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from gradlab.differentiation.directions import Part
     from gradlab.localisation.searching.bench import Bench
@@ -35,16 +42,25 @@ _FORGIVEN = 3
 _EXPLORED = 2
 
 
-def judge(bench: Bench, search: Search, alone: dict[int, Group]) -> None:
+def judge(
+    bench: Bench,
+    search: Search,
+    alone: dict[int, Group],
+    handed: set[int],
+    spoiled: Callable[[], Collection[str]],
+) -> None:
     """Screen, take apart what disagrees, and screen the rest again until it is clean.
 
     Parameters
     ----------
     alone
         Filled with the inputs that are certainly wrong, each probed by itself.
+    handed, spoiled
+        The first is filled with the inputs that are known to be handed a wrong
+        gradient, as the second says by name; it is asked once, if at all.
     """
     rng = np.random.default_rng([bench.seed, 1])
-    forgiven = 0
+    forgiven, asked = 0, False
     search.prepare(rng)
     for _ in range(_ROUNDS_DEAR if bench.dear else _ROUNDS):
         groups = search.screen(bench.parts())
@@ -53,7 +69,10 @@ def judge(bench: Bench, search: Search, alone: dict[int, Group]) -> None:
             return
         if bench.dear and _of_one_factor(bench, search, alone, groups[0]):
             continue
-        lines, untold = _suspects(bench, groups[0])
+        if not (bench.dear or asked):
+            handed |= _places(bench, spoiled())
+        lines, untold = _told_apart(bench, groups[0], () if asked else handed)
+        asked = True
         search.doubtful += untold
         for which in {part.which for group in untold for part in group.parts}:
             bench.settle(which)
@@ -73,10 +92,14 @@ def judge(bench: Bench, search: Search, alone: dict[int, Group]) -> None:
             ]
         )
         for line, seeds in plans:
-            explored = len(alone) < (_EXPLORED if few else 1)
+            own = line.parts[0].which in handed  # no entry of it is at fault
+            done = len(alone.keys() - handed)
+            explored = not own and done < (_EXPLORED if few else 1)
             group = _by_itself(
                 bench, search, line, seeds, explored=explored, known=len(alone)
             )
+            if own and not group.suspicious:
+                continue  # it is right all the same
             if not _certain(bench, group) and _quiet(bench, group):
                 (part,) = line.parts
                 if forgiven >= _FORGIVEN or _all_forgiven(search, part, rng):
@@ -194,8 +217,54 @@ def _inferred(bench: Bench, line: Group) -> Group:
     return dataclasses.replace(line, probes=(found,))
 
 
-def _suspects(bench: Bench, group: Group) -> tuple[list[Group], list[Group]]:
-    """Halve a group along its clearest direction down to single inputs.
+def _places(bench: Bench, names: Collection[str]) -> set[int]:
+    return {k for k, each in enumerate(bench.subject.inputs) if each.name in names}
+
+
+def _told_apart(
+    bench: Bench, group: Group, handed: Collection[int]
+) -> tuple[list[Group], list[Group]]:
+    """Take a group apart into single inputs; what is handed an error needs no search.
+
+    Returns what `_suspects` does.
+    """
+    line = _clearest(bench, group)
+    own = {part.which: part for part in reversed(group.parts) if part.which in handed}
+    rest = tuple(part for part in group.parts if part.which not in own)
+    found = [dataclasses.replace(line, parts=(part,)) for part in own.values()]
+    untold: list[Group] = []
+    if own and rest:
+        fine = float(np.abs(line.defects[0])) / (2 * LEGIBLE)
+        line = measured_again(
+            bench, line, rest, line.seeds, resolution=fine, proven=True
+        )
+    if rest and line.suspicious:
+        others, untold = _suspects(bench, line)
+        found += others
+    return sorted(found, key=lambda line: line.parts[0].which), untold
+
+
+def _clearest(bench: Bench, group: Group) -> Group:
+    """Give what a group shows along one direction, that of its clearest defect."""
+    with np.errstate(all="ignore"):
+        clarity = np.nan_to_num(np.abs(group.defects) / group.thresholds, nan=np.inf)
+    if bench.dear:  # rather one along which the defect stayed at other steps
+        stayed = np.array([probe.evaluations > 2 for probe in group.probes])
+        if (clarity[stayed] > 1).any():
+            clarity = np.where(stayed, clarity, 0.0)
+    k = int(np.argmax(clarity))
+    return dataclasses.replace(
+        group,
+        seeds=(group.seeds[k],),
+        defects=group.defects[[k]],
+        errors=group.errors[[k]],
+        thresholds=group.thresholds[[k]],
+        probes=(),
+    )
+
+
+def _suspects(bench: Bench, line: Group) -> tuple[list[Group], list[Group]]:
+    """Halve a group along one direction down to single inputs.
 
     Returns
     -------
@@ -205,22 +274,7 @@ def _suspects(bench: Bench, group: Group) -> tuple[list[Group], list[Group]]:
         Suspicious groups of a dear subject that were not taken apart: enough is known.
         Those nearest to the loss come first, which the others may owe their error to.
     """
-    with np.errstate(all="ignore"):
-        clarity = np.nan_to_num(np.abs(group.defects) / group.thresholds, nan=np.inf)
-    if bench.dear:  # rather one along which the defect stayed at other steps
-        stayed = np.array([probe.evaluations > 2 for probe in group.probes])
-        if (clarity[stayed] > 1).any():
-            clarity = np.where(stayed, clarity, 0.0)
-    k = int(np.argmax(clarity))
-    line = dataclasses.replace(
-        group,
-        seeds=(group.seeds[k],),
-        defects=group.defects[[k]],
-        errors=group.errors[[k]],
-        thresholds=group.thresholds[[k]],
-        probes=(),
-    )
-    alone = _only_one(bench, line) if bench.dear and len(group.parts) > _FEW else None
+    alone = _only_one(bench, line) if bench.dear and len(line.parts) > _FEW else None
     if alone is not None:
         return [alone], []
     stack, found, spent = [line], [], bench.meter.evaluations

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["confirmed", "is_looked_at", "look_closer", "named_entries", "worth_a_look"]
 
 _SAMPLE = 16  # further entries of a wrong input, to diagnose by
-_SAMPLE_DEAR = 4  # the same, where evaluations are dear
+_SAMPLE_DEAR = 4  # where evaluations are dear, or the cause is known to be elsewhere
 _LOOKED_AT = 3  # wrong inputs that are compared entry by entry; the others are named
 _UNTOLD = 48  # entries of inputs left open by directions that are looked at one by one
 
@@ -105,12 +105,15 @@ def worth_a_look(
         return
     named = {entry.input for entry in probes.located.entries}
     # those with entries to show first; where all is wrong, the last is nearest the loss
-    accused.sort(key=lambda t: t.input not in named)
+    accused.sort(key=lambda t: (t.input in probes.handed, t.input not in named))
     if probes.columns is not None:  # looked at already, all of them together
         if probes.columns:
             yield {t.input for t in accused}
         return
-    first = {t.input for t in [*accused[: _LOOKED_AT - 1], *accused[-1:]]}
+    some = [*accused[: _LOOKED_AT - 1], *accused[-1:]]
+    if all(t.input in probes.handed for t in accused):
+        some = accused[-1:]  # a layer that is wrong by itself bears them out
+    first = {t.input for t in some}
     untold, left = set(), 0 if total >= DEAR else _UNTOLD
     cheap = _all_are_cheap(subject, meter)
     for which, (variable, probe) in enumerate(
@@ -163,7 +166,8 @@ def _look_at(
         if variable.name not in names and not apart.size:
             columns.append(apart)
             continue
-        few = _SAMPLE if total < DEAR else _SAMPLE_DEAR
+        spare = total >= DEAR or variable.name in probes.handed
+        few = _SAMPLE_DEAR if spare else _SAMPLE
         few = variable.size if _all_are_cheap(subject, meter) else few
         found = named_entries(probes, variable)
         some = np.union1d(apart, _positions(variable, found, few, rng))

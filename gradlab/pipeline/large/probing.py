@@ -35,7 +35,7 @@ from gradlab.pipeline.planning import mixed_inputs
 from gradlab.subject.subject import Variable, input_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.evaluation import Meter
@@ -43,10 +43,15 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Plan
     from gradlab.subject.subject import Problem, Subject
 
-__all__ = ["compare_by_probes"]
+__all__ = ["compare_by_probes", "nothing"]
 
 _KEPT = KEPT + 6  # evaluations of a budget: a few entries, and what confirms one
 _UNLIKELY = 1e-3  # chance of seeing no wrong entry where so many are wrong
+
+
+def nothing() -> frozenset[str]:
+    """Name no input that a wrong layer spoils."""
+    return frozenset()
 
 
 def compare_by_probes(
@@ -55,6 +60,7 @@ def compare_by_probes(
     meter: Meter,
     notes: dict[str, tuple[str, ...]],
     left_out: Collection[int],
+    spoiled: Callable[[], frozenset[str]] = nothing,
 ) -> tuple[Seen, list[Finding]]:
     """Judge every input by random directions, and look closer at what is accused.
 
@@ -66,6 +72,8 @@ def compare_by_probes(
         Conditions met so far, for diagnosis.
     left_out
         Positions of inputs that cannot be compared.
+    spoiled
+        Says which inputs a wrong layer spoils; asked where something disagrees.
 
     Returns
     -------
@@ -86,6 +94,7 @@ def compare_by_probes(
             seed=plan.seed,
             left_out=left_out,
             aside=aside,
+            spoiled=spoiled,
         )
     looks = list(worth_a_look(subject, probes, left_out, meter))
     outcome, stopped, excuses = look_closer(own, plan, meter, probes, looks, aside)

@@ -1,0 +1,88 @@
+"""The layers of a model that is checked, audited once, when something is wrong.
+
+A wrong layer spoils every gradient before it. A check that knows it need not look for
+the cause of each of these, nor for the entries of them that are wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from gradlab.errors import GradlabError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gradlab.differentiation.metering import Meter
+    from gradlab.localisation.layers.audited import LayerAudit
+
+__all__ = ["Layers"]
+
+_AUDIT = 12  # evaluations that an audit costs: four steps, forward and backward
+_OVER = 1.1  # times its seconds that a budget may come to, for knowing the layer
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Layers:
+    """Those of a module, and what an audit says of them.
+
+    Attributes
+    ----------
+    module, inputs, loss
+        As given to `gradlab.check`.
+    meter
+        Of the check, whose budget of seconds an audit has to fit into.
+    audit
+        What was found; None before, and where it could not be made.
+    refusal
+        Why it could not.
+    """
+
+    module: Any
+    inputs: tuple[Any, ...]
+    loss: Callable[..., Any] | None
+    meter: Meter
+    audit: LayerAudit | None = None
+    refusal: str = ""
+
+    @property
+    def affordable(self) -> bool:
+        """Whether there is an audit, or one still fits into a budget of seconds."""
+        meter = self.meter
+        if meter.budget.seconds is None or self.audit is not None:
+            return True
+        each = meter.seconds / max(meter.evaluations, 1)
+        return meter.seconds + _AUDIT * each <= _OVER * meter.budget.seconds
+
+    def audited(self) -> LayerAudit | None:
+        """Audit them, if that was not done before."""
+        from gradlab.auditing import audited
+        from gradlab.localisation.layers.audited import LayerLive
+
+        if self.audit is None and not self.refusal:
+            try:
+                self.audit = audited(
+                    LayerLive(self.module, self.inputs, {}, self.loss, 0)
+                )
+            except GradlabError as cause:
+                self.refusal = f"the layers were not audited: {cause}"
+        return self.audit
+
+    def spoiled(self) -> frozenset[str]:
+        """Name the parameters that are wrong because a layer behind them is.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If the audit was interrupted: so is the check then.
+        """
+        from gradlab.localisation.layers.audited import INTERRUPTED
+
+        audit = self.audited() if self.affordable else None
+        if audit is None:
+            return frozenset()
+        if any(row.reason == INTERRUPTED for row in audit.rows):
+            raise KeyboardInterrupt
+        parameters = {name for row in audit.rows for name in row.parameters}
+        return frozenset(parameters.intersection(audit.contaminated))
