@@ -155,16 +155,7 @@ def check(
     >>> report.ok, report.verdict.name
     (True, 'AGREES')
     """
-    chosen, methods = resolve_methods(method)
-    tolerance = read_tolerance(rtol, atol)
-    plan = Plan(
-        chosen,
-        tolerance,
-        _valid(coverage),
-        valid_seed(seed),
-        methods,
-        parse_memory(memory),
-    )
+    plan = _plan(method, rtol, atol, coverage, seed, memory)
     if order not in (1, 2):
         msg = f"order must be 1 or 2, got {order!r}"
         raise InputError(msg)
@@ -180,9 +171,8 @@ def check(
             meter = Meter(parse_budget(budget), bar, crew=crew, memory=plan.memory)
             subject = build_subject(fn, inputs, sides)
             plan.refuse_unknown([variable.name for variable in subject.inputs])
-            layers = None
-            if diagnose and looks_like_module(fn):
-                layers = Layers(fn, inputs, loss, meter)
+            audits = diagnose and looks_like_module(fn)
+            layers = Layers(fn, inputs, loss, meter) if audits else None
 
             def examined(subject: Subject) -> Report:
                 return examine(
@@ -245,6 +235,20 @@ def _spent(cause: BudgetExhausted) -> str:
     return (
         f"the budget ended before anything could be compared ({cause}); allow more, "
         'or look along a few random directions with coverage="probe"'
+    )
+
+
+def _plan(
+    method: Any, rtol: Any, atol: Any, coverage: str, seed: int, memory: float | str
+) -> Plan:
+    chosen, methods = resolve_methods(method)
+    return Plan(
+        chosen,
+        read_tolerance(rtol, atol),
+        _valid(coverage),
+        valid_seed(seed),
+        methods,
+        parse_memory(memory),
     )
 
 
