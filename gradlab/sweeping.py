@@ -29,7 +29,7 @@ from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.keywords import kept_through, spelt
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.around.noticing import excused
+from gradlab.pipeline.around.on_purpose import excused
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.climbing import Climb, default_steps, steps_columns

@@ -10,7 +10,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank
 from gradlab.differentiation.metering import BudgetExhausted, why_stopped
 from gradlab.errors import GradlabError, InputError
-from gradlab.pipeline.around.noticing import purposeful
+from gradlab.pipeline.around.on_purpose import purposeful
 from gradlab.pipeline.examining import compare
 from gradlab.subject.subject import is_torch_subject
 

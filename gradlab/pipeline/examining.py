@@ -20,11 +20,8 @@ from gradlab.differentiation.origin import Origin
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.around.joint_kinks import joint_kinks
-from gradlab.pipeline.around.noticing import (
-    excuse_cancellation,
-    noticed,
-    purposeful,
-)
+from gradlab.pipeline.around.noticing import excuse_cancellation, noticed
+from gradlab.pipeline.around.on_purpose import purposeful
 from gradlab.pipeline.assembling import (
     Seen,
     as_parts,

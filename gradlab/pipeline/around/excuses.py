@@ -13,7 +13,7 @@ from gradlab.pipeline.around.beside import look_beside
 from gradlab.pipeline.around.held_in_place import accept_held_in_place
 from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
 from gradlab.pipeline.around.inexact import excuse_inexact
-from gradlab.pipeline.around.noticing import excused
+from gradlab.pipeline.around.on_purpose import excused
 from gradlab.pipeline.around.shared_out import accept_shared_out
 from gradlab.pipeline.around.unseen import leave_unseen
 

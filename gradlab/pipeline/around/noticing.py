@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.modes import Modal
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.tensors.cotangents import Trial
-    from gradlab.subject.tensors.deliberate import Purpose
 
-__all__ = ["excuse_cancellation", "excused", "noticed", "purposeful"]
+__all__ = ["excuse_cancellation", "noticed"]
 
 _NAMED = 3  # layers named in one sentence, or inputs that are moved for a look
 _A_TENTH, _ROUNDED = 0.1, 1e-9  # of the size of an input; of f: more is no rounding
@@ -109,32 +108,6 @@ def noticed(
     return findings
 
 
-def excused(subject: Any, blocks: list[Block]) -> list[Finding]:
-    """Take back accusations of what is not the derivative on purpose, and say so.
-
-    A row of an embedding that is kept from learning, and whose gradient is zero, is
-    right. What else torch changes on purpose cannot be compared: it is undecided.
-
-    Parameters
-    ----------
-    subject
-        What was compared.
-    blocks
-        With their verdicts, which are changed.
-    """
-    wrong = [block for block in blocks if block.accused]
-    if not wrong or not is_torch_subject(subject):
-        return []
-    from gradlab.subject.tensors.deliberate import purposes
-
-    return [
-        _deliberate(subject, purpose)
-        for purpose in purposes(subject)
-        for block in wrong
-        if block.which == purpose.which and _excuse(subject, block, purpose)
-    ]
-
-
 def excuse_cancellation(
     subject: Any, blocks: list[Block], meter: Meter, seed: int
 ) -> None:
@@ -169,44 +142,6 @@ def excuse_cancellation(
             rounding |= off * block.step <= still
         accused = block.wrong
         block.verdicts[accused & rounding] = Verdict.UNDECIDED
-
-
-def _excuse(subject: Any, block: Block, purpose: Purpose) -> bool:
-    """Change the verdicts that a purpose explains; whether there were any."""
-    accused = block.wrong
-    if purpose.entries is not None:
-        accused &= np.isin(block.positions, purpose.entries)[None, :]
-    if purpose.row is None:
-        block.verdicts[accused] = Verdict.UNDECIDED
-        return bool(accused.any())
-    variable = subject.inputs[block.which]
-    width = variable.coordinates // variable.shape[0]
-    inside = accused & (block.positions // width == purpose.row)[None, :]
-    kept = inside & (block.analytic == 0)
-    block.verdicts[kept] = Verdict.AGREES
-    block.accepted = block.accepted | kept
-    block.verdicts[inside & ~kept] = Verdict.UNDECIDED
-    return bool(inside.any())
-
-
-def _deliberate(subject: Any, purpose: Purpose) -> Finding:
-    return Finding(
-        BugKind.SURROGATE,
-        "note" if purpose.row is not None else "warning",
-        subject.inputs[purpose.which].name,
-        0.95,
-        f"The gradient is not the derivative, on purpose: {purpose.words}.",
-        "Nothing to do." if purpose.row is not None else purpose.advice,
-    )
-
-
-def purposeful(subject: Any) -> dict[int, Finding]:
-    """Say, before any look, which inputs cannot be compared; by position."""
-    if not is_torch_subject(subject):
-        return {}
-    from gradlab.subject.tensors.deliberate import purposes
-
-    return {p.which: _deliberate(subject, p) for p in purposes(subject, graph=False)}
 
 
 def _modes(module: Any, layers: tuple[Modal, ...]) -> Iterator[Finding]:

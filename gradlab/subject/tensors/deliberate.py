@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.subject.tensors.ctc import with_its_derivative
+from gradlab.subject.tensors.double import within
 from gradlab.subject.tensors.graph import graph_nodes
 from gradlab.subject.tensors.hidden_writes import written_parameters
 
@@ -62,6 +64,9 @@ class Purpose:
         The only coordinates that are concerned; None for all.
     advice
         What to do to compare them after all.
+    twin
+        The same with its derivative instead, if there is one: by what its gradient is
+        off as well, that is no purpose.
     """
 
     which: int
@@ -69,6 +74,7 @@ class Purpose:
     row: int | None = None
     entries: NDArray[np.intp] | None = None
     advice: str = "It was not compared; check the model without that option."
+    twin: TorchSubject | None = None
 
     def coordinates(self, variable: Variable) -> NDArray[np.intp]:
         """Return the coordinates of the input that are concerned."""
@@ -110,7 +116,8 @@ def purposes(subject: TorchSubject, *, graph: bool = True) -> tuple[Purpose, ...
                 "ctc_loss takes its input for normalised log-probabilities, and its "
                 "gradient is right only together with the log_softmax before it"
             )
-            found += [Purpose(which, words) for which in _below(node, place)]
+            twin = within(subject, with_its_derivative, backward=False)
+            found += [Purpose(k, words, twin=twin) for k in _below(node, place)]
         if drawn_implicitly(node):
             advice = "It was not compared; check the rest with the draw as an input."
             found += [Purpose(k, IMPLICIT, advice=advice) for k in _below(node, place)]

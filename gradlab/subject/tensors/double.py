@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gradlab.subject.tensors.programs import Program
     from gradlab.subject.tensors.subjects import TorchSubject
 
-__all__ = ["in_double", "narrowing_watched", "without_halves"]
+__all__ = ["in_double", "narrowing_watched", "within", "without_halves"]
 
 # Bytes of parameters from which on they are lent to a module, and how often each may
 # be made in one evaluation: a loop over time steps had better find them all there.
@@ -84,7 +84,7 @@ def _drawing_the_same(subject: TorchSubject, double: TorchSubject) -> TorchSubje
     if not real:
         return double
     short = max(real, key=lambda dtype: float(torch.finfo(dtype).eps))
-    same = _within(double, SameDraws(short).left_out)
+    same = within(double, SameDraws(short).left_out)
     try:
         same.at_point = same.row()
     except Exception:  # noqa: BLE001 - some function may refuse other dtypes
@@ -189,7 +189,7 @@ def _attempted(
         double = _like(subject, tried, cells, subject.loss)
         narrowed = _narrowed(double)
         if casts.wide and (narrowed or (beside and narrowed is None)):
-            double = _within(double, casts.left_out)
+            double = within(double, casts.left_out)
             narrowed = _narrowed(double)
         if not (narrowed is None or narrowed):
             return double
@@ -228,11 +228,16 @@ def _like(
     return twin
 
 
-def _within(double: TorchSubject, around: Around) -> TorchSubject:
-    """Return the same subject, with casts left out that lose nothing, or the like."""
+def within(
+    double: TorchSubject, around: Around, *, backward: bool = True
+) -> TorchSubject:
+    """Return the same subject, run within a context: with some casts left out, say.
+
+    With `backward`, that is entered once more around all of the analytic side.
+    """
     program, loss = Within(double.program, around), loss_within(double.loss, around)
     kept = _like(double, program, double.cells, loss)
-    if kept.analytic is not None:
+    if backward and kept.analytic is not None:
         kept.analytic = AnalyticWithin(kept.analytic, around)
     return kept
 

@@ -1,0 +1,100 @@
+"""What torch changes on purpose: said, and not accused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.analytic_noise import MOST_ROWS
+from gradlab.subject.subject import is_torch_subject
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.pipeline.blocks import Block
+    from gradlab.subject.tensors.deliberate import Purpose
+
+__all__ = ["excused", "purposeful"]
+
+_EXPLAINED = 1e-4  # of the largest slope: nearer than that is the derivative
+
+
+def excused(subject: Any, blocks: list[Block]) -> list[Finding]:
+    """Take back accusations of what is not the derivative on purpose, and say so.
+
+    A row of an embedding that is kept from learning, and whose gradient is zero, is
+    right. What else torch changes on purpose cannot be compared: it is undecided.
+
+    Parameters
+    ----------
+    subject
+        What was compared.
+    blocks
+        With their verdicts, which are changed.
+    """
+    wrong = [block for block in blocks if block.accused]
+    if not wrong or not is_torch_subject(subject):
+        return []
+    from gradlab.subject.tensors.deliberate import purposes
+
+    return [
+        _deliberate(subject, purpose)
+        for purpose in purposes(subject)
+        for block in wrong
+        if block.which == purpose.which and _excuse(subject, block, purpose)
+    ]
+
+
+def purposeful(subject: Any) -> dict[int, Finding]:
+    """Say, before any look, which inputs cannot be compared; by position."""
+    if not is_torch_subject(subject):
+        return {}
+    from gradlab.subject.tensors.deliberate import purposes
+
+    return {p.which: _deliberate(subject, p) for p in purposes(subject, graph=False)}
+
+
+def _excuse(subject: Any, block: Block, purpose: Purpose) -> bool:
+    """Change the verdicts that a purpose explains; whether there were any."""
+    accused = block.wrong
+    if purpose.entries is not None:
+        accused &= np.isin(block.positions, purpose.entries)[None, :]
+    if purpose.twin is not None:
+        accused &= _explained(block, purpose.twin)
+    if purpose.row is None:
+        block.verdicts[accused] = Verdict.UNDECIDED
+        return bool(accused.any())
+    variable = subject.inputs[block.which]
+    width = variable.coordinates // variable.shape[0]
+    inside = accused & (block.positions // width == purpose.row)[None, :]
+    kept = inside & (block.analytic == 0)
+    block.verdicts[kept] = Verdict.AGREES
+    block.accepted = block.accepted | kept
+    block.verdicts[inside & ~kept] = Verdict.UNDECIDED
+    return bool(inside.any())
+
+
+def _explained(block: Block, twin: Any) -> NDArray[np.bool_]:
+    """Whether a twin that does nothing on purpose has the gradient measured."""
+    if len(block.analytic) > MOST_ROWS:
+        return np.ones(block.analytic.shape, bool)
+    pulled = twin.analytic.pull(np.eye(len(block.analytic))).values[block.which]
+    size = np.abs(block.value).max(initial=0.0)
+    bound = max(_EXPLAINED, 1e3 * twin.epsilon) * size + 10 * block.error
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(pulled[:, block.positions] - block.value)
+        return np.asarray(~(gap > bound))
+
+
+def _deliberate(subject: Any, purpose: Purpose) -> Finding:
+    return Finding(
+        BugKind.SURROGATE,
+        "note" if purpose.row is not None else "warning",
+        subject.inputs[purpose.which].name,
+        0.95,
+        f"The gradient is not the derivative, on purpose: {purpose.words}.",
+        "Nothing to do." if purpose.row is not None else purpose.advice,
+    )
