@@ -99,6 +99,7 @@ class _Progress:
     hints: int = 0
     checks: int = 0
     points: int | None = None  # None: not solved
+    last: Any = None  # what was checked
     outcome: Outcome | None = None
 
 
@@ -106,7 +107,8 @@ class Hunt:
     """A run through the levels: `check` until it is solved, then `advance`.
 
     A solved level is worth 100 points, less 20 for each hint and 5 for each check
-    after the first, and 20 at least: whoever gets there has learned something.
+    after the first, and 20 at least: whoever gets there has learned something. The same
+    code checked again costs nothing: a cell with a slip of syntax leaves what was.
 
     Parameters
     ----------
@@ -223,11 +225,14 @@ class Hunt:
         if student is None:
             words = f"There is no {level.edit} yet: run the cell that defines it first."
             return Outcome((), solved=False, words=words)
-        if progress.points is None:
-            progress.checks += 1
         rows = judge(level, student, seed=self.seed, seconds=self.seconds)
         solved = all(row.right for row in rows)
         words = _summary(rows)
+        if student is progress.last and _same(rows, progress.outcome):
+            words += f" As before: run the cell with your {level.edit} first."
+        elif progress.points is None:
+            progress.checks += 1
+        progress.last = student
         if solved:
             solved, words = self._once_more(student)
         if solved:
@@ -365,3 +370,9 @@ def _summary(rows: tuple[Row, ...]) -> str:
     if len(rows) == 1:
         return "Not yet." if wrong else "Right."
     return f"{len(wrong)} of {len(rows)} wrong: {', '.join(wrong)}."
+
+
+def _same(rows: tuple[Row, ...], outcome: Outcome | None) -> bool:
+    """Whether a check of the same code said the same before: it taught nothing new."""
+    before = () if outcome is None else outcome.rows
+    return [(r.name, r.words) for r in rows] == [(r.name, r.words) for r in before]

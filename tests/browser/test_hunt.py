@@ -63,6 +63,17 @@ def test_fixed_code_is_found_by_name_and_rewarded(lab):
     driver.wait_for_kernel(page, "w.log()['solved'].tolist()", "[False, False, True]")
 
 
+def test_an_answer_as_before_is_an_answer(lab):
+    """Pressing check again and again with the same code: it never stays "checking…"."""
+    page = lab(BROKEN, GAME)
+    for words in ("1 of 3 wrong", "As before", "As before"):
+        press(page, "check")
+        page.wait_for_function(
+            "!document.querySelector('.gl.hunt.busy')", timeout=1000 * driver.PATIENCE
+        )
+        driver.shows(page, ".gl.hunt .said", words)
+
+
 def test_code_that_raises_or_never_ends_is_an_answer(lab):
     """An exception and an endless loop become sentences; the game goes on."""
     page = lab(

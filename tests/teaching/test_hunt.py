@@ -54,10 +54,38 @@ def test_points_fall_by_twenty_a_hint_and_five_a_retry(hints, retries, points):
     for _ in range(hints):
         hunt.hint()
     for _ in range(retries):
-        hunt.check(lazy)
+        hunt.check(functools.partial(lazy))  # the cell was run again
     hunt.check(right)
 
     assert hunt.score == points
+
+
+def test_the_same_code_checked_again_costs_nothing():
+    """A cell with a slip of syntax leaves what was defined before; that is said."""
+    hunt = Hunt(level=2)
+    first, second = (hunt.check(lazy).words for _ in range(2))
+    hunt.check(lazy)
+    hunt.check(right)
+
+    assert first == "1 of 3 wrong: db."
+    assert second == f"{first} As before: run the cell with your linear_backward first."
+    assert hunt.score == 95
+
+
+def test_code_that_was_changed_where_it_lies_is_other_code():
+    """The same object, another answer: that was a try."""
+    slip = {"b": 0}
+
+    def code(dout, x, W, b):
+        return dout @ W.T, x.T @ dout, (dout.sum(axis=0), dout)[slip["b"]]
+
+    hunt = Hunt(level=2)
+    slip["b"] = 1
+    hunt.check(code)
+    slip["b"] = 0
+    hunt.check(code)
+
+    assert hunt.score == 95
 
 
 def test_solving_twice_pays_once():

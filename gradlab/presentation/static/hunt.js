@@ -72,6 +72,7 @@ export function mountHunt(element, host) {
     host.ask({ type, ...more }, (answer) => {
       root.classList.remove("busy");
       if (answer.error) said.textContent = answer.error;
+      else load(); // an answer as before is no change of the page
     });
   }
   async function copyCode() {
