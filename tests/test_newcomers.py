@@ -244,6 +244,13 @@ def test_jacobian_upside_down():
     assert report.findings[0].advice.endswith("return jac.T.")
 
 
+def test_slopes_for_a_jacobian():
+    """They have the shape of the input and of the output; a whole matrix is wanted."""
+    report = gl.check(np.sin, X, jac=np.cos)
+    assert report.diagnosis == "wrong_shape"
+    assert "np.diag(slopes.ravel())" in report.findings[0].advice
+
+
 def test_gradients_in_another_order():
     """Two shapes that are each other's name the slip."""
 

@@ -161,7 +161,7 @@ def _read_block(
             f"{' or '.join(map(str, wanted))}."
         )
         blank = np.full((real_rows, variable.coordinates), np.nan)
-        return blank, [Problem("wrong_shape", name, detail)]
+        return blank, [Problem("wrong_shape", name, detail, array.shape, m)]
     matrix = array.reshape(m, variable.size)
     problems = _slips_of_dtype(matrix, dtype, variable)
     if not complex_output and not variable.is_complex:

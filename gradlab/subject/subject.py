@@ -131,7 +131,8 @@ class Problem:
     kind: Literal["wrong_shape", "dtype", "none", "missing", "raised", "extra"]
     where: str  # name of the input
     detail: str  # one sentence: what came, what was expected
-    got: tuple[int, ...] | None = None  # shape of a gradient that has a wrong one
+    got: tuple[int, ...] | None = None  # the shape, where that is what is wrong
+    rows: int | None = None  # of a Jacobian: how many it should have
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
