@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 from gradlab.diagnosis.held import where_nan
 from gradlab.diagnosis.left_open import in_float64, measured
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
@@ -134,7 +134,7 @@ def _raised(evidence: Evidence) -> Iterator[Finding]:
             0.7,
             f"Evaluations next to the point raised {told[0]} "
             f"time{'s' if told[0] != '1' else ''}, first with {told[1]}.",
-            "Nothing to do."
+            NOTHING_TO_DO
             if settled
             else "The point lies at the edge of where the function is defined: check a "
             "point further inside.",
@@ -174,7 +174,7 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
             0.9,
             f"The function computes with a round-off of {epsilon:.2g}; {told}"
             f"{measured(evidence.comparisons)}.",
-            "Nothing to do."
+            NOTHING_TO_DO
             if evidence.reference is not None
             else in_float64(evidence.subject),
         )

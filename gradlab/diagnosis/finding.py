@@ -6,7 +6,9 @@ import dataclasses
 import enum
 from typing import Literal
 
-__all__ = ["BugKind", "Finding", "rank"]
+__all__ = ["NOTHING_TO_DO", "BugKind", "Finding", "asks_nothing", "rank"]
+
+NOTHING_TO_DO = "Nothing to do."  # the advice that is none
 
 Severity = Literal["error", "warning", "note"]
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -121,6 +123,12 @@ class Finding:
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         return f"{place}{self.kind} ({self.severity}): {self.evidence} {self.advice}"
+
+
+def asks_nothing(finding: Finding) -> bool:
+    """Whether a note is told at the foot: it would stand before the answer."""
+    quiet = finding.severity == "note" and not finding.where
+    return quiet and finding.advice == NOTHING_TO_DO
 
 
 def rank(findings: list[Finding]) -> tuple[Finding, ...]:

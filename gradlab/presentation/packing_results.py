@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.tolerance import default_rtol
+from gradlab.diagnosis.finding import asks_nothing
 from gradlab.labels import code_place
 from gradlab.presentation.alike import alike
 from gradlab.presentation.headline import headline
@@ -73,6 +74,7 @@ def _pack_finding(finding: Finding, places: tuple[str, ...]) -> dict[str, Any]:
         "confidence": finding.confidence,
         "evidence": finding.evidence,
         "advice": finding.advice,
+        "quiet": asks_nothing(finding),
     }
 
 

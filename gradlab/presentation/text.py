@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.finding import BugKind, asks_nothing
 from gradlab.labels import few_of
 from gradlab.presentation.alike import alike
 from gradlab.presentation.headline import (
@@ -45,7 +45,6 @@ from gradlab.presentation.words import (
 
 if TYPE_CHECKING:
     from gradlab.comparison.comparison import Comparison
-    from gradlab.diagnosis.finding import Finding
     from gradlab.report import Report
 
 __all__ = ["failure_text", "report_text"]
@@ -169,16 +168,10 @@ def _folded(rows: list[list[str]], width: int) -> list[str]:
     return folded
 
 
-def _asks_nothing(finding: Finding) -> bool:
-    """Whether a note is told at the foot: it would stand before the answer."""
-    quiet = finding.severity == "note" and not finding.where
-    return quiet and finding.advice == "Nothing to do."
-
-
 def _findings(report: Report, width: int) -> list[str]:
     """Write the findings out; those on gradients merely contaminated are counted."""
     passive = contaminated(report)
-    told = [f for f in report.findings if not _asks_nothing(f)]
+    told = [f for f in report.findings if not asks_nothing(f)]
     active = [f for f in told if f.where not in passive]
     groups = alike(active)
     lines: list[str] = []
@@ -248,7 +241,7 @@ def report_text(
     ]
     lines += _findings(report, room)
     lines += ["", *wrapped(", ".join(done), "  ", width=room)]
-    notes = [f.evidence.rstrip(".") for f in report.findings if _asks_nothing(f)]
+    notes = [f.evidence.rstrip(".") for f in report.findings if asks_nothing(f)]
     for remark in (*notes, *report.remarks):
         lines += wrapped("· " + remark, "  ", width=room)
     if last := conclusion(report):  # how it is wrong, the findings say above

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,5 +53,5 @@ def accept_held_in_place(outcome: Outcome, meter: Meter) -> Iterator[Finding]:
             f"{held.sum():,} of {held.size:,} entries of {block.name} cannot be moved: "
             f"f raises on both sides, or is no number, however short the step. The "
             f"gradient is zero there, as of what is no variable.",
-            "Nothing to do.",
+            NOTHING_TO_DO,
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 from gradlab.differentiation.analytic_noise import (
     MOST_ROWS,
     SCATTER,
@@ -184,7 +184,7 @@ def _padded(module: Any) -> Iterator[Finding]:
                 0.9,
                 f"Row {row} of this embedding is its padding_idx and never learns: it "
                 f"was taken for a constant.",
-                "Nothing to do.",
+                NOTHING_TO_DO,
             )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 from gradlab.differentiation.analytic_noise import MOST_ROWS
 from gradlab.subject.subject import is_torch_subject
 
@@ -96,5 +96,5 @@ def _deliberate(subject: Any, purpose: Purpose) -> Finding:
         subject.inputs[purpose.which].name,
         0.95,
         f"The gradient is not the derivative, on purpose: {purpose.words}.",
-        "Nothing to do." if purpose.row is not None else purpose.advice,
+        NOTHING_TO_DO if purpose.row is not None else purpose.advice,
     )

@@ -24,7 +24,7 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 from gradlab.subject.mirrors import mirror_of
 from gradlab.subject.subject import analytic_of, is_torch_subject
 
@@ -111,5 +111,5 @@ def _told(variable: Variable) -> Finding:
         f"the gradient shares each derivative out between an entry and its mirror "
         f"image, half and half. So was the numeric side: what is compared are changes "
         f"of {name} that keep it {kind}.",
-        "Nothing to do.",
+        NOTHING_TO_DO,
     )

@@ -549,19 +549,17 @@ function findingCard(finding, layers, choose) {
   card.addEventListener("click", choose);
   return card;
 }
-// What asks for nothing, as in text.py, stands at the foot: the answer comes first.
-const asksNothing = (f) => f.severity === "note" && !f.places.length && f.advice === "Nothing to do.";
 // The first few findings are cards; the others are one click away.
 function findingList(findings, layers, choose) {
   const SHOWN = 4;
   const card = (finding) => findingCard(finding, layers, () => choose(finding.places[0]));
-  const told = findings.filter((f) => !asksNothing(f)), rest = told.slice(SHOWN);
+  const told = findings.filter((f) => !f.quiet), rest = told.slice(SHOWN);
   return [h("ul", { "aria-label": "Findings" }, told.slice(0, SHOWN).map(card)),
     rest.length > 0 && h("details", {},
       h("summary", FOCUS, `${rest.length} more finding${rest.length > 1 ? "s" : ""}`), h("ul", {}, rest.map(card)))].filter(Boolean);
 }
 function reportFoot(state) {
-  const notes = (state.findings ?? []).filter(asksNothing).map((f) => f.evidence);
+  const notes = (state.findings ?? []).filter((f) => f.quiet).map((f) => f.evidence);
   const remarks = [...notes, ...(state.remarks ?? [])].map((r) => [h("dt", {}, "remark"), h("dd", {}, r)]);
   return h("details", {}, h("summary", FOCUS, "How this was checked"),
     h("dl", { class: "facts" },
