@@ -51,6 +51,8 @@ def changed(cell: Cell, version: int) -> bool:
 
 def _bytes(tensor: Any) -> int:
     """Where the last entry of a tensor that has any ends in its memory."""
+    if tensor.is_contiguous():  # asked of every parameter after every evaluation
+        return int(tensor.storage_offset() * tensor.element_size() + tensor.nbytes)
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     last = tensor.storage_offset() + sum((size - 1) * step for size, step in pairs)
     return int((last + 1) * tensor.element_size())
