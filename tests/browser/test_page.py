@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+import gradlab as gl
 from gradlab.presentation import html
 from gradlab.presentation.packing_results import pack_report
 
@@ -313,6 +314,14 @@ def test_complex_entries_are_sizes_until_a_part_is_chosen(show):
     label = page.get_attribute(".gl canvas.map >> nth=0", "aria-label")
     assert "imaginary parts of complex entries" in label
     assert page.evaluate(colours, 0) != page.evaluate(colours, 1)
+
+
+def test_a_heat_map_is_told_in_words(show):
+    """A name, a shape and how many are wrong: no glyph that is read as "ballot x"."""
+    page = show(gl.check(np.sin, np.ones(3), jac=lambda x: np.diag(2 * np.cos(x))))
+
+    label = page.get_attribute(".gl canvas.map >> nth=2", "aria-label")
+    assert label == "Error of x0, 3 by 3. 3 of 9 entries disagree"
 
 
 def test_real_entries_offer_no_parts(show):

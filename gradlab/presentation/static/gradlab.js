@@ -1110,7 +1110,7 @@ export function mountJacobian(element, host) {
     panels.a.caption.textContent = shown("analytic");
     panels.n.caption.textContent = shown("numeric");
     for (const [p, what] of [[panels.a, "Analytic Jacobian"], [panels.n, "Numeric Jacobian"], [E, "Error"]]) {
-      p.map.setAttribute("aria-label", `${what} of ${m.name}, ${m.rows} by ${m.columns}${m.complex && p !== E ? `, ${{ abs: "sizes", re: "real parts", im: "imaginary parts" }[part]} of complex entries` : ""}. ${status.textContent}`);
+      p.map.setAttribute("aria-label", `${what} of ${m.name}, ${m.rows} by ${m.columns}${m.complex && p !== E ? `, ${{ abs: "sizes", re: "real parts", im: "imaginary parts" }[part]} of complex entries` : ""}. ${told.join("; ")}`);
     }
     list.update(m.key, tolerance, metric, ink);
   }
