@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 
 import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.comparison.swept import Curves
 
 
 def exp_sum(x):
@@ -78,3 +80,23 @@ def test_wrong_where_no_step_shows_it():
 
     assert sweep.verdict == gl.Verdict.DISAGREES
     assert sweep.reading["x"].startswith("error 0.0002, which no step shows alone")
+
+
+def test_a_rough_curve_is_not_free_of_rounding():
+    """Errors of 3 % and more that follow no law are said, not that there are none."""
+    sweep = gl.sweep(exp_sum, np.ones(2), grad=np.exp)
+    error = 0.05 * 3.0 ** (-1.0) ** np.arange(len(sweep.steps))
+    curves = Curves(error, 0.1 * error, error, np.full_like(error, np.nan))
+
+    rough = dataclasses.replace(sweep, curves={("central", "x"): curves})
+
+    assert rough.reading["x"].startswith("correct, but no V: at the best step, ")
+
+
+def test_two_values_are_seen_to_be_two():
+    """An error of 2e-5 in one entry of two is written with the digits that it needs."""
+    factor = np.array([1, 1.00002])
+    sweep = gl.sweep(exp_sum, np.ones(2), grad=lambda x: factor * np.exp(x))
+
+    assert "x[1]: analytic 2.7183, numeric 2.7183" not in sweep.reading["x"]
+    assert "x[1]: analytic 2.71834, numeric 2.71828" in sweep.reading["x"]

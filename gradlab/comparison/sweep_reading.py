@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["read_sweep"]
 
 _COARSE = 1e-10  # a round-off above this is not that of float64
+_ROUGH = 1e-6  # a floor above this is noise, whatever the slope of the curve
 _NOISY = 1e5  # times the expected rounding: beyond, f is noisier than its arithmetic
 _FEW = 6  # steps: fewer make no curve
 _SAME = 2e-2  # spread of a common factor c, relative to c - 1
@@ -82,7 +83,7 @@ def _correct(
             f"{block.place(*kink)}, the analytic {block.analytic[kink]:.4g} lies "
             f"between and passes as a sub-gradient"
         )
-    if sentence := _without_curve(steps, curves):
+    if sentence := _without_curve(steps, curves) or _apart(steps, curves):
         return sentence
     best, floor = _short(curve.best_step), _short(curve.floor)
     if np.isfinite(curve.kink):
@@ -90,8 +91,6 @@ def _correct(
             f"V: correct, best step {best}, floor {floor}; kink at distance "
             f"{_short(curve.kink)}: larger steps cross it"
         )
-    if sentence := _apart(steps, curves):
-        return sentence
     if block.epsilon > _COARSE:
         return f"V: correct; {block.dtype} noise floor {floor} at step {best}"
     noise = block.epsilon * 10 ** curve.roundoff_line[1] / block.rounding
@@ -103,6 +102,8 @@ def _correct(
             f"V: correct, but f carries noise of {_short(noise)} ({inside}?); "
             f"best step {best}, floor {floor}"
         )
+    if not np.isfinite(curve.roundoff_line[1]) and curve.floor > _ROUGH:
+        return f"correct, but no V: at the best step, {best}, the error is {floor}"
     if not np.isfinite(curve.roundoff_line[1]):
         return f"correct: no rounding seen, best step {best}, floor {floor}"
     if not np.isfinite(curve.truncation):
@@ -194,7 +195,13 @@ def _wrong(
     block: Swept, place: tuple[int, int], steps: NDArray[np.float64], curves: Curves
 ) -> str:
     analytic, numeric = float(block.analytic[place]), float(block.reference[place])
-    values = f"{block.place(*place)}: analytic {analytic:.4g}, numeric {numeric:.4g}"
+    digits = 4  # or as many as it takes to see two numbers
+    while digits < 16 and f"{analytic:.{digits}g}" == f"{numeric:.{digits}g}":
+        digits += 1
+    values = (
+        f"{block.place(*place)}: analytic {analytic:.{digits}g}, "
+        f"numeric {numeric:.{digits}g}"
+    )
     if not np.isfinite(analytic) or not np.isfinite(numeric):
         return f"one side is not finite: {values}"
     if block.kinds[place] == Smoothness.KINK:
