@@ -38,16 +38,19 @@ def test_undecided_tells_the_measurement(hidden):
 
 
 def test_undecided_under_autocast_tells_what_to_type():
-    """`params=` with a module: it and its data in float64, and no autocast."""
+    """Gradients returned with a loss: module and data in float64, and no autocast."""
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     net, x = torch.nn.Linear(4, 1), torch.randn(5, 4)
+    names = [name for name, _ in net.named_parameters()]
 
-    def loss():
+    def loss_and_grads():
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            return net(x).float().square().mean()
+            loss = net(x).float().square().mean()
+        found = torch.autograd.grad(loss, list(net.parameters()))
+        return loss.item(), dict(zip(names, found, strict=True))
 
-    report = gl.check(loss, params=net)
+    report = gl.check(loss_and_grads, params=net)
     (warning,) = (f for f in report.findings if f.severity == "warning")
     assert report.verdict == gl.Verdict.UNDECIDED
     assert "too coarse to tell" in warning.evidence
