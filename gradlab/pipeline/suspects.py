@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block
 
 _CLOSE = 2.0  # error bars; beyond five a gradient is wrong
+_SLOPE = 10.0  # error bars; less is hardly a slope that another look could confirm
 
 __all__ = ["suspect_columns", "suspects_of", "suspicious"]
 
@@ -62,11 +63,13 @@ def suspicious(
 def _close_calls(block: Block) -> NDArray[np.bool_]:
     """Entries that agree for their bar alone, and are off by more than one of it.
 
-    Right gradients hardly ever are: another look costs them nothing.
+    Right gradients hardly ever are: another look costs them nothing. Not where f does
+    not move: a gradient of zero is made of rounding, and a ladder there reads noise.
     """
     with np.errstate(all="ignore"):
         gap = block.gap - block.slack
-        return np.asarray(gap > np.maximum(block.allowed, _CLOSE * block.error))
+        close = gap > np.maximum(block.allowed, _CLOSE * block.error)
+        return np.asarray(close & (np.abs(block.value) > _SLOPE * block.error))
 
 
 def suspect_columns(block: Block) -> NDArray[np.intp]:

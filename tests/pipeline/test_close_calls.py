@@ -22,3 +22,18 @@ def test_five_percent_in_single_precision(gain, offset):
     assert right.verdict == gl.Verdict.AGREES
     assert right.evaluations == 3  # nothing is asked of what lies within its bar
     assert wrong.verdict == gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("seed", [91, 107])
+def test_no_slope_is_read_from_rounding(seed):
+    """A bias in front of a batch norm moves nothing, and its gradient is rounding."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(seed)
+    layers = torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Tanh()
+    model, x = torch.nn.Sequential(*layers), torch.randn(5, 6)
+    loss = lambda x: (model(x) - 0.3).square().mean()
+
+    report = gl.check(loss, x, params=model.named_parameters())
+
+    assert report.ok
+    assert report.verdict == gl.Verdict.AGREES
