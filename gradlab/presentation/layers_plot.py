@@ -197,9 +197,7 @@ class LayersDisplay:
         ax.set_ylim(max(len(lines), 1) - 0.4, -0.6)
         wide = inches(ax)[0]
         names = [line.label for line in lines]
-        if (
-            wide < NARROW
-        ):  # without types, and as much of a name as leaves room for bars
+        if wide < NARROW:  # no types, and of names as much as leaves room for bars
             most = max(14, int(6 * wide))
             names = [middle(re.split("  \\(|: ", name)[0], most) for name in names]
         ax.set_yticks(place, labels=names)

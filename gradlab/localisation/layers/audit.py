@@ -119,6 +119,7 @@ class _Audit:
                 progress(done + 1, len(frames))
             if self._all_right() and has_own_code(frames) and cuts(self._own_code()):
                 self._check_together()
+            self._doubt_what_raised()
         except KeyboardInterrupt:  # what is known so far is worth having
             for frame in frames:
                 missing = Outcome(LayerState.UNCHECKED, INTERRUPTED)
@@ -166,6 +167,15 @@ class _Audit:
         self._outcomes[frame.number] = outcome
         for child in frame.children:
             child.input_cotangents = [None] * len(child.inputs)
+
+    def _doubt_what_raised(self) -> None:
+        """Leave a model open whose backward raises, where none of its calls does."""
+        raised = self._recording.raised
+        if raised and self._all_right():
+            self._outcomes[self._recording.frames[0].number] = Outcome(
+                LayerState.UNCHECKED,
+                f"the backward of all together raised {raised}; no call does by itself",
+            )
 
     def _all_right(self) -> bool:
         return all(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +34,12 @@ class Recording:
     ----------
     frames
         The root's frame, then the loss's where there is a loss.
+    raised
+        What the backward raised, in words; "" if nothing.
     """
 
     frames: list[Frame]
+    raised: str = ""
 
     @property
     def all(self) -> list[Frame]:
@@ -187,20 +189,23 @@ def _backward(program: Program, recorder: Recorder, output: Any) -> Recording:
     for frame in frames:
         frame.cotangents = [None] * len(frame.outputs)
         frame.input_cotangents = [None] * len(frame.inputs)
-    sums = weighted_sums(roots, weights)
+    sums, raised = weighted_sums(roots, weights), ""
     if sums and slots:
         gradients: tuple[Any, ...] = (None,) * len(slots)
         # The code is the user's; the check of the call that raises tells of it.
-        with contextlib.suppress(Exception):
+        try:
             gradients = torch.autograd.grad(
                 sums, [frame.outputs[k].edge for frame, k in slots], allow_unused=True
             )
+        except Exception as error:  # noqa: BLE001 - whatever that code raises
+            first = str(error).partition("\n")[0].partition("; expected")[0]
+            raised = f"{type(error).__name__}: {first}"
         for (frame, k), gradient in zip(slots, gradients, strict=True):
             frame.cotangents[k] = _meaningful(gradient)
     for frame in frames:
         for slot in (*frame.inputs, *frame.outputs):
             slot.source = None
-    return Recording(recorder.frames)
+    return Recording(recorder.frames, raised)
 
 
 def _meaningful(gradient: Any) -> Any:
