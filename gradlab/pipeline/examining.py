@@ -145,10 +145,10 @@ def _compared(
     """
     subject = own.subject
     if coverage.name == "probe":
-        from gradlab.pipeline.large.probing import compare_by_probes, nothing
+        from gradlab.pipeline.large.probing import compare_by_probes
 
         known = purposeful(subject)
-        spoiled = nothing if layers is None else layers.spoiled
+        spoiled = frozenset if layers is None else layers.spoiled
         seen, excuses = compare_by_probes(own, plan, meter, notes, known, spoiled)
         return seen, [*known.values(), *excuses]
     if needs_streaming(subject, coverage.columns, plan.memory):

@@ -43,15 +43,10 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Plan
     from gradlab.subject.subject import Problem, Subject
 
-__all__ = ["compare_by_probes", "nothing"]
+__all__ = ["compare_by_probes"]
 
 _KEPT = KEPT + 6  # evaluations of a budget: a few entries, and what confirms one
 _UNLIKELY = 1e-3  # chance of seeing no wrong entry where so many are wrong
-
-
-def nothing() -> frozenset[str]:
-    """Name no input that a wrong layer spoils."""
-    return frozenset()
 
 
 def compare_by_probes(
@@ -60,7 +55,7 @@ def compare_by_probes(
     meter: Meter,
     notes: dict[str, tuple[str, ...]],
     left_out: Collection[int],
-    spoiled: Callable[[], frozenset[str]] = nothing,
+    spoiled: Callable[[], frozenset[str]] = frozenset,
 ) -> tuple[Seen, list[Finding]]:
     """Judge every input by random directions, and look closer at what is accused.
 
