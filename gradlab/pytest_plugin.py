@@ -1,4 +1,4 @@
-"""Fixture ``gradcheck`` for pytest: a gradient check with a page to look at on failure.
+"""For pytest: the fixture ``gradcheck``, and what a failed ``assert`` on a result says.
 
 Installed with gradlab (entry point ``pytest11``), so that a test only asks for it:
 
@@ -8,21 +8,29 @@ Installed with gradlab (entry point ``pytest11``), so that a test only asks for 
 It takes what `gradlab.check` takes. Where the gradient is wrong the test fails with the
 worst entry and the likely cause, and names a page with every number under pytest's
 temporary directory.
+
+Of a plain ``assert gl.check(...)`` (or ``assert report.ok``) pytest shows the text of
+the report on one line, cut in the middle. Here that line keeps the verdict, and the
+whole text stands below the traceback.
 """
 
 from __future__ import annotations
 
+import ast
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
     from gradlab.report import Report
 
-__all__ = ["gradcheck"]
+__all__ = ["gradcheck", "pytest_runtest_makereport"]
+
+_TOLD = 3  # results below one traceback
 
 
 @pytest.fixture
@@ -70,3 +78,65 @@ def _page(report: Report | None, folder: Path) -> str:
     except Exception as error:  # noqa: BLE001 - the failure itself must be told
         return f"none: {type(error).__name__}: {error}"
     return str(path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a failed ``assert`` tell all of the results that it is about."""
+    failure = call.excinfo
+    told = [] if failure is None else _asserted(failure)
+    if failure is not None and told:
+        message = str(failure.value)
+        told = [text for text in told if not _printed(message, text)]
+        for text in told:
+            message = _shortened(message, text)
+        failure.value.args = (message,)
+    report = yield
+    add_section = getattr(report.longrepr, "addsection", lambda *_: None)
+    for text in told[:_TOLD]:
+        add_section("gradlab", text)
+    return report
+
+
+def _asserted(failure: pytest.ExceptionInfo[BaseException]) -> list[str]:
+    """Return the texts of the results behind a failed ``assert``: of those that fail.
+
+    All of them where none does, as in ``assert not report``.
+    """
+    if not isinstance(failure.value, AssertionError):
+        return []
+    entry = failure.traceback[-1]
+    try:
+        statement = ast.parse(str(entry.statement.deindent()))
+    except (AssertionError, SyntaxError):  # no source, or the head of a block
+        return []
+    if not isinstance(statement.body[0], ast.Assert):
+        return []
+    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    known = {**entry.frame.f_globals, **entry.frame.f_locals}
+    # what has no name is kept by pytest under one that no user can write
+    held = [known[n] for n in known if n in names or n.startswith("@py_assert")]
+    found = {id(each): each for value in held for each in _results(value)}.values()
+    return [repr(each) for each in [each for each in found if not each] or found]
+
+
+def _results(value: Any) -> Iterator[Any]:
+    """Yield the results of gradlab in a value: itself, or the members of a list."""
+    inside = value.values() if isinstance(value, dict) else value
+    for each in inside if isinstance(value, dict | list | tuple) else [value]:
+        if type(each).__module__.startswith("gradlab.") and "\n" in repr(each):
+            yield each
+
+
+def _printed(message: str, text: str) -> bool:
+    """Whether the message of the ``assert`` is that text, indented by pytest."""
+    return all(line in message for line in text.splitlines())
+
+
+def _shortened(message: str, text: str) -> str:
+    """Leave the first line of a text that pytest wrote on one line, whole or cut."""
+    head, line = text.split("\n", 1)[0], text.replace("\n", "\\n")
+    cut = re.escape(line[:100]) + ".*" + re.escape(line[-100:])
+    return re.sub(cut, lambda _: head, message.replace(line, head))

@@ -1,4 +1,4 @@
-"""The fixture `gradcheck`, in a pytest session of its own."""
+"""The fixture `gradcheck` and failed asserts, in a pytest session of their own."""
 
 from __future__ import annotations
 
@@ -34,12 +34,38 @@ def test_twice(gradcheck, tmp_path):
 
 def test_half_said(gradcheck):
     gradcheck(lambda x: (x**2).sum(), np.ones(3))
+
+import gradlab as gl
+
+def checked(factor):
+    return gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: factor * x)
+
+def test_bare():
+    assert checked(1)
+
+def test_ok():
+    report = checked(-2)
+    assert (
+        report.ok
+    )
+
+def test_several():
+    reports = [checked(2), checked(6)]
+    assert all(report.ok for report in reports)
+
+def test_printed():
+    report = checked(1)
+    assert report, str(report)
+
+def test_of_something_else():
+    report = checked(1)
+    assert 3 == 4
 """
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    """Output of a run of five tests."""
+    """Output of a run of all these tests."""
     folder = tmp_path_factory.mktemp("session")
     (folder / "test_cases.py").write_text(CASES, encoding="utf-8")
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p"]
@@ -68,7 +94,7 @@ def _installed():
 
 def test_right_gradients_pass_and_wrong_ones_fail(session):
     """And the report is handed back."""
-    assert "3 failed, 2 passed" in session
+    assert "8 failed, 2 passed" in session
 
 
 def test_failure_names_entry_cause_and_page(session):
@@ -96,3 +122,50 @@ def test_what_is_wrong_with_the_arguments_is_told_at_the_users_line(session):
     assert "pass it as grad=, jac=, backward= or vjp=" in told
     assert ".py:" in told
     assert set(re.findall(r"(\w+\.py):\d+", told)) == {"test_cases.py"}
+
+
+def _told(session, name):
+    """What is said of one test: above and below the headings of gradlab."""
+    words = re.split(r"\n____|\n=+ short", session.split(f"_ {name} _")[1])[0]
+    above, *below = re.split(r"-+ gradlab -+\n", words)
+    return above, below
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("test_bare", "scale"), ("test_ok", "sign")]
+)
+def test_a_failed_assert_tells_all_of_its_report(session, name, kind):
+    """The line of pytest keeps the verdict; table, cause and advice stand below it."""
+    above, (story,) = _told(session, name)
+
+    assert "✗ disagrees: x is wrong" in above
+    assert "coverage" not in above
+    assert "\\n" not in above
+    assert story.startswith("✗ disagrees: x is wrong\n")
+    assert "worst entry" in story
+    assert f"✗ x: {kind} (error)" in story
+    assert "  -> " in story
+    assert "evaluations" in story
+
+
+def test_of_several_reports_those_that_fail_are_told(session):
+    """Not the right ones, which stood in the same list."""
+    (story,) = _told(session, "test_several")[1]
+
+    assert "analytic = 3 x numeric" in story
+
+
+def test_a_report_is_not_told_twice(session):
+    """Who passes it as the message of the assert reads it there, and only there."""
+    above, below = _told(session, "test_printed")
+
+    assert "✗ x: scale (error)" in above
+    assert not below
+
+
+def test_a_failure_of_something_else_stays_as_it_is(session):
+    """A report that merely stands beside it is no part of it."""
+    above, below = _told(session, "test_of_something_else")
+
+    assert "assert 3 == 4" in above
+    assert not below
