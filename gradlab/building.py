@@ -256,9 +256,10 @@ def _array_subject(
         call = _then(sides.loss, call)
     subject = ArraySubject(call, tree, which, names, kind=kind, output_name=output)
     _check_finite(subject)
+    subject.roots = sides.roots(fn, [leaf.value for leaf in tree.leaves])
     if gradients_come_along:
         subject.side = lambda s: Contracted(
-            lambda: gradients_of(fn(*s.fresh_arguments())),
+            lambda: gradients_of(s.around(fn)(*s.fresh_arguments())),
             s,
             "the gradients it returns",
         )
@@ -274,14 +275,15 @@ def _array_subject(
 def _given_side(
     fn: Callable[..., Any], subject: ArraySubject, sides: Sides
 ) -> Analytic:
+    around = subject.around
     if sides.jac is not None:
-        jac = sides.jac
+        jac = around(sides.jac)
         return UserJacobian(lambda: jac(*subject.fresh_arguments()), subject, "jac")
     if sides.backward is not None:
-        return BackwardPass(fn, sides.backward, subject)
+        return BackwardPass(around(fn), around(sides.backward), subject)
     if sides.vjp is not None:
-        return UserVjp(sides.vjp, subject)
-    grad = sides.grad
+        return UserVjp(around(sides.vjp), subject)
+    grad = around(sides.grad)
     return Contracted(lambda: grad(*subject.fresh_arguments()), subject, "grad")
 
 
@@ -354,9 +356,7 @@ def _in_place(
         subject.widened = functools.partial(widened_call, tensors)
     if callable(sides.grad):
         grad = sides.grad
-        subject.side = lambda s: Contracted(
-            lambda: s.within(lambda: grad(*inputs)), s, "grad"
-        )
+        subject.side = lambda s: Contracted(s.around(lambda: grad(*inputs)), s, "grad")
     elif sides.grad is not None:
         subject.analytic = _held(sides.grad, subject)
     elif by_autograd:
@@ -368,7 +368,7 @@ def _in_place(
         )
     elif sides.need_analytic:
         subject.side = lambda s: Contracted(
-            lambda: s.within(lambda: gradients_of(fn(*inputs))),
+            s.around(lambda: gradients_of(fn(*inputs))),
             s,
             "the gradients it returns",
         )

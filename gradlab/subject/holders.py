@@ -19,13 +19,14 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-__all__ = ["Holder", "exchanged", "holders_of"]
+__all__ = ["Holder", "exchanged", "exchanged_where_kept", "holders_of"]
 
 
 class Holder(NamedTuple):
     """A place that can be written to, and what it held when it was found."""
 
     space: Any  # the dict, list or cell
+    get: Callable[[], Any]
     put: Callable[[Any], None]
     held: Any  # one of the objects, or a tuple with some of them in it
 
@@ -33,12 +34,15 @@ class Holder(NamedTuple):
         """Objects that are held, those not asked for included."""
         return self.held if type(self.held) is tuple else (self.held,)
 
-    def exchange(self, others: Mapping[int, Any]) -> None:
-        """Put others, by the ids of what they stand for; ``put(held)`` undoes it."""
+    def other(self, others: Mapping[int, Any]) -> Any:
+        """Say what is to stand here, by the ids of what it stands for."""
         if type(self.held) is tuple:
-            self.put(tuple(others.get(id(part), part) for part in self.held))
-        else:
-            self.put(others[id(self.held)])
+            return tuple(others.get(id(part), part) for part in self.held)
+        return others[id(self.held)]
+
+    def exchange(self, others: Mapping[int, Any]) -> None:
+        """Put others here; ``put(held)`` undoes it."""
+        self.put(self.other(others))
 
 
 @contextlib.contextmanager
@@ -55,6 +59,27 @@ def exchanged(
     finally:
         for place in places:
             place.put(place.held)
+
+
+@contextlib.contextmanager
+def exchanged_where_kept(
+    places: Sequence[Holder], others: Mapping[int, Any]
+) -> Iterator[None]:
+    """Put others, by id, where originals still stand, and back what is left of them.
+
+    A place that the code in between writes to, such as the cache of a layer, holds what
+    it wrote, then and in all that follows.
+    """
+    kept = [(place, place.other(others)) for place in places]
+    kept = [(place, other) for place, other in kept if place.get() is place.held]
+    try:
+        for place, other in kept:
+            place.put(other)
+        yield
+    finally:
+        for place, other in kept:
+            if place.get() is other:
+                place.put(place.held)
 
 
 def holders_of(ids: Collection[int], roots: Sequence[object]) -> Iterator[Holder]:
@@ -91,7 +116,8 @@ def holders_of(ids: Collection[int], roots: Sequence[object]) -> Iterator[Holder
         value = _value(space, key)
         parts = value if type(value) is tuple else (value,)
         if any(id(part) in ids for part in parts):
-            yield Holder(space, functools.partial(setter, space, key), value)
+            get = functools.partial(_value, space, key)
+            yield Holder(space, get, functools.partial(setter, space, key), value)
 
 
 def _once(spaces: Iterable[Any]) -> Iterable[Any]:

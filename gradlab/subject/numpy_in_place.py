@@ -1,9 +1,9 @@
-"""Parameters in place, in float64: wider copies put where the function reads them.
+"""What a function reads where it lives, in float64: wider copies put in its place.
 
 A function that reads ``net.params`` where it lives cannot be given other arrays, but
 its containers can: for the time of one evaluation the copies stand in every dict, list,
 attribute, closure and global that held the arrays, and whatever happens these are back
-afterwards.
+afterwards. So do copies of constants in half precision.
 """
 
 from __future__ import annotations
@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.holders import Holder, exchanged, holders_of
+from gradlab.subject.guarding.reachable import reach
+from gradlab.subject.holders import (
+    Holder,
+    exchanged,
+    exchanged_where_kept,
+    holders_of,
+)
 from gradlab.subject.subject import output_rows
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,11 +52,15 @@ class StandIns:
         Every place that holds one of the arrays.
     originals, others
         The arrays, and what replaces them.
+    constants
+        Whether they are no parameters: what the function writes to one of the places
+        is a cache of its own then, and stays.
     """
 
     places: tuple[Holder, ...]
     originals: tuple[Any, ...]
     others: tuple[Any, ...]
+    constants: bool = False
 
     @classmethod
     def of(
@@ -89,8 +99,47 @@ class StandIns:
             return None
         return cls(places, tuple(originals), tuple(others))
 
+    @classmethod
+    def of_halves(
+        cls, roots: Sequence[object], beside: Iterable[Any] = ()
+    ) -> StandIns | None:
+        """Widen what a function holds in half precision, or return None if it has none.
+
+        A product of two such constants is rounded to three digits before it meets an
+        input in float64, and in a gradient it is another product than in f.
+
+        Parameters
+        ----------
+        roots
+            What the user passed: everything through which the function may read.
+        beside
+            Arrays that are taken care of already.
+
+        Examples
+        --------
+        >>> c = np.float16(0.1)
+        >>> StandIns.of_halves([lambda x: x * c]).around(lambda: c * c)()
+        np.float64(0.009995...)
+        """
+        known = {id(array) for array in beside}
+        halves = [
+            value
+            for value in reach(roots).seen.values()
+            if isinstance(value, np.ndarray | np.generic)
+            and value.dtype == np.float16
+            and id(value) not in known
+        ]
+        if not halves:
+            return None
+        found = cls.of(halves, [h.astype(float) for h in halves], roots, partly=True)
+        return found and dataclasses.replace(found, constants=True)
+
     def standing(self) -> contextlib.AbstractContextManager[None]:
         """Put the others into all places, and the originals back in the end."""
+        if self.constants:
+            pairs = zip(self.originals, self.others, strict=True)
+            table = {id(original): other for original, other in pairs}
+            return exchanged_where_kept(self.places, table)
         return exchanged(self.places, self.originals, self.others)
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ArraySubject"]
 
+_HALF = float(np.finfo(np.float16).eps)
 _WIDER = {"float16": "float64", "float32": "float64", "complex64": "complex128"}
 
 
@@ -54,6 +55,8 @@ class ArraySubject:
         where they are.
     kind, output_name
         Words for people.
+    stand_ins
+        What stands where the function reads for the time of each evaluation.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class ArraySubject:
         live: bool = False,
         kind: str = "NumPy function",
         output_name: str = "out",
+        stand_ins: tuple[StandIns, ...] = (),
     ) -> None:
         self.kind = kind
         self.analytic: Analytic | None = None
@@ -73,15 +77,16 @@ class ArraySubject:
         self.side: Callable[[ArraySubject], Analytic] | None = None
         self.reset: Callable[[], None] | None = None
         self.rewrites_inputs = False
-        # what the user passed; parameters in place are looked for in there
+        # what the user passed; parameters and constants are looked for in there
         self.roots: tuple[object, ...] = ()
-        self.stand_ins: StandIns | None = None
+        self.stand_ins = stand_ins
         # for tensors in place: makes a call that reads arrays instead, by leaf
         self.widened: Widened | None = None
         self.tree = tree
         self.which = tuple(which)
         self.live = live
         self._call = call
+        self._evaluated = self.around(call)
         self._output_name = output_name
         self._working = [working_copy(tree.leaves[p], live=live) for p in self.which]
         self._values: list[Any] = [leaf.value for leaf in tree.leaves]
@@ -176,7 +181,7 @@ class ArraySubject:
         """Evaluate at what the coordinates hold now."""
         if self.reset is not None:
             self.reset()
-        result = self._call(*self.arguments())
+        result = self._evaluated(*self.arguments())
         if not self.reader.variables:
             self.presenter = output_converter(result)
         row = self.reader.row(result)
@@ -261,7 +266,10 @@ class ArraySubject:
         )
 
     def _on(
-        self, tree: Tree, call: Callable[..., Any], stand_ins: StandIns | None = None
+        self,
+        tree: Tree,
+        call: Callable[..., Any],
+        stand_ins: tuple[StandIns, ...] = (),
     ) -> ArraySubject:
         """Return the same function on other arrays, with its analytic side."""
         twin = ArraySubject(
@@ -272,9 +280,9 @@ class ArraySubject:
             live=self.live,
             kind=self.kind,
             output_name=self._output_name,
+            stand_ins=stand_ins,
         )
         twin.reset, twin.rewrites_inputs = self.reset, self.rewrites_inputs
-        twin.stand_ins = stand_ins
         if self.side is not None:
             twin.side, twin.analytic = self.side, self.side(twin)
         return twin
@@ -302,39 +310,44 @@ class ArraySubject:
             array = array.reshape(variable.shape).astype(variable.dtype)
             value = array if isinstance(leaf.value, np.ndarray) else array[()]
             leaves[position] = type(leaf)(leaf.name, value)
-        twin = self._on(type(self.tree)(tuple(leaves), self.tree.template), self._call)
+        tree = type(self.tree)(tuple(leaves), self.tree.template)
+        twin = self._on(tree, self._call, self.stand_ins)
         twin.reader, twin.presenter = self.reader, self.presenter
         return twin
 
-    def within(self, call: Callable[[], Any]) -> Any:
-        """Call something of the user's that reads the parameters where they are."""
-        if self.stand_ins is None:
-            return call()
-        with self.stand_ins.standing():
-            return call()
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Make something of the user's read what this subject reads where it is."""
+        for each in self.stand_ins:
+            call = each.around(call)
+        return call
 
     def in_double(self) -> ArraySubject | None:
         """Return the same function on float64 copies, or None if it cannot run so.
 
         Copies of parameters that are read in place stand where these are found for the
-        time of each evaluation. The twin must follow every input as the function does,
-        and resolve what float64 resolves; else something inside is not float64.
+        time of each evaluation, and so do copies of constants in half precision. The
+        twin must follow every input as the function does, and resolve what float64
+        resolves; else something inside is not float64.
         """
         tree = self._cast_tree(_WIDER)
-        stand_ins, call = None, self._call
+        call, stand_ins = self._call, []
         if self.widened is not None:
             call = self.widened(call, {leaf.name: leaf.value for leaf in tree.leaves})
         elif self.live:
             pairs = zip(self.tree.leaves, tree.leaves, strict=True)
             cast = [(old.value, new.value) for old, new in pairs]
             cast = [(old, new) for old, new in cast if old is not new]
-            stand_ins = StandIns.of(
+            found = StandIns.of(
                 [old for old, _ in cast], [new for _, new in cast], self.roots
             )
-            if stand_ins is None:
+            if found is None:
                 return None
-            call = stand_ins.around(self._call)
-        twin = self._on(tree, call, stand_ins)
+            stand_ins.append(found)
+        if self.epsilon >= _HALF:
+            mine = [leaf.value for leaf in self.tree.leaves]
+            found = StandIns.of_halves(self.roots, mine)
+            stand_ins += [found] if found else []
+        twin = self._on(tree, call, tuple(stand_ins))
         try:
             with np.errstate(all="ignore"):
                 twin.row()

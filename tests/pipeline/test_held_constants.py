@@ -12,6 +12,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.comparison.verdict import Verdict
+from gradlab.subject.numpy_in_place import StandIns
 
 torch = pytest.importorskip("torch")
 
@@ -149,3 +150,81 @@ def test_float32_attention_with_a_bias_that_does_nothing_agrees(seed):
     )
     assert report.verdict == Verdict.AGREES
     assert report["in_proj_bias"].max_rel_error < 1e-2
+
+
+def half(rng, *shape):
+    """Normal numbers in float16."""
+    return rng.normal(size=shape).astype(np.float16)
+
+
+def waves(rng):
+    """A gradient that multiplies what f holds in float16 before x comes in."""
+    w, c, x = np.float16(rng.uniform(8, 60)), half(rng, 6), half(rng, 6)
+    return (lambda x: np.sum(c * np.sin(w * x)), lambda x: c * w * np.cos(w * x), x)
+
+
+class Layer:
+    """Parameters and data in float16; its forward keeps what its backward reads."""
+
+    def __init__(self, rng):
+        self.w, self.data = half(rng, 3, 5), half(rng, 5)
+        self.forward(half(rng, 5))
+
+    def forward(self, x):
+        """Return the loss, and keep its input, of which another one may be there."""
+        self.x = x
+        return ((self.w @ (x * self.data)) ** 2).sum()
+
+    def grad(self, x):
+        """Square the weights first; `x` is read where the forward has put it."""
+        self.forward(x)
+        square = (self.w * self.data).T @ (self.w * self.data)
+        return 2 * square @ self.x
+
+
+def cached(rng):
+    """A layer that has been run before, on other numbers."""
+    layer = Layer(rng)
+    return layer.forward, layer.grad, half(rng, 5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("program", [waves, cached])
+def test_constants_in_half_precision_are_widened(program, seed):
+    """Their products have three digits: all of these eight gradients were accused."""
+    f, grad, x = program(np.random.default_rng(seed))
+
+    assert gl.check(f, x, grad=grad).verdict == gl.Verdict.AGREES
+
+    slipped = gl.check(f, x, grad=lambda x: np.multiply(grad(x), 1.01))
+    assert slipped.verdict == gl.Verdict.DISAGREES
+
+
+def test_parameters_beside_constants_in_half_precision():
+    """Those that are read in place stand in float64 beside what else is held."""
+    rng = np.random.default_rng(0)
+    params, a, c = {"w": half(rng, 5)}, half(rng, 4, 5), half(rng, 4)
+
+    def loss_and_grads():
+        w = params["w"]
+        return ((a @ w - c) ** 2).sum(), {"w": 2 * (a.T @ a) @ w - 2 * a.T @ c}
+
+    report = gl.check(loss_and_grads, params=params)
+
+    assert report.verdict == gl.Verdict.AGREES, report
+    assert params["w"].dtype == a.dtype == np.float16
+
+
+def test_what_a_layer_keeps_meanwhile_is_left_to_it():
+    """Constants are put back; a place that the code has written to holds its own."""
+    held = {"scale": np.float16(0.5), "cache": np.ones(2, np.float16)}
+
+    def run():
+        held["cache"] = held["scale"] * np.ones(3)
+        return held["scale"]
+
+    around = StandIns.of_halves([held]).around(run)
+
+    assert around().dtype == np.float64
+    assert held["scale"].dtype == np.float16
+    assert held["cache"].tolist() == [0.5] * 3
