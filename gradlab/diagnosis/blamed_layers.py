@@ -29,13 +29,13 @@ _ADVICE = {
     "create_graph, or a None in its backward.",
     "missing_reduction": "Divide by that length exactly where the forward does.",
     "ignores_upstream": "Multiply by the incoming gradient in its backward.",
+    "stale_cache": "Write to a new tensor (y = y + 1, not y += 1), or to a clone().",
     "nonfinite": "Look for a division by zero or a root of zero in its backward.",
 }
 _ADVICE_ELSE = (
     "Compare its backward with the derivative on paper, or call gradlab.check with the "
     "same arguments: it reads the whole Jacobian of this layer."
 )
-_RAISED = "raised "  # where an audit says what a backward raised
 _MAKE_IT_RUN = "Make its backward run and return one gradient for each input."
 _NO_HOOK = "Remove the hook (keep the handle that registering it returned)."
 
@@ -79,8 +79,9 @@ def _finding(blamed: Blamed, mistake: LayerMistake) -> Finding:
     kind, confidence = "unknown", 0.3
     if character is not None:
         kind, confidence = character.kind, character.confidence
-    raised = character is not None and character.words.startswith(_RAISED)
-    advice = _MAKE_IT_RUN if raised else _ADVICE.get(kind, _ADVICE_ELSE)
+    advice = _ADVICE.get(kind, _ADVICE_ELSE)
+    if blamed.outcome.raised and kind != "stale_cache":
+        advice = _MAKE_IT_RUN
     if mistake.hook:
         # the hook is known to be the cause, whatever it does
         if kind in {"unknown", "ignores_upstream"}:
@@ -136,7 +137,8 @@ def _in_which_code(blamed: Blamed) -> str:
     """Which code of a layer is meant: of a container not that of its layers."""
     hook = blamed.outcome.hook
     if blamed.outcome.together:
-        where = " together with its layers, each right by itself"
+        each = "none of which raises" if blamed.outcome.raised else "each right"
+        where = f" together with its layers, {each} by itself"
     elif not blamed.frame.children:
         where = ""
     elif hook:
@@ -148,13 +150,12 @@ def _in_which_code(blamed: Blamed) -> str:
 
 def _spoiled(blamed: Blamed) -> str:
     """Which gradients are wrong for it."""
+    if blamed.outcome.raised:
+        return "no gradient passes through it"
     if blamed.outcome.together:
         first, *more = [variable.label for variable in blamed.outcome.wrong]
         others = f" and {len(more)} more" if more else ""
         return f"wrong is the gradient of {first}{others}"
-    character = blamed.outcome.character
-    if character is not None and character.words.startswith(_RAISED):
-        return "no gradient passes through it"
     if blamed.upstream == 0:
         return "nothing upstream is contaminated by it"
     if blamed.upstream == 1:

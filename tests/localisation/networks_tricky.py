@@ -46,7 +46,7 @@ def in_place_residual(slip):
             self.act = Swish(slip)
 
         def forward(self, x):
-            out = self.relu(self.bn(self.conv1(x)))
+            out = self.bn(self.conv1(x))
             out += x
             return self.act(self.relu(out))
 

@@ -29,15 +29,129 @@ def audited(*, after):
     return model, x, gl.blame(model, x, loss=lambda out: out.sigmoid().sum())
 
 
-def test_what_raises_is_not_right():
-    """Torch refuses the whole backward, so the model is left open with its words."""
-    model, x, audit = audited(after=True)
+class Kept(torch.nn.Module):
+    """Changes in place what its sigmoid has kept for the backward, or a copy."""
+
+    def __init__(self, *, copied=False):
+        super().__init__()
+        self.first, self.act = torch.nn.Linear(4, 4), torch.nn.Sigmoid()
+        self.copied = copied
+
+    def forward(self, x):
+        y = self.act(self.first(x))
+        y = y.clone() if self.copied else y
+        y += 1
+        return y
+
+
+class Thrice(torch.autograd.Function):
+    """Doubles, with the gradient of something else."""
+
+    @staticmethod
+    def forward(_ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(_ctx, grad):
+        return 3 * grad
+
+
+class Wrong(torch.nn.Module):
+    """Calls that Function."""
+
+    def forward(self, x):
+        return Thrice.apply(x)
+
+
+class Moody(torch.nn.Module):
+    """Has a hook that raises once, and never again."""
+
+    raised = False
+
+    def forward(self, x):
+        if x.requires_grad:
+            x.register_hook(self.hook)
+        return x * 2
+
+    @classmethod
+    def hook(cls, _grad):
+        if not cls.raised:
+            cls.raised = True
+            raise RuntimeError("out of sorts")
+
+
+def around(inner):
+    """Put a layer between linear ones."""
+    torch.manual_seed(0)
+    inner = torch.nn.Sequential(torch.nn.Linear(3, 4), inner, torch.nn.Linear(4, 2))
+    model, x = inner.double(), torch.randn(4, 3, dtype=torch.float64)
+    return model, x, gl.blame(model, x, loss=lambda out: out.sigmoid().sum())
+
+
+def refused(model, x):
+    """Whether torch refuses the backward, in which words."""
     with pytest.raises(RuntimeError, match="modified by an inplace"):
         model(x).sum().backward()
+    model.zero_grad()
+    return True
 
-    (root,) = (row for row in audit.rows if row.name == "Overwriting")
+
+def test_own_code_that_raises_is_named():
+    """What raises by itself, for what it hands on, is named in torch's words."""
+    model, x, audit = audited(after=True)
+    assert refused(model, x)
+    assert audit.culprits == ("Overwriting",)
+    (found,) = audit.findings
+    assert found.kind == gl.BugKind.STALE_CACHE
+    assert "in its own code" in found.evidence
+    assert "modified by an inplace operation" in found.evidence
+    # the layer behind it has its gradient, the one before has none
+    assert set(audit.contaminated) == {"first.weight", "first.bias"}
+    states = {row.name: row.state for row in audit.rows}
+    assert states["last"] == "right"
+    assert states["first"] == "contaminated"
+
+
+def test_what_raises_together_is_named():
+    """A layer that overwrites what the one inside it has kept is the innermost."""
+    model, x, audit = around(Kept())
+    assert refused(model, x)
+    assert audit.culprits == ("1",)
+    assert "together with its layers" in audit.findings[0].evidence
+    assert set(audit.contaminated) == {"0.weight", "0.bias"}
+
+
+def test_in_place_layer_is_told():
+    """Of a plain chain, the layer that writes to what another one has kept."""
+    chain = torch.nn.Sequential(torch.nn.Sigmoid(), torch.nn.ReLU(inplace=True))
+    model, x, audit = around(chain)
+    assert refused(model, x)
+    assert audit.culprits == ("1",)
+    assert "`1.1` (ReLU) writes to what it is given" in audit.findings[0].evidence
+
+
+def test_a_copy_is_right():
+    """The same with a copy."""
+    _, _, audit = around(Kept(copied=True))
+    assert audit.culprits == ()
+    assert {row.state for row in audit.rows} == {"right"}
+
+
+def test_others_are_judged_as_usual():
+    """Layers before and behind that are wrong themselves are named, in their order."""
+    model, x, audit = around(torch.nn.Sequential(Wrong(), Kept(), Wrong()))
+    assert refused(model, x)
+    assert audit.culprits == ("1.2", "1.1", "1.0")
+    kinds = [finding.kind for finding in audit.findings]
+    assert kinds == ["scale", "stale_cache", "scale"]
+
+
+def test_what_nobody_raises_is_left_open():
+    """What raises for the model, and for no call of it when asked again."""
+    _, _, audit = around(Moody())
+    (root,) = (row for row in audit.rows if row.name == "Sequential")
     assert root.state == "unchecked"
-    assert "raised RuntimeError: one of the variables needed" in root.reason
+    assert "raised RuntimeError: out of sorts; no call does by itself" in root.reason
     assert [finding.severity for finding in audit.findings] == ["warning"]
 
 

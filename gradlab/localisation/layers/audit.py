@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import SubjectError
 from gradlab.localisation.layers.audited import INTERRUPTED, LayerRow, LayerState
-from gradlab.localisation.layers.checking.check import Checker, Outcome, is_torchs
+from gradlab.localisation.layers.checking.check import Checker, is_torchs
+from gradlab.localisation.layers.checking.outcome import Outcome
 from gradlab.localisation.layers.checking.reach import right_within_reach, wrong_nearby
 from gradlab.localisation.layers.checking.whole import has_own_code, wrong_together
 from gradlab.localisation.layers.flow import upstream
@@ -102,8 +103,9 @@ class _Audit:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._owners = program.owners
-        self._checker = Checker(self._owners, program.seed)
         self._recording: Recording = record(program)
+        raised = self._recording.raised
+        self._checker = Checker(self._owners, program.seed, raised)
         self._outcomes: dict[int, Outcome] = {}
 
     def run(
@@ -119,7 +121,8 @@ class _Audit:
                 progress(done + 1, len(frames))
             if self._all_right() and has_own_code(frames) and cuts(self._own_code()):
                 self._check_together()
-            self._doubt_what_raised()
+            if self._recording.raised:
+                self._find_what_raised()
         except KeyboardInterrupt:  # what is known so far is worth having
             for frame in frames:
                 missing = Outcome(LayerState.UNCHECKED, INTERRUPTED)
@@ -160,22 +163,36 @@ class _Audit:
         outcome = self._checker.check(frame, sound=sound)
         if outcome.doubtful:
             self._insist_on_repeatable(frame)
-        if outcome.state is LayerState.WRONG and not frame.reached:
+        wrong = outcome.state is LayerState.WRONG
+        if wrong and (self._recording.raised or not frame.reached):
             outcome = self._as_far_as_it_matters(frame, outcome)
-        elif outcome.state is LayerState.WRONG:
+        elif wrong:
             outcome = self._as_far_as_it_reaches(frame, outcome)
         self._outcomes[frame.number] = outcome
         for child in frame.children:
             child.input_cotangents = [None] * len(child.inputs)
 
-    def _doubt_what_raised(self) -> None:
-        """Leave a model open whose backward raises, where none of its calls does."""
+    def _find_what_raised(self) -> None:
+        """Blame the innermost call that raises together with what is inside it.
+
+        Where no call raises by itself: a layer overwrites what another one has kept.
+        Where none does together either, the model is left open.
+        """
+        if any(outcome.raised for outcome in self._outcomes.values()):
+            return
         raised = self._recording.raised
-        if raised and self._all_right():
-            self._outcomes[self._recording.frames[0].number] = Outcome(
+        for frame in filter(_has_calls, _inside_out(self._recording.frames)):
+            outcome = self._checker.raises_together(frame)
+            if outcome is not None:
+                break
+        else:
+            frame = self._recording.frames[0]
+            outcome = Outcome(
                 LayerState.UNCHECKED,
                 f"the backward of all together raised {raised}; no call does by itself",
             )
+        if self._outcomes[frame.number].state is not LayerState.WRONG:
+            self._outcomes[frame.number] = outcome
 
     def _all_right(self) -> bool:
         return all(
@@ -322,6 +339,10 @@ class _Audit:
             count = len(self._contaminated([frame], nodes, cut))
             found[frame.name] = Blamed(frame, outcome, *source_of(frame), count)
         return tuple(found.values())
+
+
+def _has_calls(frame: Frame) -> bool:
+    return frame.kind == "module" and bool(frame.children)
 
 
 def _is_parameter(variable: Variable, frame: Frame) -> bool:

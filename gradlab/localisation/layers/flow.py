@@ -9,7 +9,7 @@ from gradlab.subject.tensors.graph import graph_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gradlab.localisation.layers.checking.check import Outcome
+    from gradlab.localisation.layers.checking.outcome import Outcome
     from gradlab.localisation.layers.recording.frames import Frame
 
 __all__ = ["feeders", "upstream"]

@@ -115,7 +115,7 @@ def gradients(outputs: list[Any], weights: list[Any], wrt: list[Any]) -> list[An
     except ReplayError:
         raise
     except Exception as error:
-        message = str(error).split("\n")[0] + stopped_at(error)
+        message = str(error).split("\n")[0].split(". Hint: ")[0] + stopped_at(error)
         raise BackwardError(f"{type(error).__name__}: {message}") from error
     return [
         None if g is None else (g.to_dense() if g.layout is not torch.strided else g)

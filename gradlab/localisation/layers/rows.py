@@ -12,7 +12,7 @@ from gradlab.localisation.layers.recording.frames import source_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gradlab.localisation.layers.checking.check import Outcome
+    from gradlab.localisation.layers.checking.outcome import Outcome
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.localisation.layers.recording.hooks import HookedInput
     from gradlab.localisation.layers.recording.owners import Owners

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 from gradlab.localisation.layers.audited import LayerState
 from gradlab.localisation.layers.checking.deliberate import deliberate, without_padding
 from gradlab.localisation.layers.checking.judge import judge
-from gradlab.localisation.layers.checking.kind import (
-    Character,
-    characterise,
-    random_cotangents,
-)
+from gradlab.localisation.layers.checking.kind import characterise, random_cotangents
+from gradlab.localisation.layers.checking.outcome import Outcome
 from gradlab.localisation.layers.checking.probe import Measure, Precision, quick
+from gradlab.localisation.layers.checking.raising import failed_backward
 from gradlab.localisation.layers.checking.rounding import right_without_casts
 from gradlab.localisation.layers.checking.tensor_hooks import tensor_hook
 from gradlab.localisation.layers.products import all_finite, any_nonzero
@@ -31,9 +29,9 @@ from gradlab.localisation.layers.variables import BackwardError, ReplayError
 if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.localisation.layers.recording.owners import Owners
-    from gradlab.localisation.layers.variables import Product, Variable
+    from gradlab.localisation.layers.variables import Product
 
-__all__ = ["Checker", "Outcome", "is_torchs"]
+__all__ = ["Checker", "is_torchs"]
 
 _MOST_WHOLE = 1 << 28  # bytes of parameters that may be moved at once
 _FEW, _SMALL = 8, 1 << 20  # tensors, entries: up to here each tensor gets its own probe
@@ -45,44 +43,6 @@ _HOOKS = (
 )
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Outcome:
-    """What the check of one call found.
-
-    Parameters
-    ----------
-    state, reason
-        Answer and sentence.
-    measure
-        The worst measure, or None.
-    wrong
-        The tensors whose gradient is wrong.
-    character
-        What kind of mistake it is.
-    hook
-        The hook that makes it wrong, in words; "" if it is the layer itself.
-    doubtful
-        The base point could not be reproduced.
-    failed
-        The piece could not be run by itself.
-    empty
-        There is nothing in it to check, which is no reason to warn.
-    together
-        What was checked is the call with all that is inside, not its own code alone.
-    """
-
-    state: LayerState
-    reason: str
-    measure: Measure | None = None
-    wrong: list[Variable] = dataclasses.field(default_factory=list)
-    character: Character | None = None
-    hook: str = ""
-    doubtful: bool = False
-    failed: bool = False
-    empty: bool = False
-    together: bool = False
-
-
 class Checker:
     """Checks calls one by one, children before their parents.
 
@@ -92,11 +52,14 @@ class Checker:
         Parameters of the model.
     seed
         Of all directions.
+    raised
+        What the backward of the whole model raised, in words; "" if nothing.
     """
 
-    def __init__(self, owners: Owners, seed: int) -> None:
+    def __init__(self, owners: Owners, seed: int, raised: str = "") -> None:
         self._owners = owners
         self._seed = seed
+        self._raised = raised
         self._scratch = Scratch()
         self.evaluations = 0
         self.product_seconds = 0.0  # one training step, once all calls are through
@@ -130,6 +93,24 @@ class Checker:
         """Check one call with all that is inside."""
         return dataclasses.replace(self._try(frame, whole=True), together=True)
 
+    def raises_together(self, frame: Frame) -> Outcome | None:
+        """Say what the backward of one call with all that is inside raises, if it does.
+
+        None where it raises nothing, or not what that of the model raised.
+        """
+        piece = self._piece(frame, raised=False, whole=True)
+        try:
+            piece.product()
+        except BackwardError as error:
+            outcome = failed_backward(piece, str(error), self._raised)
+            wrong = outcome.state is LayerState.WRONG
+            return dataclasses.replace(outcome, together=True) if wrong else None
+        except Exception:  # noqa: BLE001 - the user's code; alone it is something else
+            return None
+        finally:
+            self.evaluations += piece.evaluations
+        return None
+
     def can_be_whole(self, frame: Frame) -> bool:
         """Whether a call has others inside, and its parameters can be moved at once."""
         parameters = self._owners.inside(frame.target)
@@ -146,7 +127,7 @@ class Checker:
             except BackwardError as error:
                 if raised:
                     continue
-                return self._failed_backward(frame, str(error))
+                return failed_backward(piece, str(error), self._raised)
             except ReplayError as error:
                 trouble = f"{_what(frame)} {error}"
                 continue
@@ -175,30 +156,6 @@ class Checker:
             # No gradient arrived here: any will do to test the formula.
             piece = piece.with_cotangents(random_cotangents(piece, self._seed))
         return without_padding(piece)
-
-    def _failed_backward(self, frame: Frame, message: str) -> Outcome:
-        if "heckpoint" in message:
-            # that of torch has an option, which its message names; others have none
-            instead = "; pass use_reentrant=False" if "use_reentrant" in message else ""
-            return Outcome(
-                LayerState.UNCHECKED,
-                f"uses re-entrant checkpointing, which cannot be asked for the "
-                f"gradient of one piece{instead}",
-            )
-        if "invalid gradient" in message and "shape" in message:
-            return Outcome(
-                LayerState.WRONG,
-                f"its backward raised {message}",
-                character=Character("wrong_shape", f"raised {message}", 1.0),
-            )
-        if frame.kind != "function":
-            told = f"its backward raised {message}"
-            return Outcome(LayerState.UNCHECKED, told, failed=True)
-        return Outcome(
-            LayerState.WRONG,
-            f"its backward raised {message}",
-            character=Character("unknown", f"raised {message}", 0.5),
-        )
 
     # ------------------------------------------------------------- one precision
     def _check(self, piece: Piece) -> Outcome:

@@ -16,7 +16,8 @@ from gradlab.localisation.layers.recording.frames import walk
 from gradlab.localisation.layers.recording.trees import fill
 
 if TYPE_CHECKING:
-    from gradlab.localisation.layers.checking.check import Checker, Outcome
+    from gradlab.localisation.layers.checking.check import Checker
+    from gradlab.localisation.layers.checking.outcome import Outcome
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.localisation.layers.recording.record import Recording
     from gradlab.localisation.layers.recording.recorder import Program

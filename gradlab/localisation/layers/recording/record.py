@@ -17,9 +17,10 @@ from gradlab.localisation.layers.recording.trees import (
     take_out,
 )
 from gradlab.subject.own_seeds import own_seed
+from gradlab.subject.tensors.graph import graph_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Recording", "call_again", "loss_depends_on", "record", "same_outputs"]
 
@@ -172,12 +173,18 @@ def _weighted(program: Program, output: Any) -> tuple[list[Any], list[Any]]:
         )
     if program.loss is not None:
         return roots, [torch.ones_like(roots[0])]
-    generator = torch.Generator("cpu").manual_seed(own_seed(program.seed, "weights"))
+    return roots, _random_weights(roots, program.seed)
+
+
+def _random_weights(tensors: list[Any], seed: int) -> list[Any]:
+    import torch
+
+    generator = torch.Generator("cpu").manual_seed(own_seed(seed, "weights"))
     weights = []
-    for root in roots:
-        weight = torch.randn(root.shape, generator=generator, **_drawn())
-        weights.append(weight.to(device=root.device, dtype=root.dtype))
-    return roots, weights
+    for tensor in tensors:
+        weight = torch.randn(tensor.shape, generator=generator, **_drawn())
+        weights.append(weight.to(device=tensor.device, dtype=tensor.dtype))
+    return weights
 
 
 def _backward(program: Program, recorder: Recorder, output: Any) -> Recording:
@@ -191,7 +198,7 @@ def _backward(program: Program, recorder: Recorder, output: Any) -> Recording:
         frame.input_cotangents = [None] * len(frame.inputs)
     sums, raised = weighted_sums(roots, weights), ""
     if sums and slots:
-        gradients: tuple[Any, ...] = (None,) * len(slots)
+        gradients: Sequence[Any]
         # The code is the user's; the check of the call that raises tells of it.
         try:
             gradients = torch.autograd.grad(
@@ -200,12 +207,30 @@ def _backward(program: Program, recorder: Recorder, output: Any) -> Recording:
         except Exception as error:  # noqa: BLE001 - whatever that code raises
             first = str(error).partition("\n")[0].partition("; expected")[0]
             raised = f"{type(error).__name__}: {first}"
+            gradients = _any_gradients(program, slots, sums)
         for (frame, k), gradient in zip(slots, gradients, strict=True):
             frame.cotangents[k] = _meaningful(gradient)
     for frame in frames:
         for slot in (*frame.inputs, *frame.outputs):
             slot.source = None
     return Recording(recorder.frames, raised)
+
+
+def _any_gradients(
+    program: Program, slots: list[tuple[Frame, int]], sums: list[Any]
+) -> list[Any]:
+    """Make up what a backward that raised did not bring: random weights.
+
+    Of all that it would have come to, so that every call is tried, with what it hands
+    on to those inside it.
+    """
+    on_the_way = set(graph_nodes(total.grad_fn for total in sums))
+    found = [frame.outputs[k] for frame, k in slots]
+    weights = _random_weights([slot.value for slot in found], program.seed)
+    return [
+        weight if slot.edge.node in on_the_way else None
+        for slot, weight in zip(found, weights, strict=True)
+    ]
 
 
 def _meaningful(gradient: Any) -> Any:

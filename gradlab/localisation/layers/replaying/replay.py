@@ -91,6 +91,7 @@ class Piece:
         self.cotangents = frame.cotangents if cotangents is None else cotangents
         self.whole = whole
         self.handed = 1.0  # factor of the gradients that come back from calls inside
+        self.only: int | None = None  # position of the one variable that is asked for
         held = owners.inside(frame.target) if whole else owners.held(frame)
         self._parameters: list[Any] = held
         self._handed_in = parameters_handed_in(frame)
@@ -141,7 +142,7 @@ class Piece:
             label = label.removeprefix(f"{self.frame.name}.")
             base, dtype = parameter.detach(), self._dtype(parameter)
             found.append(Variable(label, "parameter", None, base, parameter, dtype))
-        return found
+        return found if self.only is None else [found[self.only]]
 
     # ------------------------------------------------------------- running
     @contextlib.contextmanager
@@ -243,7 +244,7 @@ class Piece:
             outputs += [tensor for _, kept in stand_in.handed for tensor in kept]
             if self._seen is not None:
                 self._seen += outputs
-            if not self._copied:
+            if not self._copied and self.only is None:
                 variables += self._reached(outputs, leaf)
             wrt = [
                 v.parameter

@@ -1,0 +1,57 @@
+"""What the check of one call found."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradlab.localisation.layers.audited import LayerState
+    from gradlab.localisation.layers.checking.kind import Character
+    from gradlab.localisation.layers.checking.probe import Measure
+    from gradlab.localisation.layers.variables import Variable
+
+__all__ = ["Outcome"]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Outcome:
+    """What the check of one call found.
+
+    Parameters
+    ----------
+    state, reason
+        Answer and sentence.
+    measure
+        The worst measure, or None.
+    wrong
+        The tensors whose gradient is wrong.
+    character
+        What kind of mistake it is.
+    hook
+        The hook that makes it wrong, in words; "" if it is the layer itself.
+    doubtful
+        The base point could not be reproduced.
+    failed
+        The piece could not be run by itself.
+    empty
+        There is nothing in it to check, which is no reason to warn.
+    together
+        What was checked is the call with all that is inside, not its own code alone.
+    """
+
+    state: LayerState
+    reason: str
+    measure: Measure | None = None
+    wrong: list[Variable] = dataclasses.field(default_factory=list)
+    character: Character | None = None
+    hook: str = ""
+    doubtful: bool = False
+    failed: bool = False
+    empty: bool = False
+    together: bool = False
+
+    @property
+    def raised(self) -> bool:
+        """Whether it is wrong because its backward raises."""
+        return self.character is not None and self.character.words.startswith("raised ")

@@ -1,0 +1,95 @@
+"""Calls whose backward raises: whether that is their own fault, or of the replay."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+from gradlab.labels import few_of
+from gradlab.localisation.layers.audited import LayerState
+from gradlab.localisation.layers.checking.kind import Character
+from gradlab.localisation.layers.checking.outcome import Outcome
+
+if TYPE_CHECKING:
+    from gradlab.localisation.layers.recording.frames import Frame
+    from gradlab.localisation.layers.replaying.replay import Piece
+    from gradlab.localisation.layers.variables import Variable
+
+__all__ = ["failed_backward"]
+
+_PARTICULARS = re.compile(r"[\[(\d]")  # shapes, dtypes and counts: not so in a replay
+_MOST = 32  # tensors that are asked for one by one
+_OVERWRITTEN = "modified by an inplace operation"
+
+
+def failed_backward(piece: Piece, message: str, raised: str) -> Outcome:
+    """Judge a call whose backward raises when it is run by itself.
+
+    Parameters
+    ----------
+    piece
+        The call.
+    message
+        What it raised, in words.
+    raised
+        What the backward of the whole model raised; "" if nothing.
+    """
+    if "heckpoint" in message:
+        # that of torch has an option, which its message names; others have none
+        instead = "; pass use_reentrant=False" if "use_reentrant" in message else ""
+        return Outcome(
+            LayerState.UNCHECKED,
+            f"uses re-entrant checkpointing, which cannot be asked for the "
+            f"gradient of one piece{instead}",
+        )
+    if "invalid gradient" in message and "shape" in message:
+        return _wrong(piece, message, Character("wrong_shape", "", 1.0))
+    if _OVERWRITTEN in message and _alike(message, raised):
+        message += _overwriting(piece.frame)
+        return _wrong(piece, message, Character("stale_cache", "", 0.9))
+    if piece.frame.kind == "function" or _alike(message, raised):
+        return _wrong(piece, message, Character("unknown", "", 0.5))
+    # the model's own run did not raise: it may be the replay that cannot
+    told = f"its backward raised {message}"
+    return Outcome(LayerState.UNCHECKED, told, failed=True)
+
+
+def _wrong(piece: Piece, message: str, character: Character) -> Outcome:
+    """Blame a call for what its backward raised: nothing before it gets a gradient."""
+    words = f"raised {message}"
+    return Outcome(
+        LayerState.WRONG,
+        f"its backward {words}",
+        wrong=_without_gradient(piece),
+        character=dataclasses.replace(character, words=words),
+    )
+
+
+def _without_gradient(piece: Piece) -> list[Variable]:
+    """List what gets no gradient, even where it alone is asked for."""
+    variables, found = piece.variables(), []
+    for k, variable in enumerate(variables[:_MOST]):
+        piece.only = k
+        try:
+            piece.product()
+        except Exception:  # noqa: BLE001 - the user's code
+            found.append(variable)
+    piece.only = None
+    return found + variables[_MOST:]
+
+
+def _alike(message: str, raised: str) -> bool:
+    """Whether a call raised by itself what the backward of the whole model raised."""
+    words = _PARTICULARS.split(raised)[0]
+    return bool(words) and message.startswith(words)
+
+
+def _overwriting(frame: Frame) -> str:
+    """Name the calls inside that write to what they are given."""
+    calls = [call for call in frame.children if call.overwritten]
+    names = list(dict.fromkeys(f"`{call.name}` ({call.type})" for call in calls))
+    if not names:
+        return ""
+    does = "writes to what it is" if len(names) == 1 else "write to what they are"
+    return f"; {few_of(names, 3)} {does} given"
