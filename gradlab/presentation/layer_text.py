@@ -1,4 +1,4 @@
-"""Words for a layer audit and for a sweep, for the terminal."""
+"""Words for a layer audit, for the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from gradlab.presentation.words import (
     WIDTH,
     across,
     brief,
-    distinct,
     duration,
     kind_in_words,
     middle,
@@ -26,28 +25,34 @@ from gradlab.presentation.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from gradlab.diagnosis.finding import Finding
     from gradlab.localisation.layers.audited import LayerAudit, LayerRow
-    from gradlab.sweeps import Sweep
 
 __all__ = [
     "GLYPHS",
     "audit_lines",
+    "audit_table",
     "audit_text",
     "audit_verdict",
     "cost_of",
     "finding_lines",
     "headline_of",
     "runs",
-    "sweep_headline",
-    "sweep_text",
+    "states_shown",
 ]
 
-GLYPHS = {"right": "✓", "wrong": "✗", "contaminated": "↑", "unchecked": "○"}
+GLYPHS = {
+    "right": "✓",
+    "holds": "↳",
+    "wrong": "✗",
+    "contaminated": "↑",
+    "unchecked": "○",
+}
 _WORDS = {
     "right": "right",
+    "holds": "holds a wrong layer",
     "wrong": "wrong itself",
     "contaminated": "contaminated",
     "unchecked": "not checked",
@@ -69,8 +74,7 @@ def _name(row: LayerRow) -> str:
     return f"{'  ' * min(row.depth, 6)}{middle(row.name, 60)}{call}"
 
 
-def _cells(row: LayerRow) -> list[str]:
-    state = str(row.state)
+def _cells(row: LayerRow, state: str) -> list[str]:
     error = "-" if np.isnan(row.error) else brief(row.error)
     return [
         GLYPHS[state],
@@ -178,35 +182,62 @@ def _called(layer: str) -> str:
     return f"layer {layer}" if layer.isdigit() else middle(layer, 80)
 
 
-def runs(audit: LayerAudit) -> list[list[LayerRow]]:
+def states_shown(audit: LayerAudit) -> list[str]:
+    """State of each row as it is shown: a right one may hold a wrong one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh())
+    >>> hook = net[1].register_full_backward_hook(lambda _, passed, __: (-passed[0],))
+    >>> states_shown(gl.blame(net, torch.ones(2)))
+    ['holds', 'contaminated', 'wrong']
+    """
+    shown: list[str] = []
+    around: list[int] = []  # numbers of the rows that hold the one at hand
+    for k, row in enumerate(audit.rows):
+        del around[row.depth :]
+        shown.append(str(row.state))
+        if shown[k] == "wrong":
+            for outer in (at for at in around if shown[at] == "right"):
+                shown[outer] = "holds"
+        around.append(k)
+    return shown
+
+
+def runs(audit: LayerAudit) -> list[tuple[str, list[LayerRow]]]:
     """Put long runs of layers that say the same together; all others stand alone.
+
+    Returns
+    -------
+    list
+        What is said of them, and the layers.
 
     Examples
     --------
     >>> import torch
     >>> net = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(9)))
-    >>> [len(run) for run in runs(gl.blame(net, torch.ones(2)))]
-    [10]
+    >>> [(state, len(run)) for state, run in runs(gl.blame(net, torch.ones(2)))]
+    [('right', 10)]
     """
-    groups: list[list[LayerRow]] = []
-    for row in audit.rows:
-        same = groups and groups[-1][0].state == row.state
-        if same and str(row.state) != "wrong":
-            groups[-1].append(row)
+    groups: list[tuple[str, list[LayerRow]]] = []
+    for state, row in zip(states_shown(audit), audit.rows, strict=True):
+        if groups and groups[-1][0] == state and state not in {"wrong", "holds"}:
+            groups[-1][1].append(row)
         else:
-            groups.append([row])
-    long = [group for group in groups if len(group) > _RUN]
+            groups.append((state, [row]))
     return [
         part
-        for group in groups
-        for part in ([group] if group in long else [[row] for row in group])
+        for state, run in groups
+        for part in (
+            [(state, run)] if len(run) > _RUN else [(state, [row]) for row in run]
+        )
     ]
 
 
-def _run_cells(run: list[LayerRow]) -> list[str]:
+def _run_cells(state: str, run: list[LayerRow]) -> list[str]:
     if len(run) == 1:
-        return _cells(run[0])
-    state = str(run[0].state)
+        return _cells(run[0], state)
     span = f"{middle(run[0].name, 40)} ... {middle(run[-1].name, 40)}"
     words = f"{len(run)} layers {_WORDS[state]}"
     errors = [row.error for row in run if not np.isnan(row.error)]
@@ -214,7 +245,7 @@ def _run_cells(run: list[LayerRow]) -> list[str]:
 
 
 def audit_lines(audit: LayerAudit, terminal: int | None = None) -> list[str]:
-    """Write a layer audit line by line; runs of right layers are drawn together.
+    """Write a layer audit line by line: what was found, then the layers.
 
     Examples
     --------
@@ -222,13 +253,28 @@ def audit_lines(audit: LayerAudit, terminal: int | None = None) -> list[str]:
     >>> audit_lines(gl.blame(torch.nn.Linear(2, 2), torch.ones(2)))[0]
     '✓ every layer that was checked is right by itself'
     """
+    head = [headline_of(audit)]  # in a file it stays one line, to be searched for
+    if terminal is not None:
+        head = wrapped(head[0], "  ", "", width=min(terminal, WIDTH))
+    return [*head, *audit_table(audit, terminal)]
+
+
+def audit_table(audit: LayerAudit, terminal: int | None = None) -> list[str]:
+    """Write the layers of an audit, a line each; runs of right ones stand together.
+
+    Examples
+    --------
+    >>> import torch
+    >>> audit_table(gl.blame(torch.nn.Linear(2, 2), torch.ones(2)))[0].split()
+    ['layer', 'type', 'verdict', 'own', 'error']
+    """
     shown = runs(audit)
     head = ["", "layer", "type", "verdict", "own error"]
-    rows = [head, *(_run_cells(run) for run in shown)] if shown else []
+    rows = [head, *(_run_cells(*run) for run in shown)] if shown else []
     lines = [f"  {line}" for line in tabulate(rows, right=(4,))]
     width = max(map(across, lines), default=0)
     told, room = lines[:1], min(terminal or WIDTH, WIDTH)
-    for line, run in zip(lines[1:], shown, strict=True):
+    for line, (_, run) in zip(lines[1:], shown, strict=True):
         # a row without a number says why; the findings tell the rest
         alone = len(run) == 1 and np.isnan(run[0].error)
         why = one_line(run[0].reason, 400) if alone else ""
@@ -236,10 +282,7 @@ def audit_lines(audit: LayerAudit, terminal: int | None = None) -> list[str]:
             told.append(f"{line}{' ' * (width + 2 - across(line))}{why}".rstrip())
         else:
             told += [line, *wrapped(why, " " * 7, width=room)]
-    head = [headline_of(audit)]  # in a file it stays one line, to be searched for
-    if terminal is not None:
-        head = wrapped(head[0], "  ", "", width=room)
-    return [*head, *told]
+    return told
 
 
 def audit_text(audit: LayerAudit, width: int | None = None) -> str:
@@ -287,79 +330,3 @@ def cost_of(audit: LayerAudit) -> str:
     """
     times = f"{audit.steps:.1f} times forward and backward of its layers one by one"
     return f"{duration(audit.seconds)}, {times}"
-
-
-def sweep_headline(sweep: Sweep) -> str:
-    """Say which inputs have the worst verdict of a sweep.
-
-    Examples
-    --------
-    >>> sweep = gl.sweep(lambda x: (x**2).sum(), np.ones(2), grad=lambda x: 2 * x)
-    >>> sweep_headline(sweep)
-    '✓ x agrees at its best step'
-    """
-    return f"{sweep.verdict.glyph} {_worst_inputs(sweep.verdicts)}"
-
-
-def _worst_inputs(verdicts: Mapping[str, Verdict]) -> str:
-    if not verdicts:
-        return "nothing was swept"
-    worst = max(verdicts.values())
-    guilty = [name for name, verdict in verdicts.items() if verdict == worst]
-    if worst == Verdict.AGREES:
-        if len(guilty) == 1:
-            return f"{middle(guilty[0], 60)} agrees at its best step"
-        every = "both" if len(guilty) == 2 else f"all {len(guilty)}"
-        return f"{every} inputs agree, each at its best step"
-    names = ", ".join(distinct(guilty[:4], 40))
-    if len(guilty) > 4:
-        names += f" and {len(guilty) - 4} more"
-    one = len(guilty) == 1
-    if worst == Verdict.UNDECIDED:
-        return f"{names} {'is' if one else 'are'} undecided"
-    return f"{names} {'disagrees' if one else 'disagree'} at every step"
-
-
-def sweep_text(sweep: Sweep, width: int | None = None) -> str:
-    """Tell a sweep in a short text for a terminal: one sentence of reading per input.
-
-    Parameters
-    ----------
-    sweep
-        What `gradlab.sweep` returned.
-    width
-        Columns of the terminal; default None, one of the usual size.
-
-    Examples
-    --------
-    >>> sweep = gl.sweep(lambda x: (x**2).sum(), np.ones(2), grad=lambda x: 2 * x)
-    >>> print(sweep_text(sweep).splitlines()[0])
-    ✓ x agrees at its best step
-    """
-    # each of these reads all curves again: once is enough
-    verdicts, reading = sweep.verdicts, sweep.reading
-    order = sorted(sweep.inputs, key=lambda name: -int(verdicts[name]))
-    shown = order[:20]
-    room = WIDTH if width is None else width
-    lines = [sweep_headline(sweep)]
-    if width is not None:
-        lines = wrapped(lines[0], "  ", "", width=room)
-    called = zip(shown, distinct(shown, min(40, max(16, room - 40))), strict=True)
-    heads = tabulate([[verdicts[name].glyph, short] for name, short in called])
-    most = max(map(across, heads), default=0)
-    for head, name in zip(heads, shown, strict=True):
-        indent, space = " " * (most + 4), " " * (most - across(head))
-        lines += wrapped(reading[name], indent, f"  {head}{space}  ", width=room)
-    if len(order) > len(shown):
-        lines.append(f"  ... {len(order) - len(shown)} more")
-    ends = sorted({brief(float(end)) for end in sweep.steps}, key=float)
-    span = f"from {ends[0]} to {ends[-1]}" if len(ends) > 1 else f"of {ends[0]}"
-    done = f"{', '.join(sweep.methods)}; {plural(len(sweep.steps), 'step')} {span}"
-    counted = plural(sweep.evaluations, "evaluation")
-    lines += [
-        "",
-        *wrapped(f"{done}; {counted}, {duration(sweep.seconds)}", "  ", width=room),
-    ]
-    for remark in sweep.remarks:
-        lines += wrapped("· " + remark, "  ", width=room)
-    return "\n".join(lines)

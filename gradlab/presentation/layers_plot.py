@@ -41,12 +41,14 @@ __all__ = ["LayersDisplay"]
 _MOST = 60  # rows of a figure; beyond, only what is not right is drawn
 _COLOURS = {
     "right": ANY_PAPER[Verdict.AGREES],
+    "holds": ANY_PAPER[Verdict.AGREES],
     "wrong": ANY_PAPER[Verdict.DISAGREES],
     "contaminated": ANY_PAPER[Verdict.UNDECIDED],
     "unchecked": INK,
 }
 _LEGEND = {
     "right": "right by itself",
+    "holds": "right by itself, holds a wrong layer",
     "wrong": "wrong itself",
     "contaminated": "inherits a wrong gradient",
     "unchecked": "not checked",
@@ -56,9 +58,8 @@ _LEGEND = {
 class _Line:
     """One line of the picture: a layer, or a run of layers in the same state."""
 
-    def __init__(self, rows: list[LayerRow]) -> None:
-        self.rows = rows
-        self.state = str(rows[0].state)
+    def __init__(self, state: str, rows: list[LayerRow]) -> None:
+        self.state, self.rows = state, rows
         errors = [row.error for row in rows if not np.isnan(row.error)]
         self.error = max(errors, default=np.nan)
         self.bar = max((row.bar for row in rows if not np.isnan(row.bar)), default=0.0)
@@ -116,7 +117,7 @@ class LayersDisplay:
 
     def __init__(self, audit: LayerAudit) -> None:
         self.audit = audit
-        lines = [_Line(run) for run in runs(audit)]
+        lines = [_Line(*run) for run in runs(audit)]
         if len(lines) > _MOST:
             loud = [line for line in lines if line.state in {"wrong", "contaminated"}]
             self._lines = loud[:_MOST] or lines[:_MOST]

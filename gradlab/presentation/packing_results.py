@@ -16,9 +16,10 @@ from gradlab.presentation.layer_text import (
     audit_verdict,
     cost_of,
     headline_of,
-    sweep_headline,
+    states_shown,
 )
 from gradlab.presentation.packing import Packed, number, pack_block, pack_slices
+from gradlab.presentation.sweep_text import sweep_headline
 from gradlab.presentation.words import duration, kind_in_words, plural
 
 if TYPE_CHECKING:
@@ -328,7 +329,7 @@ def layers_state(audit: LayerAudit) -> dict[str, Any]:
                 "name": row.name or row.type,
                 "type": row.type,
                 "call": row.call,
-                "state": str(row.state),
+                "state": state,
                 "error": number(row.error),
                 "bar": number(row.bar),
                 "piece": row.piece,
@@ -340,7 +341,7 @@ def layers_state(audit: LayerAudit) -> dict[str, Any]:
                 "depth": row.depth,
                 "parents": list(row.parents),
             }
-            for row in audit.rows
+            for state, row in zip(states_shown(audit), audit.rows, strict=True)
         ],
     }
 

@@ -20,8 +20,8 @@ from gradlab.presentation.figures import (
     own_title,
     show,
 )
-from gradlab.presentation.layer_text import sweep_headline
 from gradlab.presentation.palettes import ANY_PAPER, INK
+from gradlab.presentation.sweep_text import sweep_headline
 from gradlab.presentation.words import distinct, middle, one_line
 
 if TYPE_CHECKING:

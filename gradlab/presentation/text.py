@@ -22,7 +22,7 @@ from gradlab.presentation.headline import (
     gradients_in_words,
     headline,
 )
-from gradlab.presentation.layer_text import audit_lines, finding_lines
+from gradlab.presentation.layer_text import audit_table, finding_lines
 from gradlab.presentation.views import by_severity, worst_entry, worst_relative
 from gradlab.presentation.words import (
     NAME,
@@ -52,7 +52,6 @@ __all__ = ["failure_text", "report_text"]
 _ROWS = 12  # as many as fit beside the rest of the text on a small terminal
 _PASSIVE_ROWS = 4  # of gradients that are wrong only because a layer is
 _FINDINGS = 6
-_HOW = ": its backward "  # where an audit goes on from what is wrong to how
 _ANSI = {"✓": "32", "!": "33", "✗": "31;1"}
 
 
@@ -191,7 +190,7 @@ def _findings(report: Report, width: int) -> list[str]:
 def _layer_lines(report: Report, width: int | None) -> list[str]:
     if report.layers is None or not report.layers.culprits:
         return []
-    return ["", *audit_lines(report.layers, width)]
+    return ["", *audit_table(report.layers, width)]
 
 
 def report_text(
@@ -244,11 +243,6 @@ def report_text(
     notes = [f.evidence.rstrip(".") for f in report.findings if asks_nothing(f)]
     for remark in (*notes, *report.remarks):
         lines += wrapped("· " + remark, "  ", width=room)
-    if last := conclusion(report):  # how it is wrong, the findings say above
-        lines += [
-            "",
-            *wrapped(f"{last.partition(_HOW)[0].rstrip('.')}.", "", width=room),
-        ]
     return "\n".join(painted(lines, len(head), _ANSI) if colour else lines)
 
 

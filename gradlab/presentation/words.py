@@ -34,7 +34,16 @@ __all__ = [
 ]
 
 # What stands for a sign in an encoding that has none.
-_PLAIN = {"✗": "X", "✓": "+", "↑": "^", "○": "o", "…": "~", "±": "+-", "·": "*"}
+_PLAIN = {
+    "✗": "X",
+    "✓": "+",
+    "↑": "^",
+    "○": "o",
+    "↳": ">",
+    "…": "~",
+    "±": "+-",
+    "·": "*",
+}
 WIDTH = 79  # columns of a line of prose: the least that a terminal has
 NAME = 100  # letters of a name that stands alone; what it loses may be what tells it
 # What no line breaks in: an index, a number with its side, an error bar, an arrow,

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.presentation.layer_text import audit_text, sweep_text
+from gradlab.presentation.layer_text import audit_text
+from gradlab.presentation.sweep_text import sweep_text
 from gradlab.presentation.text import failure_text, report_text
 from gradlab.presentation.words import across, number, wrapped
 

@@ -347,6 +347,23 @@ class TestAuditText:
         assert all(line.strip() for line in told)
         assert told[-1].strip() == "was not called"
 
+    def test_what_holds_a_wrong_layer_says_so(self):
+        """All that stands around a wrong layer, but nothing beside it."""
+        layers = [("net", 0), ("block", 1), ("act", 2), ("other", 1), ("loss", 0)]
+        rows = [
+            dataclasses.replace(
+                builders.layer(name, "Any", "wrong" if name == "act" else "right", 0.1),
+                depth=depth,
+            )
+            for name, depth in layers
+        ]
+        told = [line.split()[:5] for line in audit_lines(builders.audit_of(rows))[2:]]
+
+        assert told[0] == ["↳", "net", "Any", "holds", "a"]
+        assert told[1] == ["↳", "block", "Any", "holds", "a"]
+        assert told[2] == ["✗", "act", "Any", "wrong", "itself"]
+        assert [cells[3] for cells in told[3:]] == ["right", "right"]
+
     def test_contaminated_gradients_are_not_accused(self, report_of, compare):
         """With a guilty layer, the parameters upstream are not called wrong."""
         rows = [builders.layer("act", "Swish", "wrong", 1e-3)]
@@ -359,9 +376,10 @@ class TestAuditText:
         text = report_text(report)
 
         assert text.splitlines()[0].startswith("✗ disagrees: act is wrong (2 of 2")
-        assert "✗ act (Swish, model.py:31) is wrong itself" in text
         assert "... 2 findings on contaminated gradients" in text
-        assert text.splitlines()[-1] == "act is wrong."
+        # in its own row as well; how it is wrong, a finding says
+        named = [line.split() for line in text.splitlines() if "act" in line.split()]
+        assert [cells[:2] for cells in named[1:]] == [["✗", "act"]]
 
     def test_contaminated_rows_are_few(self, report_of, compare):
         """Behind a guilty layer four contaminated rows do; the rest are counted."""

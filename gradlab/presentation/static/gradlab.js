@@ -1779,6 +1779,7 @@ function nested(place, state, planes) {
 
 const STATES = {
   right: { glyph: "✓", class: "ok", words: "right", many: "right" },
+  holds: { glyph: "↳", class: "ok", words: "holds a wrong layer", many: "hold a wrong layer" },
   wrong: { glyph: "✗", class: "bad", words: "wrong itself", many: "wrong themselves" },
   contaminated: { glyph: "↑", class: "warn", words: "inherits a wrong gradient", many: "inherit a wrong gradient" },
   unchecked: { glyph: "○", class: "none", words: "not checked", many: "not checked" },
@@ -1892,7 +1893,7 @@ function drawLayers(place, audit, open, title) {
     for (let i = 0; i < rows.length; i++) {
       let end = i;
       const state = rows[i].state;
-      while (state !== "wrong" && end < rows.length && rows[end].state === state && end !== picked) end++;
+      while (state !== "wrong" && state !== "holds" && end < rows.length && rows[end].state === state && end !== picked) end++;
       if (end - i >= FOLD && !unfolded.has(i)) {
         shown.push({ first: i, last: end - 1, state });
         i = end - 1;

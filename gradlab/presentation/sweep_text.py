@@ -1,0 +1,101 @@
+"""Words for a sweep, for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.presentation.words import (
+    WIDTH,
+    across,
+    brief,
+    distinct,
+    duration,
+    middle,
+    plural,
+    tabulate,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gradlab.sweeps import Sweep
+
+__all__ = ["sweep_headline", "sweep_text"]
+
+
+def sweep_headline(sweep: Sweep) -> str:
+    """Say which inputs have the worst verdict of a sweep.
+
+    Examples
+    --------
+    >>> sweep = gl.sweep(lambda x: (x**2).sum(), np.ones(2), grad=lambda x: 2 * x)
+    >>> sweep_headline(sweep)
+    '✓ x agrees at its best step'
+    """
+    return f"{sweep.verdict.glyph} {_worst_inputs(sweep.verdicts)}"
+
+
+def _worst_inputs(verdicts: Mapping[str, Verdict]) -> str:
+    if not verdicts:
+        return "nothing was swept"
+    worst = max(verdicts.values())
+    guilty = [name for name, verdict in verdicts.items() if verdict == worst]
+    if worst == Verdict.AGREES:
+        if len(guilty) == 1:
+            return f"{middle(guilty[0], 60)} agrees at its best step"
+        every = "both" if len(guilty) == 2 else f"all {len(guilty)}"
+        return f"{every} inputs agree, each at its best step"
+    names = ", ".join(distinct(guilty[:4], 40))
+    if len(guilty) > 4:
+        names += f" and {len(guilty) - 4} more"
+    one = len(guilty) == 1
+    if worst == Verdict.UNDECIDED:
+        return f"{names} {'is' if one else 'are'} undecided"
+    return f"{names} {'disagrees' if one else 'disagree'} at every step"
+
+
+def sweep_text(sweep: Sweep, width: int | None = None) -> str:
+    """Tell a sweep in a short text for a terminal: one sentence of reading per input.
+
+    Parameters
+    ----------
+    sweep
+        What `gradlab.sweep` returned.
+    width
+        Columns of the terminal; default None, one of the usual size.
+
+    Examples
+    --------
+    >>> sweep = gl.sweep(lambda x: (x**2).sum(), np.ones(2), grad=lambda x: 2 * x)
+    >>> print(sweep_text(sweep).splitlines()[0])
+    ✓ x agrees at its best step
+    """
+    # each of these reads all curves again: once is enough
+    verdicts, reading = sweep.verdicts, sweep.reading
+    order = sorted(sweep.inputs, key=lambda name: -int(verdicts[name]))
+    shown = order[:20]
+    room = WIDTH if width is None else width
+    lines = [sweep_headline(sweep)]
+    if width is not None:
+        lines = wrapped(lines[0], "  ", "", width=room)
+    called = zip(shown, distinct(shown, min(40, max(16, room - 40))), strict=True)
+    heads = tabulate([[verdicts[name].glyph, short] for name, short in called])
+    most = max(map(across, heads), default=0)
+    for head, name in zip(heads, shown, strict=True):
+        indent, space = " " * (most + 4), " " * (most - across(head))
+        lines += wrapped(reading[name], indent, f"  {head}{space}  ", width=room)
+    if len(order) > len(shown):
+        lines.append(f"  ... {len(order) - len(shown)} more")
+    ends = sorted({brief(float(end)) for end in sweep.steps}, key=float)
+    span = f"from {ends[0]} to {ends[-1]}" if len(ends) > 1 else f"of {ends[0]}"
+    done = f"{', '.join(sweep.methods)}; {plural(len(sweep.steps), 'step')} {span}"
+    counted = plural(sweep.evaluations, "evaluation")
+    lines += [
+        "",
+        *wrapped(f"{done}; {counted}, {duration(sweep.seconds)}", "  ", width=room),
+    ]
+    for remark in sweep.remarks:
+        lines += wrapped("· " + remark, "  ", width=room)
+    return "\n".join(lines)
