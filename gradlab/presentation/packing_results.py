@@ -23,7 +23,7 @@ from gradlab.presentation.sweep_text import sweep_headline
 from gradlab.presentation.words import duration, kind_in_words, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from gradlab.diagnosis.finding import Finding
     from gradlab.localisation.layers.audited import LayerAudit
@@ -52,6 +52,14 @@ _RELATIVE = ["relative error", "|analytic - numeric| / (|analytic| + |numeric|)"
 LIVE_BYTES = 16_000_000  # in a live view nothing is saved: more may be sent
 _BYTES_PER_ENTRY = 17  # four float32 planes and a verdict
 _BYTES_PER_TILE = 25  # and the true row and column
+
+
+def _sentence(headline: str, names: Iterable[str] = ()) -> str:
+    """Begin with a capital, unless that changed a name; the page draws the glyph."""
+    words = headline[2:]
+    if words.startswith(tuple(names)):
+        return words
+    return words[:1].upper() + words[1:]
 
 
 # ------------------------------------------------------------------ reports
@@ -109,11 +117,10 @@ def _shares(sizes: list[int], budget: int) -> int:
 
 def report_state(report: Report) -> dict[str, Any]:
     """Everything that the page says besides the blocks."""
-    words = headline(report)[2:]  # the page draws the glyph itself
     return {
         "kind": "jacobian",
         "subject": report.subject,
-        "headline": words[:1].upper() + words[1:],
+        "headline": _sentence(headline(report)),
         "verdict": int(report.verdict),
         "partial": report.partial,
         "culprits": list(report.culprits),
@@ -253,10 +260,14 @@ def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
     matrices, blobs = _slices(sweep, budget)
     state = {
         "kind": "sweep",
-        "headline": sweep_headline(sweep)[2:],  # the page draws the glyph itself
+        "headline": _sentence(sweep_headline(sweep), sweep.inputs),
         "verdict": int(sweep.verdict),
         "subject": f"{len(sweep.steps)} steps",
-        "facts": [["cost", cost(sweep.evaluations, sweep.seconds)], _RELATIVE],
+        "facts": [
+            ["numeric side", ", ".join(sweep.methods)],
+            ["cost", cost(sweep.evaluations, sweep.seconds)],
+            _RELATIVE,
+        ],
         "remarks": list(sweep.remarks),
         "steps": _listed(sweep.steps),
         "methods": list(sweep.methods),
@@ -312,11 +323,9 @@ def layers_state(audit: LayerAudit) -> dict[str, Any]:
     >>> layers_state(audit)["culprits"]
     []
     """
-    words = headline_of(audit)[2:]
     return {
         "kind": "layers",
-        # a sentence that begins with a name keeps its letters
-        "headline": words if audit.culprits else words[:1].upper() + words[1:],
+        "headline": _sentence(headline_of(audit), [row.name for row in audit.rows]),
         "verdict": int(audit_verdict(audit)),
         "subject": f"{len(audit.rows)} layers",
         "facts": [

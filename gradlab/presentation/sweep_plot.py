@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ __all__ = ["SweepDisplay"]
 _LOWEST, _HIGHEST = 1e-17, 30.0  # relative errors end at 1; the rest is room
 _COLUMNS = 122  # characters of 8.5 points across the figure
 _INSIDE = 3  # names in small axes
+_HALF = 0.25  # inches: half of the name of a line of theory, and a little more
 _LABELS = 14  # more names at the edge are summed up
 _STYLES: dict[Verdict, dict[str, Any]] = {
     Verdict.AGREES: {"linewidth": 1.2, "linestyle": "-"},
@@ -178,6 +180,10 @@ class SweepDisplay:
         self.theory_ = []
         ends = np.array(ax.get_xlim())
         low, high = ax.get_ylim()
+        wide, tall = inches(ax)
+        # inches of a decade
+        across = wide / math.log10(ends[1] / ends[0])
+        up = tall / math.log10(high / low)
         for label, power, height in self.sweep.theory[method]:
             levels = height + power * np.log10(ends)
             values = 10.0 ** np.clip(levels, -300, 300)
@@ -185,24 +191,25 @@ class SweepDisplay:
                 ends, values, color=INK, linewidth=0.9, linestyle=(0, (2, 3)), zorder=1
             )
             self.theory_.append(line)
+            if wide < NARROW:
+                continue
             # at the foot of the axes, or where the line leaves them at a side
             foot = np.log10(low) + 0.09 * np.log10(high / low)
-            inner = np.log10(ends) + np.array([0.3, -0.3])
+            inner = np.log10(ends) + np.array([_HALF, -_HALF]) / across
             x = float(np.clip((foot - height) / power, *inner))
             if not low < 10 ** (height + power * x) < high:
                 continue
-            if inches(ax)[0] < NARROW:
-                continue
-            # outside the V; at a side of the axes below its arm, where there is room
-            side = np.log10(ends[0 if power > 0 else 1])
-            at_side = abs(x - side) < 0.06 * np.log10(ends[1] / ends[0])
+            # along the line and beside it: a label across it would be struck out
+            slope = math.atan2(power * up, across)
             ax.annotate(
                 "~ " + label.split("~ ")[-1],
                 (10**x, 10 ** (height + power * x)),
-                xytext=(5 if power < 0 else -4, -2 if at_side else 0),
+                xytext=(-2 * math.sin(slope), 2 * math.cos(slope)),
                 textcoords="offset points",
-                ha="left" if (power < 0) != at_side else "right",
-                va="top" if at_side else "baseline",
+                rotation=math.degrees(slope),
+                rotation_mode="anchor",
+                ha="center",
+                va="bottom",
                 fontsize=8,
                 color=INK,
             )

@@ -134,6 +134,24 @@ class TestDisplay:
         assert not boxes[0].overlaps(boxes[1])
         assert not any(drawn.intersects_bbox(box, filled=False) for box in boxes)
 
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_names_of_the_branches_run_beside_their_lines(self, dtype):
+        """In single precision both are flat: a level name would be struck out."""
+        grad = lambda x: np.exp(x).astype(dtype)
+        display = gl.sweep(exp_sum, np.ones(3, dtype), grad=grad).plot()
+        display.figure_.draw_without_rendering()
+        names = [t for t in display.ax_.texts if t.get_text().startswith("~")]
+
+        assert len(names) == len(display.theory_) == 2
+        for name, line in zip(names, display.theory_, strict=True):
+            x, y = line.get_path().transformed(line.get_transform()).vertices.T
+            slope = np.degrees(np.arctan2(y[1] - y[0], x[1] - x[0]))
+            box = name.get_window_extent()
+            centre = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
+            above = centre[1] - np.interp(centre[0], x, y)
+            assert name.get_rotation() % 360 == pytest.approx(slope % 360, abs=5)
+            assert above * np.cos(np.radians(slope)) > 0.5 * name.get_fontsize()
+
     def test_everything_equal_can_be_drawn(self):
         """A curve of zeros has no logarithm; what its level means is said below it."""
         sweep = gl.sweep(lambda x: 0 * x.sum(), np.ones(2), grad=np.zeros_like)

@@ -79,11 +79,11 @@ function entryName(variable, entry, support) {
 const shapeWords = (shape) => (shape.length ? shape.join(" × ") : "scalar");
 
 // Words with `code` between backticks, as in a docstring. Outside of it 4.5e-01 gets the
-// minus that all numbers of the page have, since a line may break at a hyphen; and "2 x
-// numeric" its sign, since x is also what an input is called.
+// minus that all numbers of the page have, since a line may break at a hyphen, and so has
+// "analytic - numeric"; and "2 x numeric" its sign, since x is also what an input is called.
 const withCode = (words) =>
   words.split("`").map((piece, i) => (i % 2 ? h("code", {}, piece)
-    : prose(piece.replace(/(\de|[ =(])-(?=[\d.])/g, `$1${MINUS}`).replace(/([\d)]) x (?=numeric)/g, "$1 × "))));
+    : prose(piece.replace(/(\de|[ =(])-(?=[\d.])/g, `$1${MINUS}`).replaceAll(" - ", ` ${MINUS} `).replace(/([\d)]) x (?=numeric)/g, "$1 × "))));
 
 // Long names break at their dots; what all names of a list begin with is said once, for
 // the ear, and left out for the eye.
@@ -1444,6 +1444,11 @@ export function mountSweep(element, host) {
   // The cursor stands on measured steps only: between them nobody looked.
   const nearest = (step) => data.steps.reduce((best, v) => (Math.abs(Math.log(v / step)) < Math.abs(Math.log(best / step)) ? v : best), data.steps[0]);
   const near = () => data.steps.indexOf(at);
+  // A best step lies between two rungs: of these the one that is better for the chosen input.
+  function least(step) {
+    const k = data.steps.indexOf(nearest(step)), beside = k + (data.steps[k] < step ? 1 : -1);
+    return curve(picked)[beside] < curve(picked)[k] ? beside : k;
+  }
   const tell = debounce(() => host.set("h", at), 120);
   function move(step) {
     const rung = nearest(step);
@@ -1464,8 +1469,7 @@ export function mountSweep(element, host) {
     // without truncation the longest step is the best there is, and the worst for the others
     const inner = found.filter((step) => step > 0 && step < last).sort((a, b) => a - b);
     const own = found[picked] >= last && inner.length ? inner[(inner.length - 1) >> 1] : found[picked];
-    at = host.get("h") || own || data.steps[data.steps.length >> 1];
-    at = nearest(at);
+    at = host.get("h") ? nearest(host.get("h")) : data.steps[least(own || data.steps[data.steps.length >> 1])];
     head.replaceChildren(reportHead(data));
     foot.replaceChildren(reportFoot(data));
     prefix = commonPrefix(data.inputs.map((input) => input.name), 18);
@@ -1473,7 +1477,7 @@ export function mountSweep(element, host) {
     const methods_ = MENU.filter((name) => data.methods.includes(name) || (host.live && (data.more ?? []).includes(name)));
     methods_.push(...data.methods.filter((name) => !MENU.includes(name)));
     refill(bar, [
-      h("span", { class: "set" }, h("span", { class: "mute" }, "method"), h("span", { class: "group", role: "group", "aria-label": "Numeric method" },
+      methods_.length > 1 && h("span", { class: "set" }, h("span", { class: "mute" }, "method"), h("span", { class: "group", role: "group", "aria-label": "Numeric method" },
         methods_.map((name) => (data.methods.includes(name)
           ? choice(`errors of ${name.replace("-", " ")}`, name.replace("-", " "), name === method, () => { host.set("method", name); method = name; load(); })
           : choice("not measured yet: measure it", name.replace("-", " "), false, (event) => compute({ type: "method", method: name }, event.target), true))))),
@@ -1685,17 +1689,25 @@ export function mountSweep(element, host) {
       h("i", { "aria-label": WORDS[input.verdict] }, GLYPHS[input.verdict]), named(input.name, { prefix }), h("span", { class: "num" }, format(curve(i)[k], 2)))),
       ...(many ? [h("span", { class: "mute" }, `${data.inputs.length - shown.length} more agree`)] : [])]);
   }
+  // Up to which error a cell is quiet, and the rung whose errors are: the tolerance, or, of
+  // a right input, the noise at its best step.
+  function explained() {
+    const step = number(data.best[method]?.[picked] ?? NaN), tolerance = data.tolerance ?? 1e-6;
+    if (!ladder() || data.inputs[picked].verdict > 0 || !(step > 0)) return [tolerance, -1];
+    const rung = least(step);
+    return [Math.max(tolerance, number(data.floor[method][picked]) || 0, curve(picked)[rung]), rung];
+  }
   // The heat map follows the cursor: from truncation over clean to noise.
   function heatmap() {
     heat.style.display = awaited ? "" : "none";
     if (!slices) return;
     const { rows, columns, logs } = slices, k = ladder() ? near() : 0, total = rows * columns;
-    const line = Math.log10(data.tolerance ?? 1e-6);
+    const [quiet, rung] = explained(), line = Math.log10(quiet);
     const codes_ = new Float32Array(total);
     for (let q = 0; q < total; q++) {
       const log = logs[k * total + q];
       codes_[q] = Number.isNaN(log) ? NAN_CODE : log === -Infinity ? EQUAL_CODE : log === Infinity ? INF_CODE : log;
-      if (codes_[q] > line) codes_[q] += 2 * CLASS_STEP;
+      if (codes_[q] > line && !(log <= logs[rung * total + q])) codes_[q] += 2 * CLASS_STEP;
     }
     const scale = Math.max(1, window.devicePixelRatio || 1), S = 270;
     const w = Math.min(S, Math.max(columns * 40, 60)), t = clamp((w * rows) / columns, Math.min(S, rows * 24, 40), S);

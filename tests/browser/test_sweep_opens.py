@@ -1,0 +1,76 @@
+"""A sweep as it opens: what is shown before anybody has touched it."""
+
+from __future__ import annotations
+
+import driver
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import gradlab as gl
+
+pytestmark = pytest.mark.browser
+
+LOUD = """() => {
+  const map = document.querySelector('.gl figure canvas');
+  const data = map.getContext('2d').getImageData(0, 0, map.width, map.height).data;
+  let n = 0;
+  for (let i = 0; i < data.length; i += 4) n += data[i] > data[i + 2] + 60;
+  return n / (data.length / 4);
+}"""
+
+
+def single_precision(factor=1):
+    """Sweep a matrix product through tanh in float32; its rounding is seen."""
+    rng = np.random.default_rng(3)
+    x, w = (rng.normal(size=n).astype(np.float32) for n in [(5, 4), (4, 3)])
+
+    def vjp(cotangents, x, w):
+        slope = cotangents * (1 - np.tanh(x @ w) ** 2)
+        return slope @ w.T, factor * x.T @ slope
+
+    return gl.sweep(lambda x, w: np.tanh(x @ w), x, w, vjp=vjp)
+
+
+def test_a_method_that_has_no_other_beside_it_is_no_button(show):
+    """There is nothing to choose: it stands in the line below the headline."""
+    page = show(gl.sweep(lambda x: np.exp(x).sum(), np.ones(3), grad=np.exp))
+
+    expect(page.get_by_role("group", name="Numeric method")).to_have_count(0)
+    expect(page.locator(".gl header p")).to_contain_text("43 steps · central ·")
+
+
+def test_noise_of_float32_is_not_shown_as_a_mistake(show):
+    """At the best step nothing is louder than the floor that is drawn beside it."""
+    sweep = single_precision()
+    assert sweep.verdict == gl.Verdict.AGREES
+    page = show(sweep)
+
+    assert page.evaluate(LOUD) == 0
+
+
+def test_a_mistake_in_float32_is_loud(show):
+    """Three times too much stands above any floor."""
+    page = show(single_precision(factor=3))
+    driver.settle(page)
+
+    assert page.evaluate(LOUD) > 0.2
+
+
+def test_the_cursor_stands_at_the_better_of_two_steps(show):
+    """The best step lies between rungs of the ladder: the lower of both is read."""
+    for sweep in (single_precision(), single_precision(factor=3)):
+        name = min(sweep.inputs, key=lambda name: -int(sweep.verdicts[name]))
+        errors = sweep.errors["central", name]
+        best = sweep.curve("central", name).best_step
+        above = int(np.searchsorted(sweep.steps, best))
+        page = show(sweep)
+        at = float(
+            page.get_attribute(".gl .cursor", "aria-valuetext").replace(
+                driver.MINUS, "-"
+            )
+        )
+        rung = int(np.argmin(np.abs(np.log(sweep.steps / at))))
+
+        assert rung in (above - 1, above)
+        assert errors[rung] == errors[[above - 1, above]].min()
