@@ -142,7 +142,7 @@ def check(
     InputError, InputTypeError
         If an argument cannot be used; before any work, and nothing is changed.
     SubjectError
-        If `fn` fails at the point itself.
+        If `fn` fails at the given inputs.
     BudgetError
         If `budget` ends before anything could be compared.
 

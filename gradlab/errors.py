@@ -54,7 +54,7 @@ class SubjectError(GradlabError, RuntimeError):
 
 
 class OutputsChangedError(SubjectError):
-    """Away from the point the outputs have another shape than at the point itself."""
+    """Away from the given inputs the outputs have another shape than at these."""
 
 
 class ComplexStepError(GradlabError, ValueError):

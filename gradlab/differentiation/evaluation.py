@@ -70,7 +70,7 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
     except Exception as cause:
         where = stopped_at(cause) or " (call it once with these inputs to see where)"
         kind = type(cause).__name__
-        msg = f"the function raised {kind} at the point itself: {cause}{where}"
+        msg = f"the function raised {kind} at the given inputs: {cause}{where}"
         raise SubjectError(msg) from cause
     meter.usual = max(meter.usual, time.perf_counter() - began)
     return row

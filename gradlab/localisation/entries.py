@@ -76,7 +76,7 @@ def locate_entries(
     InputError
         If there is no analytic side, or it needs a scalar function and has none.
     SubjectError
-        If the function fails at the point itself.
+        If the function fails at the given inputs.
 
     Examples
     --------

@@ -181,7 +181,7 @@ def probe_tensors(
     InputError
         If there is no analytic side, or it needs a scalar function and has none.
     SubjectError
-        If the function fails at the point itself.
+        If the function fails at the given inputs.
 
     Examples
     --------

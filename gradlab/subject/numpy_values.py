@@ -318,7 +318,7 @@ class Outputs:
         if array.shape != self.shapes[which]:
             msg = (
                 f"output {which} has shape {array.shape} at a perturbed point and "
-                f"{self.shapes[which]} at the point itself; shapes must not depend on "
+                f"{self.shapes[which]} at the given inputs; shapes must not depend on "
                 f"the values of the inputs"
             )
             raise OutputsChangedError(msg)
