@@ -19,18 +19,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.analytic_noise import rows_together
-from gradlab.differentiation.evaluation import BudgetExhausted, line_rows
+from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.differentiation.metering import INTERRUPTED, why_stopped
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.around.between import between_points
+from gradlab.pipeline.around.ways import Ways
 from gradlab.pipeline.blocks import label_of
 from gradlab.pipeline.looks.unheard import no_tie
 from gradlab.subject.subject import DOUBLE, is_torch_subject
@@ -60,7 +61,6 @@ _SHORT = 1e-7  # of the sizes: after longer steps what is curved looks like a ti
 _SHARE = 0.1  # of the distance of the two sides: what less than that leaves open
 _LOOKS = 4  # directions along which slopes may turn out not to add up
 _TRIES = 40  # points whose gradient may be the one
-_IN_ORDER = {0: (1, False), 2: (-1, False), 4: (-1, True), 6: (1, True)}
 _DIRECTIONS = 3
 _LIKE = 1e-3  # relative difference of slopes at the point and so close to it
 _LOUD = 100.0  # times the rounding of f, over the step
@@ -94,7 +94,8 @@ def look_beside(
         return []
     rng = np.random.default_rng([seed, 31])
     found: list[Finding] = []
-    beside = _Beside(at, outcome.blocks, outcome.base, meter, rng)
+    ways = Ways(at, outcome.blocks, meter, rng)
+    beside = _Beside(at, outcome.blocks, outcome.base, meter, rng, ways)
     try:
         worst = max(wrong, key=lambda block: float(beside.gap(block).max(initial=0.0)))
         beside.lengthen(worst)
@@ -153,6 +154,7 @@ class _Beside:
     base: NDArray[np.float64]
     meter: Meter
     rng: np.random.Generator
+    ways: Ways
     kept: dict[int, NDArray[np.float64]] = dataclasses.field(default_factory=dict)
     step: float = _STEP
     aside: float = _ASIDE
@@ -208,12 +210,12 @@ class _Beside:
         if any((part.kinds[row] == Smoothness.KINK).any() for part in self.blocks):
             return True
         rounding = _LOUD * self.subject.epsilon * abs(self.base[row]) / self.step
-        counts = [(len(b.positions), len(self._sizes(b))) for b in self.blocks]
+        counts = [(len(b.positions), len(self.ways.sizes(b))) for b in self.blocks]
         some = self.step <= _SHORT and any(few < all_ for few, all_ in counts)
         for number in range(_LOOKS):
-            shifts = [shift / self.aside for shift in self._aside(number)]
+            shifts = self.ways.aside(number, row)
             pairs = zip(self.blocks, shifts, strict=True)
-            along = self._along() if some else [s[b.positions] for b, s in pairs]
+            along = self.ways.along() if some else [s[b.positions] for b, s in pairs]
             start = [_WAY * self.step * shift for shift in shifts] if some else None
             up, down = self._ends([self.step * direction for direction in along], start)
             told, bar = 0.0, rounding
@@ -238,6 +240,9 @@ class _Beside:
         for number in range(_TRIES):
             if not found[rows].all():
                 found |= self._like(self._aside(number), columns, rows & ~found)
+        for way in self.ways.apart():
+            if not found[rows].all():  # where all come apart, all are told
+                found |= self._like(self._scaled(way), columns, ~found)
         there, rest = (self.blocks, self.base), rows & ~found
         return found | between_points(self.subject, there, rest, self.meter, self.rng)
 
@@ -263,7 +268,7 @@ class _Beside:
         """Read some rows of the analytic side beside the point; None if none are."""
         columns = [np.zeros(block.value.shape) for block in self.blocks]
         there = {
-            block.which: self.subject.point(block.which) + by * self._sizes(block)
+            block.which: self.subject.point(block.which) + by * self.ways.sizes(block)
             for block, by in zip(self.blocks, aside, strict=True)
         }
         together = rows_together(self.subject, self.meter)
@@ -278,12 +283,18 @@ class _Beside:
         return columns
 
     def _another(self, columns: _Shifts) -> NDArray[np.bool_]:
-        """Rows whose accused entries are others in a Jacobian than at the point."""
+        """Rows with something accused that are others in a Jacobian than at the point.
+
+        Not in these entries alone: of an eigenvector that a tie lets turn another may
+        share a component.
+        """
         another = np.zeros(len(self.base), dtype=bool)
         for block, matrix in zip(self.blocks, columns, strict=True):
-            gap = self.gap(block)
-            apart = np.abs(matrix - block.formula * block.units) > 0.5 * gap
-            another |= (apart & (gap > 0)).any(axis=1)
+            gap = self.gap(block).max(axis=1, initial=0.0)
+            apart = np.abs(matrix - block.formula * block.units).max(
+                axis=1, initial=0.0
+            )
+            another |= (apart > 0.5 * gap) & (gap > 0)
         return another
 
     def _like(self, aside: _Shifts, columns: _Shifts, rows: _Rows) -> _Rows:
@@ -293,9 +304,10 @@ class _Beside:
         """
         like = rows.copy()
         gap = np.max([self.gap(b).max(axis=1, initial=0.0) for b in self.blocks], 0)
+        gap = np.where(gap > 0, gap, gap.max(initial=0.0))
         wrong = [float(_accused(block).any()) for block in self.blocks]
         for _ in range(_DIRECTIONS):
-            along = [k * by for k, by in zip(wrong, self._along(), strict=True)]
+            along = [k * by for k, by in zip(wrong, self.ways.along(), strict=True)]
             slope, noise = self._slope(aside, along)
             moved = list(zip(columns, along, strict=True))
             with np.errstate(all="ignore"):
@@ -308,12 +320,6 @@ class _Beside:
                 break
         return like
 
-    def _along(self) -> _Shifts:
-        """Take a random direction of the columns."""
-        counts = [len(block.positions) for block in self.blocks]
-        sign, size = self.rng.choice, self.rng.uniform
-        return [sign([-1.0, 1.0], n) * size(0.5, 1.5, n) for n in counts]
-
     def _slope(
         self, aside: _Shifts | None, along: _Shifts, factor: float = 1.0
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -325,48 +331,24 @@ class _Beside:
             noise = _LOUD * self.subject.epsilon * np.abs(self.base) / step
         return slope, noise
 
+    def _aside(self, number: int) -> _Shifts:
+        worst = max(self.blocks, key=lambda b: float(self.gap(b).max(initial=0.0)))
+        return self._scaled(self.ways.aside(number, self.worst_row(worst)))
+
+    def _scaled(self, shifts: _Shifts) -> _Shifts:
+        return [self.aside * shift for shift in shifts]
+
     def _ends(self, moves: _Shifts, aside: _Shifts | None = None) -> _Shifts:
         """Values of f forth and back, from the point or from one beside it."""
+        counts = [self.subject.inputs[b.which].coordinates for b in self.blocks]
+        start = aside or [np.zeros(count) for count in counts]
         ends = []
         for sign in (1.0, -1.0):
-            directions: list[Any] = [None] * len(self.subject.inputs)
-            for k, (block, move) in enumerate(zip(self.blocks, moves, strict=True)):
-                sizes = self._sizes(block)
-                whole = np.zeros(len(sizes)) if aside is None else aside[k].copy()
-                whole[block.positions] += sign * move
-                directions[block.which] = whole * sizes
-            ends.append(line_rows(self.subject, directions, (1.0,), self.meter)[0])
+            shifts = [shift.copy() for shift in start]
+            for block, shift, move in zip(self.blocks, shifts, moves, strict=True):
+                shift[block.positions] += sign * move
+            ends.append(self.ways.at(shifts))
         return ends
-
-    def _sizes(self, block: Block) -> NDArray[np.float64]:
-        """Sizes of all coordinates of an input, those not looked at as well."""
-        sizes = np.abs(self.subject.point(block.which))
-        sizes[~(sizes > 0)] = np.median(block.units) if block.units.size else 1.0
-        sizes[block.positions] = block.units
-        return sizes
-
-    def _aside(self, number: int) -> _Shifts:
-        """Ties are broken by order, as sorts do it; then half up, half down; at random.
-
-        Every second time, what the worst gradient hangs on stays in the middle.
-        """
-        shifts = []
-        for block in self.blocks:
-            count = self.subject.inputs[block.which].coordinates
-            order = (np.arange(count) + 1.0) / max(count, 1)
-            if number in _IN_ORDER:
-                sign, back = _IN_ORDER[number]
-                shifts.append(self.aside * sign * (order[::-1] if back else order))
-                continue
-            free = np.ones(count, dtype=bool)
-            if number % 2 and block.positions.size:
-                worst = np.argmax(np.abs(block.formula[self.worst_row(block)]))
-                free[block.positions[worst]] = False
-            shift = np.zeros(count)
-            half = np.where(np.arange(int(free.sum())) % 2, 1.0, -1.0)
-            shift[free] = self.rng.permutation(half) * self.rng.permutation(order[free])
-            shifts.append(self.aside * shift)
-        return shifts
 
 
 def _told(
