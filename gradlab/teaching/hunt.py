@@ -229,7 +229,7 @@ class Hunt:
         solved = all(row.right for row in rows)
         words = _summary(rows)
         if student is progress.last and _same(rows, progress.outcome):
-            words += f" As before: run the cell with your {level.edit} first."
+            words += f" As before, at no cost: run the cell with your {level.edit} first."
         elif progress.points is None:
             progress.checks += 1
         progress.last = student
@@ -261,7 +261,12 @@ class Hunt:
             return f"Solved before, with {progress.points} points."
         lost = _PER_HINT * progress.hints + _PER_RETRY * (progress.checks - 1)
         progress.points = max(_FLOOR, _POINTS - lost)
-        return f"Solved: {progress.points} points."
+        words = f"Solved: {progress.points} points."
+        if len(self.solved) == len(self.levels) > 1:
+            most = _POINTS * len(self.levels)
+            every = "Both" if len(self.levels) == 2 else f"All {len(self.levels)}"
+            words += f" {every} bugs found, {self.score} of {most}!"
+        return words
 
     def grade(
         self, student: Any = None, *, seed: int | None = None, by_hand: bool = True
@@ -368,7 +373,7 @@ class Hunt:
 def _summary(rows: tuple[Row, ...]) -> str:
     wrong = [row.name for row in rows if not row.right]
     if len(rows) == 1:
-        return "Not yet." if wrong else "Right."
+        return f"{wrong[0]} is wrong." if wrong else "Right."
     return f"{len(wrong)} of {len(rows)} wrong: {', '.join(wrong)}."
 
 

@@ -12,7 +12,7 @@ const HUNT_CSS = `
 .gl.hunt .steps button:hover{background:var(--soft)}.gl.hunt .steps .done button{border-color:var(--ok);color:var(--ok);font-weight:600}
 .gl.hunt .steps [aria-current=step]{border-color:var(--accent)!important;color:var(--fg)!important;font-weight:700;background:var(--soft)}
 .gl.hunt .story{margin:0 0 8px!important;font-size:14px;line-height:1.5;max-width:74ch}
-.gl.hunt pre{margin:0!important;padding:9px 12px!important;border:1px solid var(--line);border-radius:8px;background:var(--soft)!important;color:var(--fg)!important;font:12px/1.5 var(--mono)!important;max-height:280px;overflow:auto;white-space:pre;tab-size:4}
+.gl.hunt pre{margin:0!important;padding:9px 12px!important;border:1px solid var(--line);border-radius:8px;background:var(--soft)!important;color:var(--fg)!important;font:12px/1.5 var(--mono)!important;max-height:400px;overflow:auto;white-space:pre;tab-size:4}
 .gl.hunt .code{position:relative}.gl.hunt .code button{position:absolute;right:14px;top:7px}
 .gl.hunt .bar{margin:10px 0}.gl.hunt .bar button{height:30px;padding:0 14px;font-size:13px}
 .gl.hunt button.main{background:var(--accent);border-color:var(--accent);color:var(--paper);font-weight:600}.gl.hunt button.main:hover:enabled{filter:brightness(1.1)}
@@ -41,7 +41,7 @@ function huntRow(row) {
   return h("div", { class: `hrow ${row.right ? "ok" : "bad"}${numbers ? "" : " whole"}`, role: "listitem" },
     h("span", { class: "g", "aria-hidden": "true" }, row.right ? "✓" : "✗"),
     h("span", { class: "name" }, row.name),
-    h("span", { class: "why" }, h("span", { class: "hide" }, row.right ? "right: " : "wrong: "), row.words),
+    h("span", { class: "why" }, h("span", { class: "hide" }, row.right ? "right: " : "wrong: "), withCode(row.words)),
     numbers && errorBar(row),
     numbers && h("span", { class: "num", title: "worst relative error" }, format(number(row.error), 2)));
 }
