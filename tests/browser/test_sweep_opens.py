@@ -40,6 +40,18 @@ def test_a_method_that_has_no_other_beside_it_is_no_button(show):
     expect(page.locator(".gl header p")).to_contain_text("43 steps · central ·")
 
 
+@pytest.mark.parametrize(("entries", "shown"), [(1, 0), (2, 1)])
+def test_a_single_entry_has_no_matrix_beside_its_curve(show, entries, shown):
+    """All that it would show is in the curve, which takes the room."""
+    page = show(gl.sweep(lambda x: np.exp(x).sum(), np.ones(entries), grad=np.exp))
+    driver.settle(page)
+
+    visible = page.locator(".gl figure canvas.map").evaluate_all(
+        "maps => maps.filter(map => map.getBoundingClientRect().width > 0).length"
+    )
+    assert visible == shown
+
+
 def test_noise_of_float32_is_not_shown_as_a_mistake(show):
     """At the best step nothing is louder than the floor that is drawn beside it."""
     sweep = single_precision()

@@ -1500,7 +1500,8 @@ export function mountSweep(element, host) {
   }
   function fetchSlices() {
     slices = null;
-    const found = (data.matrices ?? []).find((m) => m.method === method && m.input === picked);
+    // of a single entry the curve has told all
+    const found = (data.matrices ?? []).find((m) => m.method === method && m.input === picked && m.rows * m.columns > 1);
     awaited = Boolean(found); // its place is kept while the numbers are on their way
     heat.classList.toggle("waits", awaited);
     heat.setAttribute("aria-busy", String(awaited));
