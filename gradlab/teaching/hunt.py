@@ -229,7 +229,7 @@ class Hunt:
         solved = all(row.right for row in rows)
         words = _summary(rows)
         if student is progress.last and _same(rows, progress.outcome):
-            words += f" As before, at no cost: run the cell with your {level.edit} first."
+            words += f" As before, for free: run the cell with your {level.edit} first."
         elif progress.points is None:
             progress.checks += 1
         progress.last = student

@@ -68,7 +68,7 @@ def test_the_same_code_checked_again_costs_nothing():
     hunt.check(right)
 
     assert first == "1 of 3 wrong: db."
-    told = "As before, at no cost: run the cell with your linear_backward first."
+    told = "As before, for free: run the cell with your linear_backward first."
     assert second == f"{first} {told}"
     assert hunt.score == 95
 
