@@ -186,6 +186,12 @@ def _valid_methods(methods: Sequence[str] | str) -> tuple[str, ...]:
 
 
 def _valid_steps(steps: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+    if isinstance(steps, int | np.integer) and steps > 1:
+        msg = (
+            f"steps= takes the steps themselves, not how many: "
+            f"np.logspace(-12, 0, {steps}), or {steps:.1f} for that one step"
+        )
+        raise InputError(msg)
     try:
         ladder = np.unique(np.asarray(steps, dtype=np.float64).ravel())
     except (TypeError, ValueError):

@@ -183,8 +183,8 @@ def _called(function: Callable[..., Any]) -> tuple[str, Any]:
     if needed:
         told = ", ".join(needed)
         called = name if inspect.isroutine(function) else "model"
-        if isinstance(function, type):  # a Function of torch
-            called = f"{name}.apply"
+        if isinstance(function, type):  # a Function of torch, or a module to be made
+            called = name + (".apply" if hasattr(function, "setup_context") else "()")
         raise InputError(
             f"{name}({told}) needs arguments, and the command line has none to give; "
             f"put them into the file, case = ({called}, {told}), and check case"

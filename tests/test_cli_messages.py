@@ -69,16 +69,21 @@ def test_a_module_and_a_function_of_torch_are_told_to_need_inputs(tmp_path):
         "net = torch.nn.Sequential(torch.nn.Linear(2, 2))\n"
         "class Square(torch.autograd.Function):\n"
         "    @staticmethod\n"
-        "    def forward(ctx, x): return x * x\n",
+        "    def forward(ctx, x): return x * x\n"
+        "class Layer(torch.nn.Module):\n"
+        "    def forward(self, x): return x * x\n",
         encoding="utf-8",
     )
 
-    net, square = (_run("check", f"{file}:{name}").stderr for name in ("net", "Square"))
+    net, square, layer = (
+        _run("check", f"{file}:{name}").stderr for name in ("net", "Square", "Layer")
+    )
 
     assert net.startswith("gradlab: Sequential(input) needs arguments")
     assert square.startswith("gradlab: Square(x) needs arguments")
     assert "case = (model, input)" in net
     assert "case = (Square.apply, x)" in square
+    assert "case = (Layer(), x)" in layer
 
 
 def test_what_a_function_returned_is_told_with_its_name(tmp_path):
@@ -97,7 +102,7 @@ def test_what_a_function_returned_is_told_with_its_name(tmp_path):
     )
 
     assert nothing.startswith("gradlab: nothing() returned None, and should be a grad")
-    assert fails.startswith("gradlab: the function raised ValueError at the point")
+    assert fails.startswith("gradlab: the function raised ValueError at the given")
     assert fails.count("mine.py") == 1
 
 

@@ -219,6 +219,26 @@ def test_list_of_gradients_for_a_dict_of_parameters():
     assert _check(Net("list")).verdict == gl.Verdict.AGREES
 
 
+@pytest.mark.parametrize("container", [list, tuple])
+@pytest.mark.parametrize(
+    ("factor", "wrong"), [(2, None), (1, "scale"), (None, "detached")]
+)
+def test_a_list_of_one_gradient_for_a_dict_of_one_parameter(container, factor, wrong):
+    """It is that one's gradient, which was taken for missing; None is missing still."""
+
+    def loss_and_grads(p):
+        grad = None if factor is None else factor * p["W"]
+        return (p["W"] ** 2).sum(), container([grad])
+
+    params = {"W": np.array([1.0, 2.0, 3.0])}
+    for report in (
+        gl.check(loss_and_grads, params),
+        gl.check(lambda: loss_and_grads(params), params=params),
+    ):
+        assert report.ok == (wrong is None)
+        assert report.diagnosis == (wrong or "none")
+
+
 def test_tuple_that_is_one_argument():
     """A function that takes one tuple is given one."""
     report = gl.check(

@@ -76,10 +76,14 @@ def match_by_position(
             f"({', '.join(v.name for v in inputs)})"
         )
     order = by_leaf(gradients, tree)
-    if len(gradients) == len(tree.template):
-        return [order.get(p, MISSING) for p in which]
-    if all(order.get(p, MISSING) is not MISSING for p in which):
-        return [order[p] for p in which]  # a container, with what has no derivative
+    found = [order.get(p, MISSING) for p in which]
+    # else a list for a dict of as many parameters as there are arguments: by position
+    nested = any(is_mapping(g) or isinstance(g, tuple | list) for g in gradients)
+    told = nested or any(gradient is not MISSING for gradient in found)
+    if told and len(gradients) == len(tree.template):
+        return found
+    if all(gradient is not MISSING for gradient in found):
+        return found  # a container, with what has no derivative
     if len(gradients) == len(inputs):
         return list(gradients)
     if len(inputs) == 1 and all(getattr(g, "shape", ()) == () for g in gradients):
