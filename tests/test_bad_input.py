@@ -74,11 +74,6 @@ REFUSED = {
         SubjectError,
         "the pair (loss, gradients); it returned float64 ()",
     ),
-    "number of steps": (
-        lambda: gl.sweep(square, X, grad=double, steps=40),
-        InputError,
-        "np.logspace(-12, 0, 40), or 40.0 for that one step",
-    ),
     "negative step of a sweep": (
         lambda: gl.sweep(square, X, grad=double, steps=[-1.0, 0.1]),
         InputError,

@@ -245,6 +245,15 @@ def test_a_file_of_another_kind_is_no_report(tmp_path):
     assert "pickle" not in str(caught.value)
 
 
+def test_a_number_of_steps_is_no_step():
+    """A float is one step; a whole number was read so, and is asked about."""
+    f, x, grad = (lambda x: (x**2).sum()), np.ones(2), (lambda x: 2 * x)
+
+    with pytest.raises(InputError, match=r"logspace\(-12, 0, 40\), or 40.0 for that"):
+        gl.sweep(f, x, grad=grad, steps=40)
+    assert gl.sweep(f, x, grad=grad, steps=40.0).steps.tolist() == [40]
+
+
 def test_sweep_of_inputs_at_the_end_of_the_range_has_steps():
     """No step of the ladder is zero for an input of 5e-310."""
     sweep = gl.sweep(
