@@ -30,7 +30,7 @@ from gradlab.subject.callables import (
     refuse_packed,
     refuse_wanting,
 )
-from gradlab.subject.choosing import number_lists, pick
+from gradlab.subject.choosing import check_writable, number_lists, pick
 from gradlab.subject.numpy_subjects import ArraySubject
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
@@ -38,12 +38,14 @@ from gradlab.subject.tensors import tensors_in_place
 from gradlab.subject.tensors import values as torch_values
 from gradlab.subject.tensors.dependent import dependent_inputs
 from gradlab.subject.tensors.widening import widened_call
-from gradlab.subject.tree import Tree, argument_names, flatten, leaves_of
+from gradlab.subject.tree import argument_names, flatten, leaves_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from gradlab.differentiation.metering import Meter
     from gradlab.subject.subject import Analytic, Subject
+    from gradlab.subject.tree import Tree
 
 __all__ = ["Sides", "build_subject", "valid_seed"]
 
@@ -99,9 +101,14 @@ def valid_seed(seed: Any) -> int:
 
 
 def build_subject(
-    fn: Callable[..., Any], inputs: Sequence[Any], sides: Sides
+    fn: Callable[..., Any],
+    inputs: Sequence[Any],
+    sides: Sides,
+    meter: Meter | None = None,
 ) -> Subject:
     """Freeze a function at a point, with its analytic side.
+
+    `meter` is charged where that takes an evaluation.
 
     Raises
     ------
@@ -115,7 +122,8 @@ def build_subject(
     if sides.need_analytic and not sides.given():
         refuse_arrays(fn)
     if sides.params is not None:
-        return _rounding(fn, inputs, sides) or _in_place(fn, tuple(inputs), sides)
+        found = _rounding(fn, inputs, sides, meter)
+        return found or _in_place(fn, tuple(inputs), sides)
     return _functional(fn, tuple(inputs), sides)
 
 
@@ -188,13 +196,27 @@ def _torch(fn: Any, inputs: tuple[Any, ...], sides: Sides) -> Subject:
     return subject
 
 
-def _rounding(fn: Any, inputs: Sequence[Any], sides: Sides) -> Subject | None:
-    """Take a loss that casts to half precision for a function of torch, or None."""
+def _rounding(
+    fn: Any, inputs: Sequence[Any], sides: Sides, meter: Meter | None
+) -> Subject | None:
+    """Take a loss that computes in half precision for a function of torch, or None."""
     params = tensors_in_place.named(sides.params)
-    if sides.given() or not sides.need_analytic:
+    held = not callable(sides.grad) and tensors_in_place.short(params)
+    if not held and (sides.given() or not sides.need_analytic):
         return None
-    loss = tensors_in_place.rounding(lambda: fn(*inputs), params)
-    return None if loss is None else _torch(loss, (params,), sides)
+
+    def once() -> Any:
+        if meter is not None:
+            meter.owe(1)
+        return fn(*inputs)
+
+    if not tensors_in_place.rounds(once, params):
+        return None
+
+    def reading(params: Any) -> Any:  # noqa: ARG001 - in place
+        return fn(*inputs)
+
+    return _torch(reading, (params,), sides)
 
 
 def _held(gradients: Any, subject: Any) -> Contracted:
@@ -287,37 +309,6 @@ def _given_side(
     return Contracted(lambda: grad(*subject.fresh_arguments()), subject, "grad")
 
 
-def _live_tree(params: Any) -> tuple[Tree, list[Any]]:
-    """Take parameters apart, tensors as arrays on the same memory; and the tensors."""
-    tree = flatten((tensors_in_place.named(params),), ["params"])
-    tensors = [leaf for leaf in tree.leaves if torch_values.is_torch(leaf.value)]
-    if not tensors:
-        return tree, []
-    leaves = tuple(
-        type(leaf)(leaf.name, tensors_in_place.live_array(leaf.value))
-        if torch_values.is_torch(leaf.value)
-        else leaf
-        for leaf in tree.leaves
-    )
-    return Tree(leaves, tree.template), tensors
-
-
-def _check_writable(leaves: Sequence[Any]) -> None:
-    for leaf in leaves:
-        if isinstance(leaf.value, np.ndarray) and not leaf.value.flags.writeable:
-            msg = (
-                f"params[{leaf.name!r}] is read-only and cannot be perturbed in place; "
-                f"pass a writable array, or the parameters as an input of the function"
-            )
-            raise InputError(msg)
-        if not isinstance(leaf.value, np.ndarray):
-            msg = (
-                f"params[{leaf.name!r}] is a {type(leaf.value).__name__}, which cannot "
-                f"be perturbed in place; store it as a NumPy array of shape ()"
-            )
-            raise InputTypeError(msg)
-
-
 def _in_place(
     fn: Callable[..., Any], inputs: tuple[Any, ...], sides: Sides
 ) -> ArraySubject:
@@ -329,13 +320,13 @@ def _in_place(
         )
         raise InputError(msg)
     refuse_wanting(fn, len(inputs))
-    tree, tensors = _live_tree(sides.params)
+    tree, tensors = tensors_in_place.live_tree(sides.params)
     by_autograd = bool(tensors) and sides.need_analytic and not sides.given()
     frozen = (
         tensors_in_place.frozen(tensors) if by_autograd and not sides.wrt else set()
     )
     which, names = pick(tree, sides.wrt, sides.names, explicit=True, left_out=frozen)
-    _check_writable([tree.leaves[i] for i in which])
+    check_writable([tree.leaves[i] for i in which])
 
     def run() -> Any:
         return fn(*inputs)
@@ -375,7 +366,7 @@ def _in_place(
     if subject.side is not None:
         subject.analytic = subject.side(subject)
     if sides.wrt is None and not by_autograd:
-        _check_writable([tree.leaves[i] for i in claimed(subject, subject.roots)])
+        check_writable([tree.leaves[i] for i in claimed(subject, subject.roots)])
     return subject
 
 

@@ -169,7 +169,7 @@ def check(
             StateGuard(*roots) as guard,
         ):
             meter = Meter(parse_budget(budget), bar, crew=crew, memory=plan.memory)
-            subject = build_subject(fn, inputs, sides)
+            subject = build_subject(fn, inputs, sides, meter)
             plan.refuse_unknown([variable.name for variable in subject.inputs])
             audits = diagnose and looks_like_module(fn)
             layers = Layers(fn, inputs, loss, meter) if audits else None

@@ -101,7 +101,7 @@ def numeric_jacobian(
     try:
         with crew_of(executor) as crew, StateGuard(*roots) as guard:
             meter = Meter(parse_budget(budget), crew=crew)
-            subject = build_subject(f, inputs, sides)
+            subject = build_subject(f, inputs, sides, meter)
             base, _ = first_evaluation(subject, roots, meter, guard)
             origin = Origin(subject, base)
             if crew is not None:

@@ -127,7 +127,7 @@ def locate(
         StateGuard(*roots, copy_parameters=None) as guard,
     ):
         meter = Meter(limits, bar)
-        subject = build_subject(fn, inputs, sides)
+        subject = build_subject(fn, inputs, sides, meter)
         try:
             base, notes = first_evaluation(subject, roots, meter, guard)
         except BudgetExhausted as cause:

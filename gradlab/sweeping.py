@@ -251,7 +251,7 @@ def _sweep(
     roots: tuple[object, ...],
 ) -> Sweep:
     began = time.perf_counter()
-    subject = build_subject(job.fn, job.inputs, job.sides)
+    subject = build_subject(job.fn, job.inputs, job.sides, meter)
     base, notes = first_evaluation(subject, roots, meter)
     each = _seconds_each(subject, meter, began)
     if meter.crew is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tree import Leaf, Tree
 
-__all__ = ["check_words", "loose_numbers", "number_lists", "pick"]
+__all__ = ["check_words", "check_writable", "loose_numbers", "number_lists", "pick"]
 
 
 def loose_numbers(tree: Tree) -> list[int]:
@@ -174,3 +174,26 @@ def _numbers(value: Any) -> list[Any]:
         found = [each for part in found for each in part]
     listed = isinstance(value, list | tuple) and all(map(is_number, found))
     return found if listed else []
+
+
+def check_writable(leaves: Sequence[Leaf]) -> None:
+    """Refuse parameters that cannot be moved where they are.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        For an array that is read-only; for what is no array.
+    """
+    for leaf in leaves:
+        if isinstance(leaf.value, np.ndarray) and not leaf.value.flags.writeable:
+            msg = (
+                f"params[{leaf.name!r}] is read-only and cannot be perturbed in place; "
+                f"pass a writable array, or the parameters as an input of the function"
+            )
+            raise InputError(msg)
+        if not isinstance(leaf.value, np.ndarray):
+            msg = (
+                f"params[{leaf.name!r}] is a {type(leaf.value).__name__}, which cannot "
+                f"be perturbed in place; store it as a NumPy array of shape ()"
+            )
+            raise InputTypeError(msg)

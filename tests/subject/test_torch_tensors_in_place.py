@@ -85,3 +85,118 @@ def test_a_state_dict_hides_no_cut_graph(net):
 
     assert report.culprit == "weight"
     assert report["bias"].verdict is gl.Verdict.AGREES
+
+
+class Tanh(torch.autograd.Function):
+    """Hyperbolic tangent, whose gradient is 1.2 times too large where that is asked."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x.tanh())
+        ctx.factor = factor
+        return x.tanh()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        return ctx.factor * grad * (1 - y * y), None
+
+
+def halves(dtype, factor=1.0):
+    """A loss of parameters in half precision, and those."""
+    torch.manual_seed(0)
+    params = {
+        "W": torch.randn(3, 4).to(dtype).requires_grad_(),
+        "b": torch.randn(3).to(dtype).requires_grad_(),
+    }
+    x = torch.randn(5, 4).to(dtype)
+
+    def loss():
+        hidden = Tanh.apply(x @ params["W"].T + params["b"], factor)
+        return hidden.float().pow(2).mean()
+
+    return loss, params
+
+
+def in_float64(params):
+    """Differentiate the same loss in float64."""
+    torch.manual_seed(0)
+    wide = {name: p.detach().double().requires_grad_() for name, p in params.items()}
+    torch.randn(3, 4), torch.randn(3)
+    x = torch.randn(5, 4).to(params["W"].dtype).double()
+    loss = (x @ wide["W"].T + wide["b"]).tanh().pow(2).mean()
+    return dict(zip(wide, torch.autograd.grad(loss, list(wide.values())), strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_compared_with_float64(dtype):
+    """NumPy knows no bfloat16; differences are those of the same loss in float64."""
+    loss, params = halves(dtype)
+    before = {name: p.detach().clone() for name, p in params.items()}
+    report = gl.check(loss, params=params)
+
+    assert report.verdict is gl.Verdict.AGREES
+    for name, truth in in_float64(params).items():
+        assert np.allclose(report[name].numeric[0], truth.numpy().ravel(), atol=1e-8)
+        assert torch.equal(params[name].detach(), before[name])
+        assert params[name].grad is None
+        assert params[name].dtype is dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_wrong_gradient_in_half_precision_is_found(dtype):
+    """By a fifth: float16 was compared in its own digits, which forgave as much."""
+    loss, params = halves(dtype, 1.2)
+    report = gl.check(loss, params=params)
+
+    assert report.verdict is gl.Verdict.DISAGREES
+    assert set(report.culprits) == {"W", "b"}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_that_half_precision_left_behind(dtype):
+    """What training has put into .grad: right, and twice that."""
+    loss, params = halves(dtype)
+    loss().backward()
+    held = {name: p.grad.clone() for name, p in params.items()}
+    right = gl.check(loss, params=params, grad=held)
+    twice = gl.check(loss, params=params, grad={**held, "W": 2 * held["W"]})
+
+    assert right.verdict is gl.Verdict.AGREES
+    assert twice.verdict is gl.Verdict.DISAGREES
+    assert twice.culprits == ("W",)
+
+
+def test_half_precision_beside_float32():
+    """Data in half precision are widened beside a parameter that has more digits."""
+    loss, params = halves(torch.bfloat16)
+    scale = torch.ones(3, requires_grad=True)
+    both = {**params, "scale": scale}
+    report = gl.check(lambda: loss() * scale.pow(2).sum(), params=both)
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert list(report.table["verdict"]) == ["AGREES"] * 3
+
+
+def test_arrays_beside_half_precision_are_not_left_out():
+    """What NumPy cannot move is refused, where arrays have to be moved as well."""
+    loss, params = halves(torch.bfloat16)
+    scale = np.ones(1)
+    both = {**params, "scale": scale}
+    with pytest.raises(InputError, match="NumPy cannot share"):
+        gl.check(lambda: loss() * torch.from_numpy(scale).sum(), params=both)
+
+
+def test_every_evaluation_is_counted(net, monkeypatch):
+    """Also the one by which casts to half precision are looked for."""
+    calls = []
+
+    def forward(x):
+        calls.append(1)
+        return torch.nn.functional.linear(x, net.weight, net.bias)
+
+    monkeypatch.setattr(net, "forward", forward)
+    report = gl.check(lambda: net(X).pow(2).sum(), params=net)
+    backwards = 1
+
+    assert report.evaluations == len(calls) - backwards

@@ -126,17 +126,19 @@ class Casts:
             yield
 
     def widened(self, value: Any) -> Any:
-        """Return the float64 counterpart of such a dtype, or of tensors that have it.
+        """Return the float64 counterpart of such a dtype, or of any short tensor.
 
-        Anything else comes back as it is.
+        What a function holds may be shorter than its inputs: half precision data
+        beside a parameter in float32. Anything else comes back as it is.
         """
         import torch
 
         if type(value) in (list, tuple):
             return type(value)(map(self.widened, value))
         if isinstance(value, torch.Tensor):
-            dtype = self.wide.get(value.dtype)
-            return value if dtype is None else value.to(dtype)
+            if value.is_complex():
+                return value.to(torch.complex128)
+            return value.double() if value.is_floating_point() else value
         return self.wide.get(value, value) if isinstance(value, torch.dtype) else value
 
 

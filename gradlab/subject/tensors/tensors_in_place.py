@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab.errors import InputError, SubjectError
+from gradlab.subject.tensors.graph import graph_nodes
 from gradlab.subject.tensors.values import is_torch
-from gradlab.subject.tree import leaves_of
+from gradlab.subject.tree import Tree, flatten, leaves_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,7 +21,15 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tree import Leaf
 
-__all__ = ["frozen", "gradients_in_place", "live_array", "named", "rounding"]
+__all__ = [
+    "frozen",
+    "gradients_in_place",
+    "live_array",
+    "live_tree",
+    "named",
+    "rounds",
+    "short",
+]
 
 
 def live_array(tensor: Any) -> NDArray[Any]:
@@ -34,9 +45,27 @@ def live_array(tensor: Any) -> NDArray[Any]:
     except (RuntimeError, TypeError) as cause:
         msg = (
             f"params= holds a tensor of {tensor.dtype} on {tensor.device}, whose "
-            f"memory NumPy cannot share; pass the module: gl.check(module, x)"
+            f"memory NumPy cannot share; pass what requires grad, and all that is "
+            f"tensors (params=module), or the module: gl.check(module, x)"
         )
         raise InputError(msg) from cause
+
+
+def live_tree(params: Any) -> tuple[Tree, list[Leaf]]:
+    """Take parameters apart, tensors as arrays on the same memory; and the tensors.
+
+    Raises
+    ------
+    InputError
+        As of `live_array`.
+    """
+    tree = flatten((named(params),), ["params"])
+    tensors = [leaf for leaf in tree.leaves if is_torch(leaf.value)]
+    leaves = tuple(
+        type(leaf)(leaf.name, live_array(leaf.value)) if is_torch(leaf.value) else leaf
+        for leaf in tree.leaves
+    )
+    return (Tree(leaves, tree.template) if tensors else tree), tensors
 
 
 def frozen(leaves: Sequence[Leaf]) -> set[str]:
@@ -63,23 +92,44 @@ def named(params: Any) -> Any:
     return params if by_name is None else dict(by_name())
 
 
-def rounding(fn: Callable[[], Any], params: Any) -> Callable[[Any], Any] | None:
-    """Return `fn` as a function of what it reads, if it casts to half precision inside.
+def short(params: Any) -> bool:
+    """Whether tensors among parameters are in half precision, or beyond NumPy.
 
-    It is evaluated once, where there are tensors among `params`. Under
-    ``torch.autocast`` every product casts.
+    What moves those is torch, for differences are taken of the same in float64.
+
+    Examples
+    --------
+    >>> import torch
+    >>> short([torch.ones(2)]), short([torch.ones(2), torch.ones(2).bfloat16()])
+    (False, True)
+    """
+    try:
+        arrays = [live_array(leaf.value) for leaf in _tensors(params)]
+    except InputError:
+        return True
+    return any(array.dtype == np.float16 for array in arrays)
+
+
+def _tensors(params: Any) -> list[Leaf]:
+    return [leaf for leaf in leaves_of(params, "") if is_torch(leaf.value)]
+
+
+def rounds(fn: Callable[[], Any], params: Any) -> bool:
+    """Whether `fn` returns a tensor, and computes with half precision inside.
+
+    It is evaluated once, where all `params` are tensors. Under ``torch.autocast`` every
+    product casts.
 
     Examples
     --------
     >>> import torch
     >>> w = torch.ones(2)
-    >>> rounding(lambda: (w * w).sum(), {"w": w}) is None
-    True
-    >>> rounding(lambda: w.half().sum(), {"w": w}) is None
-    False
+    >>> rounds(lambda: (w * w).sum(), {"w": w}), rounds(lambda: w.half(), {"w": w})
+    (False, True)
     """
-    if not any(is_torch(leaf.value) for leaf in leaves_of(params, "")):
-        return None
+    tensors = _tensors(params)
+    if not tensors or len(tensors) < len(leaves_of(params, "")):
+        return False
     import torch
 
     from gradlab.subject.tensors.double import narrowing_watched
@@ -88,12 +138,13 @@ def rounding(fn: Callable[[], Any], params: Any) -> Callable[[Any], Any] | None:
         with narrowing_watched(float(torch.finfo(torch.float32).eps)) as narrowed:
             result = fn()
     except Exception:  # noqa: BLE001 - what it raises is told where it is checked
-        return None
-
-    def loss(params: Any) -> Any:  # noqa: ARG001 - it reads them where they are
-        return fn()
-
-    return loss if narrowed and isinstance(result, torch.Tensor) else None
+        return False
+    if not isinstance(result, torch.Tensor) or not (narrowed or short(params)):
+        return False
+    # those of a state_dict() share their memory with what it reads, and no graph
+    nodes = graph_nodes([result.grad_fn])
+    read = {id(getattr(node, "variable", None)) for node in nodes}
+    return not read or any(id(leaf.value) in read for leaf in tensors)
 
 
 def gradients_in_place(fn: Callable[[], Any], leaves: Sequence[Leaf]) -> dict[str, Any]:
@@ -139,15 +190,8 @@ def _on_the_same_memory(tensors: Sequence[Any], loss: Any) -> list[Any]:
 
     The tensors of ``state_dict()`` are the parameters' memory, and not the parameters.
     """
-    leaves, seen, open_ends = {}, set(), [loss.grad_fn]
-    while open_ends:
-        node = open_ends.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        open_ends += [following for following, _ in node.next_functions]
-        if (leaf := getattr(node, "variable", None)) is not None:
-            leaves[id(leaf)] = leaf
+    behind = [getattr(node, "variable", None) for node in graph_nodes([loss.grad_fn])]
+    leaves = {id(leaf): leaf for leaf in behind if leaf is not None}
     where = {(t.data_ptr(), t.shape, t.stride()): t for t in leaves.values()}
     return [
         t
