@@ -22,7 +22,7 @@ import numpy as np
 from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.looks.following import Lanes, nearest_jump
+from gradlab.pipeline.looks.following import Lanes, nearest_jump, next_jump
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +39,8 @@ _SAW = 30.0  # times what the slope is off by up to the jump: a higher one is an
 WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
 _LOOKS = 4  # columns that are followed before all are believed
 _BELOW = 32.0  # jumps nearer than that part of a step are noise to differences
-_FARTHEST = 2.0  # scales: beyond, a jump says nothing about the point
+_FARTHEST = 2.0  # scales that steps grow to
+_ON = 8.0  # scales that one column is followed on to, in equal steps
 
 
 def widen_by_jumps(
@@ -58,7 +59,7 @@ def widen_by_jumps(
         Judged. Its bars are widened, and it remembers a jump.
     meter
         Charged for every evaluation: none where nothing is slightly wrong, else about
-        a hundred for each of at most four columns.
+        a hundred for each of at most four columns, and two hundred where none jumps.
     spoiled
         Outputs that are accused of much with respect to another input, (rows,): what
         is wrong there is the formula. Gets those that were followed and did not jump.
@@ -81,9 +82,13 @@ def widen_by_jumps(
     least = np.where(slight, gap, 0.0)[rows, now]
     lanes = Lanes(origin, block, now, rows, meter, gap=least)
     height, away = nearest_jump(lanes, farthest=_FARTHEST, below=_BELOW)
+    followed = rows
+    if np.isnan(away).all():
+        now, rows = now[:1], rows[:1]
+        height, away = next_jump(lanes.some(np.array([0])), farthest=_ON)
     if np.isnan(away).all():  # all upheld: so are the rest, and along other inputs
         if spoiled is not None:
-            spoiled[rows] = True
+            spoiled[followed] = True
         return False
     # along all axes the solver is off by as much, over as short a way
     highest, nearest = height.max(axis=1), np.nanmin(away / block.latest_scales[now])

@@ -2,7 +2,8 @@
 
 A quartic through five values foretells f at twice the distance. Where f departs from
 what is foretold the place is cornered, by halving: a jump stays as high in a
-thousand-millionth of the way, what is continuous does not.
+thousand-millionth of the way, what is continuous does not. Where f is curved the way on
+is in equal steps, as long as a quartic bears them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
 
-__all__ = ["Lanes", "nearest_jump"]
+__all__ = ["Lanes", "nearest_jump", "next_jump"]
 
 _SEEN = 1e-7  # of f: what a jump, or a departure from a smooth course, must exceed
 _LOUD = 500.0  # rounding units of f, as well: the weights of the nodes add up to 129
@@ -31,6 +32,11 @@ _HALVINGS = 30
 _LASTS = 1e-5  # of the departure; a continuous one has less within 2^-30 of the way
 _BELOW = 512.0  # last digits jump in steps far shorter than those of a difference
 _PATIENCE = 6  # departures from a smooth course that are looked at
+_EXPLAINS = 0.25  # of the gap times the way: a jump that far away of less is no reason
+_FIRST, _SHORTENED = 0.25, 16  # of the scale: the longest equal step; halvings of it
+_WALKED = 48  # equal steps to either side
+# the nodes half a step farther on, among those here and two ahead
+_FORTH, _BACK = [3, 5, 1, 6, 0], [4, 2, 5, 0, 6]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +133,91 @@ def nearest_jump(
     return height, away
 
 
+def next_jump(
+    lanes: Lanes, *, farthest: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Follow f in equal steps, on both sides, until it jumps by what explains the gap.
+
+    Parameters
+    ----------
+    lanes
+        What is followed, with what slopes are off by.
+    farthest
+        Steps beyond so many scales are not taken, nor are more than 48.
+
+    Returns
+    -------
+    height, away
+        As of `nearest_jump`.
+    """
+    count = len(lanes.columns)
+    height = np.zeros((len(lanes.origin.base), count))
+    away = np.full(count, np.nan)
+    for k in range(count):
+        lane = lanes.some(np.array([k]))
+        scale = float(lanes.block.latest_scales[lanes.columns[k]])
+        step, nodes = _equal_step(lane, _FIRST * scale)
+        for sign in (1.0, -1.0):
+            found = _walked(lane, nodes, sign * step, farthest * scale)
+            if found is not None and not found[1] >= away[k]:
+                height[:, k], away[k] = found
+    return height, away
+
+
+def _equal_step(lane: Lanes, step: float) -> tuple[float, NDArray[np.float64]]:
+    """Find the longest step that a quartic bears; and f at its nodes, (5, 1)."""
+    nodes = np.empty((len(_NODES), 1))
+    for _ in range(_SHORTENED):
+        nodes = np.stack([lane.seen(np.array([node * step])) for node in _NODES])
+        ends = [lane.seen(np.array([end])) for end in (step, -step)]
+        with np.errstate(all="ignore"):
+            stray = np.abs(ends - _foretold(nodes, np.array([[1.0], [-1.0]])))
+            if (stray <= _telling(lane, nodes, step)).all():
+                break
+        step /= 2
+    return step, nodes
+
+
+def _walked(
+    lane: Lanes, nodes: NDArray[np.float64], step: float, farthest: float
+) -> tuple[NDArray[np.float64], float] | None:
+    """Walk by half a step at a time; return height and distance of a jump, if any.
+
+    Steps become shorter where f turns out to be more curved.
+    """
+    centre, looks = 0.0, 0
+    for _ in range(_WALKED):
+        if not abs(centre + step) <= farthest:
+            return None
+        ahead = [lane.seen(np.array([centre + part * step])) for part in (0.75, 1.0)]
+        if not np.isfinite(ahead).all():
+            return None
+        stray = np.abs(ahead[1] - _foretold(nodes, np.sign([[step]])))
+        if (stray > _telling(lane, nodes, abs(centre + step))).any():
+            height, away = _cornered(lane, nodes, np.array([step]), centre)
+            looks += 1
+            if looks == _PATIENCE or not np.isnan(away[0]):
+                return None if np.isnan(away[0]) else (height[:, 0], float(away[0]))
+            step /= 2
+            inner = [
+                lane.seen(np.array([centre + abs(step) * u])) for u in (0.25, -0.25)
+            ]
+            nodes = np.stack([nodes[0], *inner, *nodes[1:3]])
+            continue
+        known = np.stack([*nodes, *ahead])
+        nodes = known[_FORTH if step > 0 else _BACK]
+        centre += step / 2
+    return None
+
+
+def _telling(
+    lane: Lanes, nodes: NDArray[np.float64], way: float
+) -> NDArray[np.float64]:
+    """Say by what f must leave its course so far away to explain the gap, (1,)."""
+    noise = _LOUD * lane.origin.subject.epsilon * np.abs(nodes).max(axis=0)
+    return np.asarray(np.fmax(noise, _EXPLAINS * np.asarray(lane.gap) * way))
+
+
 def _foretold(
     nodes: NDArray[np.float64], place: NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -152,9 +243,21 @@ def _least(
 
 
 def _cornered(
-    lanes: Lanes, nodes: NDArray[np.float64], step: NDArray[np.float64]
+    lanes: Lanes,
+    nodes: NDArray[np.float64],
+    step: NDArray[np.float64],
+    centre: float = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Corner where f leaves its smooth course between half a step and a whole one.
+
+    Parameters
+    ----------
+    nodes
+        f at `_NODES` of a step, forward and back from the centre, (5, n).
+    step
+        Signed, (n,).
+    centre
+        Distance from the point.
 
     Returns
     -------
@@ -163,11 +266,11 @@ def _cornered(
     """
     sign, least_seen = np.sign(step), np.zeros(len(step))
     low, high = 0.5 * np.ones(len(step)), np.ones(len(step))
-    f_low, f_high = lanes.at(low * step), lanes.at(high * step)
+    f_low, f_high = (lanes.at(centre + part * step) for part in (low, high))
     whole = np.abs(lanes.pick(f_high) - _foretold(nodes, sign * high))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        there = lanes.at(middle * step)
+        there = lanes.at(centre + middle * step)
         with np.errstate(all="ignore"):
             stray = np.abs(lanes.pick(there) - _foretold(nodes, sign * middle))
             beyond = ~(stray <= whole / 2)
@@ -186,5 +289,5 @@ def _cornered(
         height = np.where(height > least, height, 0.0)
         jump = height[lanes.rows, np.arange(len(step))]
         lasting = (jump > least_seen) & np.isfinite(jump)
-    away = np.where(lasting, low * np.abs(step), np.nan)
+    away = np.where(lasting, np.abs(centre + low * step), np.nan)
     return np.where(lasting, np.nan_to_num(height), 0.0), away
