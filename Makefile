@@ -9,7 +9,8 @@ WORKERS ?= 2
 LANES ?= 2
 PIP_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install -q -c constraints.txt $(PIP_ARGS)
+# Most of what is installed is never imported: what is, Python compiles itself.
+INSTALL := $(PIP) install -q --no-compile -c constraints.txt $(PIP_ARGS)
 
 # The first interpreter that is new enough; shims that answer with an error count as no.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -29,7 +30,10 @@ FAILED := build/failed
 AS_ROOT = $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 # One thread per worker: two workers with two threads each only fight.
 QUIET_BLAS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-PYTEST := $(QUIET_BLAS) $(BIN)/python -m pytest
+# Memory that was let go of is kept for the next array (glibc): to get its pages from the
+# system anew, and cleared, takes tests of large arrays as long as what they compute.
+KEPT_MEMORY := MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_MMAP_THRESHOLD_=33554432
+PYTEST := $(QUIET_BLAS) $(KEPT_MEMORY) $(BIN)/python -m pytest
 # Its import takes each process of pytest a second or two, for the sake of notebooks.
 NO_NBMAKE := -p no:nbmake
 UNIT := $(PYTEST) -q -n $(WORKERS) --dist worksteal $(NO_NBMAKE) --ignore=tests/browser \
@@ -51,7 +55,7 @@ lab: $(LAB_READY) ## install, then open JupyterLab on notebooks/bug_hunt.ipynb
 # tests have to say is shown when each of them has ended.
 STAGE = $(MAKE) --no-print-directory $$stage || touch $(FAILED)/$$stage
 
-test: $(DEV_READY) $(VENV)/.gradlab-chromium ## everything: lint, unit, notebooks, site, browser
+test: $(DEV_READY) ## everything: lint, unit, notebooks, site, browser
 	@rm -rf $(FAILED) && mkdir -p $(FAILED)
 	@$(MAKE) --no-print-directory -j $(LANES) test-unit test-beside
 	@failed=$$(ls $(FAILED)); \
