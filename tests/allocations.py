@@ -46,7 +46,7 @@ class Allocations(TorchDispatchMode):
             if isinstance(tensor, torch.Tensor):
                 storage = tensor.untyped_storage()
                 ref = StorageWeakRef(storage)
-                if ref.cdata not in self._known | self._alive.keys():
+                if ref.cdata not in self._known and ref.cdata not in self._alive:
                     self._alive[ref.cdata] = ref, storage.nbytes()
                     self._total += storage.nbytes()
         self._look()

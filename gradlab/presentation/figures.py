@@ -191,9 +191,20 @@ def png(figure: Figure, sharpness: float = _SHARP) -> bytes:
         spell_out(figure)
         # what no font here can draw is a box in the picture, and stands in the text
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=_SCREEN * sharpness)
-        return buffer.getvalue()
+        return _printed(figure, _SCREEN * sharpness)
+
+
+def _printed(figure: Figure, dpi: float) -> bytes:
+    """Draw a figure as `savefig` does, but once: that draws all of it to lay it out."""
+    canvas, usual = figure.canvas, figure.dpi
+    buffer = io.BytesIO()
+    try:
+        figure.dpi = dpi
+        FigureCanvasAgg(figure).print_png(buffer)
+    finally:
+        figure.dpi = usual
+        figure.set_canvas(canvas)
+    return buffer.getvalue()
 
 
 def spell_out(figure: Figure) -> None:

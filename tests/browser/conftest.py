@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import shutil
 import sys
@@ -40,16 +41,31 @@ def served_notebook(tmp_path_factory):
         yield server
 
 
+@pytest.fixture(scope="session")
+def written(tmp_path_factory):
+    """Write the page of a hand-made report, each once: its picture takes a while."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    @functools.cache
+    def _written(name):
+        path = folder / f"{name}.html"
+        html.page(getattr(builders, name)(np.random.default_rng(7)), path)
+        return path
+
+    return _written
+
+
 @pytest.fixture
-def show(chromium, tmp_path):
+def show(chromium, tmp_path, written):
     """Open a report as a file, with the network blocked; check the console after."""
     opened = []
 
     def _show(report, **options):
         if isinstance(report, str):
-            report = getattr(builders, report)(np.random.default_rng(7))
-        path = tmp_path / "page.html"
-        html.page(report, path)
+            path = written(report)
+        else:
+            path = tmp_path / "page.html"
+            html.page(report, path)
         manager = driver.tab(chromium, offline=True, **options)
         page = manager.__enter__()
         opened.append((manager, page))

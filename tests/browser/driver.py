@@ -25,6 +25,15 @@ PREAMBLE = """
 import builders, numpy as np, gradlab as gl
 rng = np.random.default_rng(7)
 """
+# Of the game: all that takes the focus.
+FOCUSABLE = ".gl.hunt :is(button:enabled, summary, [tabindex])"
+# Of a page: what takes the focus, one of each kind.
+PARTS = (
+    "canvas[role=application]",
+    "input[type=range]",
+    "button:visible >> nth=0",
+    ".brow >> nth=2",
+)
 MINUS = "\N{MINUS SIGN}"
 # Seconds to wait for what comes at once, but on a busy machine: a test ends as soon as
 # it has come, and none fails because something was slow.
@@ -314,6 +323,24 @@ def wait_for_kernel(page, expression, expected, seconds=PATIENCE):
         if time.monotonic() > deadline:
             raise AssertionError(f"{expression} is {value}, expected {expected}")
         page.wait_for_timeout(80)
+
+
+def type_on(page, elements, orders=("dd", "b", "x")):
+    """Type what orders a notebook to delete, add or cut a cell on each element.
+
+    None may reach it. One order at a time: a cell that is deleted and another one that
+    is added would look like none.
+    """
+    settle(page)
+    cells = page.locator(".jp-Notebook .jp-Cell")
+    before = cells.count()
+    for keys in orders:
+        for element in elements:
+            element.focus()
+            for key in keys:
+                page.keyboard.press(key)
+        settle(page)
+        assert cells.count() == before, keys
 
 
 def cell_centre(page, panel, row, column, rows, columns):

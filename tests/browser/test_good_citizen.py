@@ -1,4 +1,4 @@
-"""Good behaviour: progress and the Stop button, no leaks, the same in Notebook 7."""
+"""Good behaviour: progress and the Stop button, no leaks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from playwright.sync_api import expect
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ERROR = ".gl canvas[role=application]"
-SLIDER = ".gl .scale input[type=range]"
 SLOW = f"""{PREAMBLE}
 import time
 def slow(x):
@@ -130,41 +129,3 @@ def test_two_hundred_changes_from_python_leak_nothing(lab):
     held = "sum(type(x).__name__ == 'Figure' for x in gc.get_objects())"
     assert driver.ask_kernel(page, held) == "0"
     assert page.locator(".gl").count() == 1
-
-
-def test_notebook_7_drags_clicks_and_asks(notebook7):
-    """The live page in Notebook 7: tolerance, entry, layer and step reach Python."""
-    page = notebook7(
-        PREAMBLE + "w = builders.zoo(rng).explore(); w",
-        "v = gl.LayerBlame(builders.audit(6)); v",
-        "s = gl.EpsilonSweep(builders.sweep(rng)); s",
-    )
-    driver.bring(page, SLIDER).focus()
-    for _ in range(4):
-        page.keyboard.press("PageUp")
-    driver.wait_for_kernel(page, "(w.tol or 0) > 2e-6", "True")
-
-    page.locator(".gl .brow[data-key='norm.gamma']").click()
-    driver.shows(page, ".gl .status", "norm.gamma")  # its numbers are there
-    driver.bring(page, ERROR)
-    at = driver.cell_centre(page, f"{ERROR} >> nth=0", 7, 4, 24, 16)
-    page.locator(ERROR).first.click(position=at)
-    driver.wait_for_kernel(page, "w.param, w.selected", "('norm.gamma', [7, 4])")
-
-    page.locator(".gl .lrow", has_text="stem").first.click()
-    driver.wait_for_kernel(page, "v.picked", "'stem'")
-    page.locator(".gl .cursor").focus()
-    page.keyboard.press("Home")
-    driver.wait_for_kernel(page, "s.h", "1e-14")
-
-
-def test_notebook_7_shows_the_report_and_opens_it_again(notebook7):
-    """Run, save, reload: the page of the report is interactive without a kernel."""
-    page = notebook7(PREAMBLE + "builders.zoo(rng)")
-    driver.save(page)
-
-    page.reload(wait_until="domcontentloaded")
-    page.wait_for_selector(".gl .status")
-    page.locator(".gl .brow[data-key='norm.gamma']").click()
-
-    driver.shows(page, ".gl .status", "norm.gamma")

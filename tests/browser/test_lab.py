@@ -161,41 +161,12 @@ def test_a_pinned_entry_shows_its_own_sweep(lab):
     driver.shows(page, ".gl .entryplot", "W1[2, 2]")
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "canvas[role=application]",
-        "input[type=range]",
-        "button:visible >> nth=0",
-        ".brow >> nth=2",
-    ],
-)
-def test_typing_never_deletes_the_cell(lab, part):
+def test_typing_never_deletes_the_cell(lab):
     """d d, b and x typed on any control leave the notebook's cells alone."""
     page = lab(PREAMBLE + "builders.zoo(rng)", "1 + 1")
-    cells = page.locator(".jp-CodeCell").count()
     page.locator(".jp-InputPrompt").first.click()  # command mode, where keys are orders
 
-    # one order at a time: a cell deleted and another inserted would look like none
-    for keys in ("dd", "b", "x"):
-        page.locator(f".gl {part}").first.focus()
-        for key in keys:
-            page.keyboard.press(key)
-        driver.settle(page)
-        assert page.locator(".jp-CodeCell").count() == cells
-
-
-def test_typing_never_deletes_the_cell_in_notebook_7(notebook7):
-    """The same in Notebook 7, whose shortcuts listen earlier."""
-    page = notebook7(PREAMBLE + "builders.zoo(rng)", "1 + 1")
-    cells = page.locator(".jp-CodeCell").count()
-
-    for part in ("canvas[role=application]", "input[type=range]", ".brow >> nth=2"):
-        page.locator(f".gl {part}").first.focus()
-        for key in "dd":
-            page.keyboard.press(key)
-        driver.settle(page)
-        assert page.locator(".jp-CodeCell").count() == cells
+    driver.type_on(page, [page.locator(f".gl {part}").first for part in driver.PARTS])
 
 
 def test_zooming_into_a_large_block_fetches_true_values(lab):

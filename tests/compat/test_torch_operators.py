@@ -38,8 +38,8 @@ def _verdict(check, sample):
 def quick_seeds(monkeypatch):
     """Seed the CPU alone: samples are seeded at each evaluation.
 
-    `torch.manual_seed` writes down the stack of calls for each kind of device that is not
-    there, which takes longer than all that is tested here.
+    `torch.manual_seed` writes down the stack of calls for each kind of device that is
+    not there, which takes longer than all that is tested here.
     """
     monkeypatch.setattr(torch, "manual_seed", torch.default_generator.manual_seed)
 

@@ -163,9 +163,9 @@ def test_waves_shorter_than_a_step_are_not_taken_for_a_plateau(factor, dtype):
     torch.manual_seed(3)
     x = (2 * torch.rand(16, 3) - 1).to(dtype).requires_grad_()
 
-    found = {blame(Octaves(factor), x, seed=seed).culprits for seed in range(20)}
+    found = (blame(Octaves(factor), x, seed=seed).culprits for seed in range(20))
 
     if factor == 1.0:
-        assert found == {()}
+        assert set(found) == {()}
     else:
-        assert ("Octaves",) in found
+        assert ("Octaves",) in found  # asked until it is: a wrong one takes longer
