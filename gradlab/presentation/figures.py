@@ -200,7 +200,7 @@ def _printed(figure: Figure, dpi: float) -> bytes:
     buffer = io.BytesIO()
     try:
         figure.dpi = dpi
-        FigureCanvasAgg(figure).print_png(buffer)
+        FigureCanvasAgg(figure).print_png(buffer)  # type: ignore[no-untyped-call]
     finally:
         figure.dpi = usual
         figure.set_canvas(canvas)
