@@ -206,6 +206,7 @@ def _contents(report: Report) -> dict[str, Any]:
                 "kind": str(finding.kind),
                 "severity": finding.severity,
                 "where": finding.where,
+                "also": finding.also,
                 "confidence": finding.confidence,
                 "evidence": finding.evidence,
                 "doubts": list(map(str, finding.doubts)),

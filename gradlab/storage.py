@@ -180,13 +180,14 @@ def _tally_to_json(tally: Tally | None) -> dict[str, Any] | None:
 
 
 def _findings(records: list[dict[str, Any]]) -> tuple[Finding, ...]:
-    """Make findings again; those of older files have no doubts, but rivals."""
+    """Make findings again; those of older files have rivals, and one place each."""
     return tuple(
         Finding(
             **{
                 **{name: value for name, value in f.items() if name != "rival"},
                 "kind": BugKind(f["kind"]),
                 "doubts": tuple(map(BugKind, f.get("doubts", ()))),
+                "also": tuple(f.get("also", ())),
             }
         )
         for f in records

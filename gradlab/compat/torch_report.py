@@ -15,6 +15,7 @@ from gradlab.compat.torch_machinery import as_tuple, is_tensor, machinery
 from gradlab.compat.torch_pairs import Mismatch, Pair, Rule
 from gradlab.compat.torch_troubles import trouble
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.labels import few_of
 from gradlab.report import Report
 from gradlab.subject.subject import Variable
 from gradlab.subject.tensors.values import dtype_name
@@ -252,7 +253,7 @@ def _report(
 ) -> Report:
     wrong = [c for c in comparisons if c.verdict == Verdict.DISAGREES]
     wrong.sort(key=lambda c: -float(np.nan_to_num(c.error, nan=np.inf).max(initial=0)))
-    named = [f.where for f in findings if f.severity == "error" and f.where]
+    named = [place for f in findings if f.severity == "error" for place in f.places]
     return Report(
         subject=told.func,
         analytic="autograd, as torch.autograd.gradcheck reads it",
@@ -294,7 +295,7 @@ def _message(
         lines += _worst(comparison, rule)
     finding = next((f for f in report.findings), None)
     if finding is not None:
-        place = f" in {finding.where}" if finding.where else ""
+        place = f" in {few_of(finding.places, 4)}" if finding.places else ""
         lines += [f"  likely cause  {finding.kind}{place}: {finding.evidence}"]
         lines += [f"  next step     {finding.advice}"]
     lines.append(cause.line)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.layer_shapes import is_named, layer_of
+from gradlab.diagnosis.layer_shapes import is_named, layer_of, layers_of
+from gradlab.diagnosis.levels import SAME_SLOPE, Level, known, level_at, spread
 from gradlab.diagnosis.measures import Case, Clue, sides_of
-from gradlab.diagnosis.moving import analytic_at, slopes_at, unit_directions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["equal_units"]
 
 _LEVELS = (-1.0, -0.4, 0.5, 1.1)  # pre-activations at which slopes are compared
-_SAME_SLOPE = 1e-3  # how near to one another two slopes are the same
-_COORDINATES = 6  # entries of a bias or a weight that are varied at each
+_NOTHING = 1e-7  # relative: a gradient that is zero
 
 
 def equal_units(case: Case) -> list[Clue]:
@@ -50,11 +49,10 @@ def equal_units(case: Case) -> list[Clue]:
     if abs(float(signal.sum())) < 1e-9 * np.abs(signal).max() and signal.size > 2:
         return []  # what sums to zero over units comes from a loss, not from a slope
     units = _gate(bias)
-    entries = units[np.unique(np.linspace(0, len(units) - 1, _COORDINATES).astype(int))]
-    rows = [
-        _ratio_at(evidence, layer, t, units, (layer.bias, entries)) for t in _LEVELS
-    ]
-    if all(row is None for row in rows):
+    entries = units[spread(len(units))]
+    of = layer.bias, entries
+    rows = known(level_at(evidence, layer, t, units, of) for t in _LEVELS)
+    if not rows:
         return []
     names = evidence.subject.inputs
     early = _before_the_slope(bias, names[layer.weight].name, rows) if alone else []
@@ -64,8 +62,70 @@ def equal_units(case: Case) -> list[Clue]:
     if len(units) < signal.shape[1]:
         where = f"the gate of units {units[0]} to {units[-1]} in {where}"
     # of one unit any mistake is a factor at each t, one in the loss behind it too
-    trust = 0.93 if len(units) > 1 else 0.5
-    return _reading(where, rows, trust, loops=layer.recurrent is not None)
+    trust = 0.93 if len(units) > 1 or _same_of_weight(evidence, layer, rows) else 0.5
+    clues = _reading(where, rows, trust, loops=layer.recurrent is not None)
+    if alone or max((clue.confidence for clue in clues), default=0.0) >= trust:
+        return clues
+    return _of_another_layer(evidence, layer, where, of) or clues
+
+
+def _same_of_weight(evidence: Evidence, layer: Layer, rows: list[Level]) -> bool:
+    """Whether the gradient of the weight has the factors that the bias of it has.
+
+    It weighs samples with their data: what is wrong of some alone turns it.
+    """
+    size = evidence.subject.inputs[layer.weight].coordinates
+    units = np.arange(evidence.subject.inputs[layer.bias].coordinates)
+    if size < 2:
+        return False
+    of = layer.weight, spread(size)
+    weighed = [level_at(evidence, layer, row.t, units, of) for row in rows]
+    pairs = zip(weighed, rows, strict=True)
+    return all(w is not None and w.true > 0 and w.like(row) for w, row in pairs)
+
+
+def _of_another_layer(
+    evidence: Evidence, layer: Layer, where: str, of: tuple[int, NDArray[np.intp]]
+) -> list[Clue]:
+    """Recognise a slope that is taken where the units of another layer stand.
+
+    With the units of all layers up to this at one pre-activation it is right then, and
+    wrong by one factor where those of the others stand at another.
+    """
+    units = np.arange(evidence.subject.inputs[layer.bias].coordinates)
+    others = [
+        other
+        for other in layers_of(evidence)  # without those behind it nothing would move
+        if other.weight < layer.weight and other.recurrent is None
+    ]
+    if not others:
+        return []
+
+    def at(t: float, elsewhere: float) -> Level | None:
+        return level_at(evidence, layer, t, units, of, dict.fromkeys(others, elsewhere))
+
+    same = known(at(t, t) for t in _LEVELS)
+    if len(same) < len(_LEVELS) or not all(
+        row.true > 0 and row.parallel and abs(row.ratio - 1) < SAME_SLOPE
+        for row in same
+    ):
+        return []
+    apart = known(at(t, -t / 2) for t in _LEVELS)
+    off = [row for row in apart if row.true > 0 and abs(row.ratio - 1) > SAME_SLOPE]
+    if len(off) < 2 or not all(row.parallel for row in off):
+        return []
+    told = ", ".join(f"{r.ratio:.4g} at {r.t:g} and {-r.t / 2:g}" for r in off)
+    return [
+        Clue(
+            BugKind.STALE_CACHE,
+            0.94,
+            f"With the units of {where} and of those before it at one pre-activation "
+            f"the gradient is right; where those before stand at another it is wrong "
+            f"by one factor ({told}): a slope is that of another layer's array.",
+            "Take the slope of the activation from the output, or the pre-activation, "
+            "of the very layer whose error signal it multiplies.",
+        )
+    ]
 
 
 def _of_weight_alone(case: Case, layer: Layer) -> list[Clue]:
@@ -77,9 +137,9 @@ def _of_weight_alone(case: Case, layer: Layer) -> list[Clue]:
         return []
     evidence, inputs = case.evidence, case.evidence.subject.inputs
     units = np.arange(inputs[layer.bias].coordinates)
-    chosen = (layer.weight, _spread(inputs[layer.weight].coordinates))
-    rows = [_ratio_at(evidence, layer, t, units, chosen) for t in _LEVELS]
-    if len(units) < 2 or not all(row is not None and row[2] for row in rows):
+    chosen = (layer.weight, spread(inputs[layer.weight].coordinates))
+    rows = known(level_at(evidence, layer, t, units, chosen) for t in _LEVELS)
+    if len(units) < 2 or len(rows) < len(_LEVELS) or not all(r.parallel for r in rows):
         return []
     name = inputs[layer.weight].name
     clues = _reading(f"the layer of {name}", rows, 0.93, loops=False)
@@ -91,21 +151,14 @@ def _of_weight_alone(case: Case, layer: Layer) -> list[Clue]:
     ]
 
 
-def _before_the_slope(
-    bias: Case, weight: str, rows: list[tuple[float, float, bool] | None]
-) -> list[Clue]:
+def _before_the_slope(bias: Case, weight: str, rows: list[Level]) -> list[Clue]:
     """Recognise a bias that gets the error signal before the slope; its weight after.
 
     With all units at one pre-activation t, it is too large by 1 / slope(t).
     """
-    seen = {
-        t: a / n
-        for t, row in zip(_LEVELS, rows, strict=True)
-        if row is not None and row[2] and row[1] > 0
-        for a, n in [row[:2]]
-    }
+    seen = {row.t: row.ratio for row in rows if row.parallel and row.true > 0}
     for name, (f, slope) in _IN_OUTPUT.items():
-        lacks = [abs(r * slope(f(t)) - 1) < _SAME_SLOPE for t, r in seen.items()]
+        lacks = [abs(r * slope(f(t)) - 1) < SAME_SLOPE for t, r in seen.items()]
         if len(lacks) > 2 and all(lacks):
             return [
                 Clue(
@@ -135,84 +188,34 @@ def _gate(bias: Case) -> NDArray[np.intp]:
     return every
 
 
-def _gated(evidence: Evidence, layer: Layer) -> list[int]:
-    """Weights of the same units: all that enter them, the recurrent ones too."""
-    inputs = evidence.subject.inputs
-    size = inputs[layer.bias].size
-    several = [
-        k
-        for k, v in enumerate(inputs)
-        if len(v.shape) == 2 and max(v.shape) == size and size / min(v.shape) in (3, 4)
-    ]
-    own = [layer.weight, *([] if layer.recurrent is None else [layer.recurrent])]
-    return list(dict.fromkeys([*own, *several]))
-
-
-def _spread(size: int) -> NDArray[np.intp]:
-    """Choose a few of so many entries, evenly."""
-    return np.unique(np.linspace(0, size - 1, _COORDINATES).astype(int))
-
-
-def _ratio_at(
-    evidence: Evidence,
-    layer: Layer,
-    level: float,
-    units: NDArray[np.intp],
-    of: tuple[int, NDArray[np.intp]],
-) -> tuple[float, float, bool] | None:
-    """Sizes of both gradients `of` entries of an input, and whether they are parallel.
-
-    With some units of the layer at one level.
-    """
-    which, entries = of
-    inputs = evidence.subject.inputs
-    points = {j: np.zeros(inputs[j].coordinates) for j in _gated(evidence, layer)}
-    points[layer.bias] = np.array(evidence.subject.point(layer.bias), dtype=np.float64)
-    points[layer.bias][units] = level
-    analytic = analytic_at(evidence, points)
-    if analytic is None:
-        return None
-    directions = unit_directions(inputs[which].coordinates, entries)
-    numeric = slopes_at(evidence, points, which, directions)
-    ours = analytic[which][entries]
-    if not np.isfinite(numeric).all() or not np.isfinite(ours).all():
-        return None
-    a, n = float(np.linalg.norm(ours)), float(np.linalg.norm(numeric))
-    cosine = abs(float(ours @ numeric)) / (a * n) if a * n > 0 else 1.0
-    return a * (np.sign(float(ours @ numeric)) or 1.0), n, cosine > 1 - 1e-8
-
-
 def _reading(
     where: str,
-    rows: list[tuple[float, float, bool] | None],
+    rows: list[Level],
     trust: float,
     *,
     loops: bool,
 ) -> list[Clue]:
-    known = [(t, row) for t, row in zip(_LEVELS, rows, strict=True) if row is not None]
-    top = max(max(abs(a), n) for _, (a, n, _) in known)
+    top = max(max(abs(row.ours), row.true) for row in rows)
     if top == 0:
         return []
-    dead = [t for t, (_, n, _) in known if n < 1e-7 * top]
-    live = [(t, a / n, par) for t, (a, n, par) in known if n >= 1e-7 * top]
+    live = [row for row in rows if row.true >= _NOTHING * top]
+    dead = [row for row in rows if row not in live]
     if dead and live:
-        right = all(par and abs(r - 1) < 1e-4 for _, r, par in live)
-        if right and max(dead) < 0:
-            return [_mask(where)]
-        if all(abs(r) < 1e-7 for _, r, _ in live) and max(dead) < 0:
-            return [_inverted(where)]
-        return [Clue(BugKind.WRONG_MASK, 0.4, "", "")]  # no more than a doubt
-    if not live or not all(par for *_, par in live) or len(live) < 3:
+        return _switching(where, live, dead, top)
+    if not live or not all(row.parallel for row in live) or len(live) < 3:
         return []
-    ratios = [r for _, r, _ in live]
-    if loops and sum(abs(ratio) < 1e-7 for ratio in ratios) > 1:
+    ratios = [row.ratio for row in live]
+    lost = sum(abs(ratio) < _NOTHING for ratio in ratios)
+    if loops and lost > 1:
         return []  # steps that are lost, not a slope
+    if lost == len(live):
+        return [_one_of_two_paths(where)]
     if np.ptp(ratios) < 1e-4 * max(map(abs, ratios)):
         return []
-    apart = [abs(a - n) for _, (a, n, _) in known]
+    apart = [abs(row.ours - row.true) for row in rows]
     if np.ptp(apart) < 1e-4 * max(apart):
         return []  # the same at every pre-activation: no slope, but a label, say
-    told = ", ".join(f"{r:.4g} at {t:g}" for t, r, _ in live)
+    told = ", ".join(f"{row.ratio:.4g} at {row.t:g}" for row in live)
     clue = Clue(
         BugKind.WRONG_DERIVATIVE,
         trust,
@@ -221,7 +224,48 @@ def _reading(
         "Compare the derivative of that activation with the function it belongs to, "
         "and what it is evaluated at (input or output of the activation).",
     )
-    return [*_stale(where, [(t, r) for t, r, _ in live]), clue]
+    return [*_stale(where, [(row.t, row.ratio) for row in live]), clue]
+
+
+def _switching(
+    where: str, live: list[Level], dead: list[Level], top: float
+) -> list[Clue]:
+    """Say which mask is wrong of units that stand still at some pre-activations."""
+    if max(row.t for row in dead) >= 0:
+        return [Clue(BugKind.WRONG_MASK, 0.4, "", "")]  # no more than a doubt
+    if all(row.parallel and abs(row.ratio - 1) < 1e-4 for row in live):
+        return [_mask(where)]
+    if all(abs(row.ratio) < _NOTHING for row in live):
+        return [_inverted(where)]
+    # a penalty on the bias is not zero there either; that of the weight, at zero, is
+    weight = _NOTHING * max(row.weight for row in live + dead)
+    if all(abs(row.ours) > _NOTHING * top and row.weight > weight for row in dead):
+        return [_not_its_own(where)]
+    return [Clue(BugKind.WRONG_MASK, 0.4, "", "")]
+
+
+def _not_its_own(where: str) -> Clue:
+    return Clue(
+        BugKind.WRONG_MASK,
+        0.88,
+        f"With all units of {where} switched off the function stands still, and the "
+        f"analytic gradient is not zero; switched on it is wrong as well: its mask is "
+        f"not made from the pre-activation of these units.",
+        "Take the mask from the pre-activation of the same layer (pre-activation > 0), "
+        "not from the incoming gradient or another layer.",
+    )
+
+
+def _one_of_two_paths(where: str) -> Clue:
+    return Clue(
+        BugKind.MISSING_TERM,
+        0.9,
+        f"With the weight of {where} at zero the function moves with it, and the "
+        f"analytic gradient is zero, at every pre-activation: it has no term for a "
+        f"second use of that weight, which is still there then.",
+        "Add up the gradients of every use of the weight, as of tied weights: of "
+        "h = x @ W and y = h @ W.T both.",
+    )
 
 
 def _mask(where: str) -> Clue:
@@ -264,7 +308,7 @@ def _stale(where: str, ratios: list[tuple[float, float]]) -> list[Clue]:
         at_output = [slope(f(f(t))) / slope(f(t)) for t, _ in ratios]
         for words, model in (("input", at_input), ("output", at_output)):
             if all(
-                abs(r - m) < _SAME_SLOPE * max(abs(m), 0.1)
+                abs(r - m) < SAME_SLOPE * max(abs(m), 0.1)
                 for (_, r), m in zip(ratios, model, strict=True)
             ):
                 return [

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.layer_shapes import layer_of
 from gradlab.diagnosis.measures import EXACT, Case, Clue
+from gradlab.diagnosis.moving import stays
 from gradlab.diagnosis.places import place_words
 from gradlab.diagnosis.sums import vanishing_sums
 
@@ -299,8 +301,16 @@ def units(case: Case) -> list[Clue]:
                 signs = np.ptp(counts * np.sign(case.point)) < 1e-6
                 return [dataclasses.replace(clue, confidence=0.75) if signs else clue]
             if not moved and _many_labels(case, counts, per):
-                return [_spread_labels(case, round(per))]
+                # no weight moves labels; samples within a margin are counted as well
+                fixed = stays(case, _own_layer(case)) is not False
+                return [_spread_labels(case, round(per))] if fixed else []
     return []
+
+
+def _own_layer(case: Case) -> list[int]:
+    """Numbers of the weight and the bias of a layer; or of the input alone."""
+    layer = layer_of(case.evidence, case.part.which)
+    return [case.part.which] if layer is None else [layer.weight, layer.bias]
 
 
 def _many_labels(case: Case, counts: NDArray[np.float64], per: float) -> bool:

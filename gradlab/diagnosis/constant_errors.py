@@ -12,14 +12,10 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.layer_shapes import layer_of
 from gradlab.diagnosis.measures import Case, Clue, sides_of
-from gradlab.diagnosis.moving import analytic_at, slopes_at
+from gradlab.diagnosis.moving import stays
 from gradlab.diagnosis.sums import vanishing_sums
 
 __all__ = ["steady"]
-
-_DIRECTIONS = 3
-_SAME = 1e-4  # relative change of an error that has not changed
-_MOVED = 1e-2  # relative change of a slope that has
 
 
 def steady(case: Case) -> list[Clue]:
@@ -31,25 +27,7 @@ def steady(case: Case) -> list[Clue]:
     if layer is not None and layer.recurrent is not None:
         return []
     members = [which] if layer is None else [layer.weight, layer.bias]
-    points = {}
-    for member in members:
-        here = np.asarray(evidence.subject.point(member), dtype=np.float64)
-        size = float(np.abs(here).max(initial=0.0)) or 1.0
-        points[member] = here + 0.7 * size * evidence.rng.normal(size=here.shape)
-    directions = evidence.rng.normal(size=(_DIRECTIONS, case.variable.coordinates))
-    analytic = analytic_at(evidence, points)
-    if analytic is None:
-        return []
-    slopes = slopes_at(evidence, points, which, directions)
-    error = directions @ (case.analytic - case.numeric)[0]
-    there = directions @ analytic[which] - slopes
-    if not np.isfinite(there).all():
-        return []
-    changed = np.abs(there - error).max()
-    moved = np.abs(slopes - directions @ case.numeric[0]).max()
-    if changed > _SAME * np.abs(error).max() or moved < _MOVED * np.abs(error).max():
-        return []
-    return _reading(case, members, which)
+    return _reading(case, members, which) if stays(case, members) else []
 
 
 def _moved_along(case: Case) -> int | None:

@@ -17,6 +17,7 @@ from gradlab.diagnosis import (
     group_sizes,
     layers,
     leftovers,
+    neutral,
     new_leaves,
     normalising,
     passing,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from gradlab.diagnosis.measures import Case, Clue
 
-__all__ = ["COSTLY", "DETECTORS"]
+__all__ = ["COSTLY", "DETECTORS", "LAST"]
 
 DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     sketched.read_from_directions,
@@ -99,3 +100,6 @@ COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
     products.too_few_products,
     leftovers.terms,
 )
+
+# only where these leave it open
+LAST: tuple[Callable[[Case], list[Clue]], ...] = (neutral.right_at_neutral,)

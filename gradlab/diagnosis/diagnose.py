@@ -15,8 +15,8 @@ from gradlab.diagnosis import (
     shared_memory,
     upstream,
 )
+from gradlab.diagnosis.causes import Causes
 from gradlab.diagnosis.finding import BugKind, Finding, rank
-from gradlab.diagnosis.layer_shapes import layer_of
 from gradlab.diagnosis.measures import Case, Clue, cases_of
 from gradlab.diagnosis.places import place_words
 from gradlab.differentiation.evaluation import BudgetExhausted
@@ -37,7 +37,7 @@ _VAGUE = {
     BugKind.WRONG_DERIVATIVE,
     BugKind.UNKNOWN,
 }
-_CAUSE = 0.75  # above it, an explanation may explain the inputs before it as well
+_GUESS = 0.65  # and below it, no more than structure suggests
 _TOLD = 0.55  # confidence below which an explanation is a doubt and no finding
 _FAINT = 0.25  # and below which it is not worth telling
 
@@ -49,8 +49,9 @@ STRICT = False
 def diagnose(evidence: Evidence, spoiled: Collection[str] = ()) -> tuple[Finding, ...]:
     """Say what is wrong with a gradient, most convincing explanation first.
 
-    Every input that disagrees gets at least one finding of severity "error"; an input
-    that agrees gets none, unless its backward is right for one incoming gradient only.
+    Every input that disagrees is a place of at least one finding of severity "error";
+    an input that agrees is of none, unless its backward is right for one incoming
+    gradient only.
 
     Parameters
     ----------
@@ -73,18 +74,15 @@ def diagnose(evidence: Evidence, spoiled: Collection[str] = ()) -> tuple[Finding
         cases = cases_of(evidence)
         response = upstream.respond(evidence)
         findings += upstream.hidden_upstream(evidence, response)
-        cause: Case | None = None
+        causes = Causes()
         for case in reversed(cases):  # errors travel from the output to the input
             clues = upstream.ignored(case, response)
-            costly = cause is None and case.name not in spoiled
+            costly = causes.root is None and case.name not in spoiled
             clues += _ask(case, findings, costly=costly)
             certain = any(f.where == case.name and f.confidence > _SURE for f in slips)
             told = _told(case, clues, certain=certain)
-            if cause is not None and not certain and _only_guessed(clues):
-                told = [_spoiled(case, cause)]
-            findings += told
-            if cause is None and told and told[0].confidence > _CAUSE:
-                cause = case if _in_the_signal(case) else None
+            causes.add(case, told, guessed=not certain and _only_guessed(clues))
+        findings += causes.findings()
     return rank(_in_order(evidence, unexplained(evidence, findings)))
 
 
@@ -94,34 +92,6 @@ def _only_guessed(clues: list[Clue]) -> bool:
     if best is None or best.confidence < _TOLD:
         return True
     return best.confidence < _SURE and best.kind in _VAGUE
-
-
-def _in_the_signal(case: Case) -> bool:
-    """Whether what is wrong of an input is handed on to those before it.
-
-    It is where the whole layer is wrong; one line of code alone hands nothing on.
-    """
-    layer = layer_of(case.evidence, case.part.which)
-    if layer is None:
-        return False
-    wrong = {other.part.which for other in cases_of(case.evidence)}
-    return {layer.weight, layer.bias} <= wrong
-
-
-def _spoiled(case: Case, cause: Case) -> Finding:
-    """Say that a later input explains this one, as far as can be told."""
-    layer = layer_of(case.evidence, cause.part.which)
-    mates = layer is not None and case.part.which in {layer.weight, layer.bias}
-    how = "shares its error signal with" if mates else "comes before"
-    return Finding(
-        BugKind.UNKNOWN,
-        "error",
-        case.name,
-        0.2,
-        f"{case.name} {how} {cause.name}, which is wrong and may spoil it; no factor, "
-        f"mask or order explains it by itself, {place_words(case)}.",
-        f"Mend what is wrong at {cause.name} first, then check again.",
-    )
 
 
 def _ask(case: Case, broken: list[Finding], *, costly: bool) -> list[Clue]:
@@ -139,8 +109,9 @@ def _ask(case: Case, broken: list[Finding], *, costly: bool) -> list[Clue]:
     clues = _each(case, detectors.DETECTORS, broken)
     if not costly and _only_guessed(clues):
         return clues
-    if max((clue.confidence for clue in clues), default=0.0) < _SURE:
-        clues += _each(case, detectors.COSTLY, broken)
+    for detect, enough in ((detectors.COSTLY, _SURE), (detectors.LAST, _GUESS)):
+        if max((clue.confidence for clue in clues), default=0.0) < enough:
+            clues += _each(case, detect, broken)
     return clues
 
 
@@ -254,7 +225,7 @@ def _not_finite(comparison: Comparison, row: int, column: int) -> Finding:
 
 def unexplained(evidence: Evidence, findings: list[Finding]) -> list[Finding]:
     """Add an honest "unknown" for every wrong input that nothing explains."""
-    told = {finding.where for finding in findings if finding.severity == "error"}
+    told = {place for f in findings if f.severity == "error" for place in f.places}
     result = list(findings)
     cases = {case.name: case for case in cases_of(evidence)}
     for comparison in evidence.comparisons:

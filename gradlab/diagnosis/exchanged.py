@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.layer_shapes import shift_of
 from gradlab.diagnosis.measures import EXACT, Case, Clue, sides_of
 from gradlab.diagnosis.moving import analytic_at
 
@@ -21,10 +22,15 @@ def of_another_input(case: Case) -> list[Clue]:
     for part in case.evidence.parts:
         if part.which == case.part.which or part.numeric.shape != case.numeric.shape:
             continue
+        theirs = next(c for c in sides_of(case.evidence) if c.part is part)
+        if (
+            part.which == shift_of(case.evidence, case.part.which)
+            and not theirs.is_wrong
+        ):
+            continue  # a gain without the array that it multiplies has its gradient
         share = case.share(part.numeric)
         if share > EXACT:
             other = case.evidence.subject.inputs[part.which].name
-            theirs = next(c for c in sides_of(case.evidence) if c.part is part)
             mutual = theirs.share(case.numeric) > EXACT
             # two numbers that coincide are no order of the inputs
             trust = 0.97 if mutual else 0.9 if _several(part.numeric) else 0.5

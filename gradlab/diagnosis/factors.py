@@ -32,6 +32,7 @@ __all__ = ["accumulation", "factor", "scales"]
 _CONSTANT = 0.999  # share of the error above which a factor is told to be one
 _NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 _CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
+_SHARP = 1e-6  # relative: how near to a whole number a factor of two entries must be
 _PASSES = 50  # that anybody forgets to set a gradient to zero before
 _NAMED = 0.75  # of the trust in a factor: from there on its meaning is told instead
 _TELLING = 0.9  # trust in a factor from which on it may be one on purpose
@@ -65,7 +66,7 @@ def scales(case: Case) -> list[Clue]:
         if share < _least(case) or not fits:
             continue
         count = int(case.wrong.sum())
-        trust = 1.0 if count > 2 or _simple(c) else 0.6
+        trust = 1.0 if count > 2 or _simple(c) or (count == 2 and _counts(c)) else 0.6
         plain = round(2 * c, 3) in _PLAIN or _alike(case.evidence, c)
         if case.analytic.size == 1 and not plain:
             trust = 0.3  # one number has a factor whatever is wrong: others tell more
@@ -144,6 +145,12 @@ def _used_twice(case: Case, c: float, share: float) -> Clue:
     )
 
 
+def _counts(c: float) -> bool:
+    """Whether a factor is N or 1/N: that of a mean, and hardly one by chance."""
+    large = max(c, 1 / c)
+    return round(large) >= 3 and abs(large - round(large)) < _SHARP * large
+
+
 def _simple(c: float) -> bool:
     return abs(c - 1) > _NEAR_ONE and fraction_words(c) is not None
 
@@ -193,7 +200,7 @@ def _is_loss_scale(case: Case, c: float) -> bool:
     """Whether all inputs are too large by a power of two that no length explains."""
     if not c >= _LOSS_SCALE or abs(math.log2(c) - round(math.log2(c))) > 1e-6:
         return False
-    return _matching(case, c) is None and _alike(case.evidence, c)
+    return _matching(case, c, alike=True) is None and _alike(case.evidence, c)
 
 
 def _mean_for_sum(case: Case, c: float) -> Clue | None:
@@ -246,8 +253,8 @@ def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None
         return dataclasses.replace(mean, confidence=mean.confidence * trust)
     if abs(c - 1) < 0.3:
         return None
-    matched = _matching(case, large)
     alike = _alike(case.evidence, c)
+    matched = _matching(case, large, alike=alike)
     whole_number = abs(large - round(large)) < _CLOSE * large and round(large) >= 3
     if matched is not None:
         size, words, leading = matched
@@ -278,22 +285,34 @@ def _alike(evidence: Evidence, c: float) -> bool:
     return len(factors) > 1 and all(abs(f - c) < _CLOSE * abs(c) for f in factors)
 
 
-def _matching(case: Case, large: float) -> tuple[int, str, bool] | None:
+def _matching(case: Case, large: float, *, alike: bool) -> tuple[int, str, bool] | None:
+    """Find the length that a factor is; of data, where it is `alike` in all inputs."""
     found = [
         (size, words, leading)
         for size, words, leading in _sizes_of(case)
         if size > 1 and abs(size - large) < _CLOSE * size
     ]
     # samples stand along the first axis, and are rather counted than all entries
-    found.sort(key=lambda item: (not item[2], "axis 0" not in item[1]))
+    found.sort(
+        key=lambda item: (
+            not item[2],
+            alike and not _is_held(item[1]),
+            "axis 0" not in item[1],
+            alike and item[1],  # the same one in the finding of each
+        )
+    )
     return found[0] if found else None
 
 
 def _of_features(case: Case, size: int, words: str) -> bool:
     """Whether a length of the data is one of the weights too: no number of samples."""
     inputs = case.evidence.subject.inputs
-    held = words.endswith(("`", _NAMELESS))
-    return held and any(size in variable.shape for variable in inputs)
+    return _is_held(words) and any(size in variable.shape for variable in inputs)
+
+
+def _is_held(words: str) -> bool:
+    """Whether a length, in words, is that of an array that the function holds."""
+    return words.endswith(("`", _NAMELESS))
 
 
 def _sizes_of(case: Case) -> Iterator[tuple[int, str, bool]]:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-__all__ = ["NOTHING_TO_DO", "BugKind", "Finding", "asks_nothing", "rank"]
+from gradlab.labels import few_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+__all__ = ["NOTHING_TO_DO", "BugKind", "Finding", "asks_nothing", "rank", "spared"]
 
 NOTHING_TO_DO = "Nothing to do."  # the advice that is none
 
@@ -103,6 +108,9 @@ class Finding:
         One concrete next step.
     doubts
         Kinds that the same measurement leaves open; default none.
+    also
+        Other places that it is told of: of which the same is measured, or which the
+        mistake may spoil; default none.
 
     Examples
     --------
@@ -119,9 +127,15 @@ class Finding:
     evidence: str
     advice: str
     doubts: tuple[BugKind, ...] = ()
+    also: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """All places that it is told of, the root cause first; () for the subject."""
+        return tuple(filter(None, (self.where, *self.also)))
 
     def __str__(self) -> str:
-        place = f"{self.where}: " if self.where else ""
+        place = f"{few_of(self.places, 4)}: " if self.places else ""
         return f"{place}{self.kind} ({self.severity}): {self.evidence} {self.advice}"
 
 
@@ -129,6 +143,25 @@ def asks_nothing(finding: Finding) -> bool:
     """Whether a note is told at the foot: it would stand before the answer."""
     quiet = finding.severity == "note" and not finding.where
     return quiet and finding.advice == NOTHING_TO_DO
+
+
+def spared(findings: Iterable[Finding], places: Collection[str]) -> list[Finding]:
+    """Leave out places of which something else is known, and findings of no other.
+
+    Examples
+    --------
+    >>> told = gl.Finding("sign", "error", "W2", 1.0, "a = -n.", "Look.", also=("b2",))
+    >>> spared([told], {"W2"})[0].places, spared([told], {"W2", "b2"})
+    (('b2',), [])
+    """
+    kept = []
+    for finding in findings:
+        left = [place for place in finding.places if place not in places]
+        if left or not finding.where:
+            where, *also = left or [""]
+            finding = dataclasses.replace(finding, where=where, also=tuple(also))  # noqa: PLW2901
+            kept.append(finding)
+    return kept
 
 
 def rank(findings: list[Finding]) -> tuple[Finding, ...]:

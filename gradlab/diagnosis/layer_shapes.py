@@ -27,7 +27,7 @@ _BIAS = re.compile(r"(b[a-z]?|b_\w+|bias\w*|\w+_bias|beta|offset|shift|intercept
 # and those of states, which no layer multiplies with: h0, c_prev, hidden
 _STATE = re.compile(r"[hcsz]_?(0|init|prev|last)|(hidden|state|init)\w*|prev_?[hcs]")
 
-__all__ = ["Layer", "is_after_a_gain", "is_named", "layer_of", "layers_of"]
+__all__ = ["Layer", "is_after_a_gain", "is_named", "layer_of", "layers_of", "shift_of"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -141,6 +141,16 @@ def is_after_a_gain(evidence: Evidence, layer: Layer) -> bool:
     return not any(
         _is_called(v, _SHIFT, inputs[i].shape) for v in inputs[i + 1 : i + 2]
     )
+
+
+def shift_of(evidence: Evidence, which: int) -> int | None:
+    """Find the shift that follows a gain, as in ``gamma, beta`` or ``g, b``."""
+    inputs = evidence.subject.inputs
+    gain, after = inputs[which], inputs[which + 1 : which + 2]
+    if not after or not _is_called(gain, _GAIN, gain.shape):
+        return None
+    named = any(_is_called(after[0], names, gain.shape) for names in (_SHIFT, _BIAS))
+    return which + 1 if named else None
 
 
 def _is_called(

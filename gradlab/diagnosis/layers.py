@@ -17,8 +17,9 @@ from gradlab.diagnosis.layer_shapes import (
     is_named,
     layer_of,
     layers_of,
+    shift_of,
 )
-from gradlab.diagnosis.measures import Case, Clue, sides_of
+from gradlab.diagnosis.measures import EXACT, Case, Clue, sides_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +34,7 @@ def siblings(case: Case) -> list[Clue]:
     """Detect a mistake in one line: the other gradient of the layer is right."""
     layer = layer_of(case.evidence, case.part.which)
     if layer is None or not is_named(case.evidence, layer):
-        return _alone(case)
+        return _gain(case) or _alone(case)
     if is_after_a_gain(case.evidence, layer):
         return _alone(case)
     wrong = {side.part.which for side in sides_of(case.evidence) if side.is_wrong}
@@ -66,6 +67,40 @@ def _moves(evidence: Evidence, others: set[int]) -> bool:
     top = float(np.nanmax(sizes, initial=0.0))
     found = [np.nanmax(np.abs(p.numeric), initial=0.0) for p in parts]
     return not parts or float(max(found)) > 1e-7 * top
+
+
+def _gain(case: Case) -> list[Clue]:
+    """Detect a gain of a normalisation that is wrong where its shift is right."""
+    shift = shift_of(case.evidence, case.part.which)
+    sides = sides_of(case.evidence)
+    if shift is None or sides[shift].is_wrong or not _moves(case.evidence, {shift}):
+        return []
+    name = sides[shift].name
+    if case.share(sides[shift].numeric) > EXACT:
+        return [
+            Clue(
+                BugKind.MISSING_TERM,
+                0.9,
+                f"The gradient of {case.name} is that of {name}, by name and shape the "
+                f"shift of the same normalisation: what {case.name} multiplies is left "
+                f"out.",
+                f"Multiply the error signal for {case.name} with the normalised array.",
+                (BugKind.WRONG_DERIVATIVE, BugKind.WRONG_INDEX),
+            )
+        ]
+    return [
+        Clue(
+            BugKind.STALE_CACHE,
+            0.66,
+            f"{name}, by name and shape the shift of the same normalisation, is right, "
+            f"so its error signal is; what it is multiplied with for {case.name} is "
+            f"not.",
+            f"Multiply the error signal for {case.name} with the very array that "
+            f"{case.name} multiplies: after the mean is taken off and divided by the "
+            f"deviation.",
+            (BugKind.MISSING_TERM, BugKind.WRONG_DERIVATIVE),
+        )
+    ]
 
 
 def _alone(case: Case) -> list[Clue]:
@@ -174,4 +209,5 @@ def _tied(evidence: Evidence, layer: Layer) -> bool:
     inputs = evidence.subject.inputs
     weights = [v for v in inputs if len(v.shape) == 2 and min(v.shape) > 1]
     sizes = {v.size for v in inputs if len(v.shape) == 1}
-    return len(weights) == 1 and set(inputs[layer.weight].shape) <= sizes
+    weight = inputs[layer.weight]
+    return len(weights) == 1 and weights[0] is weight and set(weight.shape) <= sizes

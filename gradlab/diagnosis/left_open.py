@@ -32,7 +32,7 @@ def left_open(
         All others. A warning about the function as a whole speaks of every input.
     """
     told = {each.where for each in findings if each.severity != "note"}
-    told |= {each.where for each in findings if each.where}
+    told |= {place for each in findings for place in each.places}
     for comparison in comparisons:
         name = comparison.input.name
         if comparison.verdict != Verdict.UNDECIDED or not told.isdisjoint({name, ""}):

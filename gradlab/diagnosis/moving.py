@@ -15,11 +15,12 @@ from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from gradlab.diagnosis.evidence import Evidence
+    from gradlab.diagnosis.measures import Case
 
     Points = Mapping[int, NDArray[np.float64]]
 
@@ -29,11 +30,14 @@ __all__ = [
     "analytic_at",
     "cotangent_of",
     "slopes_at",
+    "stays",
     "unit_directions",
 ]
 
 _STEP = 6e-6  # relative step of a central difference
 _DIRECTIONS = 3  # along which both sides are compared elsewhere
+_SAME = 1e-4  # relative change of an error that has not changed
+_MOVED = 1e-2  # relative change of a slope that has
 _LARGE = 1_000_000  # coordinates beyond which no second point is looked at
 
 
@@ -156,6 +160,35 @@ def agree_at(evidence: Evidence, points: Points, which: int) -> bool | None:
         return None
     slack = max(1e-5, 1e4 * evidence.subject.epsilon)
     return bool((np.abs(ours - slopes) <= slack * scale).all())
+
+
+def stays(case: Case, members: Sequence[int]) -> bool | None:
+    """Whether the error of a gradient of a loss is the same at other values of inputs.
+
+    Returns
+    -------
+    bool or None
+        None where it cannot be told: the analytic side cannot be asked there, or
+        the gradient does not move.
+    """
+    evidence, which = case.evidence, case.part.which
+    points = {}
+    for member in members:
+        here = np.asarray(evidence.subject.point(member), dtype=np.float64)
+        size = float(np.abs(here).max(initial=0.0)) or 1.0
+        points[member] = here + 0.7 * size * evidence.rng.normal(size=here.shape)
+    directions = evidence.rng.normal(size=(_DIRECTIONS, case.variable.coordinates))
+    analytic = analytic_at(evidence, points)
+    if analytic is None:
+        return None
+    slopes = slopes_at(evidence, points, which, directions)
+    error = directions @ (case.analytic - case.numeric)[0]
+    there = directions @ analytic[which] - slopes
+    size = float(np.abs(error).max())
+    moved = float(np.abs(slopes - directions @ case.numeric[0]).max())
+    if not np.isfinite(there).all() or moved < _MOVED * size:
+        return None
+    return bool(np.abs(there - error).max() <= _SAME * size)
 
 
 def affine(evidence: Evidence, which: int) -> bool | None:

@@ -161,20 +161,22 @@ def of_its_own_entry(case: Case) -> list[Clue]:
     if not case.scalar or case.variable.is_complex or not case.part.complete:
         return []
     chosen = np.flatnonzero(case.wrong[0] & (case.point != 0))[:_ASKED]
-    if not len(chosen) or len(case.point) < 2:
+    if not len(chosen):
         return []
     forms = [_form(case, int(j)) for j in chosen]
     if None in forms or len(set(forms)) > 1:
         return []
+    form = str(forms[0])
     how = {
         "proportional": "in proportion",
         "constant": "by its sign alone",
         "other": "and is odd in it",
-    }[str(forms[0])]
+        "mixed": "and changes with it",
+    }[form]
     return [
         Clue(
             BugKind.REGULARIZATION,
-            0.93,
+            0.93 if form != "mixed" else 0.83,
             f"{case.name} is wrong {place_words(case)}, by an error that depends on "
             f"the same entry of {case.name} and no other, {how}: a penalty is in the "
             f"loss or in the gradient only, or has another form there.",
@@ -189,23 +191,40 @@ def _form(case: Case, j: int) -> str | None:
     evidence, which, x = case.evidence, case.part.which, case.point
     unit = unit_directions(len(x), np.array([j]))
     here, numeric = float(case.error[0, j]), float(case.numeric[0, j])
+    others = _others_moved(case) if len(x) < 2 else {}
     errors, slopes = [], []
-    for own in (x[j], 2 * x[j], -x[j]):
+    for own in (x[j], 2 * x[j], -x[j], 2 * x[j], 1.1 * x[j]):
         moved = x + (0.1 + 0.1 * np.abs(x)) * evidence.rng.normal(size=len(x))
         moved[j] = own
-        ours = analytic_at(evidence, {which: moved})
+        points = {**others, which: moved}
+        ours = analytic_at(evidence, points)
         if ours is None:
             return None
-        slopes.append(float(slopes_at(evidence, {which: moved}, which, unit)[0]))
+        slopes.append(float(slopes_at(evidence, points, which, unit)[0]))
         errors.append(float(ours[which][j]) - slopes[-1])
-    same, twice, turned = np.array(errors) / here
+        if len(errors) == 3 and abs(sum(errors[::2])) <= _SAME * abs(here):
+            break  # odd, as all penalties are but wrong ones
+    same, twice, turned, *again = np.array(errors) / here
     if not abs(same - 1) < _SAME or abs(slopes[0] - numeric) < _SAME * abs(here):
         return None  # data take part, or nothing but this entry does
-    if abs(turned + 1) > _SAME:
-        return None  # every penalty is odd: a constant is none
+    if abs(turned + 1) > _SAME:  # as of w**2 for w; a constant is no penalty
+        # no constant, nor one that jumps with samples on either side of a bound
+        steady = abs(again[0] - twice) < _SAME * abs(twice) and abs(again[1] - 1) > 0.01
+        return "mixed" if steady and abs(twice - 1) > _SAME else None
     if abs(twice - 2) < 2 * _SAME:
         return "proportional"
     return "constant" if abs(twice - 1) < _SAME else "other"
+
+
+def _others_moved(case: Case) -> dict[int, np.ndarray]:
+    """Move the other inputs, where this one has no other entry to be moved."""
+    points = {}
+    for which, variable in enumerate(case.evidence.subject.inputs):
+        if which != case.part.which and variable.support is None:
+            here = np.asarray(case.evidence.subject.point(which), dtype=np.float64)
+            step = 0.1 + 0.1 * np.abs(here)
+            points[which] = here + step * case.evidence.rng.normal(size=here.shape)
+    return points
 
 
 def _refuted(case: Case, direction: np.ndarray) -> bool:

@@ -56,7 +56,8 @@ def _where_cut(case: Case) -> str:
     if not is_torch_subject(case.evidence.subject):
         return (
             f"Compute the gradient of {case.name} and return it in its place: a "
-            f"forgotten return, or a name under which it was never stored, gives this."
+            f"forgotten return, a name under which it was never stored, or a loop that "
+            f"assigns (=) in place of adding, and ends with a zero, gives this."
         )
     return (
         f"Find where the path from {case.name} to the output is cut: detach, .data, "

@@ -7,7 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.diagnosis.finding import BugKind, Finding, rank
+from gradlab.diagnosis.finding import BugKind, Finding, rank, spared
 from gradlab.differentiation.metering import BudgetExhausted, why_stopped
 from gradlab.errors import GradlabError, InputError
 from gradlab.pipeline.around.on_purpose import purposeful
@@ -97,7 +97,7 @@ def _with_layers(report: Report, layers: Layers, plan: Plan) -> Report:
     # a layer that is wrong explains the parameters it spoils: those need no cause
     hooked = {mistake.where for mistake in _mistakes(audit) if mistake.hook}
     done = {n for row in audit.rows if row.name in hooked for n in row.parameters}
-    kept = [f for f in report.findings if f.where not in {*spoiled, *(done & own)}]
+    kept = spared(report.findings, {*spoiled, *(done & own)})
     return dataclasses.replace(
         report,
         layers=audit,
@@ -209,7 +209,8 @@ def _with_second_order(
     apart = {subject.inputs[which].name for which in purposeful(subject)}
     compared = [c for c in result.comparisons if c.input.name not in apart]
     findings = list(report.findings)
-    findings += [_finding(c) for c in compared if _wrong(c)]
+    sure = min((f.confidence for f in findings if f.severity == "error"), default=0.9)
+    findings += [_finding(c, 0.99 * sure) for c in compared if _wrong(c)]
     names = [c.input.name for c in compared if _wrong(c)]
     told = "second derivative checked as well"
     if apart:
@@ -231,13 +232,14 @@ def _wrong(comparison: Comparison) -> bool:
     return comparison.verdict == Verdict.DISAGREES
 
 
-def _finding(comparison: Comparison) -> Finding:
+def _finding(comparison: Comparison, confidence: float) -> Finding:
+    """Say that a second derivative is wrong; what is wrong of the first comes first."""
     row, column = comparison.ranking(1)[0]
     return Finding(
         BugKind.SECOND_ORDER,
         "error",
         comparison.input.name,
-        0.9,
+        confidence,
         f"The derivative of the gradient {comparison.output.name} with respect to "
         f"{comparison.input.name} is wrong: at {comparison.label(row, column)} "
         f"autograd through the backward gives {comparison.analytic[row, column]:.6g}, "

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.alike import alike
 from gradlab.diagnosis.diagnose import diagnose, unexplained
 from gradlab.diagnosis.evidence import Evidence
-from gradlab.diagnosis.finding import BugKind, rank
+from gradlab.diagnosis.finding import BugKind, rank, spared
 from gradlab.diagnosis.left_open import left_open
 from gradlab.diagnosis.returned import returned
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
@@ -101,7 +102,7 @@ def examine(
     told = [*_once_told(findings, excuses), *excuses, *conditions]
     if not seen.partial:  # else remarks say what was not looked at
         told += left_open(seen.comparisons, told)
-    findings = rank(told)
+    findings = tuple(alike(rank(told)))
     return Report(
         subject=subject.kind,
         analytic=analytic_of(subject).description,
@@ -249,9 +250,9 @@ def _once_told(findings: Iterable[Finding], excuses: list[Finding]) -> list[Find
     symmetric = any(each.kind == BugKind.DEPENDENT_INPUTS for each in excuses)
     return [
         finding
-        for finding in findings
+        for each in findings
+        for finding in (spared([each], inexact) if each.severity == "error" else [each])
         if (finding.kind != BugKind.MUTATES_INPUT or finding.where not in told)
-        and (finding.severity != "error" or finding.where not in inexact)
         and (finding.kind != BugKind.NONFINITE or finding.where or not symmetric)
     ]
 
@@ -365,7 +366,7 @@ def _culprits(
     """Names of wrong inputs: those the findings put first, then the worst first."""
     wrong = [c for c in comparisons if _is_wrong(c)]
     wrong.sort(key=lambda c: -_share(c))
-    named = [f.where for f in findings if f.severity == "error" and f.where]
+    named = [place for f in findings if f.severity == "error" for place in f.places]
     known = {c.input.name for c in comparisons}
     ordered = [n for n in named if n in known] + [c.input.name for c in wrong]
     return tuple(dict.fromkeys(ordered))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.alike import alike
 from gradlab.labels import code_place, few_of
-from gradlab.presentation.alike import alike
 from gradlab.presentation.words import (
     NAME,
     WIDTH,
@@ -305,8 +305,9 @@ def audit_text(audit: LayerAudit, width: int | None = None) -> str:
     room = WIDTH if width is None else width
     lines = audit_lines(audit, width)
     groups = alike(audit.findings)
-    for finding, places in groups[:_FINDINGS]:
-        lines += ["", *finding_lines(finding, list(map(_called, places)), room)]
+    for finding in groups[:_FINDINGS]:
+        names = list(map(_called, finding.places))
+        lines += ["", *finding_lines(finding, names, room)]
     rest = len(groups) - _FINDINGS
     if rest > 0:
         lines += ["", f"... {plural(rest, 'more finding')} in audit.findings"]

@@ -50,7 +50,7 @@ _LEGEND = {
     "right": "right by itself",
     "holds": "right by itself, holds a wrong layer",
     "wrong": "wrong itself",
-    "contaminated": "inherits a wrong gradient",
+    "contaminated": "contaminated",
     "unchecked": "not checked",
 }
 
@@ -79,7 +79,7 @@ class _Line:
 class LayersDisplay:
     """Layers in execution order, input at the top, each with its own error.
 
-    A layer that is wrong itself is told from one that only inherits a wrong gradient;
+    A layer that is wrong itself is told from one that is only contaminated;
     links show which layer feeds which.
 
     Parameters

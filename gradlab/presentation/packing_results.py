@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.tolerance import default_rtol
+from gradlab.diagnosis.alike import alike
 from gradlab.diagnosis.finding import asks_nothing
 from gradlab.labels import code_place
-from gradlab.presentation.alike import alike
 from gradlab.presentation.headline import headline
 from gradlab.presentation.layer_text import (
     audit_verdict,
@@ -72,14 +72,14 @@ def pack_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     >>> pack_findings([finding])[0]["places"]
     ['W1']
     """
-    return [_pack_finding(*said) for said in alike(findings)]
+    return [_pack_finding(told) for told in alike(findings)]
 
 
-def _pack_finding(finding: Finding, places: tuple[str, ...]) -> dict[str, Any]:
+def _pack_finding(finding: Finding) -> dict[str, Any]:
     return {
         "kind": kind_in_words(finding.kind, finding.evidence).replace("_", " "),
         "severity": finding.severity,
-        "places": list(filter(None, places)),
+        "places": list(finding.places),
         "confidence": finding.confidence,
         "evidence": finding.evidence,
         "advice": finding.advice,

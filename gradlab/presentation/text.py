@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.alike import alike
 from gradlab.diagnosis.finding import BugKind, asks_nothing
 from gradlab.labels import few_of
-from gradlab.presentation.alike import alike
 from gradlab.presentation.headline import (
     called,
     conclusion,
@@ -63,7 +63,7 @@ def _unsaid(report: Report, comparison: Comparison) -> bool:
 
     The numbers are nan then, as where nan was returned, of which a finding tells.
     """
-    told = {f.kind for f in report.findings if f.where == comparison.input.name}
+    told = {f.kind for f in report.findings if comparison.input.name in f.places}
     short = not told.isdisjoint({BugKind.WRONG_SHAPE, BugKind.UNKNOWN})
     silent = not told and all(f.kind != BugKind.NONFINITE for f in report.findings)
     return (short or silent) and bool(np.isnan(comparison.analytic).all())
@@ -174,8 +174,8 @@ def _findings(report: Report, width: int) -> list[str]:
     active = [f for f in told if f.where not in passive]
     groups = alike(active)
     lines: list[str] = []
-    for finding, places in groups[:_FINDINGS]:
-        names = [called(report, place) for place in places]
+    for finding in groups[:_FINDINGS]:
+        names = [called(report, place) for place in finding.places]
         lines += ["", *finding_lines(finding, names, width)]
     rest = len(groups) - _FINDINGS
     if rest > 0:
@@ -314,10 +314,10 @@ def failure_text(report: Report) -> str:
             rows = [*_entry_lines(worst, place), *rows]
     last = conclusion(report)
     told = alike(report.findings)
-    errors = (each for each in told if each[0].severity == "error")
-    cause, places = next(errors, told[0] if told else (None, ()))
+    errors = (each for each in told if each.severity == "error")
+    cause = next(errors, told[0] if told else None)
     if cause is not None:
-        named = [called(report, place) for place in places if place]
+        named = [called(report, place) for place in cause.places]
         where = f" in {few_of(named, 1)}" if named else ""
         rows.append(["likely cause", f"{cause.kind}{where}"])
         if cause.evidence and not last:

@@ -103,14 +103,49 @@ def test_the_right_label_is_not_accused():
 
 
 @pytest.mark.parametrize("slip", [next_class, every_row, first_row])
-def test_what_a_wrong_signal_spoils_is_not_explained_by_itself(slip):
-    """One cause, and one sentence for each gradient before it that names the cause."""
-    report = gl.check(classifier(slip), weights())
+def test_what_a_wrong_signal_spoils_is_told_with_it(slip):
+    """One cause, and one finding, which names the other gradients and why they are."""
+    (told,) = gl.check(classifier(slip), weights()).findings
 
-    others = [f for f in report.findings if f.where in {"W1", "b1", "W2"}]
-    assert sorted(f.where for f in others) == ["W1", "W2", "b1"]
-    assert {f.kind for f in others} == {BugKind.UNKNOWN}
-    assert all("b2" in f.evidence and "b2 first" in f.advice for f in others)
+    assert told.places == ("b2", "W2", "b1", "W1")
+    assert "W2 is wrong with it: of one error signal." in told.evidence
+    assert "b1, W1 come before it, and may be spoiled by it." in told.evidence
+    assert told.advice.endswith("Then check again: what comes before may be right.")
+
+
+def test_a_signal_that_nothing_explains_is_one_finding():
+    """Weight and bias of a layer share it: they are not two unknown mistakes."""
+
+    def noisy(params):
+        loss, grads = classifier(right)(params)
+        rng = np.random.default_rng(1)
+        noise = {k: rng.normal(size=grads[k].shape) for k in ("b1", "W1")}
+        return loss, grads | {k: grads[k] * noise[k] for k in noise}
+
+    report = gl.check(noisy, weights())
+
+    (told,) = report.findings
+    assert (told.kind, told.places) == (BugKind.UNKNOWN, ("b1", "W1"))
+    assert report.culprits == told.places
+    assert "W1 is wrong with it: of one error signal." in told.evidence
+    assert "The layer of W2, behind it, is right" in told.evidence
+    assert "between W2 and b1" in told.advice
+
+
+def test_another_cause_before_a_wrong_signal_is_told_too():
+    """A sign that is flipped in the first layer has its own measurement."""
+
+    def two_slips(params):
+        loss, grads = classifier(next_class)(params)
+        true = classifier(right)(params)[1]
+        return loss, dict(grads, W1=-true["W1"], b1=-true["b1"])
+
+    findings = gl.check(two_slips, weights()).findings
+
+    assert {(f.kind, f.places) for f in findings} == {
+        (BugKind.WRONG_INDEX, ("b2", "W2")),
+        (BugKind.SIGN, ("b1", "W1")),
+    }
 
 
 def test_a_line_that_is_wrong_alone_explains_nothing_else():
@@ -269,3 +304,29 @@ def test_samples_that_a_weight_alone_loses_are_no_slope(act):
     report = gl.check(program.fn, *program.inputs, **program.options)
 
     assert (report.culprit, report.diagnosis) == ("W1", "lost_accumulation")
+
+
+def _margins(slip):
+    """A multi-class hinge loss: the true class loses one for every class too close."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(40, 5)), rng.integers(0, 6, 40)
+
+    def loss_and_grads(p):
+        s = x @ p["W"] + p["b"]
+        m = np.maximum(0, s - s[np.arange(40), y][:, None] + 1)
+        m[np.arange(40), y] = 0
+        d = (m > 0) * 1.0
+        d[np.arange(40), y] = 0 if slip else -d.sum(axis=1)
+        return m.mean() * 6, {"W": x.T @ d / 40, "b": d.sum(axis=0) / 40}
+
+    params = {"W": rng.normal(size=(5, 6)), "b": rng.normal(size=6)}
+    return gl.check(loss_and_grads, params)
+
+
+def test_classes_within_a_margin_are_no_labels():
+    """Both are counted; labels stay where they are when the weights are moved."""
+    (told,) = _margins("no true class").findings
+
+    assert told.kind == BugKind.MISSING_TERM
+    assert "label" not in told.evidence
+    assert not _margins("").findings

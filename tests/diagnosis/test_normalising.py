@@ -85,3 +85,30 @@ def test_another_function_that_sums_to_zero_is_no_normalisation():
 
     assert finding.kind == BugKind.MISSING_TERM
     assert "normalises" not in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("slip", "kind"),
+    [("no array", BugKind.MISSING_TERM), ("raw", BugKind.STALE_CACHE), ("", None)],
+)
+def test_a_gain_is_judged_beside_its_shift(slip, kind, rng):
+    """A shift that is right vouches for the error signal: it is the array, or none."""
+    mixed, target = rng.normal(size=(4, 3)), rng.normal(size=(6, 3))
+
+    def loss_and_grads(p):
+        x = p["x"] - p["x"].mean(axis=1, keepdims=True)
+        deviation = np.sqrt((x**2).mean(axis=1, keepdims=True))
+        h = x / deviation
+        left = (p["gamma"] * h + p["beta"]) @ mixed - target
+        e = left @ mixed.T
+        d = e * p["gamma"]
+        d = d - d.mean(axis=1, keepdims=True) - h * (d * h).mean(axis=1, keepdims=True)
+        array = {"no array": 1, "raw": p["x"]}.get(slip, h)
+        grads = {"gamma": (e * array).sum(axis=0), "beta": e.sum(axis=0)}
+        return 0.5 * (left**2).sum(), {"x": d / deviation, **grads}
+
+    shapes = {"x": (6, 4), "gamma": (4,), "beta": (4,)}
+    params = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    findings = gl.check(loss_and_grads, params).findings
+
+    assert [(f.kind, f.where) for f in findings] == [(kind, "gamma")][: bool(kind)]

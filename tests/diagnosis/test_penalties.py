@@ -76,3 +76,54 @@ def test_rows_penalised_once_for_each_use_are_no_lost_accumulation(rng):
     report = gl.check(loss_and_grad, rng.normal(size=(4, 3)))
 
     assert report.diagnosis == "regularization"
+
+
+def _penalised(penalty):
+    """A regression whose loss has w**2 / 10; `penalty` adds to (dw, db)."""
+    rng = np.random.default_rng(5)
+    x, t = rng.normal(size=(10, 4)), (rng.random(10) > 0.5) * 1.0
+
+    def loss_and_grads(p):
+        z = x @ p["w"] + p["b"]
+        loss = (np.logaddexp(0, z) - t * z).mean() + 0.1 * (p["w"] ** 2).sum()
+        e = (1 / (1 + np.exp(-z)) - t) / 10
+        dw, db = penalty(p)
+        return loss, {"w": x.T @ e + dw, "b": e.sum() + db}
+
+    return gl.check(loss_and_grads, {"w": rng.normal(size=4), "b": np.array(0.7)})
+
+
+def test_a_penalty_of_another_power_is_a_penalty():
+    """0.2 w**2 for 0.2 w is neither odd nor constant, and of its own entry alone."""
+    (told,) = _penalised(lambda p: (0.2 * p["w"] ** 2, 0.0)).findings
+
+    assert (told.kind, told.where) == ("regularization", "w")
+    assert "and changes with it" in told.evidence
+
+
+def test_a_penalty_on_one_number_is_told_by_moving_the_others():
+    """An intercept of one entry that is penalised in the gradient only."""
+    (told,) = _penalised(lambda p: (0.2 * p["w"], 0.2 * p["b"])).findings
+
+    assert (told.kind, told.where) == ("regularization", "b")
+    assert not _penalised(lambda p: (0.2 * p["w"], 0.0)).findings
+
+
+def test_residuals_beyond_a_bound_are_no_penalty():
+    """What is constant until a sample crosses a bound moves with its own entry too."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(11, 3))
+    t = a @ np.array([1.0, -2.0, 0.5]) + 3 * rng.normal(size=11)
+
+    def loss(w):
+        r = np.abs(a @ w - t)
+        return np.where(r <= 1, 0.5 * r**2, r - 0.5).mean()
+
+    def grad(w):
+        r = a @ w - t
+        return a.T @ np.where(np.abs(r) <= 1, r, 0) / 11
+
+    report = gl.check(loss, rng.normal(size=3), grad=grad)
+
+    assert not report.ok
+    assert report.diagnosis != "regularization"

@@ -175,3 +175,34 @@ def test_what_is_no_derivative_on_purpose_has_no_second_one():
         "1.weight",
         "1.bias",
     }
+
+
+def test_a_first_derivative_that_is_wrong_is_named_before_the_second():
+    """A backward of another function, whose own backward does not belong to it."""
+
+    class Slope(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, g):
+            ctx.save_for_backward(x, g)
+            return 3 * x * g  # of x**3: 3 x**2
+
+        @staticmethod
+        def backward(ctx, g):
+            x, upstream = ctx.saved_tensors
+            return 6 * x * upstream * g, 3 * x**2 * g
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            return Slope.apply(*ctx.saved_tensors, g)
+
+    x = torch.tensor([0.4, -1.3, 0.8], dtype=torch.float64, requires_grad=True)
+    report = gl.check(Cube.apply, x, order=2)
+
+    assert [str(f.kind) for f in report.findings][1:] == ["second_order"]
+    assert report.diagnosis == "wrong_derivative"

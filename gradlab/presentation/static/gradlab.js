@@ -1788,13 +1788,13 @@ function nested(place, state, planes) {
 
 // ========================================================================= LayerBlame
 // The network from the input down to the loss. Gradients flow upwards, so a wrong layer
-// spoils what stands above it; those rows say that they inherit it.
+// spoils what stands above it; those rows say that they are contaminated.
 
 const STATES = {
   right: { glyph: "✓", class: "ok", words: "right", many: "right" },
   holds: { glyph: "↳", class: "ok", words: "holds a wrong layer", many: "hold a wrong layer" },
   wrong: { glyph: "✗", class: "bad", words: "wrong itself", many: "wrong themselves" },
-  contaminated: { glyph: "↑", class: "warn", words: "inherits a wrong gradient", many: "inherit a wrong gradient" },
+  contaminated: { glyph: "↑", class: "warn", words: "contaminated", many: "contaminated" },
   unchecked: { glyph: "○", class: "none", words: "not checked", many: "not checked" },
 };
 const FOLD = 4; // runs of layers that say the same are folded from this length on
@@ -1832,7 +1832,7 @@ function lanes(parents) {
 const LANE = 15, LANES = 9; // pixels of a lane; those beyond share the last one
 const FAR = 60; // pixels that lanes go on above and below: a row may be higher, and clips
 const laneX = (lane) => 9 + LANE * Math.min(lane, LANES - 1);
-// A wrong gradient travels up, along the lanes, from the culprit to what inherits it.
+// A wrong gradient travels up, along the lanes, from the culprit to what it contaminates.
 const spoils = (node, p) => (node.states[p] === "contaminated" && node.spoiled[p] > node.row ? "spoiled" : null);
 function rail(node, wide) {
   const H = 27, mid = H / 2, x = laneX(node.lane);

@@ -22,7 +22,7 @@ _KEPT = 8  # local reports; as many as one goes back and forth between
 
 
 class LayerBlame(LiveView):
-    """The network from input to loss: which layer is wrong, which inherits it.
+    """The network from input to loss: which layer is wrong, which contaminated.
 
     A click on a layer checks it by itself, on the inputs and the incoming gradient that
     it really had, and opens that report below.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.presentation.alike import alike
+from gradlab.diagnosis.alike import alike
 from gradlab.presentation.packing_results import pack_findings
 from gradlab.presentation.text import failure_text, report_text
 
@@ -41,9 +41,9 @@ class TestAlike:
             finding("W", FACTOR.format("in all 40 entries"), LINE.format("W")),
             finding("b", FACTOR.format("in both entries"), LINE.format("b")),
         ]
-        [(told, places)] = alike(pair)
+        [told] = alike(pair)
 
-        assert places == ("W", "b")
+        assert told.places == ("W", "b")
         assert told.evidence == FACTOR.format("in all entries")
         assert told.advice == LINE.format("each")
 
@@ -51,7 +51,7 @@ class TestAlike:
         """Nothing is generalised where there is nothing to put together."""
         alone = finding("W", FACTOR.format("in all 40 entries"), LINE.format("W"))
 
-        assert alike([alone]) == [(alone, ("W",))]
+        assert alike([alone]) == [alone]
 
     @pytest.mark.parametrize(
         ("one", "other"),
@@ -76,10 +76,10 @@ class TestAlike:
     def test_an_input_called_x_is_not_the_sign_between_factors(self):
         """An input may be called x: "2 x numeric" keeps that letter."""
         said = FACTOR.format("in all 3 entries")
-        [(told, places)] = alike([finding("x", said), finding("w", said)])
+        [told] = alike([finding("x", said), finding("w", said)])
 
         assert told.evidence == said
-        assert places == ("x", "w")
+        assert told.places == ("x", "w")
 
     def test_another_kind_or_severity_is_another_finding(self):
         """The words alone do not make two findings one."""
@@ -91,17 +91,19 @@ class TestAlike:
         """What is worst stays first."""
         told = alike([finding("a", "so."), finding("b", "no."), finding("c", "so.")])
 
-        assert [places for _, places in told] == [("a", "c"), ("b",)]
+        assert [each.places for each in told] == [("a", "c"), ("b",)]
 
 
 class TestTold:
     """Where they are told."""
 
     def test_a_factor_in_seven_gradients_is_one_paragraph(self):
-        """Text, page and exception say it once, and count the places."""
+        """Report, text, page and exception say it once, and count the places."""
         names = [f"layer{i}.weight" for i in range(7)]
         report = many(names, range(4, 11))
-        assert len(report.findings) == 7
+        (told,) = report.findings
+        assert told.where == "layer6.weight"
+        assert set(told.places) == set(names) == set(report.culprits)
         text = report_text(report)
         packed = pack_findings(report.findings)
 

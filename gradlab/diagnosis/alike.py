@@ -1,4 +1,4 @@
-"""Findings that say the same of several places, which is said once."""
+"""Findings that are told once: that say the same of several places, or spoil others."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from gradlab.diagnosis.finding import Finding
 
 __all__ = ["alike"]
 
 _EACH = "each"  # instead of the name of a place
+_BEFORE = r"\b(of|to|for|and) "  # words after which a name is no letter of a formula
 _ALL = re.compile(r"in (?:its only entry|both entries|all [\d,]+ entries)")
 _ALIVE = re.compile(r"(wherever it is not zero) \([\d,]+ of [\d,]+ entries\)")
 
 
-def alike(findings: Sequence[Finding]) -> list[tuple[Finding, tuple[str, ...]]]:
+def alike(findings: Iterable[Finding]) -> list[Finding]:
     """Put findings together that say the same of several places.
 
     The same are two sentences that differ in the name of the place, or in how many
@@ -31,22 +32,21 @@ def alike(findings: Sequence[Finding]) -> list[tuple[Finding, tuple[str, ...]]]:
 
     Returns
     -------
-    list of tuple
-        What is said, with words that are true of all of them, and the places. In the
-        order of the first of each.
+    list of Finding
+        With words that are true of all places. In the order of the first of each.
 
     Examples
     --------
     >>> said = "analytic = 2 x numeric in all {} entries."
     >>> advice = "Search the line that computes the gradient of {}."
     >>> places = {"W1": 12, "W2": 8}
-    >>> [(told, where)] = alike(
+    >>> [told] = alike(
     ...     [
     ...         gl.Finding("scale", "error", w, 1.0, said.format(n), advice.format(w))
     ...         for w, n in places.items()
     ...     ]
     ... )
-    >>> where, told.evidence
+    >>> told.places, told.evidence
     (('W1', 'W2'), 'analytic = 2 x numeric in all entries.')
     >>> told.advice
     'Search the line that computes the gradient of each.'
@@ -56,16 +56,17 @@ def alike(findings: Sequence[Finding]) -> list[tuple[Finding, tuple[str, ...]]]:
         texts = (_of_any(finding, text) for text in (finding.evidence, finding.advice))
         key = (finding.severity, str(finding.kind), *texts)
         groups.setdefault(key, []).append(finding)
-    return [
-        (_shared(group), tuple(f.where for f in group)) for group in groups.values()
-    ]
+    return [_shared(group) for group in groups.values()]
 
 
 def _shared(group: list[Finding]) -> Finding:
     """Say what all of them say: with the words of one as far as these are the same."""
     evidence = _common([(f, f.evidence) for f in group])
     advice = _common([(f, f.advice) for f in group])
-    return dataclasses.replace(group[0], evidence=evidence, advice=advice)
+    where, *also = dict.fromkeys(place for f in group for place in (f.where, *f.also))
+    return dataclasses.replace(
+        group[0], where=where, evidence=evidence, advice=advice, also=tuple(also)
+    )
 
 
 def _common(texts: list[tuple[Finding, str]]) -> str:
@@ -82,7 +83,7 @@ def _of_each(finding: Finding, text: str) -> str:
     if not finding.where:
         return text
     name = re.escape(finding.where)
-    return re.sub(rf"(?<=\bof ){name}(?![\w\[(])(?!\.\w)", _EACH, text)
+    return re.sub(rf"{_BEFORE}{name}(?![\w\[(])(?!\.\w)", rf"\1 {_EACH}", text)
 
 
 def _of_any(finding: Finding, text: str) -> str:

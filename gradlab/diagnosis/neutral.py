@@ -1,0 +1,111 @@
+"""Detector of a factor, or a path, made from another input: right at a neutral value.
+
+With a gain at one a factor that is forgotten is one; with a weight at zero what goes
+through it is nothing. Where the gradient is right there and wrong elsewhere, the
+backward leaves out, or does otherwise, what the function does with that input.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.layer_shapes import layer_of
+from gradlab.diagnosis.measures import Case, Clue
+from gradlab.diagnosis.moving import agree_at, analytic_at, slopes_at
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["right_at_neutral"]
+
+_MOST = 8  # other inputs that are tried
+_DIRECTIONS = 3
+_BETWEEN = 0.6  # a value between and beside the neutral ones
+_SAME = 1e-4  # relative: two factors that are one
+
+
+def right_at_neutral(case: Case) -> list[Clue]:
+    """Detect a gradient that is right where another input is one, or zero, all over."""
+    inputs = case.evidence.subject.inputs
+    others = [
+        which
+        for which, variable in enumerate(inputs)
+        if which != case.part.which
+        and variable.support is None
+        and not variable.is_complex
+        and variable.coordinates
+    ]
+    for which in others[:_MOST]:
+        for neutral in (1.0, 0.0):
+            if _agrees(case, which, neutral):
+                clues = _read(case, which, neutral)
+                if clues:
+                    return clues
+    return []
+
+
+def _agrees(case: Case, which: int, value: float) -> bool | None:
+    """Compare both sides with all entries of another input at one value."""
+    point = np.full(case.evidence.subject.inputs[which].coordinates, value)
+    return agree_at(case.evidence, {which: point}, case.part.which)
+
+
+def _read(case: Case, which: int, neutral: float) -> list[Clue]:
+    """Tell a factor that follows the other input from a path that goes through it."""
+    other = case.evidence.subject.inputs[which].name
+    factor = _factor(case, which, _BETWEEN)
+    if factor is not None and abs(factor - 1) > _SAME:
+        return [
+            Clue(
+                BugKind.WRONG_DERIVATIVE,
+                0.87,
+                f"With all of {other} at {neutral:g} the gradient of {case.name} is "
+                f"right; at {_BETWEEN:g} analytic = {factor:.5g} x numeric: what "
+                f"{other} multiplies by is missing from it, or there too often.",
+                f"Multiply by {other} on the way back to {case.name} exactly where the "
+                f"forward pass does, or by what it makes of it (its exponential, say).",
+                (BugKind.MISSING_TERM,),
+            )
+        ]
+    if neutral or factor is not None or _agrees(case, which, 1.0) is not False:
+        return []  # of a matrix that is one number all over even a transpose is right
+    layer = layer_of(case.evidence, case.part.which)
+    carried = layer is not None and layer.recurrent == which
+    return [
+        Clue(
+            BugKind.MISSING_TERM,
+            0.84 if carried else 0.66,
+            f"With all of {other} at zero the gradient of {case.name} is right: what "
+            f"is missing, or wrong, is its part that goes through {other}.",
+            f"Add what earlier steps get back through {other}: the error signal of a "
+            f"state is that of its own output plus what the next step hands back."
+            if carried
+            else f"Follow {case.name} through {other} to the output, and back: is that "
+            f"part added, and with the same factors and the same order?",
+            () if carried else (BugKind.TRANSPOSE, BugKind.WRONG_DERIVATIVE),
+        )
+    ]
+
+
+def _factor(case: Case, which: int, value: float) -> float | None:
+    """Return the one factor between both sides with another input at a value."""
+    evidence, own = case.evidence, case.part.which
+    point = {which: np.full(evidence.subject.inputs[which].coordinates, value)}
+    size = case.variable.coordinates
+    directions: NDArray[np.float64] = evidence.rng.normal(size=(_DIRECTIONS, size))
+    analytic = analytic_at(evidence, point)
+    if analytic is None or size < _DIRECTIONS - 1:
+        return None
+    ours, slopes = (
+        directions @ analytic[own],
+        slopes_at(evidence, point, own, directions),
+    )
+    below = float(slopes @ slopes)
+    if not (np.isfinite(ours).all() and np.isfinite(slopes).all() and below > 0):
+        return None
+    factor = float(ours @ slopes) / below
+    apart = np.abs(ours - factor * slopes).max()
+    return factor if apart <= _SAME * np.abs(ours).max() else None
