@@ -113,8 +113,8 @@ def _with_spoiled(finding: Finding, root: Case, spoiled: list[Case]) -> Finding:
         evidence = f"{evidence} {told}"
         advice = (
             f"Compare each step of the backward between {behind} and {root.name} with "
-            f"the forward pass: the weight that the signal is multiplied with, the slope "
-            f"or mask of the activation, a mask of dropout, a normalisation."
+            f"the forward pass: the weight that the signal is multiplied with, the "
+            f"slope or mask of the activation, a mask of dropout, a normalisation."
         )
     if mates:
         verb = "are" if len(mates) > 1 else "is"

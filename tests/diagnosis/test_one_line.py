@@ -201,11 +201,15 @@ def test_zeros_beside_another_factor_are_no_mask():
 
 
 def test_no_guess_is_made_of_what_several_inputs_share():
-    """Nine gradients spoiled by one mistake are nine errors, and no name fits one."""
+    """No name fits Wq and Wk; what comes before is right where Wq hands nothing back."""
     found = gl.check(*attention("no sum")).findings
 
-    assert {f.kind for f in found} == {BugKind.UNKNOWN}
-    assert {f.where for f in found} == {"Wq", "Wk", "g", "be"}
+    unnamed = {f.where for f in found if f.kind == BugKind.UNKNOWN}
+    (path,) = (f for f in found if f.where not in unnamed)
+    assert unnamed == {"Wq", "Wk"}
+    assert (path.kind, set(path.places)) == (BugKind.MISSING_TERM, {"g", "be"})
+    assert "its part that goes through Wq" in path.evidence
+    assert BugKind.WRONG_DERIVATIVE in path.doubts
 
 
 def test_a_bias_in_front_of_a_norm_vouches_for_nothing():
