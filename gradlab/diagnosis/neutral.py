@@ -83,8 +83,8 @@ def _read(case: Case, which: int, neutral: float) -> list[Clue]:
             f"Add what earlier steps get back through {other}: the error signal of a "
             f"state is that of its own output plus what the next step hands back."
             if carried
-            else f"Go through {other} to the output, and back: is that part added, with "
-            f"the same factors and in the same order?",
+            else f"Go through {other} to the output, and back: is that part added, "
+            f"with the same factors and in the same order?",
             () if carried else (BugKind.TRANSPOSE, BugKind.WRONG_DERIVATIVE),
         )
     ]

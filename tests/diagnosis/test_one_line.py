@@ -201,7 +201,7 @@ def test_zeros_beside_another_factor_are_no_mask():
 
 
 def test_no_guess_is_made_of_what_several_inputs_share():
-    """No name fits Wq and Wk; what comes before is right where Wq hands nothing back."""
+    """No name fits Wq and Wk; what comes before is right where Wq hands on nothing."""
     found = gl.check(*attention("no sum")).findings
 
     unnamed = {f.where for f in found if f.kind == BugKind.UNKNOWN}
