@@ -136,7 +136,9 @@ _DOCUMENT = """<!doctype html>
 <title>{title}</title>
 <style>body{{margin:0;padding:20px 24px;background:#fff;color:#1c2128;font:14px/1.5
 system-ui,sans-serif}}body>*{{max-width:1180px;margin:0 auto}}
-@media(prefers-color-scheme:dark){{body{{background:#111418;color:#e6e9ee}}}}
+@media screen and (prefers-color-scheme:dark){{body{{background:#111418;
+color:#e6e9ee}}}}
+@media print{{body{{padding:0}}}}
 @media(max-width:760px){{body{{padding:12px}}}}</style></head>
 <body><main data-gradlab>{body}</main></body></html>
 """

@@ -133,7 +133,14 @@ function onTheme(element, call) {
   const query = matchMedia("(prefers-color-scheme: dark)");
   query.addEventListener("change", check);
   setTimeout(check, 60); // the first look may come before the page holds the element
-  return () => { observer.disconnect(); query.removeEventListener("change", check); };
+  const stopPrint = onPrint(() => { if (was) call((was = false)); }, check);
+  return () => { observer.disconnect(); query.removeEventListener("change", check); stopPrint(); };
+}
+// Paper is white and as wide as it is: what was drawn for the screen is drawn again for it.
+function onPrint(before, after) {
+  addEventListener("beforeprint", before);
+  addEventListener("afterprint", after);
+  return () => { removeEventListener("beforeprint", before); removeEventListener("afterprint", after); };
 }
 
 // ------------------------------------------------------------------------- colours
@@ -469,17 +476,27 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .blank>*:not(.bar),.gl .blank .group{display:none}.gl .message{color:var(--bad);font-size:12px}.gl.busy .panels,.gl .waits{opacity:.55;transition:opacity .2s .25s}
 @media (prefers-reduced-motion:no-preference){.gl .track i{transition:width .12s}}
 @media (forced-colors:active){.gl .seal,.gl .track,.gl .track *,.gl .legend i,.gl .scale input,.gl button[aria-pressed=true]{forced-color-adjust:none}}
-@media print{.gl .blocks .rows.many,.gl .layers{max-height:none;overflow:visible}.gl header,.gl .finding,.gl .panels,.gl .entry,.gl .brow,.gl .lrow{break-inside:avoid}.gl .hint{display:none}
-.gl .seal,.gl .track,.gl .track *,.gl .legend i,.gl .finding,.gl .lrow,.gl .ldetail,.gl button[aria-pressed=true]{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
+@media print{.gl .blocks .rows.many,.gl .layers{max-height:none;overflow:visible}.gl header,.gl .finding,.gl .panels,.gl .entry,.gl .brow,.gl .lrow{break-inside:avoid}.gl .hint,.gl .tools>:not(.status){display:none}.gl .bar{break-after:avoid}
+.gl details::details-content{content-visibility:visible}
+.gl{--fg:#1c2128;--mute:#5b6470;--line:#d9dee5;--paper:#fff}
+.gl .seal,.gl .track,.gl .track *,.gl .legend i,.gl .finding,.gl .lrow,.gl .ldetail,.gl .scale,.gl button[aria-pressed=true]{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 `;
 
+// A minus that was copied is one that Python reads.
+function copyNumbers(event) {
+  const text = getSelection().toString();
+  if (!text.includes(MINUS)) return;
+  event.clipboardData.setData("text/plain", text.replaceAll(MINUS, "-"));
+  event.preventDefault();
+}
 function shell(element, label) {
   const style = h("style");
   style.textContent = CSS;
-  const root = h("div", { class: "gl", role: "group", "aria-label": label }, style);
+  const root = h("div", { class: "gl", role: "group", "aria-label": label, oncopy: copyNumbers }, style);
   element.append(root);
   return root;
 }
+const PAPER = 680; // pixels: upright A4 and letter have some 720 between their margins
 // Runs `draw(width)` once at a known width and again whenever the width changes.
 function onWidth(root, draw) {
   let width = 0;
@@ -494,7 +511,9 @@ function onWidth(root, draw) {
   const observer = new ResizeObserver(look);
   observer.observe(root);
   look();
-  return () => observer.disconnect();
+  const wide = (value) => () => { root.style.width = value; look(); };
+  const stopPrint = onPrint(wide(`${PAPER}px`), wide(""));
+  return () => { observer.disconnect(); stopPrint(); };
 }
 // Whoever holds a control by the keyboard goes on holding what takes its place.
 const holder = (place) => {
