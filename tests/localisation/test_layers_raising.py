@@ -155,6 +155,30 @@ def test_what_nobody_raises_is_left_open():
     assert [finding.severity for finding in audit.findings] == ["warning"]
 
 
+class Checkpointed(torch.nn.Module):
+    """Repeats a layer in its backward, which does not let itself be asked for parts."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(self.layer, x, use_reentrant=True)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_what_only_refuses_to_be_asked_is_left_open_alone(wrong):
+    """A re-entrant checkpoint does so, and runs in training; all others are judged."""
+    last = Wrong() if wrong else torch.nn.Tanh()
+    model, x, audit = around(torch.nn.Sequential(Checkpointed(), last))
+    model(x).sum().backward()  # torch does not refuse that
+
+    assert audit.culprits == (("1.1",) if wrong else ())
+    (left_open,) = (row for row in audit.rows if row.state == "unchecked")
+    assert left_open.name == "1.0"
+    assert "re-entrant checkpointing" in left_open.reason
+
+
 def test_what_does_not_raise_is_right():
     """The same with a copy of the column."""
     _, _, audit = audited(after=False)
