@@ -10,6 +10,7 @@ import numpy as np
 from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
+from gradlab.differentiation.foresight import announce
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError
@@ -19,10 +20,10 @@ from gradlab.localisation.entries import locate_entries
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.confirming import upheld
 from gradlab.pipeline.one_by_one import with_mixed
-from gradlab.pipeline.planning import mixed_inputs
+from gradlab.pipeline.planning import by_directions, mixed_inputs
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.subject.state_guard import StateGuard
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import input_columns, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,6 +134,7 @@ def locate(
         except BudgetExhausted as cause:
             msg = f"the budget ended before anything was searched ({cause}); allow more"
             raise BudgetError(msg) from cause
+        announce(meter, by_directions(input_columns(subject.inputs)), "search")
         own, mixed = Origin(subject, base), mixed_inputs(subject)
         found = locate_entries(
             subject,

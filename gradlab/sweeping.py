@@ -22,6 +22,7 @@ from gradlab.differentiation.evaluation import (
     base_row,
     parse_budget,
 )
+from gradlab.differentiation.foresight import announce
 from gradlab.differentiation.ladder_reading import ORDERS
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
@@ -32,7 +33,7 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.around.on_purpose import excused
 from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.checking import run_full
-from gradlab.pipeline.climbing import Climb, default_steps, steps_columns
+from gradlab.pipeline.climbing import Climb, default_steps, ladder_cost, steps_columns
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Report
 from gradlab.subject.state_guard import StateGuard
@@ -268,6 +269,9 @@ def _sweep(
     )
     remarks += _conditions(notes)
     plan = Plan(Auto(), job.tolerance, "full", job.seed)
+    cost = Auto.cost + ladder_cost(steps.size, methods)
+    count = cost * sum(map(len, columns))
+    announce(meter, count, f"sweep, about {count * each:.2g} s")
     origin = Origin(subject, base)
     outcome = run_full(origin, plan, meter, columns)
     if ladder is None and subject.least_scales:  # known by now

@@ -207,6 +207,8 @@ class Meter:
         Bound in bytes on what is held beside the user's own; None is unbounded.
     kept
         Evaluations of the budget that are kept back just now; see `keeping`.
+    announced
+        Number of evaluations up to which the bar knows of all; see `foreseen`.
     """
 
     budget: Budget = dataclasses.field(default_factory=Budget)
@@ -222,6 +224,7 @@ class Meter:
     ended: list[float] = dataclasses.field(default_factory=list)
     memory: int | None = None
     kept: int = 0
+    announced: int = 0
 
     def room(self, most: int) -> int:
         """Bytes of one batch: at most so many, and a small part of the bound.
@@ -316,7 +319,24 @@ class Meter:
         bar.update(count)  # of a bar nothing else is asked for
 
     def expect(self, more: float) -> None:
-        """Tell the bar of evaluations that nobody knew of before; fewer if negative."""
+        """Tell the bar of evaluations that nobody knew of before; fewer if negative.
+
+        While more is `foreseen`, only of what goes beyond that.
+        """
+        within = self.announced - self.evaluations
+        if within > 0:
+            more = max(0.0, more - within)
+            self.announced += round(more)
+        self.lengthen(more)
+
+    def expect_at_least(self, count: int) -> None:
+        """Tell the bar that so many are ahead in all, where it knows of fewer."""
+        bar: Any = self.progress
+        known = (getattr(bar, "total", None) or 0) - getattr(bar, "n", 0)
+        self.lengthen(max(0, count - known))
+
+    def lengthen(self, more: float) -> None:
+        """Move the end of the bar, which is never before what was done."""
         bar: Any = self.progress
         if bar is not None and getattr(bar, "total", None) and hasattr(bar, "n"):
             bar.total = max(bar.n, round(bar.total + more))

@@ -21,7 +21,7 @@ from gradlab.localisation.entries import located_from
 from gradlab.localisation.searching import group_testing
 from gradlab.localisation.searching.search import NOTHING, Search
 from gradlab.localisation.searching.set_up import set_aside, set_up
-from gradlab.localisation.searching.tensor_search import judge
+from gradlab.localisation.searching.tensor_search import Judged, judge
 from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
@@ -209,18 +209,17 @@ def probe_tensors(
         bench.settle(which)
     set_aside(bench, aside or {})
     search = Search(bench, limit=_NAMED)
-    alone: dict[int, Group] = {}
+    judged = Judged()
     stop: BaseException | None = None
-    handed: set[int] = set()
     try:
-        judge(bench, search, alone, handed, spoiled)
+        judge(bench, search, judged, spoiled)
     except (BudgetExhausted, KeyboardInterrupt) as why:
         stop = why
     finished = stop is None
     stopped = "" if stop is None else why_stopped(stop)
     located = located_from(bench, search, stopped=stopped)
     tensors = tuple(
-        _tensor(bench, search, which, alone.get(which), finished=finished)
+        _tensor(bench, search, which, judged.alone.get(which), finished=finished)
         for which in range(len(subject.inputs))
     )
     still = {
@@ -229,6 +228,7 @@ def probe_tensors(
     }
     twin = None if bench.numeric is subject else bench.numeric
     readings = {subject.inputs[k].name: found for k, found in search.readings.items()}
+    handed = judged.handed.intersection(judged.alone)
     found = _columns(bench, search.wrong)
     columns = _columns(bench, search.looked | search.wrong)
     return TensorProbes(
@@ -242,7 +242,7 @@ def probe_tensors(
         readings,
         found,
         None if finished else _likeliest(bench, search),
-        frozenset(subject.inputs[k].name for k in handed.intersection(alone)),
+        frozenset(subject.inputs[k].name for k in handed),
     )
 
 

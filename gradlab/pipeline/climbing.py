@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gradlab.report import Report
     from gradlab.subject.subject import Subject, Variable
 
-__all__ = ["Climb", "default_steps", "steps_columns"]
+__all__ = ["Climb", "default_steps", "ladder_cost", "steps_columns"]
 
 _PER_DECADE = 3
 _LOWEST = -307  # power of ten, below which numbers lose their digits
@@ -39,6 +39,17 @@ _WORST = 4  # entries of each block of a report that a sample always contains
 _METHODS = {kind.name: kind for kind in (Central, Forward, Backward, ComplexStep)}
 _COST = {name: kind.cost for name, kind in _METHODS.items()}
 _COST["five-point"] = 2 * Central.cost
+
+
+def ladder_cost(rungs: int, methods: Sequence[str]) -> int:
+    """Count the evaluations that one coordinate takes on so many steps.
+
+    Examples
+    --------
+    >>> ladder_cost(10, ["central", "five-point"])
+    60
+    """
+    return rungs * sum(_COST[method] for method in methods)
 
 
 def default_steps(subject: Subject) -> tuple[NDArray[np.float64], str]:
@@ -124,7 +135,7 @@ def steps_columns(
     >>> len(sweep["x"].columns) <= 64
     True
     """
-    cost, each = rungs * sum(_COST[method] for method in methods), seconds_each
+    cost, each = ladder_cost(rungs, methods), seconds_each
     total = input_columns(subject.inputs)
     cheap = cost * total <= _EVALUATIONS and cost * total * each <= _SECONDS
     wanted = coverage

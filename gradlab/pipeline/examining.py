@@ -16,6 +16,7 @@ from gradlab.diagnosis.finding import BugKind, rank, spared
 from gradlab.diagnosis.left_open import left_open
 from gradlab.diagnosis.returned import returned
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
+from gradlab.differentiation.foresight import announce
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.origin import Origin
 from gradlab.localisation.conditions import first_evaluation
@@ -215,7 +216,8 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
     )
     coverage = choose_columns(subject, plan.coverage, meter.budget, plan.seed, price)
     expected = estimate(coverage, price, input_columns(subject.inputs))
-    _announce(meter, expected, coverage)
+    words = f"{coverage.name}, about {expected.seconds:.2g} s"
+    announce(meter, expected.evaluations, words)
     return coverage, expected
 
 
@@ -321,15 +323,6 @@ def _analytic_seconds(subject: Subject, budget: Budget) -> float:
     with np.errstate(all="ignore"):
         analytic.pull(some)
     return (time.perf_counter() - began) / _ROWS * rows
-
-
-def _announce(meter: Meter, expected: Estimate, coverage: Coverage) -> None:
-    """Tell the progress bar how long it is, and what it stands for."""
-    bar = meter.progress
-    if bar is not None and hasattr(bar, "reset"):
-        bar.reset(total=expected.evaluations or None)
-        if hasattr(bar, "set_description"):
-            bar.set_description(f"{coverage.name}, about {expected.seconds:.2g} s")
 
 
 def _told_before(meter: Meter, expected: Estimate) -> tuple[str, ...]:

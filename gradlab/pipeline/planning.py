@@ -26,6 +26,7 @@ __all__ = [
     "Coverage",
     "Estimate",
     "Price",
+    "by_directions",
     "choose_columns",
     "estimate",
     "mixed_inputs",
@@ -42,7 +43,7 @@ _SMALL = 5_000  # evaluations
 _ENTRIES = 8_000_000
 _SAMPLE = 64  # entries of one input that a sample looks at, at most
 _PER_COORDINATE = 2  # evaluations of the first pass
-_PROBES = 16  # evaluations along random directions, and two for each input
+_PROBES = 16  # evaluations along random directions where all agrees, about
 _PROBES_DEAR = 6  # the same, where two along each of two directions are enough
 _PULLED = 4  # further evaluations that the time of a backward pass is worth
 _SHARE = 0.4  # of a budget in seconds that the analytic side may take
@@ -132,9 +133,20 @@ def estimate(coverage: Coverage, price: Price, coordinates: int = 0) -> Estimate
     pairs = zip(coverage.columns, price.evaluations, strict=True)
     evaluations = round(sum(len(part) * cost for part, cost in pairs))
     if coverage.name == "probe":  # a few rows of the analytic side are enough
-        evaluations = _enough(coordinates, len(coverage.columns))
+        evaluations = by_directions(coordinates)
         return Estimate(evaluations, (evaluations + _PULLED) * price.each)
     return Estimate(evaluations, evaluations * price.each + price.analytic)
+
+
+def by_directions(coordinates: int) -> int:
+    """Estimate the evaluations along random directions, where all agrees.
+
+    Examples
+    --------
+    >>> by_directions(1000), by_directions(10_000_000)
+    (16, 6)
+    """
+    return _PROBES_DEAR if coordinates >= DEAR else _PROBES
 
 
 def choose_columns(
@@ -214,8 +226,9 @@ def _less(subject: Subject, budget: Budget, seconds_each: float) -> str:
 
 
 def _enough(coordinates: int, inputs: int) -> int:
-    """Estimate the evaluations that directions take, where all agrees."""
-    return _PROBES_DEAR if coordinates >= DEAR else _PROBES + 2 * inputs
+    """Return evaluations that are certain to do where all agrees: faint inputs too."""
+    faint = 0 if coordinates >= DEAR else 2 * inputs
+    return by_directions(coordinates) + faint
 
 
 def _movable(subject: Subject, which: int) -> NDArray[np.intp]:

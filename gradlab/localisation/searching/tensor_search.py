@@ -1,4 +1,4 @@
-"""Which inputs are wrong: what disagrees along all of them is taken apart."""
+"""Which inputs are wrong: what disagrees along all of them is judged one by one."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
+from gradlab.differentiation.foresight import foreseen
 from gradlab.differentiation.probe import Probe
 from gradlab.localisation.searching.accused import describe, show
 from gradlab.localisation.searching.dense import common_factor
 from gradlab.localisation.searching.group_testing import (
-    LEGIBLE,
     Group,
     joined,
     measured,
-    measured_again,
-    split,
 )
 from gradlab.localisation.searching.readings import Reading
+from gradlab.localisation.searching.telling_apart import FINE, told_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -28,87 +27,141 @@ if TYPE_CHECKING:
     from gradlab.localisation.searching.bench import Bench
     from gradlab.localisation.searching.search import Search
 
-__all__ = ["judge"]
+__all__ = ["Judged", "judge"]
 
 _ROUNDS, _ROUNDS_DEAR = 6, 3
-_APART = 160  # evaluations spent on telling the inputs of a dear subject apart
 _LINES = 3  # directions that one factor for everything has to explain
-_FINE = 60.0  # error bars that a defect should be worth, to be told from others
-_FEW = 4  # inputs that are halved rather than weighted
 _CONFIRMED = 3  # inputs whose defects stayed at other steps, before one step will do
 # Inputs whose differences were tolerable, before the same is taken of others.
 _FORGIVEN = 3
 # Inputs that are certainly wrong and searched for entries to name; the others are not.
 _EXPLORED = 2
+# What an accusation leads to: entries, second looks, causes. In evaluations, about.
+_AFTER = 200
+_EACH = 6  # evaluations of an input by itself, about
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Judged:
+    """What is known of whole inputs, as far as a search has come.
+
+    Attributes
+    ----------
+    alone
+        Inputs that are certainly wrong, each probed by itself.
+    handed
+        Those that are known to be handed a wrong gradient.
+    forgiven
+        How many differed within the tolerance.
+    """
+
+    alone: dict[int, Group] = dataclasses.field(default_factory=dict)
+    handed: set[int] = dataclasses.field(default_factory=set)
+    forgiven: int = 0
 
 
 def judge(
     bench: Bench,
     search: Search,
-    alone: dict[int, Group],
-    handed: set[int],
+    judged: Judged,
     spoiled: Callable[[], Collection[str]],
 ) -> None:
     """Screen, take apart what disagrees, and screen the rest again until it is clean.
 
     Parameters
     ----------
-    alone
-        Filled with the inputs that are certainly wrong, each probed by itself.
-    handed, spoiled
-        The first is filled with the inputs that are known to be handed a wrong
-        gradient, as the second says by name; it is asked once, if at all.
+    judged
+        Filled in the course of it.
+    spoiled
+        Says by name which inputs are handed a wrong gradient; asked once, if at all.
     """
     rng = np.random.default_rng([bench.seed, 1])
-    forgiven, asked = 0, False
+    asked = False
     search.prepare(rng)
     for _ in range(_ROUNDS_DEAR if bench.dear else _ROUNDS):
         groups = search.screen(bench.parts())
         search.pending = groups
         if not groups:
             return
-        if bench.dear and _of_one_factor(bench, search, alone, groups[0]):
+        bench.meter.expect_at_least(_AFTER)
+        if bench.dear and _of_one_factor(bench, search, judged.alone, groups[0]):
             continue
         if not (bench.dear or asked):
-            handed |= _places(bench, spoiled())
-        lines, untold = _told_apart(bench, groups[0], () if asked else handed)
+            judged.handed |= _places(bench, spoiled())
+        known = () if asked else judged.handed
+        lines, untold = told_apart(bench, groups[0], known)
         asked = True
         search.doubtful += untold
         for which in {part.which for group in untold for part in group.parts}:
             bench.settle(which)
-        few = len(lines) <= _EXPLORED or not bench.dear
-        if not few:  # the last are nearest to the outputs, hence to the cause
-            lines.reverse()
-        plans = [
-            (line, _seeds(bench, line, several=k < (_EXPLORED if few else 1)))
-            for k, line in enumerate(lines)
+        _judge_each(bench, search, judged, lines, rng)
+
+
+def _judge_each(
+    bench: Bench,
+    search: Search,
+    judged: Judged,
+    lines: list[Group],
+    rng: np.random.Generator,
+) -> None:
+    """Measure suspected inputs by themselves, and look for wrong entries in the first.
+
+    Parameters
+    ----------
+    lines
+        What accuses each of them; one that shows no defect is presumed to be wrong,
+        and right as long as it does not show one by itself.
+    """
+    few = len(lines) <= _EXPLORED or not bench.dear
+    most = _EXPLORED if few else 1
+    if not few:  # the last are nearest to the outputs, hence to the cause
+        lines.reverse()
+    plans = [
+        (line, _seeds(bench, line, several=k < most)) for k, line in enumerate(lines)
+    ]
+    told = _CONFIRMED if bench.dear else len(plans)
+    bench.gradients.foresee(
+        [
+            bench.direction(line.parts, seed)
+            for line, seeds in plans[:told]
+            for seed in seeds
         ]
-        told = _CONFIRMED if bench.dear else len(plans)
-        bench.gradients.foresee(
-            [
-                bench.direction(line.parts, seed)
-                for line, seeds in plans[:told]
-                for seed in seeds
-            ]
-        )
-        for line, seeds in plans:
-            own = line.parts[0].which in handed  # no entry of it is at fault
-            done = len(alone.keys() - handed)
-            explored = not own and done < (_EXPLORED if few else 1)
-            group = _by_itself(
-                bench, search, line, seeds, explored=explored, known=len(alone)
-            )
-            if own and not group.suspicious:
-                continue  # it is right all the same
-            if not _certain(bench, group) and _quiet(bench, group):
-                (part,) = line.parts
-                if forgiven >= _FORGIVEN or _all_forgiven(search, part, rng):
-                    forgiven += 1
-                    search.forgive(part.which)
-                    search.cleared[part.which] = group  # what it was forgiven upon
-                    search.power[part.which] = _unforgiven(bench, group)
-                    continue
-            _conclude(bench, search, alone, group, rng, explored=explored)
+    )
+    with foreseen(bench.meter, _EACH, len(plans)) as course:
+        for k, (line, seeds) in enumerate(plans):
+            own = line.parts[0].which in judged.handed  # no entry of it is at fault
+            explored = not own and len(judged.alone.keys() - judged.handed) < most
+            wanted = seeds if explored or bench.dear else seeds[:1]
+            known = len(judged.alone)
+            group = _by_itself(bench, search, line, wanted, known=known)
+            # what shows no defect is right all the same, if none spoke against it alone
+            if group.suspicious or (line.suspicious and not own):
+                _conclude(bench, search, judged, group, rng, explored=explored)
+            course.goes_on(len(plans) - k - 1, typical=not explored)
+
+
+def _forgiven(
+    bench: Bench,
+    search: Search,
+    judged: Judged,
+    group: Group,
+    rng: np.random.Generator,
+) -> bool:
+    """Whether all that an input is off by is within the tolerance; it is settled then.
+
+    Of a few, entries are asked; after those it is taken for granted.
+    """
+    if _certain(bench, group) or not _quiet(bench, group):
+        return False
+    (part,) = group.parts
+    several = judged.forgiven >= _FORGIVEN
+    if not (several or _all_forgiven(search, part, rng)):
+        return False
+    judged.forgiven += 1
+    search.forgive(part.which)
+    search.cleared[part.which] = group  # what it was forgiven upon
+    search.power[part.which] = _unforgiven(bench, group)
+    return True
 
 
 def _by_itself(
@@ -117,7 +170,6 @@ def _by_itself(
     line: Group,
     seeds: list[int],
     *,
-    explored: bool,
     known: int,
 ) -> Group:
     """Measure an accused input by itself; of dear ones after some, take the line."""
@@ -125,24 +177,25 @@ def _by_itself(
         return _inferred(bench, line)
     if bench.dear:
         return _repeated(bench, line, seeds, search.resolution(line.parts))
-    wanted = seeds if explored else seeds[:1]
-    return measured(bench, line.parts, wanted, resolution=np.inf)
+    return measured(bench, line.parts, seeds, resolution=np.inf)
 
 
 def _conclude(
     bench: Bench,
     search: Search,
-    alone: dict[int, Group],
+    judged: Judged,
     group: Group,
     rng: np.random.Generator,
     *,
     explored: bool,
 ) -> None:
-    """Accuse an input as a whole, or what entries of it are found wrong."""
+    """Forgive an input, accuse it as a whole, or what entries of it are found wrong."""
+    if _forgiven(bench, search, judged, group, rng):
+        return
     (part,) = group.parts
     certain = _certain(bench, group)
     if certain:
-        alone[part.which] = group
+        judged.alone[part.which] = group
     wanted = explored or not certain
     if wanted and not (certain and bench.dear and describe(bench, search, group, rng)):
         search.explore(group, rng)
@@ -163,7 +216,7 @@ def _repeated(bench: Bench, line: Group, seeds: Sequence[int], enough: float) ->
     One step is enough where it gives the very defect that others gave together with it,
     and the other directions are like it then.
     """
-    fine = float(np.abs(line.defects[0])) / _FINE
+    fine = float(np.abs(line.defects[0])) / FINE
     one = measured(bench, line.parts, seeds[:1], resolution=fine, proven=True)
     apart = abs(one.defects[0] - line.defects[0])
     same = apart <= SAFETY * (one.errors[0] + line.errors[0])
@@ -190,7 +243,7 @@ def _of_one_factor(
     if not common_factor(bench, group, least=2):
         return False
     more = [bench.new_seed() for _ in range(_LINES - len(group.seeds))]
-    fine = float(np.abs(group.defects).min()) / _FINE
+    fine = float(np.abs(group.defects).min()) / FINE
     if more:
         other = measured(bench, group.parts, more, resolution=fine, proven=True)
         group = joined(group, other)
@@ -219,106 +272,6 @@ def _inferred(bench: Bench, line: Group) -> Group:
 
 def _places(bench: Bench, names: Collection[str]) -> set[int]:
     return {k for k, each in enumerate(bench.subject.inputs) if each.name in names}
-
-
-def _told_apart(
-    bench: Bench, group: Group, handed: Collection[int]
-) -> tuple[list[Group], list[Group]]:
-    """Take a group apart into single inputs; what is handed an error needs no search.
-
-    Returns what `_suspects` does.
-    """
-    line = _clearest(bench, group)
-    own = {part.which: part for part in reversed(group.parts) if part.which in handed}
-    rest = tuple(part for part in group.parts if part.which not in own)
-    found = [dataclasses.replace(line, parts=(part,)) for part in own.values()]
-    untold: list[Group] = []
-    if own and rest:
-        fine = float(np.abs(line.defects[0])) / (2 * LEGIBLE)
-        line = measured_again(
-            bench, line, rest, line.seeds, resolution=fine, proven=True
-        )
-    if rest and line.suspicious:
-        others, untold = _suspects(bench, line)
-        found += others
-    return sorted(found, key=lambda line: line.parts[0].which), untold
-
-
-def _clearest(bench: Bench, group: Group) -> Group:
-    """Give what a group shows along one direction, that of its clearest defect."""
-    with np.errstate(all="ignore"):
-        clarity = np.nan_to_num(np.abs(group.defects) / group.thresholds, nan=np.inf)
-    if bench.dear:  # rather one along which the defect stayed at other steps
-        stayed = np.array([probe.evaluations > 2 for probe in group.probes])
-        if (clarity[stayed] > 1).any():
-            clarity = np.where(stayed, clarity, 0.0)
-    k = int(np.argmax(clarity))
-    return dataclasses.replace(
-        group,
-        seeds=(group.seeds[k],),
-        defects=group.defects[[k]],
-        errors=group.errors[[k]],
-        thresholds=group.thresholds[[k]],
-        probes=(),
-    )
-
-
-def _suspects(bench: Bench, line: Group) -> tuple[list[Group], list[Group]]:
-    """Halve a group along one direction down to single inputs.
-
-    Returns
-    -------
-    suspects
-        One for each such input, in their order, measured or inferred along one line.
-    untold
-        Suspicious groups of a dear subject that were not taken apart: enough is known.
-        Those nearest to the loss come first, which the others may owe their error to.
-    """
-    alone = _only_one(bench, line) if bench.dear and len(line.parts) > _FEW else None
-    if alone is not None:
-        return [alone], []
-    stack, found, spent = [line], [], bench.meter.evaluations
-    while stack:
-        if bench.dear and bench.meter.evaluations - spent > _APART:
-            break
-        top = stack.pop()
-        if not top.suspicious:
-            continue
-        if len({part.which for part in top.parts}) == 1:
-            found.append(dataclasses.replace(top, parts=top.parts[:1]))
-        else:
-            stack += split(bench, top, ())
-    untold = [top for top in stack if top.suspicious]
-    return sorted(found, key=lambda line: line.parts[0].which), untold
-
-
-def _only_one(bench: Bench, line: Group) -> Group | None:
-    """Find the one input behind a defect, by weights; None if it is not one alone.
-
-    With a weight for each input, the defect of a single one changes by the weight of
-    that input: four evaluations tell which, and two that it is none.
-    """
-    first, blur = float(line.defects[0]), SAFETY * float(line.errors[0])
-    if not abs(first) > _FINE * blur:
-        return None
-    direction = bench.direction(line.parts, line.seeds[0])
-    rng = np.random.default_rng([bench.new_seed(), 7])
-    left = np.ones(len(line.parts), dtype=bool)
-    for _ in range(2):
-        weights = rng.integers(32, 64, len(bench.units)) / 64.0
-        weights *= rng.choice([-1.0, 1.0], len(bench.units))
-        units = tuple(float(w) * u for w, u in zip(weights, bench.units, strict=True))
-        tilted = dataclasses.replace(direction, units=units)
-        found = bench.measure(tilted, abs(first) / _FINE, proven=True)
-        slack = bench.slack(found.error, found.norm, line.parts) + blur
-        own = np.array([weights[part.which] for part in line.parts])
-        left &= np.abs(found.defect - own * first) <= slack
-        if not left.any():
-            return None
-    if left.sum() != 1:
-        return None
-    part = line.parts[int(np.flatnonzero(left)[0])]
-    return dataclasses.replace(line, parts=(part,))
 
 
 def _certain(bench: Bench, group: Group) -> bool:

@@ -9,12 +9,13 @@ import numpy as np
 from gradlab.comparison.judge import NEGLIGIBLE
 from gradlab.comparison.tolerance import stillness_in_noise
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.foresight import foreseen
 from gradlab.differentiation.hidden_noise import (
     LAST_DIGITS,
     hidden_rounding,
     noise_level,
 )
-from gradlab.differentiation.method import Auto
+from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["look_again"]
 
 _ROUNDINGS = 64.0  # of the largest output: as much may have cancelled in any other
+_AFTER = 150  # evaluations from here on: noise, ladders, excuses and causes, about
 _CONFIRMED = 0.5  # of the columns looked at, if no value moved: the rest is believed
 
 
@@ -86,6 +88,7 @@ def _escalate(check: Check, outcome: Outcome) -> None:
         judge_all(subject, outcome, plan)
         if not any(suspect_columns(block).size for block in blocks):
             return
+    meter.expect_at_least(_AFTER)
     noise = noise_level(reference, meter, plan.seed)
     grain = hidden_rounding(reference, noise, meter)
     heard = np.where(noise == LAST_DIGITS, 0.0, noise)
@@ -148,16 +151,20 @@ def _climb_ladders(
     """Measure suspects with the adaptive ladder until what is left is clear."""
     _uphold(check, blocks, noise, outcome)
     quota = [_first_quota(check.subject, block, outcome) for block in blocks]
+    ahead = sum(quota)
     while True:  # a value that is put right in one input can expose another
+        suspects = [suspects_of(block) for block in blocks]
+        left = sum(found.size for found in suspects)
         rounds = []
-        for k, block in enumerate(blocks):
-            found = suspects_of(block)
-            if not found.size:
-                continue
-            chosen = spread(found, quota[k])
-            rounds.append((k, found, chosen, block.value[:, chosen].copy()))
-            take_closer(check.reference, block, chosen, noise, check.meter)
-            quota[k] *= 2
+        with foreseen(check.meter, Adaptive.cost, min(ahead, left)):
+            for k, (block, found) in enumerate(zip(blocks, suspects, strict=True)):
+                if not found.size:
+                    continue
+                chosen = spread(found, quota[k])
+                rounds.append((k, found, chosen, block.value[:, chosen].copy()))
+                take_closer(check.reference, block, chosen, noise, check.meter)
+                quota[k] *= 2
+        ahead = left  # the first were not believed: likely as many more are not
         if not rounds:
             return
         judge_all(check.subject, outcome, check.plan)

@@ -31,6 +31,8 @@ __all__ = [
 
 _EVERY = 0.1  # seconds between updates: fast enough to look alive, cheap to send
 _PATIENCE = 1.0  # seconds before a bar that nobody asked for appears
+_NEWS = 0.3  # weight of the latest pace among those before: tqdm's own
+_MINUTES = 100.0  # seconds, from which they are told in minutes
 
 
 def in_notebook() -> bool:
@@ -201,6 +203,8 @@ class NotebookProgress:
         self._handle: Any = None
         self._began = time.monotonic()
         self._last = self._began + patience
+        self._seen, self._then = 0, self._began  # what the pace was last read at
+        self._pace = 0.0  # per second
 
     def update(self, n: float = 1) -> None:
         """Count `n` more; draws ten times a second at most."""
@@ -212,7 +216,7 @@ class NotebookProgress:
 
     def reset(self, total: int | None = None) -> None:
         """Begin again, with another total."""
-        self.total, self.n = total, 0
+        self.total, self.n, self._seen = total, 0, 0
 
     def close(self) -> None:
         """Take the bar away."""
@@ -235,8 +239,19 @@ class NotebookProgress:
         """Return what the bar says, for places that show no HTML."""
         seconds = time.monotonic() - self._began
         of = f" of {self.total:,}" if self.total else ""
-        done = f"{self.n:,}{of} {self._unit}"
-        return f"{done} · {seconds:.0f} s · Stop ends it early"
+        told = [f"{self.n:,}{of} {self._unit}", f"{seconds:.0f} s", self._left()]
+        return " · ".join(filter(None, [*told, "Stop ends it early"]))
+
+    def _left(self) -> str:
+        """Say how long the rest takes at the latest pace; "" if that is unknown."""
+        if not (self.total and self._pace):
+            return ""
+        seconds = (self.total - self.n) / self._pace
+        if seconds < 1:
+            return ""
+        if seconds < _MINUTES:
+            return f"about {seconds:.2g} s left"
+        return f"about {seconds / 60:.0f} min left"
 
     def markup(self) -> str:
         """Return the bar as HTML."""
@@ -251,6 +266,11 @@ class NotebookProgress:
         )
 
     def _draw(self) -> None:
+        done, seconds = self.n - self._seen, self._last - self._then
+        if done and seconds > 0:
+            news = _NEWS if self._pace else 1.0
+            self._pace += news * (done / seconds - self._pace)
+            self._seen, self._then = self.n, self._last
         if in_notebook():
             self._show(self.markup())
 
