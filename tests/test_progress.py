@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.presentation.widgets.progress import NotebookProgress
+from tests.clocks import VirtualClock
 
 X = np.ones(4)
 
@@ -65,3 +70,29 @@ def test_what_is_no_bar_is_refused(door):
     """A number is answered with what progress= can be."""
     with pytest.raises(gl.GradlabError, match=r"have tqdm's update\(n\), got int"):
         DOORS[door](3)
+
+
+def test_progress_tells_how_long_the_rest_takes(monkeypatch):
+    """Ten a second and 990 ahead: 99 seconds; twice as many, more than three minutes.
+
+    A phase that is ten times slower is believed after ten looks at it.
+    """
+    clock = VirtualClock()
+    monkeypatch.setattr(time, "monotonic", clock.read)
+    bar = NotebookProgress(total=1000)
+
+    def spend(count, each):
+        for _ in range(count):
+            clock.sleep(each)
+            bar.update(1)
+
+    spend(10, 0.1001)
+    assert "about 99 s left" in bar.words()
+    bar.total = 2000
+    assert "about 3 min left" in bar.words()
+    bar.total = 60
+    spend(10, 1.0)
+    told = float(re.search(r"about (\d+) s left", bar.words())[1])
+    assert 30 < told < 45  # 40 of them, one a second
+    spend(40, 1.0)
+    assert "left" not in bar.words()

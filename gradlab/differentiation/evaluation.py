@@ -13,12 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gradlab.differentiation.metering import (
-    Budget,
-    BudgetExhausted,
-    Meter,
-    parse_budget,
-)
+from gradlab.differentiation.bounds import Budget, parse_budget
+from gradlab.differentiation.metering import BudgetExhausted, Meter
 from gradlab.differentiation.timeouts import NotReturnedError
 from gradlab.errors import GradlabError, OutputsChangedError, SubjectError
 from gradlab.labels import stopped_at

@@ -7,8 +7,9 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gradlab.differentiation.bounds import Budget
 from gradlab.differentiation.timeouts import Watch
-from gradlab.errors import BudgetError, GradlabError, InputError
+from gradlab.errors import GradlabError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +26,6 @@ __all__ = [
     "BudgetExhausted",
     "Crew",
     "Meter",
-    "parse_budget",
-    "parse_memory",
     "why_stopped",
 ]
 
@@ -39,10 +38,6 @@ _GRACE, _KEPT = 1.1, 0.2
 _PART = 16  # of a bound on memory that one batch may take
 _LONGEST, _FACTOR = 10.0, 1000.0  # an evaluation may take: seconds, times the usual
 _LEAST, _LEAST_FACTOR = 0.5, 100.0  # the same where many have taken longer
-_BYTES = {
-    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
-    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "b": 1,
-}  # fmt: skip
 
 
 def _now() -> float:
@@ -99,88 +94,6 @@ def why_stopped(stop: BaseException | None) -> str:
     ('interrupted', 'the budget ended')
     """
     return INTERRUPTED if isinstance(stop, KeyboardInterrupt) else "the budget ended"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Budget:
-    """What a check may cost; None is unbounded."""
-
-    evaluations: int | None = None
-    seconds: float | None = None
-
-
-def parse_budget(budget: float | str | Budget | None) -> Budget:
-    """Read ``budget=``: a number of evaluations, or seconds as in ``"30s"``.
-
-    Raises
-    ------
-    BudgetError
-        If it is zero, negative, or cannot be read.
-
-    Examples
-    --------
-    >>> parse_budget(5000)
-    Budget(evaluations=5000, seconds=None)
-    >>> parse_budget("2min").seconds
-    120.0
-    """
-    if budget is None or isinstance(budget, Budget):
-        return budget or Budget()
-    how = (
-        f"budget must be a positive number of evaluations (5000) or a duration "
-        f'("30s", "2min"), got {budget!r}'
-    )
-    if isinstance(budget, bool):
-        raise BudgetError(how)
-    if isinstance(budget, str):
-        text = budget.strip().lower()
-        units = {"ms": 1e-3, "min": 60.0, "s": 1.0, "h": 3600.0}
-        unit = next((u for u in units if text.endswith(u)), None)
-        try:
-            seconds = float(text.removesuffix(unit or "")) * units[unit or ""]
-        except (KeyError, ValueError):
-            raise BudgetError(how) from None
-        if not 0 < seconds < float("inf"):
-            raise BudgetError(how)
-        return Budget(seconds=seconds)
-    try:
-        count = float(budget)
-    except (TypeError, ValueError):
-        raise BudgetError(how) from None
-    if not 1 <= count < float("inf") or count != int(count):
-        raise BudgetError(how)
-    return Budget(evaluations=int(count))
-
-
-def parse_memory(memory: float | str) -> int:
-    """Read ``memory=``: a number of bytes, or a text with a unit.
-
-    Raises
-    ------
-    InputError
-        If it is too little to work with, or cannot be read.
-
-    Examples
-    --------
-    >>> parse_memory("1GiB"), parse_memory("200 MB"), parse_memory(2**24)
-    (1073741824, 200000000, 16777216)
-    """
-    how = (
-        f'memory must be a number of bytes or a text such as "512MiB", and 1 MiB or '
-        f"more, got {memory!r}"
-    )
-    number, factor = memory, 1
-    if isinstance(memory, str):
-        text = memory.strip().lower()
-        unit = next((u for u in _BYTES if text.endswith(u)), "")
-        number, factor = text.removesuffix(unit), _BYTES.get(unit, 1)
-    try:
-        size = float("nan") if isinstance(memory, bool) else float(number) * factor
-    except (TypeError, ValueError):
-        raise InputError(how) from None
-    if not 2**20 <= size < float("inf"):
-        raise InputError(how)
-    return int(size)
 
 
 @dataclasses.dataclass(slots=True, eq=False)

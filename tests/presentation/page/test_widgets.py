@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 import time
 import weakref
 
@@ -316,32 +315,6 @@ def test_progress_counts_and_says_how_far(monkeypatch):
     assert 'value="40" max="40"' in shown[-2]
     assert "a &lt; b" in shown[-2]
     assert shown[-1] == ""
-
-
-def test_progress_tells_how_long_the_rest_takes(monkeypatch):
-    """Ten a second and 990 ahead: 99 seconds; twice as many, more than three minutes.
-
-    A phase that is ten times slower is believed after ten looks at it.
-    """
-    clock = VirtualClock()
-    monkeypatch.setattr(time, "monotonic", clock.read)
-    bar = progress.NotebookProgress(total=1000)
-
-    def spend(count, each):
-        for _ in range(count):
-            clock.sleep(each)
-            bar.update(1)
-
-    spend(10, 0.1001)
-    assert "about 99 s left" in bar.words()
-    bar.total = 2000
-    assert "about 3 min left" in bar.words()
-    bar.total = 60
-    spend(10, 1.0)
-    told = float(re.search(r"about (\d+) s left", bar.words())[1])
-    assert 30 < told < 45  # 40 of them, one a second
-    spend(40, 1.0)
-    assert "left" not in bar.words()
 
 
 def test_progress_leaves_no_words_in_a_saved_notebook(monkeypatch):
