@@ -9,7 +9,9 @@ WORKERS ?= 2
 LANES ?= 2
 PIP_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Most of what is installed is never imported: what is, Python compiles itself.
+# Most of what is installed is never imported: what is, Python compiles itself. It may
+# keep what it compiled, or each process would begin with all of torch and gradlab again.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PIP) install -q --no-compile -c constraints.txt $(PIP_ARGS)
 
 # The first interpreter that is new enough; shims that answer with an error count as no.
