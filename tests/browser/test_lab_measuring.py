@@ -119,6 +119,19 @@ def test_methods_and_precision_by_buttons(lab):
     expect(page.locator(path)).to_have_attribute("d", before)
 
 
+def test_a_jacobian_of_the_other_precision_does_not_stay(lab):
+    """What a name opened in float64 would stand below the curves of float32."""
+    page = lab(SWEPT)
+    page.locator(".gl .chip", has_text="x").click()
+    driver.shows(page, ".gl.nested .status", "x")
+
+    page.get_by_role("button", name="float32").click()
+    page.wait_for_selector(".gl button[aria-pressed=true]:text-is('float32')")
+
+    driver.settle(page)
+    assert page.locator(".gl.nested").count() == 0
+
+
 def test_the_heat_map_is_read_under_the_pointer(lab):
     """Place and error of an entry of the swept matrix, by its name."""
     page = lab(SWEPT)

@@ -1477,6 +1477,7 @@ export function mountSweep(element, host) {
     tell();
   }
   function load() {
+    if (data && data.dtype !== host.get("page").dtype) clearNested(below); // of the other precision
     data = host.get("page");
     data.steps = data.steps.map(number);
     for (const name of data.methods) data.curves[name] = data.curves[name].map((line) => line.map(number));
