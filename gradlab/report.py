@@ -36,6 +36,13 @@ class Live:
     def __init__(self, **arguments: Any) -> None:
         self.arguments = arguments
 
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return _left_behind, ()  # pickled, it would take the function along
+
+
+def _left_behind() -> None:
+    """Stand for a subject in another process, where it is not at hand."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Report:

@@ -35,7 +35,7 @@ from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.climbing import Climb, default_steps, ladder_cost, steps_columns
 from gradlab.presentation.widgets.progress import progress_bar
-from gradlab.report import Report
+from gradlab.report import Live, Report
 from gradlab.subject.state_guard import StateGuard
 from gradlab.sweeps import Sweep
 
@@ -163,7 +163,8 @@ def sweep(
             meter = Meter(parse_budget(budget), bar, crew=crew)
             found = _sweep(job, ladder, chosen, meter, roots)
         told = crew.remarks if crew is not None else ()
-        return dataclasses.replace(found, remarks=(*found.remarks, *told))
+        live = None if job.report is not None else _live(job, executor)
+        return dataclasses.replace(found, remarks=(*found.remarks, *told), live=live)
     except BudgetExhausted as cause:
         msg = (
             f"the budget ended before the first step of the sweep ({cause}); allow "
@@ -240,6 +241,13 @@ def _from_report(
         coverage,
         plan.seed,
         report,
+    )
+
+
+def _live(job: _Job, executor: Executor | None) -> Live:
+    plan = Plan(Auto(), job.tolerance, "full", job.seed)
+    return Live(
+        fn=job.fn, inputs=job.inputs, sides=job.sides, plan=plan, executor=executor
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gradlab.presentation.plots import SweepDisplay
     from gradlab.presentation.widgets.epsilon import EpsilonSweep
-    from gradlab.report import Report
+    from gradlab.report import Live, Report
     from gradlab.subject.subject import Variable
 
 __all__ = ["Slopes", "Sweep", "curves_of"]
@@ -72,6 +72,8 @@ class Sweep:
         What else a reader must know: a sample, an interruption, the choice of steps.
     report
         The report that was swept, if there is one.
+    live
+        The subject of a sweep without a report, to measure again.
 
     Examples
     --------
@@ -92,6 +94,7 @@ class Sweep:
     seconds: float
     remarks: tuple[str, ...] = ()
     report: Report | None = dataclasses.field(default=None, repr=False)
+    live: Live | None = dataclasses.field(default=None, repr=False)
 
     # ------------------------------------------------------------- names
     @property

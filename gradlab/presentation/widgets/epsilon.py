@@ -17,10 +17,10 @@ from gradlab.presentation.widgets.precision import (
     precision_of,
 )
 from gradlab.presentation.widgets.recompute import check_again
+from gradlab.report import Report
 
 if TYPE_CHECKING:
     from gradlab.presentation.widgets.host import Answer
-    from gradlab.report import Report
     from gradlab.sweeps import Sweep
 
 __all__ = ["EpsilonSweep"]
@@ -36,9 +36,9 @@ class EpsilonSweep(LiveView):
     sweep
         What `gradlab.sweep` returned.
     report
-        The report that was swept, with its subject at hand; then other methods and
-        float32 are one click away, and a click on a name opens that Jacobian at the
-        cursor's step.
+        The report that was swept; default that of the sweep. With the subject of one
+        of them at hand other methods and float32 are one click away, and a click on a
+        name opens that Jacobian at the cursor's step.
 
     Attributes
     ----------
@@ -67,6 +67,7 @@ class EpsilonSweep(LiveView):
     ) -> None:
         shows(self, sweep, "steps", "a gradlab.Sweep: gl.sweep(...)")
         dtype = precision_of(sweep)
+        report = _report_of(sweep) if report is None else report
         self._reports = {dtype: report}
         self._sweeps = {dtype: sweep}
         self._adaptive: dict[str, list[Report]] = {}
@@ -160,6 +161,16 @@ class EpsilonSweep(LiveView):
 
     def __repr__(self) -> str:
         return repr(self.sweep)
+
+
+def _report_of(sweep: Sweep) -> Report | None:
+    """Return the report of a sweep; one without comparisons where it had none."""
+    live = getattr(sweep, "live", None)
+    if live is None:
+        return getattr(sweep, "report", None)
+    empty: tuple[()] = ()
+    seed = live.arguments["plan"].seed
+    return Report("", "", empty, empty, empty, "", "", 0, 0.0, seed, live=live)
 
 
 def _sweep(report: Report, like: Sweep | None, methods: tuple[str, ...]) -> Sweep:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pickle
+
 import numpy as np
 import pytest
 
@@ -29,6 +32,35 @@ def cubes():
         grad=lambda x, y: (3 * x**2, y),
     )
     return report.sweep().explore()
+
+
+class TestSweptFunctions:
+    """A sweep of a function, without a check before it."""
+
+    def test_measures_again_like_that_of_a_report(self, cubes):
+        """Other methods, the other precision, and a Jacobian at the cursor's step."""
+        x, y = np.arange(1.0, 5.0), np.array([[1.0, 2.0]])
+        f = lambda x, y: (x**3).sum() + (y**2).sum()
+        sweep = gl.sweep(f, x, y, grad=lambda x, y: (3 * x**2, y))
+        for widget in (sweep.explore(), gl.EpsilonSweep(sweep)):
+            assert widget.can_recompute
+            assert widget.page["more"] == cubes.page["more"]
+
+        assert "error" not in ask(widget, type="method", method="adaptive")[0]
+        assert min(widget.page["curves"]["adaptive"][1]) == pytest.approx(1 / 3)
+        inner, _ = ask(widget, type="jacobian", input="y", h=1e-3, method="central")
+        assert inner["page"]["blocks"][0]["counts"] == [0, 0, 2]
+        assert "error" not in ask(widget, type="dtype", dtype="float32")[0]
+        assert widget.sweep.blocks[0].dtype == "float32"
+
+    def test_travels_without_its_function(self):
+        """A lambda cannot be pickled; the numbers go, and the view is still."""
+        sweep = gl.sweep(lambda x: np.exp(x).sum(), np.ones(2), grad=np.exp)
+
+        sent = pickle.loads(pickle.dumps(sweep))
+
+        assert sent.reading == sweep.reading
+        assert not sent.explore().can_recompute
 
 
 class TestAdaptive:
@@ -207,9 +239,9 @@ class TestPrecision:
         assert explorer.comparison.max_rel_error > 10 * fine
         assert report["x"].max_rel_error < 1e-8
 
-    def test_a_loaded_report_offers_no_other_precision(self, tmp_path, cubes):
-        """Without the function there is nothing to measure with."""
-        widget = gl.EpsilonSweep(cubes.sweep)
+    def test_a_sweep_without_its_function_offers_no_other_precision(self, cubes):
+        """There is nothing to measure with."""
+        widget = gl.EpsilonSweep(dataclasses.replace(cubes.sweep, report=None))
 
         assert widget.page["dtypes"] == ["float64"]
         assert widget.page["more"] == []
