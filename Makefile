@@ -32,10 +32,7 @@ FAILED := build/failed
 AS_ROOT = $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 # One thread per worker: two workers with two threads each only fight.
 QUIET_BLAS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
-# Memory that was let go of is kept for the next array (glibc): to get its pages from the
-# system anew, and cleared, takes tests of large arrays as long as what they compute.
-KEPT_MEMORY := MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_MMAP_THRESHOLD_=33554432
-PYTEST := $(QUIET_BLAS) $(KEPT_MEMORY) $(BIN)/python -m pytest
+PYTEST := $(QUIET_BLAS) $(BIN)/python -m pytest
 # Its import takes each process of pytest a second or two, for the sake of notebooks.
 NO_NBMAKE := -p no:nbmake
 UNIT := $(PYTEST) -q -n $(WORKERS) --dist worksteal $(NO_NBMAKE) --ignore=tests/browser \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import tracemalloc
 
 import torch
@@ -24,6 +25,8 @@ class Allocations(TorchDispatchMode):
         self._total = self.peak = 0  # the total may count what has ended since
 
     def __enter__(self):
+        # what the first operation in such a mode imports: traced, that takes ten seconds
+        importlib.import_module("torch._dynamo")
         tracemalloc.start()
         return super().__enter__()
 
