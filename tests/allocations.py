@@ -25,7 +25,7 @@ class Allocations(TorchDispatchMode):
         self._total = self.peak = 0  # the total may count what has ended since
 
     def __enter__(self):
-        # what the first operation in such a mode imports: traced, that takes ten seconds
+        # the first operation in such a mode imports it: traced, that takes ten seconds
         importlib.import_module("torch._dynamo")
         tracemalloc.start()
         return super().__enter__()

@@ -287,12 +287,13 @@ def evaluate_sets(
     values = np.empty((len(displacements), width))
     points = [subject.point(which) for which in inputs]
     slots = side_by_side([len(point) for point in points])
+    room = _room(points)
     try:
         with np.errstate(all="ignore"):
             for i, displacement in enumerate(displacements):
                 moves = [displacement[slot] for slot in slots]
                 moved = functools.partial(zip, inputs, points, moves, strict=True)
-                values[i] = _moved_row(subject, moved, width, meter)
+                values[i] = _moved_row(subject, moved, width, meter, room)
     finally:
         for which in inputs:
             subject.place(which, None)
@@ -304,16 +305,25 @@ def _moved_row(
     moved: Callable[[], Iterable[_Move]],
     width: int,
     meter: Meter,
+    room: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Evaluate with inputs at points plus moves; whoever calls this puts them back."""
+    """Evaluate with inputs at points plus moves; whoever calls this puts them back.
+
+    Moves may lie in `room`, where their sums with the points are written.
+    """
     meter.spend(1)
     for which, point, move in moved():
-        subject.place(which, point + move)
+        subject.place(which, np.add(point, move, out=room[: len(point)]))
 
     def far() -> bool:
         return any(_is_far(point, move) for _, point, move in moved())
 
     return row_or_nan(subject, width, meter, far=far)
+
+
+def _room(points: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Memory for the largest, taken once: for each evaluation it would cost as much."""
+    return np.empty(max(map(len, points), default=0))
 
 
 def line_of(
@@ -354,18 +364,21 @@ def line_rows(
     lines = [
         (k, subject.point(k), d) for k, d in enumerate(directions) if d is not None
     ]
+    room = _room([point for _, point, _ in lines])
     try:
         with np.errstate(all="ignore"):
             for i, step in enumerate(steps):
-                moved = functools.partial(_along, lines, step)
-                values[i] = _moved_row(subject, moved, width, meter)
+                moved = functools.partial(_along, lines, step, room)
+                values[i] = _moved_row(subject, moved, width, meter, room)
     finally:
         for k, *_ in lines:
             subject.place(k, None)
     return values
 
 
-def _along(lines: list[_Move], step: float) -> Iterator[_Move]:
+def _along(
+    lines: list[_Move], step: float, room: NDArray[np.float64]
+) -> Iterator[_Move]:
     """Make one move after the other: each may be of millions of coordinates."""
     for which, point, direction in lines:
-        yield which, point, step * direction
+        yield which, point, np.multiply(step, direction, out=room[: len(point)])

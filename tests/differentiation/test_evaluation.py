@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,30 @@ def test_lines_move_all_inputs(subject):
     values = line_rows(subject, [np.array([1.0, 0.0, -1.0])], [0.0, 1.0], meter)
     assert values.ravel().tolist() == [6.0, 8.0]
     assert base_row(subject, meter).tolist() == [6.0]
+
+
+def test_a_line_takes_memory_for_its_largest_input_once():
+    """Beside the points there is one array of so many numbers, not two at each step."""
+    sizes = (3, 200_000, 7)
+    inputs = [np.full(size, 2.0) for size in sizes]
+    subject = build_subject(
+        lambda *given: np.array([each @ each for each in given]),
+        tuple(inputs),
+        Sides(vjp=lambda cotangent, *given: given),
+    )
+    base_row(subject, meter := Meter())
+    directions = [np.linspace(-1, 1, size) for size in sizes]
+
+    tracemalloc.start()
+    values = line_rows(subject, directions, [0.0, 3.0, -1.0], meter)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    # |2 + t d|^2 = 4 n + t^2 |d|^2, where the d of each input sum to zero
+    squares = [each @ each for each in directions]
+    for row, t in zip(values, (0.0, 3.0, -1.0), strict=True):
+        assert row == pytest.approx(4 * np.array(sizes) + t**2 * np.array(squares))
+    assert peak < 2.5 * inputs[1].nbytes  # the point is the second
 
 
 def test_budget_of_evaluations(subject):

@@ -336,7 +336,7 @@ class Cell:
                     self.values.detach().copy_(self.source)
             else:
                 real = self.real()
-                plain = np.array(values, dtype=np.float64).reshape(real.shape)
+                plain = np.require(values, np.float64, ("C", "W")).reshape(real.shape)
                 real.copy_(torch.from_numpy(plain))
 
 
