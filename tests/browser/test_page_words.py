@@ -46,6 +46,23 @@ def test_the_same_words_about_several_places_are_one_card(show):
     driver.shows(page, ".gl .finding:nth-child(2)", "in b1")
 
 
+@pytest.mark.parametrize(
+    ("named", "card"),
+    [
+        ("act", "in act (Swish, model.py:5) — its backward is twice"),
+        ("net", "in act — net (Swish, model.py:5) is wrong: its backward is twice"),
+    ],
+)
+def test_a_layer_is_named_once_by_its_finding(show, named, card):
+    """What is wrong is the place itself, unless the evidence names another one."""
+    report = builders.tutorial(np.random.default_rng(7))
+    evidence = f"`{named}` (Swish, model.py:5) is wrong: its backward is twice that."
+    finding = dataclasses.replace(report.findings[0], where="act", evidence=evidence)
+    page = show(dataclasses.replace(report, findings=(finding,)))
+
+    driver.shows(page, ".gl .finding", card)
+
+
 def test_a_note_that_asks_for_nothing_stands_at_the_foot(show):
     """No card before the answer; told where the page says how it was checked."""
     report = builders.tutorial(np.random.default_rng(7))

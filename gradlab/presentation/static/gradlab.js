@@ -559,11 +559,15 @@ function placeWords(places, layers) {
 }
 function findingCard(finding, layers, choose) {
   const [tone, glyph] = SEVERITIES[finding.severity];
+  // "in act — `act` (Swish, model.py:5) is wrong: ..." would name it twice
+  const [begin, name, kind] = finding.evidence.match(/^`([^`]+)` \(([^()]+)\) is wrong[.:] /) ?? [];
+  const twice = finding.places.length === 1 && name === finding.places[0];
+  const evidence = twice ? finding.evidence.slice(begin.length) : finding.evidence;
   const card = h("li", { class: `finding ${tone}` },
     h("span", { class: "mark" }, h("i", { "aria-hidden": "true" }, glyph), finding.kind),
-    placeWords(finding.places, layers),
+    placeWords(finding.places, layers), twice && ` (${kind})`,
     finding.severity !== "error" && h("span", { class: "mute" }, ` (${finding.severity})`),
-    " — ", withCode(finding.evidence),
+    " — ", withCode(evidence),
     h("span", { class: "advice" }, withCode(finding.advice)));
   card.addEventListener("click", choose);
   return card;
