@@ -24,6 +24,7 @@ class Causes:
 
     def __init__(self) -> None:
         self.root: Case | None = None  # whose cause may explain what comes before
+        self._lead: Case | None = None  # or that of a weight that stands alone
         self._told: dict[str, list[Finding]] = {}
         self._cases: dict[str, Case] = {}
         self._spoiled: list[Case] = []
@@ -33,6 +34,8 @@ class Causes:
 
         It is spoiled as well where it has the kind of the root, in other words.
         """
+        if self.root is None and guessed:
+            self.root = self._lead
         if self.root is not None:
             same = self._told[self.root.name][0].kind
             if guessed or (told and all(f.kind == same for f in told)):
@@ -41,6 +44,7 @@ class Causes:
         self._told[case.name], self._cases[case.name] = told, case
         if self.root is None and told and told[0].confidence > _CAUSE:
             self.root = case if _signal(case) else None
+            self._lead = self._lead or (case if _stands_alone(case) else None)
         elif self.root is None:
             self._open_signal(case)
 
@@ -78,25 +82,30 @@ def _signal(case: Case) -> set[str]:
     return {name for which, name in wrong.items() if which in members}
 
 
+def _stands_alone(case: Case) -> bool:
+    """Whether no bias tells the error signal of a weight from its own line."""
+    layer = layer_of(case.evidence, case.part.which)
+    return layer is None and len(case.variable.shape) > 1
+
+
 def _is_open(told: list[Finding]) -> bool:
     return len(told) == 1 and told[0].kind == BugKind.UNKNOWN
 
 
 def _right_behind(root: Case) -> str:
-    """Name the weight of the next layer, if both gradients of that are right."""
-    own = layer_of(root.evidence, root.part.which)
-    behind = [
-        layer
-        for layer in layers_of(root.evidence)
-        if own is not None and layer.weight > own.weight
-    ]
-    if not behind:
-        return ""
-    following = min(behind, key=lambda layer: layer.weight)
-    wrong = {case.part.which for case in cases_of(root.evidence)}
-    if wrong & {following.weight, following.bias}:
-        return ""
-    return root.evidence.subject.inputs[following.weight].name
+    """Name the weight that comes next, if all gradients of its layer are right."""
+    evidence, own = root.evidence, layer_of(root.evidence, root.part.which)
+    biases = {layer.bias for layer in layers_of(evidence)}
+    for which, variable in enumerate(evidence.subject.inputs):
+        if own is None or which <= own.weight or which in {own.recurrent, *biases}:
+            continue
+        if len(variable.shape) < 2:
+            continue
+        layer = layer_of(evidence, which)
+        members = {which} if layer is None else {layer.weight, layer.bias}
+        wrong = {case.part.which for case in cases_of(evidence)}
+        return "" if wrong & members else variable.name
+    return ""
 
 
 def _with_spoiled(finding: Finding, root: Case, spoiled: list[Case]) -> Finding:
@@ -107,10 +116,7 @@ def _with_spoiled(finding: Finding, root: Case, spoiled: list[Case]) -> Finding:
     evidence, advice = finding.evidence, finding.advice
     behind = _right_behind(root) if finding.kind == BugKind.UNKNOWN else ""
     if behind:
-        told = (
-            f"The layer of {behind}, behind it, is right: so is the signal up to there."
-        )
-        evidence = f"{evidence} {told}"
+        evidence += f" {behind}, behind it, is right: so is the signal up to there."
         advice = (
             f"Compare each step of the backward between {behind} and {root.name} with "
             f"the forward pass: the weight that the signal is multiplied with, the "

@@ -63,8 +63,8 @@ def _read(case: Case, which: int, neutral: float) -> list[Clue]:
                 BugKind.WRONG_DERIVATIVE,
                 0.87,
                 f"With all of {other} at {neutral:g} the gradient of {case.name} is "
-                f"right; at {_BETWEEN:g} analytic = {factor:.5g} x numeric: what "
-                f"{other} multiplies by is missing from it, or there too often.",
+                f"right; at {_BETWEEN:g} analytic = {factor:.5g} x numeric: a "
+                f"factor made of {other} is missing from it, or there too often.",
                 f"Multiply by {other} on the way back to {case.name} exactly where the "
                 f"forward pass does, or by what it makes of it (its exponential, say).",
                 (BugKind.MISSING_TERM,),

@@ -128,7 +128,7 @@ def test_a_signal_that_nothing_explains_is_one_finding():
     assert (told.kind, told.places) == (BugKind.UNKNOWN, ("b1", "W1"))
     assert report.culprits == told.places
     assert "W1 is wrong with it: of one error signal." in told.evidence
-    assert "The layer of W2, behind it, is right" in told.evidence
+    assert "W2, behind it, is right" in told.evidence
     assert "between W2 and b1" in told.advice
 
 

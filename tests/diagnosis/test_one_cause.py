@@ -243,3 +243,43 @@ def test_a_kernel_is_not_said_to_be_tied(rng):
 
     assert told.where == "k"
     assert "tied" not in told.evidence
+
+
+def test_what_comes_before_a_weight_without_a_bias_is_told_with_it(rng):
+    """A mask made from x spoils the weight before it, and x: that is one mistake."""
+
+    def forward(x, V, W):
+        a = x @ V
+        return x + np.maximum(a, 0) @ W, (x, V, W, a)
+
+    def backward(d, cache):
+        x, first, second, _ = cache
+        da = d @ second.T * (x > 0)
+        return d + da @ first.T, x.T @ da, np.maximum(x @ first, 0).T @ d
+
+    shapes = {"x": (4, 5), "V": (5, 5), "W": (5, 5)}
+    point = [rng.normal(size=shape) for shape in shapes.values()]
+    (told,) = gl.check(forward, *point, backward=backward).findings
+
+    assert (told.kind, told.places) == ("wrong_mask", ("V", "x"))
+    assert "x comes before it, and may be spoiled by it." in told.evidence
+
+
+def test_a_cause_of_its_own_is_not_taken_for_spoiled(rng):
+    """x has a flipped sign beside a doubled V: neither is told with the other."""
+
+    def forward(x, V):
+        return np.tanh(x @ V), (x, V, np.tanh(x @ V))
+
+    def backward(d, cache):
+        x, weight, out = cache
+        da = d * (1 - out**2)
+        return -da @ weight.T, 2 * x.T @ da
+
+    x, weight = rng.normal(size=(4, 3)), rng.normal(size=(3, 2))
+    findings = gl.check(forward, x, weight, backward=backward).findings
+
+    assert {(f.kind, f.places) for f in findings} == {
+        ("sign", ("x",)),
+        ("scale", ("V",)),
+    }
