@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 from scipy.sparse.linalg import cg
 
 import gradlab as gl
+from gradlab.pipeline.looks import early_stops
 
 COARSE = [1e-3, 1e-4, 1e-5, 1e-6, 1e-8]
 
@@ -116,6 +117,21 @@ def test_jumps_far_away_of_a_curved_solver_in_single_precision(factor):
     report = gl.check(lambda u: fixed_point(weights, u, tolerance), u, jac=jac)
 
     assert (report.verdict == gl.Verdict.DISAGREES) is (factor > 1)
+
+
+def test_a_smooth_f_is_not_followed_on_in_equal_steps(monkeypatch):
+    """A cubic stays on its course as far as steps grow: a slip is upheld there."""
+
+    def never(*_, **__):
+        pytest.fail("f was followed on")
+
+    monkeypatch.setattr(early_stops, "next_jump", never)
+    x = np.linspace(0.5, 2, 5)
+    slips = np.array([1, 1, 1.005, 1, 1])
+
+    report = gl.check(lambda x: (x**3).sum(), x, grad=lambda x: slips * 3 * x**2)
+
+    assert report["x"].verdicts.ravel().tolist() == [0, 0, 2, 0, 0]
 
 
 def test_an_integrator_that_chooses_its_steps():

@@ -59,7 +59,8 @@ def widen_by_jumps(
         Judged. Its bars are widened, and it remembers a jump.
     meter
         Charged for every evaluation: none where nothing is slightly wrong, else about
-        a hundred for each of at most four columns, and two hundred where none jumps.
+        a hundred for each of at most four columns, and two hundred where none jumps
+        and f is curved.
     spoiled
         Outputs that are accused of much with respect to another input, (rows,): what
         is wrong there is the formula. Gets those that were followed and did not jump.
@@ -81,9 +82,9 @@ def widen_by_jumps(
     rows = effect[:, now].argmax(axis=0)
     least = np.where(slight, gap, 0.0)[rows, now]
     lanes = Lanes(origin, block, now, rows, meter, gap=least)
-    height, away = nearest_jump(lanes, farthest=_FARTHEST, below=_BELOW)
+    height, away, curved = nearest_jump(lanes, farthest=_FARTHEST, below=_BELOW)
     followed = rows
-    if np.isnan(away).all():
+    if curved[0] and np.isnan(away).all():
         now, rows = now[:1], rows[:1]
         height, away = next_jump(lanes.some(np.array([0])), farthest=_ON)
     if np.isnan(away).all():  # all upheld: so are the rest, and along other inputs

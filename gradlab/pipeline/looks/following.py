@@ -74,7 +74,7 @@ class Lanes:
 
 def nearest_jump(
     lanes: Lanes, *, farthest: float = 16.0, below: float = _BELOW
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
     """Follow f away from the point, on both sides, until it jumps.
 
     Parameters
@@ -92,6 +92,9 @@ def nearest_jump(
         Of the jump in every output, 0 where there is none; (rows, n).
     away
         Distance from the point, (n,).
+    curved
+        Whether f left its smooth course on the way, by jumps or not, (n,): where it did
+        not, equal steps see no more.
     """
     count = len(lanes.columns)
     subject, base = lanes.origin.subject, lanes.origin.base
@@ -130,7 +133,7 @@ def nearest_jump(
         going = np.isnan(away[busy]) & np.isfinite(ends).all(axis=0)
         going &= (step[busy] <= ends_at[busy]) & (looks[busy] < _PATIENCE)
         busy = busy[going]
-    return height, away
+    return height, away, looks > 0
 
 
 def next_jump(
@@ -148,7 +151,7 @@ def next_jump(
     Returns
     -------
     height, away
-        As of `nearest_jump`.
+        As those of `nearest_jump`.
     """
     count = len(lanes.columns)
     height = np.zeros((len(lanes.origin.base), count))

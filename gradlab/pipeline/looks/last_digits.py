@@ -173,7 +173,7 @@ def _widen(
         now, columns = columns[:looks], columns[looks:]
         looks = min(2 * looks, CLOSE_LOOKS)
         rows = np.where(doubtful, block.gap, -1.0)[:, now].argmax(axis=0)
-        height, away = nearest_jump(Lanes(origin, block, now, rows, meter))
+        height, away, _ = nearest_jump(Lanes(origin, block, now, rows, meter))
         with np.errstate(all="ignore"):
             reach = np.fmax(away, np.abs(block.step[:, now]))
             # a jump at 0 is f's own: what is divided twice jumps on this side of it
