@@ -13,7 +13,10 @@ from gradlab.localisation.layers.checking.kind import characterise, random_cotan
 from gradlab.localisation.layers.checking.outcome import Outcome
 from gradlab.localisation.layers.checking.probe import Measure, Precision, quick
 from gradlab.localisation.layers.checking.raising import failed_backward
-from gradlab.localisation.layers.checking.rounding import right_without_casts
+from gradlab.localisation.layers.checking.rounding import (
+    over_longer_steps,
+    right_without_casts,
+)
 from gradlab.localisation.layers.checking.tensor_hooks import tensor_hook
 from gradlab.localisation.layers.products import all_finite, any_nonzero
 from gradlab.localisation.layers.recording.hooks import (
@@ -194,7 +197,9 @@ class Checker:
                 "writes to what it is given behind the back of autograd (.data): what "
                 "that was is not known any more"
             )
-        measures = judge(piece, product, precision, self._seed + frame.number)
+        seed = self._seed + frame.number
+        measures = judge(piece, product, precision, seed)
+        measures = over_longer_steps(piece, product, measures, seed)
         return self._sentence(piece, product, precision, measures)
 
     def _probe(

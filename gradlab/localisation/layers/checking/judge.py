@@ -11,6 +11,7 @@ from gradlab.localisation.layers.checking.probe import (
     Measure,
     Slopes,
     direction_seed,
+    narrows,
     quick,
     rounding,
     scale_of,
@@ -332,6 +333,8 @@ class _Ladder:
         if difference <= allowed:
             # A bar that would hide anything proves nothing, unless the slope is zero
             # within what the outputs resolve.
+            if self._stands_still(found):
+                return Measure(*values, agrees=False, certain=False, note="noise")
             still = 0.0 if self._bent else 1e-4 * self._size
             clear = bar <= max(CLEAR * scale, still)
             return Measure(*values, agrees=True, certain=clear, note="noise")
@@ -351,6 +354,23 @@ class _Ladder:
         if self._waves_between(analytic, found):
             return Measure(*values, agrees=False, certain=False, note="noise")
         return Measure(*values, agrees=False)
+
+    def _stands_still(self, found: Slopes) -> bool:
+        """Whether longer steps agree on another slope, behind a cast to fewer digits.
+
+        What is cast does not move on steps shorter than its rounding: these see the
+        slope of all else, as a gradient does that takes it for a constant.
+        """
+        at = next(step for step, seen in self._seen if seen is found)
+        longer = [seen for step, seen in self._seen if step > at]
+        for k, one in enumerate(longer):
+            for two in longer[:k]:
+                other = 0.2 * abs(one.central - found.central)
+                apart = abs(one.central - two.central)
+                least = self._precision.tolerance * abs(found.central) + found.noise
+                if other > least and max(apart, one.gap, two.gap) <= other:
+                    return narrows(*self._arguments[:2])
+        return False
 
     def _large(self) -> list[float]:
         """Factors of long steps, over many of the stairs that rounding inside makes."""

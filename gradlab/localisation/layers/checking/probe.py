@@ -17,6 +17,7 @@ from gradlab.differentiation.least_scales import NOTICED, SMALL, Way
 from gradlab.localisation.layers.products import length
 from gradlab.localisation.layers.replaying.directions import Direction, typical_size
 from gradlab.localisation.layers.variables import ReplayError
+from gradlab.subject.tensors.double import narrowing_watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ __all__ = [
     "Precision",
     "Slopes",
     "direction_seed",
+    "narrows",
     "quick",
     "rounding",
     "scale_of",
@@ -223,6 +225,13 @@ def scale_of(
                 found = None
             product.scales[position] = found
     return product.scales[position]
+
+
+def narrows(piece: Piece, product: Product) -> bool:
+    """Whether a piece in float64 casts to fewer digits on the way; one evaluation."""
+    with narrowing_watched() as narrowed:
+        piece.change(product, lambda _: None)
+    return bool(narrowed)
 
 
 def _mover(

@@ -1,15 +1,55 @@
-"""A wrong piece again, without its own casts to half precision."""
+"""A piece that casts to fewer digits inside, looked at again."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gradlab.localisation.layers.checking.judge import judge
-from gradlab.localisation.layers.checking.probe import Precision
+from gradlab.localisation.layers.checking.probe import Precision, narrows
 from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
 from gradlab.subject.tensors.double import narrowing_watched
 from gradlab.subject.tensors.lossless_casts import Casts
 
-__all__ = ["right_without_casts"]
+if TYPE_CHECKING:
+    from gradlab.localisation.layers.checking.probe import Measure
+    from gradlab.localisation.layers.variables import Product
+
+__all__ = ["over_longer_steps", "right_without_casts"]
+
+
+def over_longer_steps(
+    piece: Piece, product: Product, measures: list[Measure], seed: int
+) -> list[Measure]:
+    """Judge what rounding hides once more, as if all were in single precision.
+
+    Where a piece casts to that inside, on steps that are long enough for it.
+
+    Parameters
+    ----------
+    piece, product, measures
+        What is checked, and how it was judged.
+    seed
+        Of all directions.
+
+    Returns
+    -------
+    list
+        The same, but for what is wrong for certain on those steps.
+    """
+    import torch
+
+    hidden = any(not m.certain and m.note == "noise" for m in measures)
+    short = {torch.float32, torch.complex64, torch.float16, torch.bfloat16}
+    dtypes = {out.dtype for out in product.outputs if out is not None}
+    if not hidden or dtypes & short or not narrows(piece, product):
+        return measures
+    single = Precision(torch.finfo(torch.float32).eps)
+    again = judge(piece, product, single, seed)
+    return [
+        new if new.certain and not (old.certain or new.agrees) else old
+        for old, new in zip(measures, again, strict=True)
+    ]
 
 
 def right_without_casts(piece: Piece, seed: int) -> str:
