@@ -13,6 +13,7 @@ from gradlab.pipeline.around.beside import look_beside
 from gradlab.pipeline.around.held_in_place import accept_held_in_place
 from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
 from gradlab.pipeline.around.inexact import excuse_inexact
+from gradlab.pipeline.around.lost_in_half import leave_lost_in_half
 from gradlab.pipeline.around.on_purpose import excused
 from gradlab.pipeline.around.shared_out import accept_shared_out
 from gradlab.pipeline.around.unseen import leave_unseen
@@ -58,6 +59,7 @@ def taken_back(
         *(excused(subject, outcome.blocks) if on_purpose else ()),
         *accept_shared_out(subject, outcome),
         *accept_held_in_place(outcome, meter),
+        *leave_lost_in_half(subject, outcome),
         *look_beside(subject, outcome, meter, seed),
         *leave_ill_conditioned(subject, outcome, meter, seed),
         *leave_unseen(subject, outcome, meter, seed),

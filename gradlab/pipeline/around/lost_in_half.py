@@ -1,0 +1,78 @@
+"""Gradients of which half precision leaves nothing, and float64 what is right.
+
+``1 - tanh(x) ** 2`` is zero in bfloat16 from 3 on, where 0.01 is right, and a gradient
+below 6e-8 is zero in float16. The formula is no mistake then: the same code is right in
+float64. Nor is all well, for who trains with it has no gradient there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.pipeline.blocks import label_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.pipeline.blocks import Block, Outcome
+    from gradlab.subject.subject import Subject
+
+__all__ = ["leave_lost_in_half"]
+
+_HALF = float(np.finfo(np.float16).eps)
+_FEW = 4.0  # rounding units of one, or of x, that are lost where something saturates
+_RIGHT = 1e-5  # of the slope: so much may the same formula be off by in float64
+
+
+def leave_lost_in_half(subject: Subject, outcome: Outcome) -> list[Finding]:
+    """Leave open what is lost to half precision alone.
+
+    Parameters
+    ----------
+    subject
+        As the user has it.
+    outcome
+        Judged; verdicts of its blocks are changed.
+    """
+    if subject.epsilon < _HALF:
+        return []
+    lost = [(b, _lost(subject, b)) for b in outcome.blocks if b.accused]
+    for block, entries in lost:
+        block.verdicts[entries] = Verdict.UNDECIDED
+    return [_told(subject, block, entries) for block, entries in lost if entries.any()]
+
+
+def _lost(subject: Subject, block: Block) -> NDArray[np.bool_]:
+    """Accused entries that the same code has right in float64, (rows, n)."""
+    if block.precise is None:
+        return np.zeros(block.value.shape, dtype=bool)
+    size = np.abs(subject.point(block.which)[block.positions])
+    digits = _FEW * subject.epsilon * np.fmax(1.0, size)
+    with np.errstate(all="ignore"):
+        bound = np.fmax(SAFETY * block.error, _RIGHT * np.abs(block.value))
+        right = np.abs(block.precise - block.value) <= bound
+        near = np.abs(block.analytic - block.precise) <= digits
+    return np.asarray(block.wrong & right & near)
+
+
+def _told(subject: Subject, block: Block, entries: NDArray[np.bool_]) -> Finding:
+    gap = np.where(entries, block.gap, -1.0)
+    row, column = (int(i) for i in np.unravel_index(gap.argmax(), gap.shape))
+    name, least = block.name, float(block.precise[row, column])  # type: ignore[index] # where it is known
+    return Finding(
+        BugKind.LOW_PRECISION,
+        "warning",
+        name,
+        0.85,
+        f"Half precision leaves nothing of the gradient in {int(entries.sum()):,} of "
+        f"{entries.size:,} entries of {name}, such as "
+        f"{label_of(subject, block, column)}: it is {block.analytic[row, column]:.3g} "
+        f"there, and {least:.3g} by the same code in float64, which is right. "
+        f"Something has rounded to a constant, or underflowed.",
+        "Compute this part in float32, or scale the loss, if that gradient is needed.",
+    )
