@@ -339,6 +339,7 @@ def type_on(page, elements, orders=("dd", "b", "x")):
             element.focus()
             for key in keys:
                 page.keyboard.press(key)
+            assert cells.count() == before, keys  # or the next one is waited for
         settle(page)
         assert cells.count() == before, keys
 
