@@ -207,7 +207,7 @@ def test_a_mask_that_is_not_its_own_is_told_where_units_are_off(rng):
 
 def _convolution(rng, slip=""):
     """Two filters over images, and a linear layer of as many inputs as classes."""
-    x, y = rng.normal(size=(3, 4, 4)), rng.normal(size=(3, 3))
+    x, y = rng.normal(size=(5, 4, 4)), rng.normal(size=(5, 3))
 
     def loss_and_grads(p):
         patches = np.stack(
@@ -215,26 +215,26 @@ def _convolution(rng, slip=""):
         )
         a = np.einsum("npij,fij->nfp", patches, p["k"]) + p["bk"][:, None]
         h = np.tanh(a)
-        e = (h.reshape(3, -1) @ p["W"] + p["b"] - y) / 3
+        e = (h.reshape(5, -1) @ p["W"] + p["b"] - y) / 5
         d = (e @ p["W"].T).reshape(h.shape) * (1 - h * h)
         kernel = np.einsum("nfp,npij->fij", d, patches)
         if slip == "one position":
             kernel = np.einsum("nf,nij->fij", d[:, :, -1], patches[:, -1])
         bias = d.mean(axis=(0, 2)) if slip == "mean" else d.sum(axis=(0, 2))
         grads = {"k": kernel, "bk": bias}
-        weight = h.reshape(3, -1).T @ e
-        return 1.5 * (e**2).sum(), {**grads, "W": weight, "b": e.sum(axis=0)}
+        weight = h.reshape(5, -1).T @ e
+        return 2.5 * (e**2).sum(), {**grads, "W": weight, "b": e.sum(axis=0)}
 
     shapes = {"k": (2, 3, 3), "bk": (2,), "W": (8, 3), "b": (3,)}
     return loss_and_grads, {k: rng.normal(size=s) for k, s in shapes.items()}
 
 
 def test_two_numbers_that_share_one_over_n_are_a_mean(rng):
-    """The bias of two filters, averaged over 3 images of 4 positions: 1/12."""
+    """The bias of two filters, averaged over 5 images of 4 positions: 1/20."""
     (told,) = gl.check(*_convolution(rng, "mean")).findings
 
     assert (told.kind, told.where) == ("missing_reduction", "bk")
-    assert "a mean over 12 samples" in told.evidence
+    assert "a mean over 20 samples" in told.evidence
 
 
 def test_a_kernel_is_not_said_to_be_tied(rng):
