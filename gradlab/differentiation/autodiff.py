@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tensors.programs import Program
 
-__all__ = ["second_order"]
+__all__ = ["COTANGENT", "second_order"]
+
+COTANGENT = "the incoming gradient"  # no name that an input may have
 
 
 def second_order(
@@ -28,6 +30,7 @@ def second_order(
     seed: int = 0,
     *,
     cotangent: NDArray[np.float64] | None = None,
+    varied: bool = False,
 ) -> TorchSubject:
     """Return the subject's gradient as a subject of its own.
 
@@ -44,6 +47,9 @@ def second_order(
         Of the cotangent; standard normal entries, so that no output is left out.
     cotangent
         Weights of the output rows in place of random ones, shape (rows,).
+    varied
+        Whether the cotangent is an input as well, the last one, named `COTANGENT`: what
+        a backward does with the incoming gradient is differentiated too.
 
     Raises
     ------
@@ -71,11 +77,20 @@ def second_order(
         cotangent = np.random.default_rng([seed, 29]).normal(size=rows)
     cells = [_copied(cell) for cell in subject.cells]
     program = _Gradients(subject, cotangent)
+    if varied:
+        cells.append(_weights(cotangent, cells[0].values))
     second = TorchSubject(program, cells, root="grad")
     second.chunk_bytes = subject.chunk_bytes
     second.whole = True  # a gradient that is cut off its graph is what is looked for
     second.reset = subject.reset  # the same random draw, the same state
     return second
+
+
+def _weights(cotangent: NDArray[np.float64], like: Any) -> Cell:
+    import torch
+
+    plain = torch.from_numpy(cotangent.copy())
+    return make_cell(COTANGENT, plain.to(device=like.device, dtype=like.real.dtype))
 
 
 def _copied(cell: Cell) -> Cell:
@@ -114,6 +129,7 @@ class _Gradients:
 
         # values that require grad come from the analytic side: keep their graph
         wanted = any(value.requires_grad for value in values)
+        values, weights = self._parted(values)
         with torch.enable_grad():
             cells = self._subject.cells
             leaves = [
@@ -128,7 +144,7 @@ class _Gradients:
                 for cell, leaf in zip(cells, leaves, strict=True)
             ]
             tensors = self._subject.observed(given, buffers).tensors
-            seeds = cotangent_tensors(self._cotangent, tensors)
+            seeds = cotangent_tensors(weights, tensors)
             live = [i for i, tensor in enumerate(tensors) if tensor.requires_grad]
             gradients: Sequence[Any] = [None] * len(leaves)
             if live:
@@ -150,7 +166,14 @@ class _Gradients:
         self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
     ) -> contextlib.AbstractContextManager[None]:
         """Leave it to the subject, which has the loss."""
-        return self._subject.program.standing(values, buffers)
+        return self._subject.program.standing(self._parted(values)[0], buffers)
+
+    def _parted(self, values: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+        """Tell the inputs from the cotangent, which may be the last of them."""
+        count = len(self._subject.cells)
+        if len(values) > count:
+            return values[:count], values[count]
+        return values, self._cotangent
 
     def widened(self, cells: Sequence[Cell], *, copied: bool) -> Program | None:  # noqa: ARG002 - the protocol
         """Return the gradient of the subject in float64."""

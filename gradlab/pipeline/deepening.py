@@ -187,8 +187,9 @@ def _with_second_order(
 ) -> Report:
     """Check the backward of the backward as well.
 
-    The function compared is the first gradient itself, contracted with a fixed random
-    cotangent; its analytic side is autograd through the backward pass.
+    The function compared is the first gradient itself, contracted with a random
+    cotangent, which is one of its inputs; its analytic side is autograd through the
+    backward pass.
 
     Raises
     ------
@@ -201,29 +202,31 @@ def _with_second_order(
             f"a {subject.kind}; check the gradient function itself with jac="
         )
         raise InputError(msg)
-    from gradlab.differentiation.autodiff import second_order
+    from gradlab.differentiation.autodiff import COTANGENT, second_order
 
-    twin = second_order(subject, plan.seed)  # type: ignore[arg-type] # a TorchSubject
+    twin = second_order(subject, plan.seed, varied=True)  # type: ignore[arg-type] # a TorchSubject
     result = compare(twin, plan, meter)
     # what is no derivative on purpose (max_norm, spectral norm) has no second one
     apart = {subject.inputs[which].name for which in purposeful(subject)}
     compared = [c for c in result.comparisons if c.input.name not in apart]
     findings = list(report.findings)
     sure = min((f.confidence for f in findings if f.severity == "error"), default=0.9)
-    findings += [_finding(c, 0.99 * sure) for c in compared if _wrong(c)]
-    names = [c.input.name for c in compared if _wrong(c)]
-    told = "second derivative checked as well"
+    wrong = [(c, _place(c, subject)) for c in compared if _wrong(c)]
+    # what is wrong in an input is hardly right in what multiplies it
+    told = [pair for pair in wrong if pair[0].input.name != COTANGENT] or wrong
+    findings += [_finding(c, place, 0.99 * sure) for c, place in told]
+    remark = "second derivative checked as well"
     if apart:
-        told += f", but not with respect to {', '.join(sorted(apart))}"
+        remark += f", but not with respect to {', '.join(sorted(apart))}"
     if result.partial:
-        told += ", but not all of it"
+        remark += ", but not all of it"
     return dataclasses.replace(
         report,
         comparisons=(*report.comparisons, *compared),
         findings=rank(findings),
-        culprits=tuple(dict.fromkeys((*report.culprits, *names))),
+        culprits=tuple(dict.fromkeys((*report.culprits, *(p for _, p in wrong)))),
         evaluations=meter.evaluations,
-        remarks=(*report.remarks, told, *result.remarks),
+        remarks=(*report.remarks, remark, *result.remarks),
         partial=report.partial or result.partial,
     )
 
@@ -232,13 +235,27 @@ def _wrong(comparison: Comparison) -> bool:
     return comparison.verdict == Verdict.DISAGREES
 
 
-def _finding(comparison: Comparison, confidence: float) -> Finding:
+def _place(comparison: Comparison, subject: Subject) -> str:
+    """Name the input a second derivative of which is wrong.
+
+    Along the incoming gradient that is the one whose gradient it is of.
+    """
+    from gradlab.differentiation.autodiff import COTANGENT
+
+    if comparison.input.name != COTANGENT:
+        return comparison.input.name
+    name = comparison.output.name.removeprefix("grad.")
+    known = any(variable.name == name for variable in subject.inputs)
+    return name if known else name.rpartition(".")[0]  # its real or imaginary part
+
+
+def _finding(comparison: Comparison, place: str, confidence: float) -> Finding:
     """Say that a second derivative is wrong; what is wrong of the first comes first."""
     row, column = comparison.ranking(1)[0]
     return Finding(
         BugKind.SECOND_ORDER,
         "error",
-        comparison.input.name,
+        place,
         confidence,
         f"The derivative of the gradient {comparison.output.name} with respect to "
         f"{comparison.input.name} is wrong: at {comparison.label(row, column)} "

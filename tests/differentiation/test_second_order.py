@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.autodiff import second_order
+from gradlab.differentiation.autodiff import COTANGENT, second_order
 from gradlab.errors import SubjectError
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import DOUBLE, eye_of, randn
@@ -174,6 +174,7 @@ def test_what_is_no_derivative_on_purpose_has_no_second_one():
     assert {c.input.name for c in report.comparisons if "grad" in c.output.name} == {
         "1.weight",
         "1.bias",
+        COTANGENT,
     }
 
 
@@ -206,3 +207,51 @@ def test_a_first_derivative_that_is_wrong_is_named_before_the_second():
 
     assert [str(f.kind) for f in report.findings][1:] == ["second_order"]
     assert report.diagnosis == "wrong_derivative"
+
+
+def _cube(*, slip):
+    """A cube whose backward is a Function, right, or wrong in the incoming gradient."""
+
+    class Slope(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, g):
+            ctx.save_for_backward(x, g)
+            return 3 * x**2 * g
+
+        @staticmethod
+        def backward(ctx, gg):
+            x, g = ctx.saved_tensors
+            return 6 * x * g * gg, (3 * x * gg if slip else 3 * x**2 * gg)
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            return Slope.apply(*ctx.saved_tensors, g)
+
+    return Cube.apply
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex128])
+def test_a_backward_wrong_in_the_incoming_gradient_is_told(dtype):
+    """d(3 x^2 g)/dg is 3 x^2; with respect to x both backwards are the same."""
+    z = torch.tensor([0.5, 1.2, -0.7], dtype=dtype)
+    f = (
+        (lambda slip: lambda z: _cube(slip=slip)(z.real))
+        if z.is_complex()
+        else (lambda slip: _cube(slip=slip))
+    )
+
+    right = gl.check(f(slip=False), z, order=2)
+    wrong = gl.check(f(slip=True), z, order=2)
+
+    assert right.verdict == gl.Verdict.AGREES
+    assert all(finding.severity == "note" for finding in right.findings)
+    errors = [each for each in wrong.findings if each.severity == "error"]
+    assert [str(each.kind) for each in errors] == ["second_order"]
+    (name,) = {each.input.name for each in gl.check(f(slip=False), z).comparisons}
+    assert wrong.culprits == (errors[0].where,) == (name,)

@@ -152,10 +152,10 @@ def stack_of_rows(tensors: Sequence[Any], count: int) -> NDArray[np.float64]:
     return np.concatenate(pieces, axis=1) if len(pieces) > 1 else pieces[0]
 
 
-def cotangent_tensors(
-    cotangents: NDArray[np.float64], tensors: Sequence[Any]
-) -> list[Any]:
+def cotangent_tensors(cotangents: Any, tensors: Sequence[Any]) -> list[Any]:
     """Real cotangents of shape (..., rows) as one tensor for each output.
+
+    They are an array, or a tensor, through which torch can differentiate then.
 
     A complex output gets ``c_real + i c_imag``, which is torch's convention for the
     gradient of ``c_real . Re z + c_imag . Im z``.
@@ -168,9 +168,11 @@ def cotangent_tensors(
     def take(tensor: Any) -> Any:
         nonlocal start
         count = tensor.numel()
-        block = np.array(cotangents[..., start : start + count])
+        block = cotangents[..., start : start + count]
         start += count
-        return torch.from_numpy(block).reshape((*lead, *tensor.shape))
+        if isinstance(block, np.ndarray):
+            block = torch.from_numpy(np.array(block))
+        return block.reshape((*lead, *tensor.shape))
 
     for tensor in tensors:
         seed = take(tensor)
