@@ -214,7 +214,9 @@ def _with_second_order(
     wrong = [(c, _place(c, subject)) for c in compared if _wrong(c)]
     # what is wrong in an input is hardly right in what multiplies it
     told = [pair for pair in wrong if pair[0].input.name != COTANGENT] or wrong
-    findings += [_finding(c, place, 0.99 * sure) for c, place in told]
+    raised = next((p.detail for p in result.problems if p.kind == "raised"), "")
+    if told:
+        findings.append(_second_finding(told, 0.99 * sure, raised))
     remark = "second derivative checked as well"
     if apart:
         remark += f", but not with respect to {', '.join(sorted(apart))}"
@@ -249,18 +251,41 @@ def _place(comparison: Comparison, subject: Subject) -> str:
     return name if known else name.rpartition(".")[0]  # its real or imaginary part
 
 
-def _finding(comparison: Comparison, place: str, confidence: float) -> Finding:
-    """Say that a second derivative is wrong; what is wrong of the first comes first."""
-    row, column = comparison.ranking(1)[0]
-    return Finding(
-        BugKind.SECOND_ORDER,
-        "error",
-        place,
-        confidence,
-        f"The derivative of the gradient {comparison.output.name} with respect to "
-        f"{comparison.input.name} is wrong: at {comparison.label(row, column)} "
-        f"autograd through the backward gives {comparison.analytic[row, column]:.6g}, "
-        f"differences of the backward give {comparison.numeric[row, column]:.6g}.",
+def _second_finding(
+    wrong: list[tuple[Comparison, str]], confidence: float, raised: str
+) -> Finding:
+    """Say that second derivatives are wrong, by the worst of them.
+
+    What is wrong of the first comes first.
+
+    Parameters
+    ----------
+    wrong
+        With the input that each is told of.
+    confidence
+        In what it says.
+    raised
+        What the backward of the backward raised, if it did.
+    """
+    worst, place = max(wrong, key=lambda pair: pair[0].max_rel_error)
+    row, column = worst.ranking(1)[0]
+    also = tuple(name for name in dict.fromkeys(n for _, n in wrong) if name != place)
+    told = (
+        f"The derivative of the gradient {worst.output.name} with respect to "
+        f"{worst.input.name} is wrong: at {worst.label(row, column)} autograd through "
+        f"the backward gives {worst.analytic[row, column]:.6g}, differences of the "
+        f"backward give {worst.numeric[row, column]:.6g}."
+    )
+    advice = (
         "Write the backward with differentiable operations on saved tensors; values "
-        "computed in forward and kept outside save_for_backward are constants to it.",
+        "computed in forward and kept outside save_for_backward are constants to it."
+    )
+    if raised:
+        told = f"The backward cannot be differentiated: {raised}"
+        advice = (
+            "Replace the operation that it names by one that torch can differentiate "
+            "twice (of attention: torch.nn.attention.sdpa_kernel(SDPBackend.MATH))."
+        )
+    return Finding(
+        BugKind.SECOND_ORDER, "error", place, confidence, told, advice, also=also
     )

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Outcome, Plan
     from gradlab.pipeline.layers import Layers
     from gradlab.subject.state_guard import StateGuard
-    from gradlab.subject.subject import Subject
+    from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["compare", "examine"]
 
@@ -292,6 +292,7 @@ class Compared:
     comparisons: tuple[Comparison, ...]
     remarks: tuple[str, ...]
     partial: bool
+    problems: tuple[Problem, ...]
 
 
 def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
@@ -306,7 +307,9 @@ def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
         subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
     )
     remarks = (*coverage.remarks, *outcome.remarks)
-    return Compared(comparisons, remarks, bool(outcome.stopped))
+    return Compared(
+        comparisons, remarks, bool(outcome.stopped), tuple(outcome.problems)
+    )
 
 
 def _analytic_seconds(subject: Subject, budget: Budget) -> float:

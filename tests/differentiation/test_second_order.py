@@ -255,3 +255,18 @@ def test_a_backward_wrong_in_the_incoming_gradient_is_told(dtype):
     assert [str(each.kind) for each in errors] == ["second_order"]
     (name,) = {each.input.name for each in gl.check(f(slip=False), z).comparisons}
     assert wrong.culprits == (errors[0].where,) == (name,)
+
+
+def test_a_backward_that_cannot_be_differentiated_is_one_finding_in_torchs_words():
+    """Fused attention has no second derivative on a CPU; all inputs are concerned."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (randn(1, 2, 3, 4) for _ in range(3))
+
+    fused = gl.check(attention, q, k, v, order=2)
+
+    (told,) = (each for each in fused.findings if each.severity == "error")
+    assert (str(told.kind), set(told.places)) == ("second_order", set(fused.culprits))
+    assert len(fused.culprits) == 3
+    assert "is not implemented" in told.evidence
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        assert gl.check(attention, q, k, v, order=2).verdict == gl.Verdict.AGREES
