@@ -105,10 +105,9 @@ class Ways:
         ]
         ways = []
         for weights in (np.arange(1.0, rows + 1), np.arange(rows, 0.0, -1)):
-            with np.errstate(
-                all="ignore"
-            ):  # as far for a small entry as for a large one
+            with np.errstate(all="ignore"):
                 pairs = zip(self.blocks, typical, strict=True)
+                # as far for a small entry as for a large one
                 sums = [(weights @ b.formula) * size for b, size in pairs]
             sums = [np.nan_to_num(each, posinf=0.0, neginf=0.0) for each in sums]
             most = max(float(np.abs(each).max(initial=0.0)) for each in sums) or 1.0
