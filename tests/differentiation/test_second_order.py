@@ -178,50 +178,26 @@ def test_what_is_no_derivative_on_purpose_has_no_second_one():
     }
 
 
-def test_a_first_derivative_that_is_wrong_is_named_before_the_second():
-    """A backward of another function, whose own backward does not belong to it."""
+def _cube(slope, backward):
+    """A cube whose backward is a Function of its own.
+
+    Parameters
+    ----------
+    slope
+        That backward, of x and the incoming gradient.
+    backward
+        And what it hands back: of the same, and of its own incoming gradient.
+    """
 
     class Slope(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, g):
             ctx.save_for_backward(x, g)
-            return 3 * x * g  # of x**3: 3 x**2
-
-        @staticmethod
-        def backward(ctx, g):
-            x, upstream = ctx.saved_tensors
-            return 6 * x * upstream * g, 3 * x**2 * g
-
-    class Cube(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x**3
-
-        @staticmethod
-        def backward(ctx, g):
-            return Slope.apply(*ctx.saved_tensors, g)
-
-    x = torch.tensor([0.4, -1.3, 0.8], dtype=torch.float64, requires_grad=True)
-    report = gl.check(Cube.apply, x, order=2)
-
-    assert [str(f.kind) for f in report.findings][1:] == ["second_order"]
-    assert report.diagnosis == "wrong_derivative"
-
-
-def _cube(*, slip):
-    """A cube whose backward is a Function, right, or wrong in the incoming gradient."""
-
-    class Slope(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, g):
-            ctx.save_for_backward(x, g)
-            return 3 * x**2 * g
+            return slope(x, g)
 
         @staticmethod
         def backward(ctx, gg):
-            x, g = ctx.saved_tensors
-            return 6 * x * g * gg, (3 * x * gg if slip else 3 * x**2 * gg)
+            return backward(*ctx.saved_tensors, gg)
 
     class Cube(torch.autograd.Function):
         @staticmethod
@@ -236,14 +212,37 @@ def _cube(*, slip):
     return Cube.apply
 
 
+def test_a_first_derivative_that_is_wrong_is_named_before_the_second():
+    """A backward of another function, whose own backward does not belong to it."""
+    cube = _cube(
+        lambda x, g: 3 * x * g,  # of x**3: 3 x**2
+        lambda x, g, gg: (6 * x * g * gg, 3 * x**2 * gg),
+    )
+
+    x = torch.tensor([0.4, -1.3, 0.8], dtype=torch.float64, requires_grad=True)
+    report = gl.check(cube, x, order=2)
+
+    assert [str(f.kind) for f in report.findings][1:] == ["second_order"]
+    assert report.diagnosis == "wrong_derivative"
+
+
+def _twice(*, slip):
+    """Return a cube: right twice, or wrong in the incoming gradient of its backward."""
+
+    def backward(x, g, gg):
+        return 6 * x * g * gg, (3 * x * gg if slip else 3 * x**2 * gg)
+
+    return _cube(lambda x, g: 3 * x**2 * g, backward)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex128])
 def test_a_backward_wrong_in_the_incoming_gradient_is_told(dtype):
     """d(3 x^2 g)/dg is 3 x^2; with respect to x both backwards are the same."""
     z = torch.tensor([0.5, 1.2, -0.7], dtype=dtype)
     f = (
-        (lambda slip: lambda z: _cube(slip=slip)(z.real))
+        (lambda slip: lambda z: _twice(slip=slip)(z.real))
         if z.is_complex()
-        else (lambda slip: _cube(slip=slip))
+        else (lambda slip: _twice(slip=slip))
     )
 
     right = gl.check(f(slip=False), z, order=2)
