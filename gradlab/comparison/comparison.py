@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.comparison.ranking import candidates, scores
 from gradlab.comparison.relative_errors import (
     RELATIVE_FLOOR,
     relative_error,
@@ -269,7 +270,9 @@ class Comparison:
     def ranking(self, k: int) -> list[tuple[int, int]]:
         """Return the `k` worst entries as (row, column), worst first.
 
-        Ordered by verdict, then by `excess`, then by the size of the error.
+        Ordered by verdict, then by `excess`; of the clearest, those within a factor of
+        ten of the largest excess, the one with the largest relative error comes first,
+        and of equal ones the one with the largest error.
 
         Parameters
         ----------
@@ -290,11 +293,12 @@ class Comparison:
         """
         if not isinstance(k, int | np.integer) or k < 0:
             raise InputError(f"k must be a whole number >= 0, got {k!r}")
-        verdicts, excess = self.verdicts.ravel(), self.excess.ravel()
-        near = _candidates(verdicts, excess, k)
-        # order: verdict, then excess, then size of the error; first index on ties
+        verdicts = self.verdicts.ravel()
+        score = scores(self).ravel()
+        near = candidates(verdicts, score, k)
+        # order: verdict, then score, then size of the error; first index on ties
         size = np.nan_to_num(self.error.ravel()[near], nan=np.inf, posinf=np.inf)
-        order = near[np.lexsort((-size, -excess[near], -verdicts[near]))]
+        order = near[np.lexsort((-size, -score[near], -verdicts[near]))]
         width = self.shape[1]
         return [(int(i) // width, int(i) % width) for i in order[:k]]
 
@@ -341,17 +345,3 @@ class Comparison:
             f"analytic {self.analytic[place]:.6g}, "
             f"numeric {self.numeric[place]:.6g} ± {self.numeric_error[place]:.1e})"
         )
-
-
-def _candidates(
-    verdicts: NDArray[np.int8], excess: NDArray[np.float64], k: int
-) -> NDArray[np.intp]:
-    """Positions among which the `k` worst are: sorting millions would take seconds."""
-    count = verdicts.size
-    if not 0 < k < count:
-        return np.arange(count)
-    last = np.partition(verdicts, count - k)[count - k]
-    worse, edge = verdicts > last, verdicts == last
-    rivals, wanted = excess[edge], k - int(worse.sum())
-    least = np.partition(rivals, rivals.size - wanted)[rivals.size - wanted]
-    return np.flatnonzero(worse | (edge & (excess >= least)))

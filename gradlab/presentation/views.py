@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.comparison.ranking import scores
 from gradlab.presentation.tiles import LARGE, digest
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ __all__ = ["by_severity", "log_error", "worst_entry", "worst_relative"]
 def worst_entry(comparison: Comparison) -> tuple[int, int] | None:
     """Find the worst entry of a block; the first of ``comparison.ranking(1)``.
 
-    Ordered by verdict, then by excess, then by error. Of a block with more than a
-    million entries, which is read only once, by verdict and then by relative error.
+    Of a block with more than a million entries, which is read only once, the one with
+    the largest relative error among those of the worst verdict.
 
     Returns
     -------
@@ -39,11 +40,11 @@ def worst_entry(comparison: Comparison) -> tuple[int, int] | None:
         return None
     if comparison.verdicts.size > LARGE:
         return digest(comparison).worst
-    excess = np.where(
-        comparison.verdicts == comparison.verdicts.max(), comparison.excess, -1.0
+    score = np.where(
+        comparison.verdicts == comparison.verdicts.max(), scores(comparison), -1.0
     )
     error = np.nan_to_num(comparison.error, nan=np.inf, posinf=np.inf)
-    error = np.where(excess == excess.max(), error, -1.0)
+    error = np.where(score == score.max(), error, -1.0)
     flat = int(error.argmax())
     return flat // comparison.shape[1], flat % comparison.shape[1]
 
