@@ -6,6 +6,7 @@ Answers the question: is it my gradient, or is it the finite difference?
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.building import Sides, build_subject, valid_seed
-from gradlab.comparison.swept import Curves, Swept
+from gradlab.comparison.swept import Swept
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.crews import crew_of
 from gradlab.differentiation.evaluation import (
@@ -24,7 +25,7 @@ from gradlab.differentiation.evaluation import (
 )
 from gradlab.differentiation.foresight import announce
 from gradlab.differentiation.ladder_reading import ORDERS
-from gradlab.differentiation.metering import why_stopped
+from gradlab.differentiation.metering import INTERRUPTED, why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError
@@ -291,16 +292,17 @@ def _sweep(
     blocks = _swept(origin, outcome, excuses)
     numbers = steps.size * len(methods) * sum(block.analytic.size for block in blocks)
     climb = Climb(origin, meter, steps, keep=numbers <= _KEPT)
+    pairs = list(itertools.product(methods, blocks))
+    # who pressed Stop does not want more
+    stopped = outcome.stopped if outcome.stopped == INTERRUPTED else ""
     try:
-        for method in methods:
-            for block in blocks:
-                climb.climb(method, block)
+        for method, block in [] if stopped else pairs:
+            climb.climb(method, block)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
-        remarks.append(f"{why_stopped(stop)}: the curves have gaps")
-        for method in methods:
-            for block in blocks:
-                key = (method, block.variable.name)
-                climb.curves.setdefault(key, Curves.blank(steps.size))
+        stopped = why_stopped(stop)
+    if stopped:
+        remarks.append(f"{stopped}: the curves have gaps")
+        climb.stop((method, block.variable.name) for method, block in pairs)
     return Sweep(
         blocks=blocks,
         steps=steps,

@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.comparison.sweep_reading import read_sweep
 from gradlab.comparison.swept import Curves, Swept, step_errors
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.ladder_reading import ORDERS, CurveReading, read_curve
+from gradlab.differentiation.ladder_reading import ORDERS, CurveReading
 from gradlab.errors import InputError
 
 if TYPE_CHECKING:
@@ -159,8 +159,7 @@ class Sweep:
             told = ", ".join(f"({m!r}, {n!r})" for m, n in self.curves)
             msg = f"no curve is called ({method!r}, {name!r}); this sweep has: {told}"
             raise InputError(msg)
-        own = self.curves[method, name].own
-        return read_curve(self.steps, own, ORDERS[method])
+        return self.curves[method, name].read(self.steps, ORDERS[method])
 
     @property
     def slopes(self) -> Slopes:
@@ -296,17 +295,17 @@ class Sweep:
         variable = dataclasses.replace(
             block.variable, name=wanted, shape=(), support=None, dtype="float64"
         )
-        single = dataclasses.replace(
-            single, variable=variable, columns=np.zeros(1, np.intp)
-        )
+        column_ = np.zeros(1, np.intp)
+        single = dataclasses.replace(single, variable=variable, columns=column_)
         part = np.s_[:, row : row + 1, column : column + 1]
-        pick = {key[0]: key for key in self.matrices if key[1] == name}
-        matrices = {(m, wanted): self.matrices[key][part] for m, key in pick.items()}
-        matrix_bars = {
-            (m, wanted): self.matrix_bars[key][part] for m, key in pick.items()
-        }
+        pick = {(m, wanted): (m, n) for m, n in self.matrices if n == name}
+        matrices = {new: self.matrices[old][part] for new, old in pick.items()}
+        matrix_bars = {new: self.matrix_bars[old][part] for new, old in pick.items()}
         curves = {
-            key: curves_of(single, matrices[key], matrix_bars[key]) for key in matrices
+            new: curves_of(
+                single, matrices[new], matrix_bars[new], cut=self.curves[old].cut
+            )
+            for new, old in pick.items()
         }
         return dataclasses.replace(
             self,
@@ -370,7 +369,7 @@ class Sweep:
 
 
 def curves_of(
-    block: Swept, matrices: NDArray[np.float64], bars: NDArray[np.float64]
+    block: Swept, matrices: NDArray[Any], bars: NDArray[Any], *, cut: bool = False
 ) -> Curves:
     """Reduce numeric Jacobians, shape (S, rows, columns), to curves.
 
@@ -383,7 +382,8 @@ def curves_of(
     True
     """
     points = [step_errors(block, n, e) for n, e in zip(matrices, bars, strict=True)]
-    return Curves(*np.array(points, dtype=np.float64).reshape(-1, 4).T)
+    error, bar, own, wrong = np.array(points, dtype=np.float64).reshape(-1, 4).T
+    return Curves(error, bar, own, wrong, cut)
 
 
 def _wanted(variable: Variable, index: int | tuple[int, ...]) -> str:

@@ -65,6 +65,13 @@ def read_sweep(
     culprit = block.culprit
     if culprit is not None:
         return _wrong(block, culprit, steps, curves)
+    if curves.cut:
+        first = "correct" if block.verdict == Verdict.AGREES else "not decided"
+        measured = int(np.isfinite(curves.error).sum())
+        return (
+            f"{first} by the check that comes first; cut short, {measured} of "
+            f"{steps.size} steps of its curve were measured"
+        )
     if block.verdict == Verdict.UNDECIDED and block.excuse:
         return f"not compared: {block.excuse}"
     if block.verdict == Verdict.UNDECIDED:

@@ -11,6 +11,7 @@ import numpy as np
 from gradlab.comparison.relative_errors import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.ladder_reading import CurveReading, read_curve
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -179,17 +180,28 @@ class Curves:
         entries at a kink where there are no others.
     wrong
         Relative error of the entry that is wrong by most; nan if none is.
+    cut
+        Whether the ladder was not climbed to its end: an interrupt, a budget.
     """
 
     error: NDArray[np.float64]
     bar: NDArray[np.float64]
     own: NDArray[np.float64]
     wrong: NDArray[np.float64]
+    cut: bool = False
 
     @classmethod
     def blank(cls, steps: int) -> Curves:
         """Make curves on which nothing has been measured yet."""
-        return cls(*(np.full(steps, np.nan) for _ in range(4)))
+        error, bar, own, wrong = np.full((4, steps), np.nan)
+        return cls(error, bar, own, wrong)
+
+    def read(self, steps: NDArray[np.float64], order: int) -> CurveReading:
+        """Read `own`; where it was cut short, nobody saw a best step or a floor."""
+        found = read_curve(steps, self.own, order)
+        if not self.cut:
+            return found
+        return dataclasses.replace(found, best_step=np.nan, floor=np.nan)
 
 
 def step_errors(

@@ -18,7 +18,7 @@ from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -261,6 +261,15 @@ class Climb:
             if self.keep:
                 self.matrices[key][number] = value
                 self.bars[key][number] = bar
+
+    def stop(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Mark the curves that were not begun, and the one that was being measured."""
+        last = next(reversed(self.curves), None)
+        blank = Curves.blank(self.steps.size)
+        for key in keys:
+            if key not in self.curves or key == last:
+                curves = self.curves.get(key, blank)
+                self.curves[key] = dataclasses.replace(curves, cut=True)
 
     def _rung(
         self, method: str, which: int, positions: NDArray[np.intp], step: float

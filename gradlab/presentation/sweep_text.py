@@ -34,26 +34,30 @@ def sweep_headline(sweep: Sweep) -> str:
     >>> sweep_headline(sweep)
     '✓ x agrees at its best step'
     """
-    return f"{sweep.verdict.glyph} {_worst_inputs(sweep.verdicts)}"
+    cut = any(curves.cut for curves in sweep.curves.values())
+    return f"{sweep.verdict.glyph} {_worst_inputs(sweep.verdicts, cut=cut)}"
 
 
-def _worst_inputs(verdicts: Mapping[str, Verdict]) -> str:
+def _worst_inputs(verdicts: Mapping[str, Verdict], *, cut: bool) -> str:
     if not verdicts:
         return "nothing was swept"
     worst = max(verdicts.values())
     guilty = [name for name, verdict in verdicts.items() if verdict == worst]
+    gaps = f"; cut short, the curve{'s have' if len(verdicts) > 1 else ' has'} gaps"
     if worst == Verdict.AGREES:
         if len(guilty) == 1:
-            return f"{middle(guilty[0], 60)} agrees at its best step"
+            where = gaps if cut else " at its best step"
+            return f"{middle(guilty[0], 60)} agrees{where}"
         every = "both" if len(guilty) == 2 else f"all {len(guilty)}"
-        return f"{every} inputs agree, each at its best step"
+        return f"{every} inputs agree{gaps if cut else ', each at its best step'}"
     names = ", ".join(distinct(guilty[:4], 40))
     if len(guilty) > 4:
         names += f" and {len(guilty) - 4} more"
     one = len(guilty) == 1
     if worst == Verdict.UNDECIDED:
-        return f"{names} {'is' if one else 'are'} undecided"
-    return f"{names} {'disagrees' if one else 'disagree'} at every step"
+        return f"{names} {'is' if one else 'are'} undecided{gaps if cut else ''}"
+    where = gaps if cut else " at every step"
+    return f"{names} {'disagrees' if one else 'disagree'}{where}"
 
 
 def sweep_text(sweep: Sweep, width: int | None = None) -> str:
