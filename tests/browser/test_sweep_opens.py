@@ -86,3 +86,25 @@ def test_the_cursor_stands_at_the_better_of_two_steps(show):
 
         assert rung in (above - 1, above)
         assert errors[rung] == errors[[above - 1, above]].min()
+
+
+def test_a_curve_that_was_cut_short_ends_where_it_ends(show):
+    """No floor, no best step, and a leader that is not taken for the curve."""
+    calls = iter(range(1000))
+
+    def f(x):
+        if next(calls) == 300:
+            raise KeyboardInterrupt
+        return np.sin(x).sum()
+
+    sweep = gl.sweep(f, np.linspace(0.1, 1, 20), grad=np.cos)
+    page = show(sweep)
+
+    words = page.locator(".gl svg").first.text_content()
+    assert "floor" not in words
+    assert "best h" not in words
+    leader = page.locator(".gl svg path[stroke-dasharray='1 5']")
+    expect(leader).to_have_count(1)
+    known = np.isfinite(sweep.errors["central", "x"])
+    at = page.get_attribute(".gl .cursor", "aria-valuetext").replace(driver.MINUS, "-")
+    assert float(at) <= 1.1 * sweep.steps[known].max()

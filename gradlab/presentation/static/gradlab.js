@@ -71,10 +71,12 @@ function unravel(flat, shape) {
   }
   return index;
 }
+// A name that is written from right to left would take the index that follows with it.
+const isolated = (name) => (/[\u0590-\u08ff]/.test(name) ? `\u2068${name}\u2069` : name);
 function entryName(variable, entry, support) {
   if (support) entry = support[entry];
-  if (!variable.shape.length) return variable.name;
-  return `${variable.name}[${unravel(entry, variable.shape).join(", ")}]`;
+  const name = isolated(variable.name);
+  return variable.shape.length ? `${name}[${unravel(entry, variable.shape).join(", ")}]` : name;
 }
 const shapeWords = (shape) => (shape.length ? shape.join(" × ") : "scalar");
 
@@ -428,7 +430,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl *,.gl *::before{box-sizing:border-box}.gl :focus-visible{outline:2px solid var(--accent);outline-offset:2px;border-radius:3px}
 .gl p,.gl ul,.gl dl,.gl dd,.gl h3,.gl h4,.gl figure{margin:0!important;padding:0!important;max-width:none}.gl .num,.gl code{font-family:var(--mono)!important;font-variant-numeric:tabular-nums;background:none!important;padding:0!important;color:inherit!important}
 .gl dt,.gl dd{float:none!important;width:auto!important;font-weight:400!important;margin:0!important;padding:0!important;display:block!important}.gl dl{display:grid!important;width:auto!important}.gl .num{font-size:12px}.gl .mute{color:var(--mute)}.gl .ok{--tone:var(--ok);--tint:var(--oksoft)}.gl .warn{--tone:var(--warn);--tint:var(--warnsoft)}.gl .bad{--tone:var(--bad);--tint:var(--badsoft)}
-.gl .mark{display:inline-flex;gap:5px;align-items:baseline;color:var(--tone);font-weight:600;white-space:nowrap}.gl i{font-style:normal}
+.gl .name,.gl .where{unicode-bidi:isolate}.gl .mark{display:inline-flex;gap:5px;align-items:baseline;color:var(--tone);font-weight:600;white-space:nowrap}.gl i{font-style:normal}
 .gl header{display:flex;gap:11px;align-items:center;margin:0 0 10px}.gl .seal{flex:none;width:30px;height:30px;border-radius:50%;display:grid;place-items:center;background:var(--tone);color:var(--paper);font:700 16px/1 var(--sans)}
 .gl h3{font:600 16px/1.3 var(--sans);color:var(--fg);overflow-wrap:anywhere}.gl header p{color:var(--mute);font-size:12px;overflow-wrap:anywhere}
 .gl .finding{border-left:3px solid var(--tone);background:var(--tint);border-radius:0 6px 6px 0;padding:7px 12px 8px;margin:0 0 6px;list-style:none;overflow-wrap:anywhere}
@@ -643,10 +645,11 @@ function blockList(blocks, onChoose, findings) {
       row.className = `brow ${CLASSES[verdict]}`;
       glyph.textContent = GLYPHS[verdict];
       const total = meta.counts[0] + meta.counts[1] + meta.counts[2];
-      tally.textContent = meta.counts[2] ? `${count(meta.counts[2])} of ${count(total)}`
+      tally.textContent = meta.counts[2] ? `${count(meta.counts[2])} of ${count(total)}${meta.coverage === "probe" ? " probes" : ""}`
         : meta.counts[1] ? `${count(meta.counts[1])} undecided` : "none";
       row.setAttribute("aria-label", `${meta.name}, ${WORDS[verdict]}, worst relative error ${format(worst, 2)}`);
       fill.style.width = x(log);
+      fill.style.display = meta.worst ? "" : "none"; // without entries
       fill.style.background = css(verdict === 2 ? inks.failRamp[150] : verdict === 1 ? inks.stripeInks[1] : inks.passRamp[255]);
       mark.style.left = x(line);
     }
@@ -1047,11 +1050,13 @@ export function mountJacobian(element, host) {
       }
       for (const [place, wide] of [[selected, 2], [hovered, 1]]) {
         if (!place) continue;
-        const bw = Math.max(W / (c1 - c0), 7 * k), bh = Math.max(T / (r1 - r0), 7 * k);
-        for (const [i, inset] of [[0, 0], [1, wide * k]]) {
-          g.lineWidth = (i ? 1 : wide) * k;
+        // on whole pixels, and inside the picture: half a line at its edge would be cut off
+        const bw = Math.min(W, Math.max(W / (c1 - c0), 7 * k)), bh = Math.min(T, Math.max(T / (r1 - r0), 7 * k));
+        const left = Math.round(clamp(x(place[1]) - bw / 2, 0, W - bw)), top = Math.round(clamp(y(place[0]) - bh / 2, 0, T - bh));
+        for (const [i, thick, inset] of [[0, wide * k, (wide * k) / 2], [1, k, (wide + 0.5) * k]]) {
+          g.lineWidth = thick;
           g.strokeStyle = ink.pin[i];
-          g.strokeRect(x(place[1]) - bw / 2 + inset + k / 2, y(place[0]) - bh / 2 + inset + k / 2, bw - 2 * inset, bh - 2 * inset);
+          g.strokeRect(left + inset, top + inset, Math.round(bw) - 2 * inset, Math.round(bh) - 2 * inset);
         }
       }
     }
@@ -1100,7 +1105,8 @@ export function mountJacobian(element, host) {
     const total = m.counts[0] + m.counts[1] + m.counts[2];
     const whole = m.shape[0] * m.input.shape.reduce((a, b) => a * b, 1);
     const sampled = base.cols && !base.support && m.coverage !== "probe" && total < whole;
-    let tally = m.counts, of = total, unit = sampled ? "entries looked at" : "entries";
+    const [thing, things] = m.coverage === "probe" ? ["probe", "probes"] : ["entry", "entries"];
+    let tally = m.counts, of = total, unit = sampled ? "entries looked at" : things;
     if (tolerance !== null) {
       tally = (code.source === src ? code : codes(src, metric, tolerance)).tally;
       if (m.grid) { of = src.count; unit = "tiles"; }
@@ -1108,20 +1114,20 @@ export function mountJacobian(element, host) {
     const kind = tally[2] ? 2 : tally[1] ? 1 : 0;
     const told = [];
     const beyond = tolerance === null ? (tally[2] === 1 ? "disagrees" : "disagree") : of === 1 ? "is beyond the tolerance" : "beyond the tolerance";
-    if (tally[2]) told.push(of === 1 ? `the only entry ${beyond}` : `${count(tally[2])} of ${count(of)} ${unit} ${beyond}`);
+    if (tally[2]) told.push(of === 1 ? `the only ${thing} ${beyond}` : `${count(tally[2])} of ${count(of)} ${unit} ${beyond}`);
     if (tally[1]) told.push(`${count(tally[1])} undecided` + (tally[2] ? "" : `, ${count(tally[0])} agree`));
-    if (!tally[2] && !tally[1]) told.push(of ? (of === 1 ? "the only entry agrees" : `all ${count(of)} ${unit} agree`) : "no entries");
+    if (!tally[2] && !tally[1]) told.push(of ? (of === 1 ? `the only ${thing} agrees` : `${of === 2 ? "both" : `all ${count(of)}`} ${unit} agree`) : "no entries");
     status.className = `status ${CLASSES[kind]}`;
     status.replaceChildren(verdictMark(kind, ""), named(m.name), " ", h("span", {}, told.flatMap((words_, i) => [i ? " · " : "", h("span", { class: "nowrap" }, words_)])));
     relative.setAttribute("aria-pressed", metric === "rel");
     absolute.setAttribute("aria-pressed", metric === "abs");
     tolText.replaceChildren("tolerance ", h("span", { class: "num" }, format(10 ** line(), 2)), tolerance === null ? h("span", { class: "mute" }, " · as checked") : "");
     tolReset.style.display = tolerance === null ? "none" : "";
-    const things = m.coverage === "probe" ? "probes" : "entries";
-    const matrix = m.rows === 1 || m.columns === 1 ? `${count(total)}${sampled ? ` of ${count(whole)}` : ""} ${total === 1 ? "entry" : things}`
+    const some = `${count(total)}${sampled ? ` of ${count(whole)}` : ""} ${total === 1 ? thing : things}`;
+    const matrix = m.rows === 1 || m.columns === 1 ? some
       : root.classList.contains("narrow") ? `${count(m.rows)} × ${count(m.columns)}`
         : `${count(m.rows)} outputs ↓ × ${count(m.columns)} ${things} →`;
-    const of_ = { matrix, input: `shape ${shapeWords(m.input.shape)}`, output: `shape ${shapeWords(m.output.shape)}`, fold: `${count(total)} ${things}, in lines` }[m.kind];
+    const of_ = { matrix, input: `shape ${shapeWords(m.input.shape)}`, output: `shape ${shapeWords(m.output.shape)}`, fold: `${some}, in lines` }[m.kind];
     const zoomed = window_ && String(window_) !== String(everything()) ? `rows ${window_[0]}–${window_[1] - 1}, columns ${window_[2]}–${window_[3] - 1}` : null;
     panels.a.note.textContent = zoomed ?? of_;
     panels.n.note.textContent = m.method;
@@ -1157,7 +1163,7 @@ export function mountJacobian(element, host) {
     const shown = (re, im) => (none && Number.isNaN(re) ? "none" : m.complex ? `${format(re, 5)} ${im < 0 ? MINUS : "+"} ${format(Math.abs(im), 5)}i` : format(re, 7));
     const ratio = m.complex ? Math.hypot(a, ai) / Math.hypot(n, ni) : a / n;
     const digits = rel === 0 ? "all" : Number.isFinite(rel) ? Math.max(0, -Math.log10(rel)).toFixed(1) : "–";
-    const reason = unread(src, m) ?? why(kind, error, bar, rel);
+    const reason = unread(src, m) ?? (Number.isFinite(error) ? why(kind, error, bar, rel) : oddity([a, ai], [n, ni]));
     const pairs = (...rows) => h("dl", { class: "pair" }, rows.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
     entry.replaceChildren(
       h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null, "aria-level": level(2) }, breakable(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), " ", h("span", { class: "mute" }, hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
@@ -1173,8 +1179,12 @@ export function mountJacobian(element, host) {
     const told = findings.find((f) => f.severity === "error" && f.places.includes(m.input.name));
     return told ? withCode(told.evidence) : null;
   }
+  function oddity(...sides) {
+    const [a, n] = sides.map((side) => side.every(Number.isFinite));
+    if (a && n) return "the difference is not a finite number";
+    return a || n ? `the ${a ? "numeric" : "analytic"} side is not a finite number` : "neither side is a finite number";
+  }
   function why(kind, error, bar, rel) {
-    if (!Number.isFinite(error)) return kind === 2 ? "only one side is a finite number" : "neither side is a finite number";
     if (error === 0) return "both sides are the same number";
     const times = bar > 0 ? error / bar : Infinity;
     const many = times === Infinity ? "the numeric side is exact" : times > 1e6 ? "the difference is millions of error bars" : times >= 1 ? `the difference is ${count(Number(times.toPrecision(2)))} error bars` : "the difference lies within the error bar";
@@ -1472,6 +1482,11 @@ export function mountSweep(element, host) {
     const k = data.steps.indexOf(nearest(step)), beside = k + (data.steps[k] < step ? 1 : -1);
     return curve(picked)[beside] < curve(picked)[k] ? beside : k;
   }
+  // Of a curve that was cut short, which has no best step: the best of those measured.
+  function lowest() {
+    const errors = curve(picked), known = errors.filter(Number.isFinite);
+    return known.length ? errors.indexOf(Math.min(...known)) : data.steps.length >> 1;
+  }
   const tell = debounce(() => host.set("h", at), 120);
   function move(step) {
     const rung = nearest(step);
@@ -1493,7 +1508,7 @@ export function mountSweep(element, host) {
     // without truncation the longest step is the best there is, and the worst for the others
     const inner = found.filter((step) => step > 0 && step < last).sort((a, b) => a - b);
     const own = found[picked] >= last && inner.length ? inner[(inner.length - 1) >> 1] : found[picked];
-    at = host.get("h") ? nearest(host.get("h")) : data.steps[least(own || data.steps[data.steps.length >> 1])];
+    at = host.get("h") ? nearest(host.get("h")) : own > 0 ? data.steps[least(own)] : data.steps[lowest()];
     head.replaceChildren(reportHead(data));
     foot.replaceChildren(reportFoot(data));
     prefix = commonPrefix(data.inputs.map((input) => input.name), 18);
@@ -1629,7 +1644,7 @@ export function mountSweep(element, host) {
       if (!own && Number.isFinite(errors[k])) group.append(dot(input.verdict, X(data.steps[k]), y.at(errors[k])));
       svg.append(group);
       const last = errors.findLastIndex((v) => Number.isFinite(v));
-      if (last >= 0 && (input.verdict > 0 || on || !many)) ends.push({ i, input, from: [X(data.steps[last]), y.at(errors[last])], y: y.at(errors[last]), faint });
+      if (last >= 0 && (input.verdict > 0 || on || !many)) ends.push({ i, input, from: [X(data.steps[last]), y.at(errors[last])], y: y.at(errors[last]), faint, early: last < errors.length - 1 });
     }
     ends.hidden = many ? data.inputs.filter((input, i) => input.verdict === 0 && hot !== i && picked !== i).length : 0;
     return ends;
@@ -1660,7 +1675,7 @@ export function mountSweep(element, host) {
     if (over > 0) for (let k = shown.length - 1, limit = bottom; k >= 0; k--, limit -= 15) shown[k].y = Math.min(shown[k].y, limit);
     for (const end of shown) {
       const text = squeezed(end.input.name.slice(prefix.length), Math.floor((room_ - 40) / 6.8), prefix ? "…" : "");
-      svg.append(s("path", { d: `M${end.from[0]} ${end.from[1]}L${x + 5} ${end.from[1]}L${x + 14} ${end.y}h4`, fill: "none", stroke: tone(end.input.verdict), opacity: end.faint ? 0.2 : 0.7 }),
+      svg.append(s("path", { d: `M${end.from[0]} ${end.from[1]}L${x + 5} ${end.from[1]}L${x + 14} ${end.y}h4`, fill: "none", stroke: tone(end.input.verdict), "stroke-dasharray": end.early ? "1 5" : null, opacity: end.faint ? 0.2 : 0.7 }),
         s("text", { x: x + 21, y: end.y + 4, style: `fill:${tone(end.input.verdict)};font-weight:${end.input.verdict === 2 ? 700 : 400}`, opacity: end.faint ? 0.35 : 1 },
           s("title", {}, end.input.name), `${GLYPHS[end.input.verdict]} ${text}`));
     }

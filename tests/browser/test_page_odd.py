@@ -1,0 +1,119 @@
+"""Pages of odd results: not numbers, few entries, probes, names of other scripts."""
+
+from __future__ import annotations
+
+import builders
+import driver
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import gradlab as gl
+
+pytestmark = pytest.mark.browser
+
+# Which pixels of the layer above a picture are drawn on, along its middle.
+PIN = """(row) => {
+  const over = document.querySelectorAll('.gl .over')[0];
+  const g = over.getContext('2d');
+  const [w, h] = [over.width, over.height];
+  const line = row ? g.getImageData(0, h >> 1, w, 1) : g.getImageData(w >> 1, 0, 1, h);
+  return Array.from({length: row ? w : h}, (_, i) => line.data[4 * i + 3] > 0);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("analytic", "numeric", "words"),
+    [
+        (np.nan, np.inf, "neither side is a finite number"),
+        (1.0, np.nan, "the numeric side is not a finite number"),
+        (-np.inf, 1.0, "the analytic side is not a finite number"),
+    ],
+)
+def test_the_side_that_is_no_number_is_named(show, analytic, numeric, words):
+    """By the values that stand above it, not by the verdict."""
+    block = builders.comparison([[analytic, 1.0]], [[numeric, 1.0]], bar=1e-9)
+    page = show(builders.report(block))
+
+    driver.shows(page, ".gl .entry", words)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_pinned_cell_is_framed_on_all_sides(show, size):
+    """As wide at the edge of the picture, where half a line would be cut off."""
+    block = builders.comparison([np.arange(1.0, 1 + size)], [np.ones(size)])
+    page = show(builders.report(block))
+    page.locator(".gl canvas.map").nth(2).press("w")  # the last cell
+    driver.settle(page)
+
+    across = page.evaluate(PIN, True)
+    ends = [i for i, drawn in enumerate(across) if drawn]
+    cell = len(across) // size
+    left, right = [i for i in ends if i < ends[0] + cell / 2], ends
+    assert ends[0] == len(across) - cell
+    assert ends[-1] == len(across) - 1
+    assert sum(i > ends[0] + cell / 2 for i in right) == len(left) == 3
+
+
+def test_both_are_not_all_two(show):
+    """Two entries agree: both of them."""
+    page = show(gl.check(lambda x: x @ x, np.ones(2), grad=lambda x: 2 * x))
+
+    driver.shows(page, ".gl .status", "both entries agree")
+
+
+def test_probes_are_not_called_entries(show):
+    """Random directions of an input of thousands were measured, and that is said."""
+    x = np.linspace(1, 2, 3000)
+    page = show(gl.check(lambda x: x @ x, x, grad=lambda x: 2 * x, coverage="probe"))
+
+    driver.shows(page, ".gl .status", "probes agree")
+
+
+def test_a_sample_in_lines_says_of_how_many(show):
+    """Forty of 200 coordinates, folded into lines."""
+    x = np.linspace(0.1, 1, 200)
+    report = gl.check(lambda x: np.sin(x).sum(), x, grad=np.cos, coverage="sample")
+    page = show(report)
+
+    seen = sum(report["x"].counts)
+    assert seen < 200
+    driver.shows(page, ".gl figure", f"{seen} of 200 entries, in lines")
+
+
+def test_an_input_without_entries_has_no_bar(show):
+    """Its row has a verdict, and no error that a bar could show."""
+    report = gl.check(
+        lambda x, y: x.sum() + y @ y,
+        np.zeros((0, 3)),
+        np.ones(2),
+        grad=lambda x, y: (x, 2 * y),
+    )
+    page = show(report)
+
+    expect(page.locator(".gl .rows .track i").nth(0)).to_be_visible()
+    expect(page.locator(".gl .rows .track i").nth(1)).to_be_hidden()
+
+
+def test_a_name_from_right_to_left_leaves_what_follows_in_order(show):
+    """The count of wrong entries, and the index, stand behind the name."""
+    name = "\N{ARABIC LETTER WAW}\N{ARABIC LETTER ZAIN}\N{ARABIC LETTER NOON}"
+    block = builders.comparison([[2.0, 4.0, 6.0]], [[1.0, 2.0, 3.0]], name=name)
+    page = show(builders.report(block))
+
+    boxes = page.locator(".gl .status > *").evaluate_all(
+        "parts => parts.map(part => part.getBoundingClientRect().left)"
+    )
+    assert boxes == sorted(boxes)
+    first = page.evaluate(
+        """() => {
+          const text = document.querySelector('.gl .entry h4').lastChild;
+          const left = (i) => {
+            const range = document.createRange();
+            range.setStart(text, i); range.setEnd(text, i + 1);
+            return range.getBoundingClientRect().left;
+          };
+          return [text.data.indexOf('['), left(text.data.indexOf('[')), left(1)];
+        }"""
+    )
+    assert first[1] > first[2]
