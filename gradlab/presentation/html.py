@@ -91,7 +91,7 @@ def _inert(text: str, png: bytes | None, advice: str) -> str:
             f'style="max-width:100%" src="data:image/png;base64,{code}">'
         )
     parts.append(f'<p style="{style};opacity:.7">{advice}</p>')
-    return "".join(parts)
+    return "\n".join(parts)
 
 
 def island(packed: Packed, inert: str) -> str:
@@ -99,6 +99,9 @@ def island(packed: Packed, inert: str) -> str:
 
     A classic script, no module: it runs at once in every front end. It mounts every
     copy of the output, so that JupyterLab's "Create New View" works too.
+
+    In Markdown, which nbconvert writes, a block of HTML ends at an empty line, unless
+    it begins with `<pre` or `<script`: these begin lines of their own, after one.
 
     Parameters
     ----------
@@ -121,7 +124,7 @@ def island(packed: Packed, inert: str) -> str:
     state = packed.state
     mounting = {"page": state, **{k: state.get(k) for k in _MOUNT_KEYS}}
     return (
-        f'<div data-gl="{uid}">{inert}</div><script>(()=>{{{_script()}\n'
+        f'<div data-gl="{uid}">\n\n{inert}</div>\n\n<script>(()=>{{{_script()}\n'
         f'for(const node of document.querySelectorAll(\'[data-gl="{uid}"]'
         ":not([data-on])')){node.dataset.on=1;node.replaceChildren();"
         f"mountStatic(node,{_literal(mounting)},{_literal(blobs)});}}}})()</script>"

@@ -9,6 +9,7 @@ import re
 import types
 
 import builders
+import markdown_it
 import numpy as np
 import pytest
 
@@ -43,6 +44,27 @@ def test_bundle_has_page_picture_and_text(rng):
     assert base64.b64decode(bundle["image/png"])[:4] == b"\x89PNG"
     assert "W1" in bundle["text/plain"]
     assert bundle["text/html"].startswith("<div data-gl=")
+
+
+@pytest.mark.parametrize("make", [builders.tutorial, builders.zoo, builders.hostile])
+def test_page_goes_through_markdown_as_it_is(make, rng):
+    """As nbconvert writes it: neither the text nor the script is read as Markdown."""
+    page = make(rng)._repr_mimebundle_()["text/html"]
+
+    rendered = markdown_it.MarkdownIt("commonmark", {"html": True}).render(
+        f"Some words.\n\n{page}\n\nMore."
+    )
+
+    def inside(text, tag):
+        return re.search(f"<{tag}.*?</{tag}>", text, re.DOTALL).group()
+
+    for tag in ("pre", "script"):
+        assert inside(rendered, tag) == inside(page, tag)
+    assert [tag for tag, _ in tags(rendered)] == [
+        "p",
+        *(tag for tag, _ in tags(page)),
+        "p",
+    ]
 
 
 @pytest.mark.parametrize("notebook", [True, False])
