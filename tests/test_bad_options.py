@@ -318,3 +318,12 @@ def test_tensors_with_a_gradient_by_hand_are_no_numpy_function():
     report = gl.check(lambda x: (x**2).sum(), torch.ones(3), grad=lambda x: 2 * x)
 
     assert report.subject == "torch function"
+
+
+@pytest.mark.parametrize("make", [lambda torch: torch.nn.Linear(3, 2), lambda t: t.sin])
+def test_arrays_for_what_takes_tensors(make):
+    """torch says which argument it is, and the message what to pass."""
+    fn = make(pytest.importorskip("torch"))
+
+    with pytest.raises(GradlabError, match=r"pass a tensor, torch\.tensor\(x, dtype="):
+        gl.check(fn, np.ones(3))

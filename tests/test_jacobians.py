@@ -159,3 +159,17 @@ def test_both_sides_name_the_same_inputs_beside_plain_numbers():
     numeric = gl.numeric_jacobian(lambda x, s: s * x, x, 0.7)
 
     assert analytic.value.shape == numeric.value.shape == (2, 2)
+
+
+def test_a_jacobian_shows_its_numbers(rng):
+    """At the end of a cell: the values, how they came about, and their largest bar."""
+    small = gl.numeric_jacobian(lambda x: x**2, np.array([1.0, 2.0]))
+    large = gl.numeric_jacobian(lambda x: x, rng.normal(size=100))
+    number = gl.numeric_jacobian(lambda x: x**2, 1.5)
+    empty = gl.numeric_jacobian(lambda x: x.sum(), np.zeros((0, 3)))
+
+    assert repr(small).splitlines()[1:] == ["[[2. 0.]", " [0. 4.]]"]
+    assert f"bars up to {small.error.max():.0e}\n" in repr(small)
+    assert len(repr(large).splitlines()) < 10
+    assert repr(number).endswith("\n3")
+    assert "\n" not in repr(empty)

@@ -178,7 +178,8 @@ def _in_doubt(
     """Name what else the same numbers may be, as text and as data."""
     kinds = tuple(dict.fromkeys([*own, *(clue.kind for clue in doubts)]))
     kinds = tuple(kind for kind in kinds if kind != BugKind.UNKNOWN)
-    told = f" It may as well be: {', '.join(kinds)}." if kinds else ""
+    named = ", ".join(kind.replace("_", " ") for kind in kinds)
+    told = f" It may as well be: {named}." if kinds else ""
     return dataclasses.replace(finding, evidence=finding.evidence + told, doubts=kinds)
 
 

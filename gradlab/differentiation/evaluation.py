@@ -65,6 +65,8 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
         raise
     except Exception as cause:
         where = stopped_at(cause) or " (call it once with these inputs to see where)"
+        if str(cause).endswith("must be Tensor, not numpy.ndarray"):
+            where = "; pass a tensor, torch.tensor(x, dtype=...)"
         kind = type(cause).__name__
         msg = f"the function raised {kind} at the given inputs: {cause}{where}"
         raise SubjectError(msg) from cause

@@ -331,8 +331,9 @@ def _remarks(
     if outcome.stopped:
         done = sum(len(block.positions) for block in outcome.blocks)
         left = [v.name for v in subject.inputs[len(outcome.blocks) :]]
-        missing = f"; not looked at: {', '.join(left)}" if left else ""
-        yield f"{outcome.stopped}: {done} of {total} coordinates{missing}"
+        missing = f", but none of {', '.join(left)}" if left else ""
+        looked = f"{done:,} of {total:,} coordinates were looked at{missing}"
+        yield f"{outcome.stopped}: {looked}"
 
 
 def _reference_of(own: Origin, plan: Plan, meter: Meter) -> Origin:

@@ -257,7 +257,10 @@ def _how_far(comparison: Comparison, place: tuple[int, int]) -> str:
     error = float(comparison.error[place])
     allowed = float(comparison.allowed[place])
     if not math.isfinite(error):
-        return f"{number(error)}: one side is not a finite number"
+        known = np.isfinite([comparison.analytic[place], comparison.numeric[place]])
+        odd = "numeric" if known[0] else "analytic"
+        sides = f"the {odd} side is not" if known.any() else "neither side is"
+        return f"{number(error)}: {sides} a finite number"
     times = f", {often(error / allowed)} times that" if allowed > 0 else ""
     return f"{number(error, 3)}; allowed {number(allowed, 2)}{times}"
 
