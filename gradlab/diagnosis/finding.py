@@ -87,7 +87,7 @@ class BugKind(enum.StrEnum):
     NONE = "none"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, repr=False, slots=True)
 class Finding:
     """One statement about a gradient, with the measurement that supports it.
 
@@ -118,6 +118,8 @@ class Finding:
     >>> finding = report.findings[0]
     >>> str(finding.kind), finding.severity, finding.where
     ('sign', 'error', 'x')
+    >>> gl.Finding("sign", "error", "x", 1.0, "analytic = -numeric.", "Drop a minus.")
+    <Finding x: sign (error): analytic = -numeric. Drop a minus.>
     """
 
     kind: BugKind
@@ -137,6 +139,9 @@ class Finding:
     def __str__(self) -> str:
         place = f"{few_of(self.places, 4)}: " if self.places else ""
         return f"{place}{self.kind} ({self.severity}): {self.evidence} {self.advice}"
+
+    def __repr__(self) -> str:
+        return f"<Finding {self}>"
 
 
 def asks_nothing(finding: Finding) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import builders
 import driver
 import numpy as np
@@ -117,3 +119,18 @@ def test_a_name_from_right_to_left_leaves_what_follows_in_order(show):
         }"""
     )
     assert first[1] > first[2]
+
+
+def test_the_bar_of_a_layer_stands_beside_what_it_is_of(show):
+    """The measurement has one of its own; a number that names a layer is called so."""
+    rows = [
+        builders.layer("0", "Linear", "right"),
+        builders.layer("1", "Swish", "wrong", 0.45, parents=("0",)),
+    ]
+    report = builders.tutorial(np.random.default_rng(7))
+    audit = builders.audit_of(rows, ["1"])
+    page = show(dataclasses.replace(report, layers=audit))
+
+    told = page.locator(".gl .ldetail")
+    expect(told).to_contain_text(f"relative error 0.45 ± 1e{driver.MINUS}10")
+    expect(told).to_contain_text("its input comes from layer 0")

@@ -553,9 +553,11 @@ function reportHead(state) {
       h("p", {}, [state.subject, ...line].filter(Boolean).join(" · "))));
 }
 const SEVERITIES = { error: ["bad", "✗"], warning: ["warn", "!"], note: ["ok", "i"] };
+// A number is no name to be read in a sentence: nn.Sequential calls its layers so.
+const layerName = (name) => (/^\d+$/.test(name) ? `layer ${name}` : name);
 function placeWords(places, layers) {
   const NAMED = 4;
-  const numbered = (name) => layers.includes(name) && /^\d+$/.test(name); // as nn.Sequential calls them
+  const numbered = (name) => layers.includes(name) && layerName(name) !== name;
   const told = places.slice(0, NAMED).map((name, i) => [i ? ", " : " in ", numbered(name) && "layer ", h("span", { class: "where" }, breakable(name))]);
   return [told, places.length > NAMED && ` and ${places.length - NAMED} more`];
 }
@@ -1166,7 +1168,7 @@ export function mountJacobian(element, host) {
     const reason = unread(src, m) ?? (Number.isFinite(error) ? why(kind, error, bar, rel) : oddity([a, ai], [n, ni]));
     const pairs = (...rows) => h("dl", { class: "pair" }, rows.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
     entry.replaceChildren(
-      h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null, "aria-level": level(2) }, breakable(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), " ", h("span", { class: "mute" }, hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
+      h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null, "aria-level": level(2) }, breakable(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), h("span", { class: "mute" }, " · ", hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
         h("p", { class: "mute" }, breakable(`∂${out} / ∂${wrt}`)), h("p", { class: "mute num" }, `J[${i}, ${j}]`)),
       h("div", {}, pairs(["analytic", shown(a, ai)], ["numeric", `${shown(n, ni)} ± ${format(bar, 2)}`]), numberLine(src, index), h("p", { class: "mute" }, reason)),
       h("div", {}, pairs(["absolute error", format(none ? null : error, 3)], ["relative error", format(none ? null : rel, 3)], ["error bar", `± ${format(bar, 3)}`], [m.complex ? "|analytic| / |numeric|" : "analytic / numeric", Number.isFinite(ratio) ? format(ratio, 6) : "–"], ["digits that agree", digits])));
@@ -1932,8 +1934,8 @@ function drawLayers(place, audit, open, title) {
     past.append(...running.map(([p, lane]) => { const i_ = h("i", { class: spoils(node, p) }); i_.style.left = `${laneX(lane) - 0.75}px`; return i_; }));
     const words = h("div", {},
       h("p", {}, withCode(item.reason || state.words)),
-      h("p", { class: "mute" }, [item.piece && !item.reason.includes(item.piece) && `worst with respect to ${item.piece}`, Number.isFinite(bar) && `error bar ${format(bar, 2)}`,
-        item.parents.length && `its input comes from ${item.parents.join(", ")}`].filter(Boolean).join(" · ")),
+      h("p", { class: "mute" }, [item.piece && !item.reason.includes(item.piece) && `worst with respect to ${item.piece}`, Number.isFinite(bar) && `relative error ${format(number(item.error), 2)} ± ${format(bar, 2)}`,
+        item.parents.length && `its input comes from ${item.parents.map(layerName).join(", ")}`].filter(Boolean).join(" · ")),
       where && h("p", { class: "mute num" }, where),
       open?.label && item.called && h("button", { type: "button", ...FOCUS, class: "look", onclick: () => open(item) }, open.label));
     words.style.paddingLeft = `${wide + 10}px`;
