@@ -122,7 +122,7 @@ def check(
         ``tutorials/cluster.md``.
     progress
         True for a progress bar, or an object with tqdm's ``update``. None shows one in
-        a notebook, where the check takes longer than a second.
+        a notebook or a terminal, where it takes longer than a second.
     diagnose
         Whether to look for the cause of a disagreement.
     memory

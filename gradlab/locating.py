@@ -80,7 +80,7 @@ def locate(
         by itself. Where more are wrong, `Located.wrong_share` says about how many.
     progress
         True for a progress bar, or an object with tqdm's ``update``. None shows one in
-        a notebook when the search takes longer than a second; False never does.
+        a notebook or a terminal, where it takes longer than a second; False never does.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.presentation.widgets.progress import NotebookProgress
+from gradlab.presentation.widgets.progress import NotebookProgress, TerminalProgress
 from tests.clocks import VirtualClock
 
 X = np.ones(4)
@@ -96,3 +97,79 @@ def test_progress_tells_how_long_the_rest_takes(monkeypatch):
     assert 30 < told < 45  # 40 of them, one a second
     spend(40, 1.0)
     assert "left" not in bar.words()
+
+
+class Screen(io.StringIO):
+    """A terminal that remembers what was written, and what stands in its line."""
+
+    def isatty(self):
+        """Somebody sits before it."""
+        return True
+
+    def line(self):
+        """Let every letter overwrite what stood in its place."""
+        cells = []
+        for part in self.getvalue().split("\r"):
+            cells[: len(part)] = part
+        return "".join(cells).rstrip()
+
+
+def _slow(clock, seconds):
+    def cube(x):
+        clock.sleep(seconds)
+        return _cube(x)
+
+    return lambda: gl.check(cube, X, grad=lambda x: 3 * x**2)
+
+
+def _seated(monkeypatch):
+    """Put whoever runs the test before a terminal."""
+    screen = Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    return screen
+
+
+def test_a_check_that_takes_long_says_so_in_a_terminal(monkeypatch):
+    """Words with what is left, from the second second on, and an empty line after."""
+    screen = _seated(monkeypatch)
+    clock = VirtualClock()
+    monkeypatch.setattr(time, "monotonic", clock.read)
+
+    _slow(clock, 0.4)()
+
+    assert re.search(
+        r"\d of 8 evaluations · \d s .*· Ctrl-C ends it early", screen.getvalue()
+    )
+    assert screen.line() == ""
+
+
+@pytest.mark.parametrize("case", ["quick", "dumb", "refused", "piped"])
+def test_nobody_is_bothered_by_a_bar(case, monkeypatch):
+    """Not for a moment, nor where a line cannot be drawn anew, nor in a log."""
+    screen = _seated(monkeypatch)
+    clock = VirtualClock()
+    monkeypatch.setattr(time, "monotonic", clock.read)
+    if case == "dumb":
+        monkeypatch.setenv("TERM", "dumb")
+    if case == "piped":
+        monkeypatch.setattr(screen, "isatty", lambda: False)
+    if case == "refused":
+        gl.check(_cube, X, grad=lambda x: 3 * x**2, progress=False)
+    else:
+        _slow(clock, 0.01 if case == "quick" else 1.0)()
+
+    assert screen.getvalue() == ""
+
+
+def test_a_line_is_no_wider_than_the_terminal(monkeypatch):
+    """A full one would scroll, and stay."""
+    screen = _seated(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "30")
+    bar = TerminalProgress(total=1000)
+    time.sleep(0.11)
+    bar.update(10)
+
+    assert 20 < len(screen.line()) < 30
+    bar.close()
+    assert screen.line() == ""

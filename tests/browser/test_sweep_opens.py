@@ -108,3 +108,4 @@ def test_a_curve_that_was_cut_short_ends_where_it_ends(show):
     known = np.isfinite(sweep.errors["central", "x"])
     at = page.get_attribute(".gl .cursor", "aria-valuetext").replace(driver.MINUS, "-")
     assert float(at) <= 1.1 * sweep.steps[known].max()
+    assert page.evaluate(LOUD) == 0  # what agrees is not shown as a mistake

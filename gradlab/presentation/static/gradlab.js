@@ -1735,9 +1735,9 @@ export function mountSweep(element, host) {
   // a right input, the noise at its best step.
   function explained() {
     const step = number(data.best[method]?.[picked] ?? NaN), tolerance = data.tolerance ?? 1e-6;
-    if (!ladder() || data.inputs[picked].verdict > 0 || !(step > 0)) return [tolerance, -1];
-    const rung = least(step);
-    return [Math.max(tolerance, number(data.floor[method][picked]) || 0, curve(picked)[rung]), rung];
+    if (!ladder() || data.inputs[picked].verdict > 0) return [tolerance, -1];
+    const rung = step > 0 ? least(step) : lowest();
+    return [Math.max(tolerance, number(data.floor[method][picked]) || 0, curve(picked)[rung] || 0), rung];
   }
   // The heat map follows the cursor: from truncation over clean to noise.
   function heatmap() {

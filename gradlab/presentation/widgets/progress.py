@@ -1,9 +1,9 @@
-"""A progress bar for notebooks that leaves nothing behind.
+"""Progress bars for notebooks and terminals that leave nothing behind.
 
 Plain HTML through a display handle, not a widget: a widget in a saved notebook turns
 into "model not found" when the notebook is opened again, and printing from other
 threads lands in the wrong cell. The front end's Stop button ends a check early; the
-report then says that it is partial.
+report then says that it is partial. In a terminal it is one line, and Ctrl-C.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
+import os
+import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NotebookProgress",
+    "TerminalProgress",
     "in_notebook",
+    "in_terminal",
     "progress_bar",
     "progress_of_calls",
     "terminal_bar",
@@ -48,6 +52,18 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
+def in_terminal() -> bool:
+    """Tell whether somebody sits before a terminal that can draw a line anew.
+
+    Examples
+    --------
+    >>> in_terminal() and os.environ["TERM"] == "dumb"
+    False
+    """
+    screen = sys.stderr is not None and sys.stderr.isatty()
+    return screen and os.environ.get("TERM") != "dumb"
+
+
 @contextlib.contextmanager
 def progress_bar(progress: Any, unit: str = "evaluations") -> Iterator[Any]:
     """Read the argument ``progress=`` of a front door; close what was opened for it.
@@ -56,7 +72,7 @@ def progress_bar(progress: Any, unit: str = "evaluations") -> Iterator[Any]:
     ----------
     progress
         True for a bar; False for none; an object with tqdm's ``update``; None for a bar
-        in a notebook, once a second has passed.
+        in a notebook or a terminal, once a second has passed.
     unit
         What is counted.
 
@@ -76,10 +92,11 @@ def progress_bar(progress: Any, unit: str = "evaluations") -> Iterator[Any]:
     ...     print(bar)
     None
     """
-    if progress is False or (progress is None and not in_notebook()):
+    if progress is False or (progress is None and not (in_notebook() or in_terminal())):
         yield None
     elif progress is None:
-        with NotebookProgress(unit=unit, patience=_PATIENCE) as bar:
+        kind = NotebookProgress if in_notebook() else TerminalProgress
+        with kind(unit=unit, patience=_PATIENCE) as bar:
             yield bar
     elif progress is True and in_notebook():  # a tqdm widget does not outlive a save
         with NotebookProgress(unit=unit) as bar:
@@ -190,6 +207,8 @@ class NotebookProgress:
     (4, 10)
     """
 
+    _stop = "Stop"
+
     def __init__(
         self,
         total: int | None = None,
@@ -240,7 +259,7 @@ class NotebookProgress:
         seconds = time.monotonic() - self._began
         of = f" of {self.total:,}" if self.total else ""
         told = [f"{self.n:,}{of} {self._unit}", f"{seconds:.0f} s", self._left()]
-        return " · ".join(filter(None, [*told, "Stop ends it early"]))
+        return " · ".join(filter(None, [*told, f"{self._stop} ends it early"]))
 
     def _left(self) -> str:
         """Say how long the rest takes at the latest pace; "" if that is unknown."""
@@ -271,6 +290,9 @@ class NotebookProgress:
             news = _NEWS if self._pace else 1.0
             self._pace += news * (done / seconds - self._pace)
             self._seen, self._then = self.n, self._last
+        self._present()
+
+    def _present(self) -> None:
         if in_notebook():
             self._show(self.markup())
 
@@ -283,3 +305,32 @@ class NotebookProgress:
             self._handle = shown.display(content, raw=True, display_id=True)
         else:
             self._handle.update(content, raw=True)
+
+
+class TerminalProgress(NotebookProgress):
+    """The same words in one line on standard error, which is empty afterwards.
+
+    Examples
+    --------
+    >>> TerminalProgress(total=10).words()
+    '0 of 10 evaluations · 0 s · Ctrl-C ends it early'
+    """
+
+    _stop = "Ctrl-C"
+    _wide = 0  # characters that are to be taken away again
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._wide:
+            self._write("")
+            sys.stderr.write("\r")
+            sys.stderr.flush()
+
+    def _present(self) -> None:
+        room = shutil.get_terminal_size().columns - 1  # a full line would scroll
+        self._write(self.words()[:room])
+
+    def _write(self, words: str) -> None:
+        sys.stderr.write("\r" + words.ljust(self._wide))
+        sys.stderr.flush()
+        self._wide = len(words)
