@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.ladder.bent_sides import bent_sides
 from gradlab.differentiation.ladder.creeping import creeping
 from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Derivatives
 from gradlab.differentiation.ladder.extrapolation import extrapolate_side
@@ -63,6 +64,7 @@ def conclude(
         results = value, error, kind, top
         slopes = _one_sided(ladder, floor, settings, reading, results)
         _doubt_creeping(ladder, floor, results[:3])
+        _mend_bent(ladder, floor, results)
         error[np.isinf(value) | np.isnan(error)] = np.inf
         kind[(kind == Smoothness.SMOOTH) & ~np.isfinite(error)] = Smoothness.UNRESOLVED
         odd &= (error == wide) & np.isfinite(plain)
@@ -132,6 +134,21 @@ def _doubt_creeping(
     kind[place] = np.where(
         np.isfinite(bars[told]), Smoothness.SMOOTH, Smoothness.UNRESOLVED
     )
+
+
+def _mend_bent(ladder: Ladder, floor: float, results: tuple[np.ndarray, ...]) -> None:
+    """Replace, in place, central slopes that the curvature of one side keeps off."""
+    value, error, kind, top = results
+    some = np.isfinite(error) & (error > _EXACT * np.abs(value))
+    some &= (kind == Smoothness.SMOOTH) | (kind == Smoothness.NOISY)
+    place = np.nonzero(some)
+    if not place[0].size:
+        return
+    found = bent_sides(ladder.entries(*place), floor, error[place])
+    told = ~np.isnan(found[1])
+    place = tuple(index[told] for index in place)
+    value[place], error[place] = found[0][told], found[1][told]
+    kind[place], top[place] = Smoothness.SMOOTH, found[2][told]
 
 
 def _from_sides(

@@ -15,9 +15,11 @@ import numpy as np
 from gradlab.differentiation.noise import rounding_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gradlab.differentiation.ladder.rungs import Ladder
 
-__all__ = ["creeping"]
+__all__ = ["creeping", "spread"]
 
 _APART = 2.5  # octaves, at least, between rungs that are compared
 _CHANGES = 4  # that must go on alike
@@ -81,17 +83,23 @@ def creeping(
     return value, bar
 
 
-def _changes(
-    rungs: np.ndarray, slopes: np.ndarray, steps: np.ndarray, noise: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Give slopes, their change per octave, its noise, and octaves, (L - 1, K).
+def spread(rungs: np.ndarray, usable: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Choose rungs that are some octaves apart, from the shortest step on.
 
-    From the shortest step on; nan where there are no more.
+    Parameters
+    ----------
+    rungs, usable
+        Exponents of steps, and which may be chosen, (L, K).
+
+    Returns
+    -------
+    callable
+        Sorts what was chosen of an array (L, K) to its beginning; nan for the rest.
     """
     keep = np.zeros(rungs.shape, bool)
     last = np.full(rungs.shape[1], np.inf)
     for level, rung in enumerate(rungs):
-        keep[level] = np.isfinite(slopes[level]) & (last - rung >= _APART)
+        keep[level] = usable[level] & (last - rung >= _APART)
         last = np.where(keep[level], rung, last)
     order = np.argsort(~keep, axis=0, kind="stable")
 
@@ -99,6 +107,17 @@ def _changes(
         chosen = np.where(keep, array, np.nan)
         return np.asarray(np.take_along_axis(chosen, order, axis=0))
 
+    return kept
+
+
+def _changes(
+    rungs: np.ndarray, slopes: np.ndarray, steps: np.ndarray, noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Give slopes, their change per octave, its noise, and octaves, (L - 1, K).
+
+    From the shortest step on; nan where there are no more.
+    """
+    kept = spread(rungs, np.isfinite(slopes))
     slope, bar, log = kept(slopes), kept(noise), np.log2(kept(steps))
     octaves = log[1:] - log[:-1]
     change = (slope[:-1] - slope[1:]) / octaves

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.ladder.suspicion import FINE
+
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder.strays import Rungs
 
@@ -24,6 +26,7 @@ _ALIKE = 30.0  # most that one side may move more than the other
 _REGULAR = 1e-3  # of the jump: less than this off a line, f goes on smoothly
 _FAR = 100.0  # ratio of steps beyond which nothing is foretold
 _PART = 2.0  # of f: a jump much larger than f is no rounding
+_FEW = 0.05  # of f: where jumps are as large, all of f may be a few of them
 _WIDE = 2.0**-8  # of the scale: a wider ledge is f's own
 
 
@@ -48,6 +51,7 @@ def ledges(
     slope = odd / h
     known = rungs.unit + rungs.reach * np.abs(slope)
     apart = np.zeros(top.shape)
+    size = np.fmax.reduce(rungs.unit, axis=0) / rungs.floor  # largest f that was seen
     for b in range(1, h.shape[0] - 1):  # two rungs on the ledge at least
         on = (top <= b) & (h[b] < _WIDE * scales[:, None])
         if not on.any():
@@ -62,6 +66,8 @@ def ledges(
         tall = np.maximum(right[0], left[0])
         ledge = tall > np.maximum(_SUDDEN * foretold, _LOUD * known[b + 1])
         ledge &= (tall < _PART * np.abs(base)) & (ratio[0] < _FAR) & on
+        # a kink takes part of the slope away, and rounding takes digits
+        ledge &= (tall > _FEW * size) | (tall < FINE * np.fmax(size, 1.0))
         ledge &= ~rungs.still[b]  # a flat one is a stair, and told as such
         alike = np.minimum(right, left) * _ALIKE > np.maximum(right, left)
         ledge &= alike.any(axis=0)

@@ -24,6 +24,8 @@ _SHAKY = 1e-5  # relative noise above which climbing beyond the scale averages s
 _SEVERAL = 8  # outputs, before anything can be called usual
 _SIMILAR = 10.0  # times what is usual beside the rounding of f, for a bar to be so, too
 _FINE = 1e-8  # relative bar that will do where the slope is small beside the rounding
+# exponents over the stride, of steps long enough for an extrapolation to one side
+_LONG = (1.5, 2 / 3, 4 / 3, 5 / 3)
 _PATIENCE = 0.7  # a bar not better than this after four rounds will not get better
 
 
@@ -86,7 +88,9 @@ def next_rungs(
         comparable with earlier ones.
     """
     with np.errstate(all="ignore"):
-        needy = _needy(now, settings)
+        bent = now.doubt.bent
+        missing = _missing(now, bent)
+        needy = _needy(now, settings, bent & np.isnan(missing[0])[:, None])
         bar = needy.relative
         stuck = np.isfinite(now.record).all(axis=0) & (bar > _PATIENCE * now.record[0])
         wish = np.full(bar.size, np.nan)
@@ -109,7 +113,19 @@ def next_rungs(
     wishes = np.stack([wish, np.full(wish.size, np.nan)])
     if finished.any():
         wishes = np.where(finished, _neighbours(now, needy), wishes)
-    return wishes, bar
+    wanting = np.isfinite(missing[0])
+    return np.where(wanting, missing, wishes), np.where(wanting, np.inf, bar)
+
+
+def _missing(now: Situation, bent: np.ndarray) -> np.ndarray:
+    """Give rungs that extrapolations to one side still lack, (2, C); else nan."""
+    wish = np.full((2, bent.shape[0]), np.nan)
+    rungs, columns = now.ladder.rungs, np.flatnonzero(bent.any(axis=1))
+    for column in columns:
+        long = [np.round(share * now.stride) for share in _LONG]
+        lacking = [rung for rung in long if rung not in rungs[:, column]][:2]
+        wish[: len(lacking), column] = lacking
+    return wish
 
 
 def _relative_bars(estimate: Estimate, base: np.ndarray) -> np.ndarray:
@@ -141,13 +157,14 @@ def _excused(
     return np.asarray(done & (share <= _SIMILAR * usual) & (relative <= _FINE))
 
 
-def _needy(now: Situation, settings: AdaptiveSettings) -> _Needy:
-    """Pick the output with the worst relative bar of each coordinate."""
+def _needy(now: Situation, settings: AdaptiveSettings, done: np.ndarray) -> _Needy:
+    """Pick the output of each coordinate with the worst bar that is not done."""
     estimate, ladder = now.estimate, now.ladder
     rungs, last = ladder.rungs, ladder.count - 1
     columns = np.arange(last.size)
     relative = _relative_bars(estimate, ladder.base)
     relative = np.where(_excused(estimate, relative, settings), 0.0, relative)
+    relative = np.where(done, 0.0, relative)
     which = relative.argmax(axis=1)
 
     def at(array: np.ndarray) -> np.ndarray:

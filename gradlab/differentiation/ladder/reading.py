@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.differentiation.ladder.bent_sides import settles_like_the_step
 from gradlab.differentiation.ladder.extrapolation import extrapolate_central
 from gradlab.differentiation.ladder.suspicion import Suspicion, suspect
 from gradlab.differentiation.ladder.tableau import layout
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Rounding
-    from gradlab.differentiation.ladder.rungs import Samples
+    from gradlab.differentiation.ladder.rungs import Ladder, Samples
     from gradlab.differentiation.ladder.runs import Estimate
 
 __all__ = ["Reading", "blocks", "read"]
@@ -113,7 +114,10 @@ def read(
         only = None if served is None else _often(served[rows])
         known = rounding.noise[own], rounding.grain[own]
         estimate = extrapolate_central(ladder, floor, settings.width, known, only)
-        whole.append((rows, columns, estimate, suspect(ladder, floor, inherited[own])))
+        doubt = suspect(ladder, floor, inherited[own])
+        bent = _bent(ladder, floor, settings.tolerance, estimate, doubt)
+        doubt = dataclasses.replace(doubt, bent=bent)
+        whole.append((rows, columns, estimate, doubt))
     if len(whole) == 1:
         return Reading(base, *whole[0][2:])
     estimate, doubt = (
@@ -125,6 +129,27 @@ def read(
             for field in dataclasses.fields(target):
                 getattr(target, field.name)[rows, columns] = getattr(part, field.name)
     return Reading(base, estimate, doubt)
+
+
+def _bent(
+    ladder: Ladder,
+    floor: float,
+    tolerance: float,
+    estimate: Estimate,
+    doubt: Suspicion,
+) -> np.ndarray:
+    """Say which slopes settle in proportion to the step, (C, m).
+
+    Of those that truncation keeps off: of others nothing is left to settle.
+    """
+    with np.errstate(all="ignore"):
+        slow = np.isfinite(estimate.error) & ~doubt.kink & ~doubt.jump
+        slow &= estimate.error > tolerance * np.abs(estimate.value)
+        slow &= estimate.truncation > estimate.rounding
+        place = np.nonzero(slow)
+        if place[0].size:
+            slow[place] = settles_like_the_step(ladder.entries(*place), floor)
+    return np.asarray(slow)
 
 
 def _often(served: np.ndarray) -> tuple[tuple[int, int], ...]:

@@ -24,6 +24,7 @@ _SHARP = 1e-8  # bars this small claim that no jump is near
 _GROWTH = (-1.0, 1.5)  # of a power of the step, how far it may be off what is foretold
 _BEYOND = -2.3  # the same where the polynomial is all that grows, by two powers less
 _PLAIN = 1e-4  # of f: what a solver leaves is smaller
+_LEFT = 1e-3  # the same where nothing else tells it from kinks: one takes slope away
 _LONG = 1e3  # ratio of steps over which only rounding strays as much without shrinking
 _INSIDE = 1e-10  # of f: what strays by more is not taken for rounding on this ground
 _CLOSE = 4.0  # ratio of neighbouring steps between which no rung is missing
@@ -177,9 +178,12 @@ def roughen(best: Estimate, table: Tableau, rungs: Rungs) -> Estimate:
     known = rungs.unit[4:] + rungs.reach * np.abs(best.value)
     known = 8 * np.fmax(known, best.noise)
     rough = (terms[4] > smooth) & (highest > spread * known) & small
-    # a slope that changes much up there is a kink or curvature, no hidden jump
-    rough &= np.abs(table.slopes[4:levels] - best.value) < 0.1 * np.abs(best.value)
     reach = h[best.top, np.arange(h.shape[1])[:, None], 0]
+    # a slope that changes much up there is a kink or curvature, no hidden jump
+    off = np.abs(table.slopes[:levels] - best.value)
+    off = np.where(h > reach, off, 0.0)
+    most = np.fmax.reduce([off[k : levels - 4 + k] for k in range(5)], axis=0)
+    rough &= most < 0.1 * np.abs(best.value)
     rough &= (h[4:] <= 40 * reach) & (h[4:] >= reach / 2)
     rough &= h[4:] <= 12 * h[2 : levels - 2]
     suspects = rough.any(axis=0)
@@ -197,7 +201,7 @@ def roughen(best: Estimate, table: Tableau, rungs: Rungs) -> Estimate:
     off = np.abs(rungs.odd - h * best.value)
     five = [off[k : levels - 4 + k] for k in range(5)]
     jump = np.minimum(jump, np.fmax.reduce(five, axis=0))
-    rough &= jump > known
+    rough &= (jump > known) & (jump < _LEFT * _size(rungs))
     widen = np.where(rough, jump / h[2 : levels - 2], 0.0)
     widen = np.where(np.isfinite(widen), widen, 0.0).max(axis=0)
     return dataclasses.replace(best, hidden=widen)

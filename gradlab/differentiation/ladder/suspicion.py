@@ -38,6 +38,8 @@ class Suspicion:
         Smaller steps are needed to decide.
     no_right, no_left
         No finite value on that side.
+    bent
+        Each side has a curvature of its own; known after the slopes.
     """
 
     kink: np.ndarray
@@ -45,6 +47,7 @@ class Suspicion:
     descend: np.ndarray
     no_right: np.ndarray
     no_left: np.ndarray
+    bent: np.ndarray
 
     def entries(self, coordinates: np.ndarray, outputs: np.ndarray) -> Suspicion:
         """Return what is suspected of some entries, as arrays (K, 1)."""
@@ -99,6 +102,7 @@ def suspect(ladder: Ladder, floor: float, inherited: np.ndarray) -> Suspicion:
             descend=((fresh | jump) & ~lost) | (passed & ~kink & ~jump),
             no_right=~np.isfinite(ladder.right).any(axis=0),
             no_left=~np.isfinite(ladder.left).any(axis=0),
+            bent=np.zeros(kink.shape, bool),
         )
 
 

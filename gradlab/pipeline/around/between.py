@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["between_points"]
 
 _BESIDE = 1e-5  # of the sizes: how far beside the point
+_LEAST = 1e-2  # of that: how far some inputs are moved where others are moved so far
 _STEP = 1e-8  # the same, of a slope there
 _NEARER = 16.0  # times as near: a point where the gradient is the same, but at a pole
 _FIRST, _BATCH, _MOST = 4, 32, 128  # points: to begin with, at a time, at all
@@ -107,11 +108,16 @@ class _Here:
     def look(self, count: int) -> bool:
         """Ask for gradients at some more points, in opposite pairs; whether any came.
 
-        What moves a coordinate is of one size everywhere, but not of one sign.
+        What moves a coordinate is of one size everywhere, but not of one sign. Every
+        second pair has one sign for each input, and a size: where all biases go down,
+        farther than what they are added to, no ReLU of theirs is left, and of so many
+        signs none drawn at random may be there.
         """
         width = sum(len(block.positions) for block in self.blocks)
         for _ in range(count // 2):
             aside = _BESIDE * self.rng.normal(size=width)
+            if len(self.points) % 4 == 0:
+                aside = np.abs(aside) * self._by_input()
             for point in (aside, -aside):
                 gradients = self._gradients(point)
                 if gradients is None:
@@ -119,6 +125,14 @@ class _Here:
                 self.points.append(point)
                 self.gradients.append(gradients)
         return True
+
+    def _by_input(self) -> NDArray[np.float64]:
+        """Give all coordinates of an input one factor; the first time that is 1."""
+        counts = [len(block.positions) for block in self.blocks]
+        if not self.points:
+            return np.ones(sum(counts))
+        sign = self.rng.choice([-1.0, 1.0], len(counts))
+        return np.repeat(sign * _LEAST ** self.rng.uniform(size=len(counts)), counts)
 
     def _gradients(self, point: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Ask for the gradients of all rows at a point beside, in units."""

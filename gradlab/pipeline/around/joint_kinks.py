@@ -103,7 +103,8 @@ def joint_kinks(
                 found = _missed(at, tied, several, meter, way, smooth=not bend)
                 if found is not None and not asked:  # of all outputs, so once
                     asked, there = True, (outcome.blocks, outcome.base)
-                    known = known | between_points(at, there, several, meter, rng)
+                    rows = _with_several(blocks) & ~known
+                    known = known | between_points(at, there, rows, meter, rng)
                     several &= ~known
                     found = _missed(at, tied, several, meter, way, smooth=not bend)
                 if found is not None:
@@ -113,6 +114,12 @@ def joint_kinks(
         told = f"{outcome.stopped}: several kinks were not followed at once"
         outcome.remarks.append(told)
     return []
+
+
+def _with_several(blocks: list[Block]) -> NDArray[np.bool_]:
+    """Find outputs with several kinks that agree, whichever way they bend, (rows,)."""
+    tied = [_Tied.of(block, 0) for block in blocks]
+    return np.asarray(np.sum([part.mask.sum(axis=1) for part in tied], axis=0) > 1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
