@@ -40,6 +40,7 @@ __all__ = [
     "Tops",
     "Units",
     "judge",
+    "tolerated",
     "tops_of",
     "unresolved",
     "zeros_told",
@@ -236,6 +237,37 @@ def judge(
     return Judgement(verdicts, allowed)
 
 
+def tolerated(
+    analytic: NDArray[np.float64],
+    numeric: NDArray[np.float64],
+    sizes: NDArray[np.float64],
+    own: NDArray[np.float64],
+    tolerance: Tolerance,
+    epsilon: float,
+    tops: Tops | None = None,
+) -> NDArray[np.float64]:
+    """Return the difference that the tolerance allows each entry, as `judge` does.
+
+    Parameters
+    ----------
+    analytic, numeric
+        Shape (m, n).
+    sizes, own, tops
+        As of `Units`, and as for `judge`.
+    tolerance, epsilon
+        As of `Leniency`.
+    """
+    allowed = np.empty(analytic.shape)
+    for band in bands(analytic.shape):
+        sides = analytic[band], numeric[band]
+        largest = tops_of(sides[1], scales_in(sizes, band), tops and tops.of(band))
+        with np.errstate(all="ignore"):
+            size = np.maximum(*map(np.abs, sides))
+            rows = largest.in_units_of(scales_in(own, band))
+            allowed[band] = tolerance.allowed(rows, size, epsilon)
+    return allowed
+
+
 def _judge_band(
     analytic: NDArray[np.float64],
     side: Side,
@@ -246,14 +278,11 @@ def _judge_band(
 ) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
     """Verdicts and tolerances of some rows."""
     numeric, error = side.value, side.error
-    tolerance, epsilon, still = leniency.tolerance, leniency.epsilon, leniency.still
-    largest = tops_of(numeric, units.sizes, tops)
+    epsilon, still = leniency.epsilon, leniency.still
+    largest = tops_of(numeric, units.sizes, tops).in_units_of(own)
     with np.errstate(all="ignore"):
         size = np.maximum(np.abs(analytic), np.abs(numeric))
-        allowed = (
-            tolerance.absolute(largest.in_units_of(own), epsilon)
-            + tolerance.relative(epsilon) * size
-        )
+        allowed = leniency.tolerance.allowed(largest, size, epsilon)
         # no backward pass is more exact than a few thousand roundings of what matters;
         # and what moves a saturated output by its last digits is none of our business
         rounding = np.maximum(roundings(epsilon) * units.own, still / 1e4)

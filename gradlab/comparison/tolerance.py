@@ -144,6 +144,15 @@ class Tolerance:
         share = min(max(_ATOL_DOUBLE, _ROUNDOFFS * epsilon), _ATOL_MOST)
         return share * row_scale
 
+    def allowed(
+        self,
+        row_scale: NDArray[np.float64],
+        size: NDArray[np.float64],
+        epsilon: float,
+    ) -> NDArray[np.float64]:
+        """Return both parts together, for entries of the sizes `size`, (m, n)."""
+        return self.absolute(row_scale, epsilon) + self.relative(epsilon) * size
+
 
 def read_tolerance(rtol: Any, atol: Any) -> Tolerance:
     """Read ``rtol=`` and ``atol=``: one number each, or numbers by input.

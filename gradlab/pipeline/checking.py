@@ -39,6 +39,7 @@ from gradlab.pipeline.looks.steadiness import set_unsteady_aside
 from gradlab.pipeline.looks.unheard import KEPT, hear_in_haste
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, analytic_side
 from gradlab.pipeline.sparse_verdicts import settled_at_once
+from gradlab.pipeline.suspects import accept, is_beyond_doubt
 from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
@@ -233,6 +234,13 @@ def _look_closely(check: Check, outcome: Outcome) -> None:
     subject, plan = check.subject, check.plan
     for block in outcome.blocks:
         block.unfold()
+    blocks = [block for block in outcome.blocks if block.positions.size]
+    if np.isfinite(outcome.base).all() and all(
+        is_beyond_doubt(subject, block, plan) for block in blocks
+    ):
+        for block in blocks:
+            accept(subject, block, plan, outcome.known)
+        return  # nothing stands still, and nothing deserves a second look
     auto = [b for b in outcome.blocks if isinstance(plan.method_of(b.name), Auto)]
     settle_still(check.reference, auto, check.meter, plan.seed)
     judge_all(subject, outcome, plan)

@@ -17,10 +17,10 @@ import numpy as np
 from gradlab.comparison.judge import Tops, tops_of, zeros_told
 from gradlab.comparison.tiling import bands
 from gradlab.differentiation.method import Auto
-from gradlab.late import is_made
+from gradlab.late import is_made, unmade
 from gradlab.pipeline.judging import judge_block, matters_of
 from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
-from gradlab.pipeline.suspects import suspicious
+from gradlab.pipeline.suspects import accept, is_beyond_doubt, suspicious
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,10 +104,15 @@ def _doubts(
     """Entries that deserve a second look; None where the zeros do as well."""
     effects = [small.typical_effect for small in looked]
     matters = matters_of(looked, effects=effects)
-    doubts = []
+    doubts: list[NDArray[np.bool_]] = []
+    finite = bool(np.isfinite(outcome.base).all())
     for small, own in zip(looked, effects, strict=True):
-        judge_block(subject, small, plan, matters, outcome)
-        doubts.append(suspicious(small, own))
+        if finite and is_beyond_doubt(subject, small, plan, own):
+            accept(subject, small, plan, outcome.known)
+            doubts.append(np.broadcast_to(np.False_, small.value.shape))
+        else:
+            judge_block(subject, small, plan, matters, outcome)
+            doubts.append(suspicious(small, own))
         if small.pattern is not None and small.scales.ndim > 1:  # laid side by side
             bars = small.pattern.outside[:, None]
             least = [small.noticed(effect) for effect in (matters.typical, own)]
@@ -295,7 +300,7 @@ def hand_tolerances_on(
     # no more than this is kept for a report: no subject, no user's function
     support, scales = block.pattern.support, block.scales
     epsilon = subject.epsilon
-    inside, values, sizes = small.allowed, small.value, small.sizes
+    inside, values, sizes = unmade(small, "allowed"), small.value, small.sizes
 
     def allowed() -> NDArray[np.float64]:
         tops = tops_of(values, sizes)
@@ -303,7 +308,7 @@ def hand_tolerances_on(
         for band in bands(support.shape):
             largest = Tops(tops.size[band], tops.effect[band]).in_units_of(scales)
             whole[band] = tolerance.absolute(largest, epsilon)
-        support.put(inside, whole)
+        support.put(inside() if callable(inside) else inside, whole)
         return whole
 
     block.allowed = allowed

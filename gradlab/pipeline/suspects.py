@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.comparison.effects import scales_in
-from gradlab.comparison.judge import unresolved
+from gradlab.comparison.judge import Side, tolerated, unresolved
+from gradlab.comparison.plain import agrees_plainly
 from gradlab.comparison.tiling import bands
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.quotients import BENT
+from gradlab.differentiation.smoothness import Smoothness
 from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.blocks import Block, Known, Plan
+    from gradlab.subject.subject import Subject
 
 _CLOSE = 2.0  # error bars; beyond five a gradient is wrong
 _SLOPE = 10.0  # error bars; less is hardly a slope that another look could confirm
 
-__all__ = ["suspect_columns", "suspects_of", "suspicious"]
+__all__ = [
+    "accept",
+    "close_calls",
+    "is_beyond_doubt",
+    "suspect_columns",
+    "suspects_of",
+    "suspicious",
+]
 
 
 def _bent_entries(block: Block, own: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -56,20 +67,24 @@ def suspicious(
     blind = unresolved(block.side, block.analytic, block.scales, block.still, least)
     undecided = block.verdicts == Verdict.UNDECIDED.value
     return np.asarray(
-        wrong | blind | undecided | _close_calls(block) | _bent_entries(block, own)
+        wrong | blind | undecided | close_calls(block) | _bent_entries(block, own)
     )
 
 
-def _close_calls(block: Block) -> NDArray[np.bool_]:
-    """Entries that agree for their bar alone, and are off by more than one of it.
+def close_calls(
+    block: Block, columns: NDArray[np.intp] | slice = slice(None)
+) -> NDArray[np.bool_]:
+    """Entries of columns that agree for their bar alone, and are off by more than one.
 
     Right gradients hardly ever are: another look costs them nothing. Not where f does
     not move: a gradient of zero is made of rounding, and a ladder there reads noise.
     """
+    value, error = block.value[:, columns], block.error[:, columns]
+    slack = block.slack if block.slack.shape[1] == 1 else block.slack[:, columns]
     with np.errstate(all="ignore"):
-        gap = block.gap - block.slack
-        close = gap > np.maximum(block.allowed, _CLOSE * block.error)
-        return np.asarray(close & (np.abs(block.value) > _SLOPE * block.error))
+        gap = np.abs(block.formula[:, columns] - value) - slack
+        close = gap > np.maximum(block.allowed[:, columns], _CLOSE * error)
+        return np.asarray(close & (np.abs(value) > _SLOPE * error))
 
 
 def suspect_columns(block: Block) -> NDArray[np.intp]:
@@ -91,3 +106,51 @@ def suspects_of(block: Block) -> NDArray[np.intp]:
     every = len(columns) == len(block.looked)  # which needs no copies
     excess = block.excess() if every else block.excess(columns)
     return columns[np.argsort(-excess, kind="stable")]
+
+
+def is_beyond_doubt(
+    subject: Subject,
+    block: Block,
+    plan: Plan,
+    own: NDArray[np.float64] | None = None,
+) -> bool:
+    """Whether every entry agrees, and none is `suspicious`: told in a few passes.
+
+    Where f is finite. False where the verdicts have to tell. `own` is the
+    `typical_effect` of the block, where that is known already.
+    """
+    if block.precise is not None or block.grain is not None:
+        return False
+    if (block.kinds == Smoothness.KINK.value).any():
+        return False
+    tolerance = plan.tolerance.of(block.name)
+    plain = agrees_plainly(
+        block.analytic,
+        Side(block.value, block.error),
+        relative=tolerance.relative(subject.epsilon),
+        close=_CLOSE,
+    )
+    if not plain:
+        return False
+    with np.errstate(all="ignore"):
+        bent = np.abs(block.bend) > BENT * np.abs(block.value)
+    if not bent.any():
+        return True
+    own = block.typical_effect if own is None else own
+    return not _bent_entries(block, own).any()
+
+
+def accept(subject: Subject, block: Block, plan: Plan, known: Known | None) -> None:
+    """Give a block that `is_beyond_doubt` its verdicts, as judging it would."""
+    block.verdicts = np.zeros(block.analytic.shape, dtype=np.int8)
+    block.accepted = np.zeros(block.analytic.shape, dtype=bool)
+    block.allowed = functools.partial(
+        tolerated,
+        block.analytic,
+        block.value,
+        block.sizes,
+        block.latest_scales,
+        plan.tolerance.of(block.name),
+        subject.epsilon,
+        None if known is None else known.tops.get(block.which),
+    )
