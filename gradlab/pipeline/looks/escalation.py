@@ -26,7 +26,7 @@ from gradlab.pipeline.looks.other_steps import distance, hear_again
 from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
 from gradlab.pipeline.looks.unheard import CLEAR, is_missing
 from gradlab.pipeline.looks.upholding import upheld_together
-from gradlab.pipeline.suspects import suspect_columns, suspects_of
+from gradlab.pipeline.suspects import close_calls, suspect_columns, suspects_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -177,19 +177,21 @@ def _climb_ladders(
 def _may_be_rounding(
     reference: Origin, block: Block, suspects: NDArray[np.intp]
 ) -> bool:
-    """Whether a few roundings of the largest output would explain all accusations.
+    """Whether a few roundings of the largest output would explain all that is off.
 
-    An entry of an inverse matrix that is small by cancellation has the rounding errors
+    Accusations, and entries that agree for their bar alone; every suspect has one. An
+    entry of an inverse matrix that is small by cancellation has the rounding errors
     of what cancelled, and another step has them as well: only their size tells.
     """
-    right = block.verdicts[:, suspects] == Verdict.AGREES.value
+    off = block.verdicts[:, suspects] != Verdict.AGREES.value
+    off |= close_calls(block, suspects)
     base = reference.base
     top = np.abs(base).max(initial=0.0, where=np.isfinite(base))
     with np.errstate(all="ignore"):
         gap = np.abs(block.analytic[:, suspects] - block.value[:, suspects])
         moved = gap * np.abs(block.step[:, suspects])
         slight = moved <= _ROUNDINGS * reference.subject.epsilon * top
-    return bool((slight | right).all() and not right.all(axis=0).any())
+    return bool((slight | ~off).all() and off.any(axis=0).all())
 
 
 def _upheld(

@@ -95,6 +95,8 @@ def upheld_together(
         Of each block, (n,). None where f along the line is not smooth, or noisy.
     """
     upheld = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
+    if not any(map(_is_wrong_as_a_whole, blocks)):
+        return upheld
     if reference.subject.epsilon > DOUBLE or not np.isfinite(reference.base).all():
         return upheld
     rng = np.random.default_rng([seed, 41])
@@ -111,6 +113,12 @@ def upheld_together(
     return upheld
 
 
+def _is_wrong_as_a_whole(block: Block) -> bool:
+    """Whether more than half of the columns have an entry that disagrees."""
+    columns = np.count_nonzero(block.wrong.any(axis=0))
+    return bool(2 * columns > len(block.positions))
+
+
 def _accused(
     block: Block, mixture: NDArray[np.float64], rng: np.random.Generator
 ) -> _Accused | None:
@@ -120,9 +128,9 @@ def _accused(
     """
     if block.grain is not None or not np.isfinite(block.value).all():
         return None
-    wrong = block.wrong
-    if 2 * np.count_nonzero(wrong.any(axis=0)) <= len(block.positions):
+    if not _is_wrong_as_a_whole(block):
         return None
+    wrong = block.wrong
     rows, places = np.nonzero(wrong)
     with np.errstate(all="ignore"):
         value = block.value[rows, places]
