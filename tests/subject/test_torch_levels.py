@@ -50,3 +50,13 @@ def test_an_error_inside_leaves_no_level_open():
         lambda x: [x.sum()], [torch.ones(3, 2)], randomness="error"
     )
     assert torch.equal(found, torch.full((3,), 2.0))
+
+
+def test_what_is_none_is_passed_on():
+    """As the gradient of an input that no path leads to is."""
+    found = levels.map_forward(
+        lambda x: [None, 2 * x, None], [torch.ones(3, 2)], randomness="error"
+    )
+
+    assert found[0] is found[2] is None
+    assert torch.equal(found[1], torch.full((3, 2), 2.0))

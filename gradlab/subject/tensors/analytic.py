@@ -60,6 +60,7 @@ class ReverseMode:
     def __init__(self, subject: TorchSubject) -> None:
         self._subject = subject
         self._batched = True
+        self._at_once = True  # by the newer vmap, until it gives a wrong answer
         self._lost: list[Problem] | None = None
         self._alone: list[NDArray[np.float64]] | None = None
         self.linear: bool | None = None
@@ -293,13 +294,15 @@ class ReverseMode:
             if whole:
                 self._combines(backward, seeds, blocks, whole=True)
             return blocks
-        if self._batched and not self._accumulates:
-            found = self._batches(backward, seeds)
-            self._batched = found is not None
+        while self._batched and not self._accumulates:
+            found, last = self._batches(backward, seeds), not self._at_once
             if found is not None:
-                if self._combines(backward, seeds, found, whole=whole):
+                if self._combines(backward, seeds, found, whole=whole, final=last):
                     return found
                 backward = self._forward(chosen)  # its state may be another by now
+            self._at_once, self._batched = False, not last or found is not None
+            if last:
+                break
         return self._with_care(backward, seeds, chosen, whole=whole)
 
     def _with_care(
@@ -350,12 +353,16 @@ class ReverseMode:
         blocks: list[NDArray[np.float64]],
         *,
         whole: bool,
+        final: bool = True,
     ) -> bool:
-        """Whether a combination of cotangents gives that combination of the answers."""
+        """Whether a combination of cotangents gives that combination of the answers.
+
+        If not, that is remembered where it is `final`: else a batch may be at fault.
+        """
         weights = weights_of(len(seeds))
         alone = backward.looped(weights @ seeds)
         told = add_up(weights, blocks, alone, backward.leaves)
-        if whole or not told:
+        if (whole and told) or (final and not told):
             self.linear = told
             self._alone = alone if told else None
         return told
@@ -368,7 +375,8 @@ class ReverseMode:
         size = max(1, self._subject.chunk_bytes // max(8 * width, 1))
         parts = []
         for start in range(0, len(seeds), size):
-            part = backward.batched(seeds[start : start + size])
+            some = seeds[start : start + size]
+            part = backward.batched(some, at_once=self._at_once)
             if part is None:
                 return None
             parts.append(part)

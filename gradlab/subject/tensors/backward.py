@@ -50,7 +50,12 @@ class Backward:
         object.__setattr__(self, "dtypes", [set() for _ in self.cells])
 
     def _grad(
-        self, seeds: NDArray[np.float64], *, keep: bool, batched: bool = False
+        self,
+        seeds: NDArray[np.float64],
+        *,
+        keep: bool,
+        batched: bool = False,
+        at_once: bool = False,
     ) -> tuple[Any, ...]:
         pairs = [
             (tensor, cotangent)
@@ -65,7 +70,12 @@ class Backward:
                 gradients = _accumulated(ends, cotangents, self.leaves, keep=keep)
             else:
                 gradients = run_backward(
-                    ends, cotangents, self.leaves, keep=keep, batched=batched
+                    ends,
+                    cotangents,
+                    self.leaves,
+                    keep=keep,
+                    batched=batched,
+                    at_once=at_once,
                 )
         for dtypes, gradient in zip(self.dtypes, gradients, strict=True):
             if gradient is not None:
@@ -140,12 +150,17 @@ class Backward:
             return np.zeros((1, cell.variable.coordinates))
         return _coordinates(cell, gradient)[None]
 
-    def batched(self, seeds: NDArray[np.float64]) -> list[NDArray[np.float64]] | None:
-        """All cotangents in one pass; None where some backward does not allow it."""
+    def batched(
+        self, seeds: NDArray[np.float64], *, at_once: bool
+    ) -> list[NDArray[np.float64]] | None:
+        """All cotangents in one pass; None where some backward does not allow it.
+
+        `at_once` chooses torch's vmap, see `run_backward`.
+        """
         if any(cell.pattern for cell in self.cells):
             return None  # torch has no batches of sparse gradients
         try:
-            gradients = self._grad(seeds, keep=True, batched=True)
+            gradients = self._grad(seeds, keep=True, batched=True, at_once=at_once)
             own = _places(gradients)
             return [
                 np.zeros((len(seeds), cell.variable.coordinates))

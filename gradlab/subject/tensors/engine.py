@@ -13,7 +13,7 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.levels import map_backward
+from gradlab.subject.tensors.levels import map_backward, map_forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +28,7 @@ def run_backward(
     *,
     keep: bool,
     batched: bool,
+    at_once: bool = False,
 ) -> tuple[Any, ...]:
     """Gradients of some leaves, None for those that no path leads to.
 
@@ -44,6 +45,9 @@ def run_backward(
         Whether the graph may be run through again.
     batched
         Whether many cotangents go backwards together, by vmap.
+    at_once
+        Whether by the newer one of torch's two, whose answers are to be confirmed:
+        see `map_backward`.
 
     Raises
     ------
@@ -80,6 +84,9 @@ def run_backward(
         return found
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # slow batching rules announce themselves
+        if at_once:
+            together = lambda *seeds: pull(seeds)  # noqa: E731 - as short as that
+            return map_forward(together, cotangents, randomness="error")
         return map_backward(pull, cotangents)
 
 
