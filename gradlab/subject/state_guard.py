@@ -163,8 +163,9 @@ class StateGuard:
         for source in self._random:
             if source.where in drawn:  # setting NumPy's global state costs 40 us
                 self._restore(source.restore)
-        for record in self._settings:
-            self._restore(record.restore)
+        if any(change.kind == "setting" for change in self._final):
+            for record in self._settings:
+                self._restore(record.restore)
         # Give the copies' memory back.
         self._bindings, self._records = None, []
         self._random, self._settings = [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import sys
 import threading
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     import types
 
 __all__ = ["DeferredInterrupt"]
+
+# without the turning of a handler into an enum, which fails by an exception each time
+_get, _put = inspect.unwrap(signal.getsignal), inspect.unwrap(signal.signal)
 
 
 class DeferredInterrupt:
@@ -42,10 +46,10 @@ class DeferredInterrupt:
         """Put the handler in place; does nothing where SIGINT is ignored."""
         if threading.current_thread() is not threading.main_thread():
             return
-        self._previous = signal.getsignal(signal.SIGINT)
+        self._previous = _get(signal.SIGINT)
         if callable(self._previous):
             self._installed = True
-            signal.signal(signal.SIGINT, self._on_signal)
+            _put(signal.SIGINT, self._on_signal)
 
     def _on_signal(self, number: int, frame: types.FrameType | None) -> None:
         if self._entering_or_leaving(frame):
@@ -67,8 +71,8 @@ class DeferredInterrupt:
     def remove(self) -> None:
         """Give the signal back to the handler that had it before."""
         # Whoever put a handler of their own on top of ours keeps it.
-        if self._installed and signal.getsignal(signal.SIGINT) == self._on_signal:
-            signal.signal(signal.SIGINT, self._previous)
+        if self._installed and _get(signal.SIGINT) == self._on_signal:
+            _put(signal.SIGINT, self._previous)
         self._installed = False
 
     def deliver(self) -> None:

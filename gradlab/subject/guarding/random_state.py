@@ -138,7 +138,7 @@ def _same_state(now: Any, then: Any) -> bool:
             _same_state(now[key], item) for key, item in then.items()
         )
     if hasattr(then, "untyped_storage"):  # torch's states are byte tensors
-        now, then = now.numpy(), then.numpy()
+        return bool(now.equal(then))
     if isinstance(then, np.ndarray):
         return bool(now.tobytes() == then.tobytes())  # of one kind, and of no nan
     return bool(now == then)

@@ -111,7 +111,12 @@ def fingerprint(flat: Any) -> Any:
 
 def _equal(one: Any, two: Any) -> bool:
     """Bitwise equality of two byte tensors of one length."""
-    words, rest = zip(_words(one), _words(two), strict=True)
+    return _all_equal(_words(one), _words(two))
+
+
+def _all_equal(one: tuple[Any, Any], two: tuple[Any, Any]) -> bool:
+    """Equality of the `_words` of two byte tensors of one length."""
+    words, rest = zip(one, two, strict=True)
     equal = _torch().equal
     return bool(equal(*words) and (not rest[0].numel() or equal(*rest)))
 
@@ -136,7 +141,7 @@ class SavedStorage:
         False for memory too large to double: changes are seen but not undone.
     """
 
-    __slots__ = ("_bytes", "_copy", "_found", "_part", "_print", "_storage")
+    __slots__ = ("_bytes", "_copy", "_found", "_part", "_print", "_storage", "_views")
 
     def __init__(self, found: Found, *, copy: bool) -> None:
         self._found = found
@@ -147,14 +152,16 @@ class SavedStorage:
         flat = _flat(self._storage)[self._part]
         self._copy = flat.clone() if copy else None
         self._print = None if copy else fingerprint(flat)
+        # made once, compared several times; a storage moves under its views
+        self._views = (_words(flat), _words(self._copy)) if copy else None
 
     def _intact(self) -> bool:
         if self._storage.nbytes() != self._bytes:
             return False
+        if self._views is not None:
+            return _all_equal(*self._views)
         flat = _flat(self._storage)[self._part]
-        if self._copy is None:
-            return bool(_torch().equal(fingerprint(flat), self._print))
-        return _equal(flat, self._copy)
+        return bool(_torch().equal(fingerprint(flat), self._print))
 
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
