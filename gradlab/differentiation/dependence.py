@@ -35,6 +35,7 @@ __all__ = [
     "near_by",
     "rounding",
     "seen_everywhere",
+    "signs",
     "stirred",
     "touched_by",
     "touched_in",
@@ -45,6 +46,7 @@ _FEW = 0.4  # of the outputs: what moves more leaves little to save
 _NEARLY_ALL = 0.9  # of the outputs: a coordinate that moves them leaves nothing to save
 _FAR = 2e-3  # of the scale: as far as masks are moved, in float64
 _ULPS = 8.0  # of f: movements below are rounding, as batches and threads make it
+_SIGNS = np.array([-1.0, 1.0])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +63,10 @@ class Case:
     meter: Meter
     rng: np.random.Generator
     idle: NDArray[np.float64]  # movement seen where nothing was displaced, (rows,)
+    digits: NDArray[np.float64] = dataclasses.field(init=False)  # `rounding_of` base
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digits", rounding_of(self.base, self.epsilon))
 
     @property
     def epsilon(self) -> float:
@@ -189,9 +195,7 @@ def stirred(
 
     By so much of their scale; default as of `near_by`.
     """
-    sizes = case.rng.uniform(0.5, 1.0, masks.shape) * case.rng.choice(
-        [-1.0, 1.0], masks.shape
-    )
+    sizes = case.rng.uniform(0.5, 1.0, masks.shape) * signs(case.rng, masks.shape)
     reach = near_by(case) if reach is None else reach
     moves = np.where(masks, sizes * (reach * case.scales), 0.0)
     idle = np.zeros((1, len(case.scales)))  # what a batch rounds otherwise is no move
@@ -205,7 +209,21 @@ def stirred(
 
 def rounding(case: Case) -> NDArray[np.float64]:
     """Movement of each output that is nothing but rounding."""
-    return _ULPS * rounding_of(case.base, case.epsilon) + 2 * case.idle
+    return _ULPS * case.digits + 2 * case.idle
+
+
+def signs(
+    rng: np.random.Generator, shape: int | tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Draw 1 and -1, the numbers that ``rng.choice`` draws, in half its time.
+
+    Examples
+    --------
+    >>> one, two = np.random.default_rng(0), np.random.default_rng(0)
+    >>> bool((signs(one, 9) == two.choice([-1.0, 1.0], 9)).all())
+    True
+    """
+    return np.asarray(_SIGNS[rng.integers(0, 2, shape)])
 
 
 def hidden_by_rounding(case: Case, reach: float | None = None) -> NDArray[np.float64]:

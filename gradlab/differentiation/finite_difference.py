@@ -58,13 +58,15 @@ def typical_sizes(point: NDArray[np.float64]) -> NDArray[np.float64]:
         Shape (coordinates,), positive.
     """
     size = np.abs(point)
-    finite = size[np.isfinite(size)]
+    top = float(size.max(initial=0.0))
+    finite = size if top < np.inf else size[np.isfinite(size)]  # nan is no less
     top = float(finite.max(initial=0.0))
     if top == 0.0:
         return np.ones_like(size)
     # scaled first, so that neither 1e-200 nor 1e200 leaves the range of the squares
     typical = top * float(np.sqrt(np.mean((finite / top) ** 2)))
-    return np.where(np.isfinite(size), np.maximum(size, typical), typical)
+    own = np.maximum(size, typical)
+    return own if finite is size else np.where(np.isfinite(size), own, typical)
 
 
 def step_sizes(

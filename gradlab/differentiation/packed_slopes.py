@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.finite_difference import step_sizes
-from gradlab.differentiation.noise import ULPS, rounding_of
+from gradlab.differentiation.noise import ULPS
 from gradlab.differentiation.quotients import Pattern, Quotients
 from gradlab.differentiation.support import Support
 from gradlab.subject.subject import side_by_side
@@ -120,7 +120,7 @@ def differences(
     with np.errstate(all="ignore"):
         bend = (up - base) / right[j] - (down - base) / left[j]
         there = case.epsilon * np.maximum(np.abs(up), np.abs(down))
-        rounding = np.maximum(there, rounding_of(case.base, case.epsilon)[:, None])
+        rounding = np.maximum(there, case.digits[:, None])
         bars = ULPS * rounding / np.abs(width[j]) * 2
         bars += np.abs(bend) * np.sqrt(case.epsilon)
         value = (up - down) / width[j]

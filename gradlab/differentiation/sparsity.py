@@ -28,6 +28,7 @@ from gradlab.differentiation.dependence import (
     hidden_by_rounding,
     near_by,
     seen_everywhere,
+    signs,
     touched_by,
     touched_in,
 )
@@ -323,7 +324,7 @@ def _unseen(
 def _direction(case: Case) -> NDArray[np.float64]:
     """Displace every coordinate by half its step or more, at random."""
     direction = step_sizes(case.scales, case.epsilon, 2)
-    direction *= case.rng.choice([-1.0, 1.0], len(direction))
+    direction *= signs(case.rng, len(direction))
     return direction * case.rng.uniform(_SHORTEST, 1.0, len(direction))
 
 

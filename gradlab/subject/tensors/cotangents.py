@@ -10,6 +10,7 @@ and wrong there.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any, Literal
 
 from gradlab.subject.own_seeds import own_seed
@@ -212,6 +213,7 @@ def _strided(weight: Any) -> Any:
     return view.copy_(weight)
 
 
+@functools.cache
 def _delivery() -> Callable[[Any, Any], Any]:
     """Return what sends a cotangent into a graph as it lies in memory."""
     import torch

@@ -60,13 +60,15 @@ class Sets:
     ) -> NDArray[np.float64]:
         """Decide between batch and loop by the time of one evaluation, and check it."""
         count = len(displacements)
+        if count < FEWEST:
+            return looped_sets(self._subject, inputs, displacements)
         ends = displacements[[0, count - 1]]
         start = time.perf_counter()
         expected = looped_sets(self._subject, inputs, ends)
         single = (time.perf_counter() - start) / 2
-        if single * count < SHORT or count < FEWEST:
+        if single * count < SHORT:
             rest = looped_sets(self._subject, inputs, displacements[1:-1])
-            return np.concatenate([expected[:1], rest, expected[1 : min(count, 2)]])
+            return np.concatenate([expected[:1], rest, expected[1:]])
         loop = Plan(batched=False)
         self._plans[inputs] = loop
         for plan in plans_with_copies(self._subject, inputs):
@@ -97,6 +99,11 @@ class Sets:
             stacks = {}
             with torch.no_grad():
                 for which, slot in zip(inputs, slots, strict=True):
+                    values = cells[which].own().detach()
+                    if values.dtype is torch.float64:
+                        moved = values.reshape(1, -1) + piece[:, slot].to(values.device)
+                        stacks[which] = moved.view(len(piece), *values.shape)
+                        continue
                     stacks[which], flat = copied(self._subject, which, len(piece))
                     flat.copy_(flat.double().add_(piece[:, slot].to(flat.device)))
             parts.append(mapped(self._subject, stacks, plan))

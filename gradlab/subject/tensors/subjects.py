@@ -182,16 +182,16 @@ class TorchSubject:
     @property
     def epsilon(self) -> float:
         """Unit round-off of the coarsest dtype among inputs and outputs."""
+        if self._epsilon is not None:
+            return self._epsilon
         import torch
 
-        if self._epsilon is None:
-            dtypes = {cell.values.dtype for cell in self.cells}
-            dtypes |= {dtype for _, _, dtype in self._signature or ()}
-            found = max(float(torch.finfo(dtype).eps) for dtype in dtypes)
-            if self._signature is None:  # an output may be coarser
-                return found
+        dtypes = {cell.values.dtype for cell in self.cells}
+        dtypes |= {dtype for _, _, dtype in self._signature or ()}
+        found = max(float(torch.finfo(dtype).eps) for dtype in dtypes)
+        if self._signature is not None:  # else an output may be coarser
             self._epsilon = found
-        return self._epsilon
+        return found
 
     def batches(self, which: int, count: int) -> bool:
         """Whether so many perturbations are cheaper in batches; tries it once."""
