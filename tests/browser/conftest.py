@@ -1,7 +1,8 @@
-"""One browser and one server for all browser tests; a fresh tab for each."""
+"""One browser and one server for all browser tests; a fresh page for each."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pathlib
 import shutil
@@ -16,6 +17,7 @@ for folder in (HERE, HERE.parent / "presentation" / "page"):
 
 import builders  # noqa: E402
 import driver  # noqa: E402
+import tabs as shelf  # noqa: E402
 
 from gradlab.presentation import html  # noqa: E402
 
@@ -25,6 +27,14 @@ def chromium():
     """Give a headless Chromium; its absence is a failure, not a skip."""
     with driver.browser() as chromium:
         yield chromium
+
+
+@pytest.fixture(scope="session")
+def tabs(chromium):
+    """Give tabs that are lent, with the network blocked; see `tabs.Tabs`."""
+    tabs = shelf.Tabs(chromium)
+    yield tabs
+    tabs.close()
 
 
 @pytest.fixture(scope="session")
@@ -56,9 +66,9 @@ def written(tmp_path_factory):
 
 
 @pytest.fixture
-def show(chromium, tmp_path, written):
+def show(tabs, tmp_path, written):
     """Open a report as a file, with the network blocked; check the console after."""
-    opened = []
+    pages = []
 
     def _show(report, **options):
         if isinstance(report, str):
@@ -66,19 +76,17 @@ def show(chromium, tmp_path, written):
         else:
             path = tmp_path / "page.html"
             html.page(report, path)
-        manager = driver.tab(chromium, offline=True, **options)
-        page = manager.__enter__()
-        opened.append((manager, page))
+        page = lent.enter_context(tabs.lend(**options))
+        pages.append(page)
         page.goto(path.as_uri())
         if options.get("java_script_enabled", True):
             page.wait_for_selector(".gl")
             driver.settle(page, 100)
         return page
 
-    yield _show
-    problems = [problem for _, page in opened for problem in page.problems]
-    for manager, _ in opened:
-        manager.__exit__(None, None, None)
+    with contextlib.ExitStack() as lent:
+        yield _show
+        problems = [problem for page in pages for problem in page.problems]
     assert problems == []
 
 

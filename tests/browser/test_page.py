@@ -257,13 +257,13 @@ def test_one_wrong_entry_in_a_million_is_found_and_seen(show):
     assert page.evaluate(REDDISH) >= 1
 
 
-def test_the_page_itself_reduces_to_the_worst_entry(chromium, tmp_path):
+def test_the_page_itself_reduces_to_the_worst_entry(tabs, tmp_path):
     """With all entries in the page, several share a pixel: the wrong one is drawn."""
     report = builders.large(np.random.default_rng(7), 900, (613, 271))
     packed = pack_report(report, 40_000_000)
     path = tmp_path / "page.html"
     path.write_text(html.document(html.island(packed, ""), "all"), encoding="utf-8")
-    with driver.tab(chromium, offline=True) as page:
+    with tabs.lend() as page:
         page.goto(path.as_uri())
 
         assert page.evaluate(REDDISH) >= 1

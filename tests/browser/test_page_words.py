@@ -175,13 +175,13 @@ def test_a_factor_has_the_sign_of_a_product(show):
     assert "2.000 × numeric" in driver.read(page, ".gl .finding")
 
 
-def test_a_sweep_writes_products_and_its_error_out(chromium, tmp_path):
+def test_a_sweep_writes_products_and_its_error_out(tabs, tmp_path):
     """The reading says 2 × numeric, and what relative errors are stands below it."""
     x = np.ones(3)
     swept = gl.sweep(lambda x: np.exp(x).sum(), x, grad=lambda x: 2 * np.exp(x))
     path = tmp_path / "sweep.html"
     swept.to_html(path)
-    with driver.tab(chromium, offline=True) as page:
+    with tabs.lend() as page:
         page.goto(path.as_uri())
 
         driver.shows(page, ".gl .finding", "× numeric")

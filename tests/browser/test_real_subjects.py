@@ -80,13 +80,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_real_report_is_shown_without_a_complaint(chromium, tmp_path, name):
+def test_real_report_is_shown_without_a_complaint(tabs, tmp_path, name):
     """The page opens, says what the report says, and every block can be chosen."""
     make, word = CASES[name]
     report = make()
     path = tmp_path / "page.html"
     report.to_html(path)
-    with driver.tab(chromium, offline=True) as page:
+    with tabs.lend() as page:
         page.goto(path.as_uri())
         page.wait_for_selector(".gl :is(.status, p)")
         driver.settle(page)
@@ -111,12 +111,12 @@ def test_real_report_is_shown_without_a_complaint(chromium, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["module", "forward and backward", "complex"])
-def test_real_sweep_is_shown_without_a_complaint(chromium, tmp_path, name):
+def test_real_sweep_is_shown_without_a_complaint(tabs, tmp_path, name):
     """The same for sweeps of the same subjects."""
     sweep = CASES[name][0]().sweep()
     path = tmp_path / "page.html"
     sweep.to_html(path)
-    with driver.tab(chromium, offline=True) as page:
+    with tabs.lend() as page:
         page.goto(path.as_uri())
         page.wait_for_selector(".gl .cursor")
         driver.settle(page)

@@ -29,11 +29,11 @@ def executed(tmp_path_factory):
     return path
 
 
-def test_exported_html_is_interactive_without_network(executed, chromium):
+def test_exported_html_is_interactive_without_network(executed, tabs):
     """nbconvert's HTML, opened as a file with the network blocked, can be clicked."""
     command = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "html"]
     subprocess.run([*command, str(executed)], check=True)
-    with driver.tab(chromium, offline=True) as page:
+    with tabs.lend() as page:
         page.goto(executed.with_suffix(".html").as_uri())
         page.locator(".gl .brow[data-key='norm.gamma']").click()
 

@@ -14,10 +14,10 @@ THEIRS = ("Got invalid theme mode", "THEBE_JS_URL")
 
 
 @pytest.fixture
-def site(chromium):
+def site(tabs):
     """Open a page of the site; nothing may be asked of a network, or go wrong."""
     assert PAGES.is_dir(), f"{PAGES} is not there: run `make site` first"
-    with driver.tab(chromium, offline=True) as page:
+    with tabs.lend() as page:
 
         def go(name):
             page.goto((PAGES / f"{name}.html").as_uri())

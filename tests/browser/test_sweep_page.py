@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 
 import builders
@@ -19,26 +20,23 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def show(chromium, tmp_path):
+def show(tabs, tmp_path):
     """Open a packed result as a file, with the network blocked."""
-    managers, pages = [], []
+    pages = []
 
     def _show(packed, **options):
         path = tmp_path / "page.html"
         path.write_text(html.document(html.island(packed, ""), "t"), encoding="utf-8")
-        manager = driver.tab(chromium, offline=True, **options)
-        page = manager.__enter__()
-        managers.append(manager)
+        page = lent.enter_context(tabs.lend(**options))
         pages.append(page)
         page.goto(path.as_uri())
         page.wait_for_selector(".gl")
         driver.settle(page, 100)
         return page
 
-    yield _show
-    problems = [problem for page in pages for problem in page.problems]
-    for manager in managers:
-        manager.__exit__(None, None, None)
+    with contextlib.ExitStack() as lent:
+        yield _show
+        problems = [problem for page in pages for problem in page.problems]
     assert problems == []
 
 

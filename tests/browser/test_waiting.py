@@ -18,9 +18,9 @@ BUSY = ".gl figure[aria-busy=true]"
 
 
 @pytest.fixture
-def page(chromium):
+def page(tabs):
     """Open an empty page; nothing may be thrown in it."""
-    with driver.tab(chromium, offline=True) as page:
+    with tabs.lend() as page:
         page.set_content("<!doctype html>")
         yield page
         assert page.problems == []
@@ -144,9 +144,9 @@ def test_a_drag_outlives_what_is_drawn_meanwhile(page, sweep):
     assert float(page.get_attribute(".gl .cursor", "aria-valuenow")) > first
 
 
-def test_a_finger_that_scrolls_lets_go_of_the_cursor(chromium, sweep):
+def test_a_finger_that_scrolls_lets_go_of_the_cursor(tabs, sweep):
     """A finger that moves down scrolls the page, and the line does not stick to it."""
-    with driver.tab(chromium, offline=True, has_touch=True, height=300) as page:
+    with tabs.lend(has_touch=True, height=300) as page:
         page.set_content("<!doctype html>")
         waiting.mount(page, sweep)
         driver.bring(page, ".gl .cursor")
