@@ -100,7 +100,8 @@ notebooks: $(DEV_READY) ## run every notebook from top to bottom
 	cp -r tutorials/. $(SITE)
 	cp -r notebooks $(SITE)/instruments
 	cp CONTRIBUTING.md CHANGELOG.md $(SITE)
-	GRADLAB_PAGES=1 $(PYTEST) -q -n $(WORKERS) --nbmake --nbmake-timeout=1800 --overwrite $(SITE)
+	GRADLAB_PAGES=1 $(QUIET_BLAS) $(BIN)/python tests/kernels.py run \
+		env $(PYTEST) -q -n $(WORKERS) --nbmake --nbmake-timeout=1800 --overwrite $(SITE)
 
 site: $(DEV_READY) ## build the course, the gallery and the reference as pages
 	@[ -d $(SITE)/instruments ] || $(MAKE) --no-print-directory notebooks

@@ -20,6 +20,7 @@ import driver  # noqa: E402
 import tabs as shelf  # noqa: E402
 
 from gradlab.presentation import html  # noqa: E402
+from tests import kernels  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -38,16 +39,24 @@ def tabs(chromium):
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory):
+def surroundings():
+    """Give the environment of a server whose kernels start at once."""
+    with kernels.prepared(driver.kernel_environment()) as environment:
+        yield environment
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory, surroundings):
     """Start JupyterLab once."""
-    with driver.jupyter(tmp_path_factory.mktemp("lab")) as server:
+    with driver.jupyter(tmp_path_factory.mktemp("lab"), surroundings) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def served_notebook(tmp_path_factory):
+def served_notebook(tmp_path_factory, surroundings):
     """Start Notebook 7 once."""
-    with driver.jupyter(tmp_path_factory.mktemp("notebook"), "notebook") as server:
+    root = tmp_path_factory.mktemp("notebook")
+    with driver.jupyter(root, surroundings, "notebook") as server:
         yield server
 
 
@@ -142,14 +151,21 @@ def opened(desk, served):
 
 
 @pytest.fixture
-def fresh_lab(chromium, served, request):
+def fresh_lab(desk, served, request):
     """Run cells in a JupyterLab of its own, which may be loaded again."""
-    with driver.tab(chromium) as page:
+    with contextlib.closing(driver.new_page(desk.context)) as page:
         yield from _notebook(page, served, request)
 
 
-@pytest.fixture
-def notebook7(chromium, served_notebook, request):
-    """Run cells in Notebook 7."""
+@pytest.fixture(scope="session")
+def first_notebook7(chromium):
+    """Open what the pages of Notebook 7 share: what has been loaded once."""
     with driver.tab(chromium) as page:
+        yield page
+
+
+@pytest.fixture
+def notebook7(first_notebook7, served_notebook, request):
+    """Run cells in Notebook 7."""
+    with contextlib.closing(driver.new_page(first_notebook7.context)) as page:
         yield from _notebook(page, served_notebook, request)

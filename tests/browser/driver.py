@@ -113,6 +113,19 @@ def tab(chromium, *, width=1300, height=1000, dark=False, offline=False, **optio
         **options,
     )
     context.set_default_timeout(1000 * PATIENCE)
+    if offline:
+        local = ("file:", "data:", "about:", "blob:")
+        context.route(
+            lambda url: not url.startswith(local), lambda route: route.abort()
+        )
+    try:
+        yield new_page(context)
+    finally:
+        context.close()
+
+
+def new_page(context):
+    """Open one more page of a tab's context, which has loaded much of it before."""
     page = context.new_page()
     if SLOWER > 1:
         throttle = context.new_cdp_session(page)
@@ -122,15 +135,7 @@ def tab(chromium, *, width=1300, height=1000, dark=False, offline=False, **optio
     page.on("console", lambda m: m.type == "error" and page.problems.append(m.text))
     page.on("pageerror", lambda error: page.problems.append(f"uncaught: {error}"))
     page.on("request", lambda request: page.requests_made.append(request.url))
-    if offline:
-        local = ("file:", "data:", "about:", "blob:")
-        context.route(
-            lambda url: not url.startswith(local), lambda route: route.abort()
-        )
-    try:
-        yield page
-    finally:
-        context.close()
+    return page
 
 
 def _free_port():
@@ -158,18 +163,18 @@ def _settings(home):
 
 
 def kernel_environment():
-    """Let kernels import this checkout and the hand-made reports."""
+    """Return one where kernels import this checkout and the hand-made reports."""
     paths = [str(ROOT), str(ROOT / "tests" / "presentation" / "page")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 @contextlib.contextmanager
-def jupyter(root, app="lab"):
+def jupyter(root, environment, app="lab"):
     """Serve notebooks from `root`, apart from the user's own settings."""
     port, token = _free_port(), secrets.token_hex(8)
     home = pathlib.Path(tempfile.mkdtemp(prefix="gradlab-jupyter-"))
     _settings(home)
-    environment = kernel_environment() | {
+    environment = environment | {
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTER_DATA_DIR": str(home / "data"),
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
