@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import pkgutil
@@ -59,12 +60,28 @@ def pytest_collection():
     """Trace for coverage how gradlab is imported, but not how the tests are found."""
     tracer = sys.gettrace()
     if tracer is None:
-        return (yield)
+        with _nothing_thrown_away():
+            return (yield)
     for module in pkgutil.walk_packages(gradlab.__path__, "gradlab."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    with _untraced(tracer):
+    with _untraced(tracer), _nothing_thrown_away():
         return (yield)
+
+
+@contextlib.contextmanager
+def _nothing_thrown_away():
+    """Look for no garbage while tests are found, nor among them ever after.
+
+    All of the tests and of torch stay to the end: hundreds of thousands of objects, gone
+    through again and again.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @contextlib.contextmanager
