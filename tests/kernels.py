@@ -197,6 +197,9 @@ def prepared(environment):
     usual = pathlib.Path(sys.prefix, "share", "jupyter", "kernels", "python3")
     spec = json.loads((usual / "kernel.json").read_text(encoding="utf-8"))
     spec["argv"] = [*command, "-f", "{connection_file}"]
+    # JupyterLab asks a kernel how its debugger does, and complains in the console when
+    # the answer is cut off: one that ends as soon as it has started has no time for it.
+    spec["metadata"] = spec.get("metadata", {}) | {"debugger": False}
     (folder / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
     paths = (str(home), environment.get("JUPYTER_PATH", ""))
     found = environment | {"JUPYTER_PATH": os.pathsep.join(filter(None, paths))}

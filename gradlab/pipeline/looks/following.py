@@ -27,6 +27,11 @@ __all__ = ["Lanes", "nearest_jump", "next_jump"]
 _SEEN = 1e-7  # of f: what a jump, or a departure from a smooth course, must exceed
 _LOUD = 500.0  # rounding units of f, as well: the weights of the nodes add up to 129
 _NODES = np.array([0.0, 0.25, -0.25, 0.5, -0.5])  # of the next step
+# Of each node all others, and how far it is from them.
+_OTHERS = tuple(
+    tuple((j, node - other) for j, other in enumerate(_NODES) if j != k)
+    for k, node in enumerate(_NODES.tolist())
+)
 _PART = 0.05  # of the gap times the step: a jump of less explains nothing
 _HALVINGS = 30
 _LASTS = 1e-5  # of the departure; a continuous one has less within 2^-30 of the way
@@ -226,10 +231,12 @@ def _foretold(
 ) -> NDArray[np.float64]:
     """Continue the polynomial through the nodes (5, n) to places in steps."""
     value = np.zeros(np.broadcast_shapes(place.shape, nodes.shape[1:]))
-    for k, node in enumerate(_NODES):
-        others = np.delete(_NODES, k)
-        weight = np.prod([(place - u) / (node - u) for u in others], axis=0)
-        value = value + weight * nodes[k]
+    apart = [place - node for node in _NODES]
+    for k, others in enumerate(_OTHERS):
+        weight = np.ones_like(place)
+        for other, distance in others:
+            weight *= apart[other] / distance
+        value += weight * nodes[k]
     return value
 
 
