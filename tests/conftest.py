@@ -79,8 +79,8 @@ def pytest_collection_finish():
 def _nothing_thrown_away():
     """Look for no garbage while tests are found, nor among them ever after.
 
-    All of the tests and of torch stay to the end: hundreds of thousands of objects, gone
-    through again and again.
+    All of the tests and of torch stay to the end: hundreds of thousands of objects that
+    would be gone through again and again.
     """
     gc.disable()
     try:
