@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["blame"]
 
+_LOOKS = 3  # layers of unknown mistakes that are looked at by themselves
 _COORDINATES = 500  # of a layer that is looked at by itself: a thousand evaluations
 
 
@@ -102,29 +103,32 @@ def blame(
 
 
 def _explained(audit: LayerAudit) -> LayerAudit:
-    """Name the cause of the first mistake that has none, if its layer is small.
+    """Name the cause of the first mistakes that have none, if their layers are small.
 
-    That layer's own Jacobian tells: of one sample, and of a few coordinates at most, so
+    Each layer's own Jacobian tells: of one sample, and of a few coordinates at most, so
     that an audit stays as cheap as it was.
     """
     from gradlab.pipeline.local_reports import explained, local_report
 
     if audit.live is None:
         return audit
-    mistakes = audit.live.mistakes
+    mistakes, looks = audit.live.mistakes, 0
     for k, (finding, mistake) in enumerate(zip(audit.findings, mistakes, strict=False)):
-        if finding.kind != BugKind.UNKNOWN:
+        if finding.kind != BugKind.UNKNOWN or looks == _LOOKS:
             continue
+        looks += 1
         try:
             plan = Plan(Auto(), Tolerance(), "auto", audit.live.seed)
             local = local_report(audit, mistake.layer, plan=plan, most=_COORDINATES)
-        except (GradlabError, KeyboardInterrupt):  # what is known is worth having
+        except GradlabError:  # too many coordinates, say: the next may have few
+            continue
+        except KeyboardInterrupt:  # what is known is worth having
             return audit
         told = explained(finding, mistake, local)
         if mistake.cuts:  # these are named already, with their lines
             kind, confidence = told.kind, told.confidence
             told = dataclasses.replace(finding, kind=kind, confidence=confidence)
-        return dataclasses.replace(
+        audit = dataclasses.replace(
             audit,
             findings=(*audit.findings[:k], told, *audit.findings[k + 1 :]),
             evaluations=audit.evaluations + local.evaluations,

@@ -170,9 +170,12 @@ def check(
         ):
             meter = Meter(parse_budget(budget), bar, crew=crew, memory=plan.memory)
             subject = build_subject(fn, inputs, sides, meter)
-            plan.refuse_unknown([variable.name for variable in subject.inputs])
+            checked = [variable.name for variable in subject.inputs]
+            plan.refuse_unknown(checked)
             audits = diagnose and looks_like_module(fn)
-            layers = Layers(fn, inputs, loss, meter) if audits else None
+            layers = None
+            if audits:
+                layers = Layers(fn, inputs, loss, meter, tuple(checked))
 
             def examined(subject: Subject) -> Report:
                 return examine(

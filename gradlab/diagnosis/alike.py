@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["alike"]
 
 _EACH = "each"  # instead of the name of a place
-_BEFORE = r"\b(of|to|for|and) "  # words after which a name is no letter of a formula
+_BEFORE = r"\b(of|to|for|and|on) "  # words after which a name is no letter of a formula
 _ALL = re.compile(r"in (?:its only entry|both entries|all [\d,]+ entries)")
 _ALIVE = re.compile(r"(wherever it is not zero) \([\d,]+ of [\d,]+ entries\)")
 
@@ -52,9 +52,13 @@ def alike(findings: Iterable[Finding]) -> list[Finding]:
     'Search the line that computes the gradient of each.'
     """
     groups: dict[tuple[str, ...], list[Finding]] = {}
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}  # what names several places
     for finding in findings:
-        texts = (_of_any(finding, text) for text in (finding.evidence, finding.advice))
+        told = finding.evidence, finding.advice
+        texts = (_of_any(finding, text) for text in told)
+        word_for_word = (finding.severity, str(finding.kind), *told)
         key = (finding.severity, str(finding.kind), *texts)
+        key = known.setdefault(word_for_word, key)
         groups.setdefault(key, []).append(finding)
     return [_shared(group) for group in groups.values()]
 

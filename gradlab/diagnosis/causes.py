@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from gradlab.diagnosis import leftovers
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.layer_shapes import layer_of, layers_of
 from gradlab.diagnosis.measures import Case, cases_of
@@ -54,7 +55,13 @@ class Causes:
             first, *others = self._told[self.root.name]
             whole = _with_spoiled(first, self.root, self._spoiled)
             self._told[self.root.name] = [whole, *others]
-        return [finding for told in self._told.values() for finding in told]
+        found = [finding for told in self._told.values() for finding in told]
+        plain = [finding for finding in found if leftovers.is_plain(finding)]
+        if len(plain) < 2:
+            return found
+        whole = leftovers.told_together(plain[0], plain[1:])
+        kept = [whole if finding is plain[0] else finding for finding in found]
+        return [finding for finding in kept if finding not in plain]
 
     def _open_signal(self, case: Case) -> None:
         """Make a layer the root if all that is known is that its signal is wrong."""

@@ -34,11 +34,15 @@ def of_another_input(case: Case) -> list[Clue]:
             mutual = theirs.share(case.numeric) > EXACT
             # two numbers that coincide are no order of the inputs
             trust = 0.97 if mutual else 0.9 if _several(part.numeric) else 0.5
+            told = f"The gradient returned for {case.name} is that of {other}."
+            if mutual:  # both say the same: it is one slip
+                first, last = sorted((case, theirs), key=lambda one: one.part.which)
+                told = f"The gradients of {first.name} and {last.name} are exchanged."
             return [
                 Clue(
                     BugKind.WRONG_INDEX,
                     trust * share,
-                    f"The gradient returned for {case.name} is that of {other}.",
+                    told,
                     "Return the gradients in the order of the inputs.",
                 )
             ]

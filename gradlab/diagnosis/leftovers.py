@@ -6,17 +6,22 @@ many, nor from another formula: these are doubts, and what is measured is told.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measures import NEARLY_RIGHT, Case, Clue
 from gradlab.diagnosis.places import place_words
+from gradlab.labels import few_of
 
-__all__ = ["terms", "unnamed"]
+__all__ = ["is_plain", "terms", "told_together", "unnamed"]
 
 _CLOSE_TO_ONE = 0.1  # of which two digits would not say that it is another number
 _LITTLE = 1e-2  # of the length of a gradient: few terms of it are as small
 _SINGLE = 1e-6  # what single precision rounds off, a few times
+_LEAD = "No factor, mask or order explains the error of "
+_NAMED = 4  # of the inputs that are told with another
 _DOUBTED = 0.4  # confidence of a reading that is a guess
 
 
@@ -47,8 +52,7 @@ def unnamed(case: Case) -> Finding:
         f"check the derivative of each function on the way by itself, the last one "
         f"first."
     )
-    size = f"No factor, mask or order explains the error of {case.name}"
-    told = f"{size}, {place_words(case)}. {_length_words(case)}"
+    told = f"{_LEAD}{case.name}, {place_words(case)}. {_length_words(case)}"
     if 0 < _off(case) < _LITTLE:
         advice = NEARLY_RIGHT
         told = (
@@ -58,6 +62,32 @@ def unnamed(case: Case) -> Finding:
         )
     told += _rank_words(case)
     return Finding(BugKind.UNKNOWN, "error", case.name, 0.2, told, advice)
+
+
+def is_plain(finding: Finding) -> bool:
+    """Whether a finding says no more than that nothing explains an error."""
+    return finding.kind == BugKind.UNKNOWN and finding.evidence.startswith(_LEAD)
+
+
+def told_together(first: Finding, others: list[Finding]) -> Finding:
+    """Say once that nothing explains several inputs: one mistake may spoil them all.
+
+    Parameters
+    ----------
+    first
+        Nearest to the output, whose error is described.
+    others
+        Of which no more is known.
+    """
+    also = tuple(place for finding in others for place in finding.places)
+    verb = "is" if len(also) == 1 else "are"
+    told = (
+        f" {few_of(also, _NAMED)} {verb} wrong as well, and nothing explains that "
+        f"either: one mistake may spoil all of them."
+    )
+    return dataclasses.replace(
+        first, evidence=first.evidence + told, also=(*first.also, *also)
+    )
 
 
 def _off(case: Case) -> float:

@@ -32,7 +32,7 @@ def penalty(case: Case) -> list[Clue]:
     # and where all have one sign, any constant does
     odd = 0.9 if len(x) >= 8 and np.ptp(np.sign(x)) > 0 else 0.5
     models: list[tuple[str, np.ndarray, np.ndarray | None, float]] = [
-        ("", x, None, 0.985 if len(x) > 2 else 0.6),
+        ("the value of ", x, None, 0.985 if len(x) > 2 else 0.6),
         ("the sign of ", np.sign(x), None, odd),
         ("the cube of ", x**3, None, odd),
     ]
@@ -64,11 +64,14 @@ def _told(case: Case, factor: float, words: str, place: str, trust: float) -> Cl
         verb = "is in the gradient and not in the loss, or too strong there"
     else:
         verb = "is missing from the gradient, or too weak there"
+    times = (
+        "x" if words else "*"
+    )  # a sentence holds of several inputs, a formula of one
     return Clue(
         BugKind.REGULARIZATION,
         trust,
-        f"analytic - numeric = {factor:.6g} * {words}{case.name} {place}: a penalty "
-        f"{verb}.",
+        f"analytic - numeric = {factor:.6g} {times} {words}{case.name} {place}: a "
+        f"penalty {verb}.",
         f"Put the penalty on {case.name} into both the loss and its gradient, with the "
         f"same strength and on the same entries (0.5 * c * w**2 goes with c * w).",
     )

@@ -81,6 +81,9 @@ def _with_layers(report: Report, layers: Layers, plan: Plan) -> Report:
     if not audit.culprits:
         return dataclasses.replace(report, layers=audit)
     parameters = {name for row in audit.rows for name in row.parameters}
+    entering = sorted(layers.spoiled() - parameters)
+    if entering:  # by the names that a check has for them
+        audit = _with_inputs(audit, parameters, entering)
     own = {
         name
         for row in audit.rows
@@ -97,13 +100,21 @@ def _with_layers(report: Report, layers: Layers, plan: Plan) -> Report:
     # a layer that is wrong explains the parameters it spoils: those need no cause
     hooked = {mistake.where for mistake in _mistakes(audit) if mistake.hook}
     done = {n for row in audit.rows if row.name in hooked for n in row.parameters}
-    kept = spared(report.findings, {*spoiled, *(done & own)})
+    kept = spared(report.findings, {*spoiled, *entering, *(done & own)})
     return dataclasses.replace(
         report,
         layers=audit,
         culprits=culprits,
         findings=rank([*wrong, *kept, *others]),
     )
+
+
+def _with_inputs(
+    audit: LayerAudit, parameters: set[str], names: list[str]
+) -> LayerAudit:
+    """Call the inputs of a model that a wrong layer spoils by their own names."""
+    spoiled = (name for name in audit.contaminated if name in parameters)
+    return dataclasses.replace(audit, contaminated=(*spoiled, *names))
 
 
 def _cut_short(report: Report, missing: str, stop: BaseException | None) -> Report:

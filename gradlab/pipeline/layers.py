@@ -33,6 +33,8 @@ class Layers:
         As given to `gradlab.check`.
     meter
         Of the check, whose budget of seconds an audit has to fit into.
+    names
+        Of all inputs that are checked, the parameters among them.
     audit
         What was found; None before, and where it could not be made.
     refusal
@@ -43,6 +45,7 @@ class Layers:
     inputs: tuple[Any, ...]
     loss: Callable[..., Any] | None
     meter: Meter
+    names: tuple[str, ...]
     audit: LayerAudit | None = None
     refusal: str = ""
 
@@ -70,7 +73,7 @@ class Layers:
         return self.audit
 
     def spoiled(self) -> frozenset[str]:
-        """Name the parameters that are wrong because a layer behind them is.
+        """Name the parameters and inputs that are wrong because a layer behind them is.
 
         Raises
         ------
@@ -85,4 +88,21 @@ class Layers:
         if any(row.reason == INTERRUPTED for row in audit.rows):
             raise KeyboardInterrupt
         parameters = {name for row in audit.rows for name in row.parameters}
-        return frozenset(parameters.intersection(audit.contaminated))
+        spoiled = parameters.intersection(audit.contaminated)
+        if _blames_layers_alone(audit):
+            spoiled.update(name for name in self.names if name not in parameters)
+        return frozenset(spoiled)
+
+
+def _blames_layers_alone(audit: LayerAudit) -> bool:
+    """Whether layers are wrong, and all that leads to them from the inputs is right.
+
+    So the gradient of an input has no other mistake than theirs.
+    """
+    from gradlab.localisation.layers.audited import LayerState
+
+    return not any(
+        (row.state is LayerState.UNCHECKED and not row.idle)
+        or (row.state is LayerState.WRONG and row.depth == 0 and row.name != "loss")
+        for row in audit.rows
+    )

@@ -204,9 +204,9 @@ def test_no_guess_is_made_of_what_several_inputs_share():
     """No name fits Wq and Wk; what comes before is right where Wq hands on nothing."""
     found = gl.check(*attention("no sum")).findings
 
-    unnamed = {f.where for f in found if f.kind == BugKind.UNKNOWN}
-    (path,) = (f for f in found if f.where not in unnamed)
-    assert unnamed == {"Wq", "Wk"}
+    (unnamed,) = (f for f in found if f.kind == BugKind.UNKNOWN)
+    (path,) = (f for f in found if f is not unnamed)
+    assert set(unnamed.places) == {"Wq", "Wk"}
     assert (path.kind, set(path.places)) == (BugKind.MISSING_TERM, {"g", "be"})
     assert "its part that goes through Wq" in path.evidence
     assert BugKind.WRONG_DERIVATIVE in path.doubts
