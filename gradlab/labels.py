@@ -19,6 +19,7 @@ __all__ = [
     "few_of",
     "ravel",
     "stopped_at",
+    "tensor_wanted",
     "unravel",
     "without_ours",
 ]
@@ -136,6 +137,21 @@ def stopped_at(error: BaseException) -> str:
             place = f" ({code_place(file, trace.tb_lineno)})"
         trace = trace.tb_next
     return place
+
+
+def tensor_wanted(error: BaseException) -> str:
+    """Say what to pass where torch was given an array; "" where that is no matter.
+
+    Examples
+    --------
+    >>> tensor_wanted(TypeError("argument 'input' must be Tensor, not numpy.ndarray"))
+    '; pass a tensor, torch.tensor(x, dtype=...)'
+    >>> tensor_wanted(ValueError("negative"))
+    ''
+    """
+    if str(error).endswith("must be Tensor, not numpy.ndarray"):
+        return "; pass a tensor, torch.tensor(x, dtype=...)"
+    return ""
 
 
 def without_ours(trace: TracebackType | None) -> TracebackType | None:

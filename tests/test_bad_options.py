@@ -325,5 +325,28 @@ def test_arrays_for_what_takes_tensors(make):
     """torch says which argument it is, and the message what to pass."""
     fn = make(pytest.importorskip("torch"))
 
-    with pytest.raises(GradlabError, match=r"pass a tensor, torch\.tensor\(x, dtype="):
-        gl.check(fn, np.ones(3))
+    for door in (gl.check, gl.sweep, *([gl.blame] if hasattr(fn, "weight") else [])):
+        with pytest.raises(
+            GradlabError, match=r"pass a tensor, torch\.tensor\(x, dtyp"
+        ):
+            door(fn, np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "params", "words"),
+    [
+        ((), [], "nothing to differentiate: got no inputs, and params= holds none"),
+        (([1, 2, 3],), None, r"pass np\.array\(x, dtype=float\), or an array of float"),
+        (
+            (np.array([1.0, 2.0], object),),
+            None,
+            r"pass x\.astype\(float\), or an array",
+        ),
+        ((3,), None, r"pass float\(x\), or an array of floating-point numbers"),
+        (("word",), None, r"got x: str\); pass at least one array of floating-point"),
+    ],
+)
+def test_where_nothing_can_be_differentiated_the_remedy_fits(inputs, params, words):
+    """A list of whole numbers, an array of objects, a setting, and none at all."""
+    with pytest.raises(GradlabError, match=words):
+        gl.check(lambda x=0: x, *inputs, params=params, grad=lambda x: x)

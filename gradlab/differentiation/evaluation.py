@@ -17,7 +17,7 @@ from gradlab.differentiation.bounds import Budget, parse_budget
 from gradlab.differentiation.metering import BudgetExhausted, Meter
 from gradlab.differentiation.timeouts import NotReturnedError
 from gradlab.errors import GradlabError, OutputsChangedError, SubjectError
-from gradlab.labels import stopped_at
+from gradlab.labels import stopped_at, tensor_wanted
 from gradlab.subject.subject import output_rows, side_by_side
 
 if TYPE_CHECKING:
@@ -64,9 +64,8 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
     except GradlabError:
         raise
     except Exception as cause:
-        where = stopped_at(cause) or " (call it once with these inputs to see where)"
-        if str(cause).endswith("must be Tensor, not numpy.ndarray"):
-            where = "; pass a tensor, torch.tensor(x, dtype=...)"
+        where = tensor_wanted(cause) or stopped_at(cause)
+        where = where or " (call it once with these inputs to see where)"
         kind = type(cause).__name__
         msg = f"the function raised {kind} at the given inputs: {cause}{where}"
         raise SubjectError(msg) from cause

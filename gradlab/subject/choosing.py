@@ -83,16 +83,7 @@ def pick(
     if not chosen:
         if whole:
             raise InputError(_integer_message(whole[0]))
-        found = ", ".join(f"{leaf.name}: {kind_of(leaf.value)}" for leaf in tree.leaves)
-        number = next(
-            (leaf.name for leaf in tree.leaves if type(leaf.value) is int), ""
-        )
-        meant = f"float({number}), or an array" if number else "at least one array"
-        msg = (
-            f"none of the inputs can be differentiated (got {found or 'none at all'}); "
-            f"pass {meant} of floating-point numbers"
-        )
-        raise InputError(msg)
+        raise InputError(_nothing_message(tree.leaves))
     called = rename([tree.leaves[i].name for i in chosen], names)
     if wanted is None:
         return chosen, called
@@ -111,6 +102,31 @@ def pick(
             raise InputError(msg)
     kept = [(i, n) for i, n in zip(chosen, called, strict=True) if n in wanted]
     return [i for i, _ in kept], [n for _, n in kept]
+
+
+def _nothing_message(leaves: Sequence[Leaf]) -> str:
+    """Say that nothing can be differentiated, and what to pass for what is there."""
+    if not leaves:
+        return (
+            "there is nothing to differentiate: got no inputs, and params= holds none; "
+            "pass an array of floating-point numbers, or the parameters that the "
+            "function reads"
+        )
+    found = ", ".join(f"{leaf.name}: {kind_of(leaf.value)}" for leaf in leaves)
+    whole = [leaf.name for leaf in leaves if type(leaf.value) is int]
+    boxed = [leaf.name for leaf in leaves if _is_boxed(leaf.value)]
+    lists = {name.rpartition(".")[0] for name in whole}
+    meant = "at least one array"
+    if boxed:
+        meant = f"{boxed[0]}.astype(float), or an array"
+    elif len(whole) > 1 and len(lists) == 1 and lists != {""}:
+        meant = f"np.array({lists.pop()}, dtype=float), or an array"
+    elif whole:
+        meant = f"float({whole[0]}), or an array"
+    return (
+        f"none of the inputs can be differentiated (got {found}); pass {meant} of "
+        f"floating-point numbers"
+    )
 
 
 def check_words(wrt: Any, names: Any) -> None:
@@ -135,6 +151,10 @@ def check_words(wrt: Any, names: Any) -> None:
                 f"{type(value).__name__} {value!r}"
             )
             raise InputTypeError(msg)
+
+
+def _is_boxed(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == object
 
 
 def _is_integer_array(value: object) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputError, InputTypeError, SubjectError
+from gradlab.labels import tensor_wanted
 from gradlab.localisation.layers.products import all_finite, any_nonzero, weighted_sums
 from gradlab.localisation.layers.recording.frames import Frame, walk
 from gradlab.localisation.layers.recording.intercept import intercepting
@@ -110,7 +111,7 @@ def _forward(
         except Exception as error:
             raise SubjectError(
                 f"{program.title} raised {type(error).__name__} when it was called "
-                f"with the inputs of blame: {error}"
+                f"with the inputs of blame: {error}{tensor_wanted(error)}"
             ) from error
         if program.loss is not None:
             output = _loss_of(program, recorder, output)
