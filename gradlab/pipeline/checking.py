@@ -22,7 +22,6 @@ from gradlab.differentiation.analytic_noise import (
 from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.least_scales import choose_least_scales, moves_nothing
-from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin, elsewhere
@@ -38,6 +37,8 @@ from gradlab.pipeline.looks.second_opinion import second_opinion_on
 from gradlab.pipeline.looks.steadiness import set_unsteady_aside
 from gradlab.pipeline.looks.unheard import KEPT, hear_in_haste
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, analytic_side
+from gradlab.pipeline.sides.held_in_half import bearable_in_half
+from gradlab.pipeline.sides.trusting import trusted
 from gradlab.pipeline.sparse_verdicts import settled_at_once
 from gradlab.pipeline.suspects import accept, is_beyond_doubt
 from gradlab.subject.subject import DOUBLE
@@ -58,7 +59,6 @@ __all__ = [
     "compare_blocks",
     "compare_columns",
     "run_full",
-    "trusted",
 ]
 
 _NAMED = 6  # inputs in a remark
@@ -72,6 +72,7 @@ class AnalyticColumns:
     side: AnalyticSide
     precise: AnalyticSide | None  # in float64, if it is not
     round_off: list[NDArray[np.float64]] | None
+    bearable: list[NDArray[np.float64]] | None = None  # of numbers in half precision
 
 
 def run_full(
@@ -106,11 +107,15 @@ def analytic_columns(
     own = analytic_side(subject, columns, check.meter)
     precise = None
     if twin is not None and twin.analytic is not None:
-        precise = trusted(analytic_side(twin, columns, check.meter), own)
+        wide = analytic_side(twin, columns, check.meter)
+        precise = trusted(wide, own, twin, check.meter)
     round_off = None
     if twin is not None and precise is not None and not columns:
         round_off = _round_off((subject, twin), own, precise, check.plan.seed)
-    return AnalyticColumns(own, precise, round_off)
+    bearable = None
+    if twin is not None:
+        bearable = bearable_in_half(subject, twin, columns, check.meter)
+    return AnalyticColumns(own, precise, round_off, bearable)
 
 
 def compare_columns(
@@ -280,38 +285,11 @@ def add_analytic(
         block.analytic = cut(analytic.side.value(which))
     if analytic.precise is not None and chosen:
         block.precise = cut(analytic.precise.value(which))
+    if analytic.bearable is not None and chosen:  # nothing else is forgiven
+        block.precise = block.analytic
+        block.digits = cut(analytic.bearable[which])
     if analytic.round_off is not None and chosen:
         block.slack = cut(analytic.round_off[which])
-
-
-def trusted(precise: AnalyticSide, analytic: AnalyticSide) -> AnalyticSide | None:
-    """Gradients in float64, unless they fail where those of the user do not.
-
-    A checkpoint that recomputes its forward inside the backward sees the user's own
-    tensors again, not the copies.
-    """
-    if precise.problems and not analytic.problems:
-        return None
-    pairs = list(_numbers(precise, analytic))
-    for wide, own in pairs:
-        if own.shape == wide.shape and (np.isfinite(own) & ~np.isfinite(wide)).any():
-            return None
-    same = [np.array_equal(own, wide, equal_nan=True) for wide, own in pairs]
-    if not all(same) and all(is_short(wide, beside=own) for wide, own in pairs):
-        return None  # a backward that is single precision whatever comes in
-    return precise
-
-
-def _numbers(
-    one: AnalyticSide, other: AnalyticSide
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Yield what both sides hold of every input: matrices, or their entries."""
-    for which in range(len(one.sides)):
-        few = one.entries(which), other.entries(which)
-        if few[0] is not None and few[1] is not None:
-            yield few[0].value, few[1].value
-        else:
-            yield one.value(which), other.value(which)
 
 
 def _remarks(

@@ -18,12 +18,13 @@ from gradlab.differentiation.dependence import axes_of
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.row_groups import grouped_rows
 from gradlab.pipeline.blocks import Known, Outcome
-from gradlab.pipeline.checking import AnalyticColumns, add_analytic, trusted
+from gradlab.pipeline.checking import AnalyticColumns, add_analytic
 from gradlab.pipeline.first_pass import Wanted, sparse_passes
 from gradlab.pipeline.judging import judge_block, matters_of
 from gradlab.pipeline.large.counting import caught_anywhere, in_pairs
 from gradlab.pipeline.large.keeping import spread_step
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, batch_bytes
+from gradlab.pipeline.sides.trusting import trusted
 from gradlab.pipeline.sparse_verdicts import (
     doubtful_columns,
     packed_entries,
