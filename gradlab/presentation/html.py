@@ -158,25 +158,23 @@ def document(body: str, title: str) -> str:
     return _DOCUMENT.format(title=html.escape(title), body=body)
 
 
-def _parts(
-    result: Report | Sweep | LayerAudit,
-) -> tuple[Packed, str, bytes | None, str]:
-    """Return the numbers, the text and the picture of a result, and a title.
+def _parts(result: Report | Sweep | LayerAudit) -> tuple[Packed, str, bytes | None]:
+    """Return the numbers, the text and the picture of a result.
 
     A report without a block that could be drawn has no picture.
     """
     figure: Figure | None = None
     if isinstance(result, LayerAudit):
-        packed, text, title = pack_layers(result), audit_text(result), "Layers"
+        packed, text = pack_layers(result), audit_text(result)
         figure = result.plot().figure_
     elif isinstance(result, Sweep):
-        packed, text, title = pack_sweep(result), sweep_text(result), "Step sizes"
+        packed, text = pack_sweep(result), sweep_text(result)
         figure = result.plot().figure_
     else:
-        packed, text, title = pack_report(result), report_text(result), result.subject
+        packed, text = pack_report(result), report_text(result)
         if any(comparison.analytic.size for comparison in result.comparisons):
             figure = plot_report(result, None, None).figure_
-    return packed, text, None if figure is None else png(figure, _SHARPNESS), title
+    return packed, text, None if figure is None else png(figure, _SHARPNESS)
 
 
 def mimebundle(result: Report | Sweep | LayerAudit) -> dict[str, str]:
@@ -194,7 +192,7 @@ def mimebundle(result: Report | Sweep | LayerAudit) -> dict[str, str]:
     """
     if shows_words_only():
         return {}  # then IPython asks for the repr
-    packed, text, image, _ = _parts(result)
+    packed, text, image = _parts(result)
     inert = _inert(text, image, _UNTRUSTED)
     bundle = {"text/plain": text, "text/html": island(packed, inert)}
     if image is not None:
@@ -213,7 +211,10 @@ def page(
     >>> page(report).startswith("<!doctype html>")
     True
     """
-    packed, text, image, title = _parts(result)
+    packed, text, image = _parts(result)
+    title = text.partition("\n")[
+        0
+    ]  # many tabs of a browser: the answer tells them apart
     whole = document(island(packed, _inert(text, image, _NO_SCRIPT)), title)
     if path is not None:
         pathlib.Path(path).write_text(whole, encoding="utf-8")

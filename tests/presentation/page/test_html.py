@@ -67,6 +67,21 @@ def test_page_goes_through_markdown_as_it_is(make, rng):
     ]
 
 
+@pytest.mark.parametrize(
+    ("make", "title"),
+    [
+        (builders.tutorial, "✗ disagrees: W1 is wrong (1 of 4 gradients disagrees)"),
+        (builders.hostile, "✗ disagrees: &lt;img src=x"),
+        (lambda _: builders.audit(), "✗ blocks.1.act (Swish, model.py:31) is wrong"),
+    ],
+)
+def test_tab_of_a_page_tells_the_answer(make, title, rng):
+    """Of many tabs that are open one is found again; no name comes out as markup."""
+    page = make(rng).to_html()
+
+    assert f"<title>{title}" in page
+
+
 @pytest.mark.parametrize("notebook", [True, False])
 def test_ipython_in_a_terminal_waits_for_no_picture(rng, notebook, monkeypatch):
     """Nobody would see page and picture there; IPython shows the repr instead."""
