@@ -20,6 +20,7 @@ from gradlab.presentation.layer_text import (
 )
 from gradlab.presentation.packing import Packed, number, pack_block, pack_slices
 from gradlab.presentation.sweep_text import sweep_headline
+from gradlab.presentation.views import moved_together
 from gradlab.presentation.words import duration, kind_in_words, plural
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def report_state(report: Report) -> dict[str, Any]:
         ],
         "findings": pack_findings(report.findings),
         "remarks": list(report.remarks),
+        "together": moved_together(report),
         "layers": None if report.layers is None else layers_state(report.layers),
         "tol": None,
         "metric": "rel",

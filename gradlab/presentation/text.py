@@ -23,7 +23,12 @@ from gradlab.presentation.headline import (
     headline,
 )
 from gradlab.presentation.layer_text import audit_table, finding_lines
-from gradlab.presentation.views import by_severity, worst_entry, worst_relative
+from gradlab.presentation.views import (
+    by_severity,
+    moved_together,
+    worst_entry,
+    worst_relative,
+)
 from gradlab.presentation.words import (
     NAME,
     WIDTH,
@@ -69,21 +74,6 @@ def _unsaid(report: Report, comparison: Comparison) -> bool:
     return (short or silent) and bool(np.isnan(comparison.analytic).all())
 
 
-def _together(report: Report) -> dict[str, int]:
-    """Count, by input, with how many others it was moved along the same directions.
-
-    They have one number, which is that of all of them.
-    """
-    probed = [
-        c for c in report.comparisons if c.coverage == "probe" and c.analytic.any()
-    ]
-    values = [c.analytic.tobytes() for c in probed]
-    counts = {
-        c.input.name: values.count(v) for c, v in zip(probed, values, strict=True)
-    }
-    return {name: count - 1 for name, count in counts.items() if count > 1}
-
-
 def _table_row(
     name: str, comparison: Comparison, *, unsaid: bool, others: int = 0
 ) -> list[str]:
@@ -123,7 +113,7 @@ def _table(report: Report, width: int | None) -> list[str]:
     rows = [[*head, "analytic", "numeric", "± bar"]]
     room = 40 if width is None else min(40, max(16, width - 40))
     names = distinct([report.block_name(c) for c in shown], room)
-    moved = _together(report)
+    moved = moved_together(report)
     rows += [
         _table_row(
             name,

@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
+    from gradlab.report import Report
 
-__all__ = ["by_severity", "log_error", "worst_entry", "worst_relative"]
+__all__ = [
+    "by_severity",
+    "log_error",
+    "moved_together",
+    "worst_entry",
+    "worst_relative",
+]
 
 
 def worst_entry(comparison: Comparison) -> tuple[int, int] | None:
@@ -77,6 +84,27 @@ def by_severity(comparisons: Iterable[Comparison]) -> list[Comparison]:
         return (-int(comparison.verdict), -np.inf if np.isnan(worst) else -worst)
 
     return sorted(comparisons, key=key)
+
+
+def moved_together(report: Report) -> dict[str, int]:
+    """Count, by input, with how many others it was moved along the same directions.
+
+    They have one number, which is that of all of them.
+
+    Examples
+    --------
+    >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: 2 * x)
+    >>> moved_together(report)
+    {}
+    """
+    probed = [
+        c for c in report.comparisons if c.coverage == "probe" and c.analytic.any()
+    ]
+    values = [c.analytic.tobytes() for c in probed]
+    counts = {
+        c.input.name: values.count(v) for c, v in zip(probed, values, strict=True)
+    }
+    return {name: count - 1 for name, count in counts.items() if count > 1}
 
 
 def log_error(error: NDArray[Any]) -> NDArray[np.float64]:

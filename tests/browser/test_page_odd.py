@@ -72,6 +72,21 @@ def test_probes_are_not_called_entries(show):
     driver.shows(page, ".gl .status", "probes agree")
 
 
+def test_inputs_that_were_moved_together_say_so(show):
+    """Two rows with one and the same number would look like a mistake."""
+    ones = np.ones(60)
+    page = show(
+        gl.check(
+            lambda x, y: x @ x + (y**3).sum(),
+            *(ones, ones),
+            grad=lambda x, y: (2 * x, 3 * y**2),
+            coverage="probe",
+        )
+    )
+
+    driver.shows(page, ".gl .status", "moved together with another input")
+
+
 def test_a_sample_in_lines_says_of_how_many(show):
     """Forty of 200 coordinates, folded into lines."""
     x = np.linspace(0.1, 1, 200)
