@@ -45,6 +45,7 @@ __all__ = ["COSTLY", "DETECTORS", "LAST"]
 DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     sketched.read_from_directions,
     zeros.detached,
+    leftovers.halved,
     severed.severed,
     new_leaves.begun_anew,
     severed.hooked,
@@ -83,6 +84,7 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     balances.constants,
     balances.unreal,
     exchanged.of_another_input,
+    exchanged.as_of_another_input,
     exchanged.multiplier,
     exchanged.growing,
 )

@@ -10,7 +10,8 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.held import real_arrays
-from gradlab.diagnosis.measures import EXACT, Case, Clue, cases_of
+from gradlab.diagnosis.measures import EXACT, Case, Clue, cases_of, reaches
+from gradlab.diagnosis.moving import slopes_at, unit_directions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["slopes_of_one_end"]
 
+_ASKED = 2  # entries that are moved by themselves
+
 
 def slopes_of_one_end(case: Case) -> list[Clue]:
     """Detect a factor for each output, or each entry: another's slope at that end."""
@@ -29,10 +32,55 @@ def slopes_of_one_end(case: Case) -> list[Clue]:
     if last is not None and _explained(case, last[:, None]):
         return [_named(case, last) or _own_slopes("output", "row", "last", last)]
     first = _own_factors(a.T, n.T, wrong.T)
-    if first is not None and _explained(case, first):
+    if first is not None and _explained_where_it_moves(case, first):
+        if _is_straight(case, first):
+            return [_other_multiplier(case, first)]
         words = f"entry of {case.name}"
         return [_own_slopes(words, "column", "first", first)]
     return _slopes_of_mates(case)
+
+
+def _explained_where_it_moves(case: Case, factors: Array) -> bool:
+    """Whether columns are what they should be, times a factor, but for a few zeros.
+
+    What is multiplied with a state that is zero at the start has no factor there.
+    """
+    moves = reaches(~case.numeric_zero, 0)
+    if moves.all() or 3 * int((~moves).sum()) > len(moves):
+        return _explained(case, factors)
+    model = np.where(case.wrong, factors * case.numeric, case.numeric)
+    there = np.broadcast_to(moves, model.shape)
+    return case.share(model, there) >= EXACT
+
+
+def _is_straight(case: Case, factors: Array) -> bool:
+    """Whether f is a straight line in each entry by itself: a product, and no slope."""
+    evidence, which, x = case.evidence, case.part.which, case.point
+    chosen = np.argsort(-np.abs(factors - 1), kind="stable")[:_ASKED]
+    for j in chosen:
+        direction = unit_directions(len(x), np.array([j]))
+        moved = x.copy()
+        moved[j] += 0.7 + abs(x[j])
+        here, there = (
+            float(slopes_at(evidence, {which: point}, which, direction)[0])
+            for point in (x, moved)
+        )
+        if not abs(here - there) <= 1e-6 * abs(here):
+            return False
+    return True
+
+
+def _other_multiplier(case: Case, c: Array) -> Clue:
+    return Clue(
+        BugKind.STALE_CACHE,
+        0.9,
+        f"Each entry of {case.name} has a factor of its own, from {c.min():.4g} to "
+        f"{c.max():.4g}, for all outputs alike, and the function is a straight line in "
+        f"each entry: what multiplies it in the forward pass is another number than in "
+        f"the backward.",
+        f"Multiply the error signal of {case.name} by the very value that it met in "
+        f"the forward pass: at the same step, before it was overwritten.",
+    )
 
 
 def _explained(case: Case, factors: Array) -> bool:

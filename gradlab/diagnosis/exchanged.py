@@ -14,7 +14,7 @@ from gradlab.diagnosis.moving import analytic_at
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["growing", "multiplier", "of_another_input"]
+__all__ = ["as_of_another_input", "growing", "multiplier", "of_another_input"]
 
 
 def of_another_input(case: Case) -> list[Clue]:
@@ -44,6 +44,35 @@ def of_another_input(case: Case) -> list[Clue]:
                     trust * share,
                     told,
                     "Return the gradients in the order of the inputs.",
+                )
+            ]
+    return []
+
+
+def as_of_another_input(case: Case) -> list[Clue]:
+    """Detect a part that is missing, or too many, and that another input has as well.
+
+    Where f sees a - b, or a + b, what comes back to one of them comes to both: the
+    error of a is the gradient of b, which is right.
+    """
+    if not _several(case.error):
+        return []
+    for other in sides_of(case.evidence):
+        if other.is_wrong or other.numeric.shape != case.numeric.shape:
+            continue
+        for sign, verb in ((1, "+"), (-1, "-")):
+            if case.share(case.numeric + sign * other.numeric) <= EXACT:
+                continue
+            told = f"The gradient of {case.name} is the right one {verb} that of "
+            return [
+                Clue(
+                    BugKind.MISSING_TERM,
+                    0.86,
+                    f"{told}{other.name}, which is right itself: the path on which "
+                    f"both meet is left out, or there twice.",
+                    f"Add what comes back where {case.name} and {other.name} meet to "
+                    f"both of them once, with the sign that each has there.",
+                    (BugKind.EXTRA_TERM,),
                 )
             ]
     return []

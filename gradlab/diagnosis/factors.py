@@ -233,6 +233,10 @@ def _masked_mean(case: Case, c: float) -> Clue | None:
         c, words = 1 / c, "the mean runs over those, that of the function over all"
     if not case.scalar or count == size or abs(c * size - count) > _CLOSE:
         return None
+    for other in cases_of(case.evidence):  # of as many entries, where it is one cause
+        share = (~other.numeric_zero).mean()
+        if abs(factor(other) - factor(case)) < _CLOSE and abs(share - c) > _CLOSE:
+            return None
     return Clue(
         BugKind.MISSING_REDUCTION,
         0.5 if 2 * count == size else 0.95,

@@ -18,6 +18,7 @@ _MOST = 1000  # members that a group may have
 _LONGEST = 100  # members of the longest group, where no array has its length
 _CLOSE = 1e-5  # how near to whole numbers ratios have to be
 _SAME = 1e-5  # relative: ratios as near as that are one factor
+_FEW = 3  # factors that need not follow an index
 _ENTRIES = 4  # that are enough to speak of whole numbers
 
 
@@ -79,6 +80,36 @@ def _clue(case: Case, ratio: str, counts: list[int], words: str) -> Clue:
     )
 
 
+def _follow_an_index(case: Case, count: int) -> bool:
+    """Whether factors are those of classes or samples: one for each index of an axis.
+
+    Few factors in many entries are groups of some kind, whatever they follow.
+    """
+    lengths = {n for v in (case.variable, *case.outputs) for n in v.shape}
+    if count <= _FEW or not case.part.complete or case.variable.is_complex:
+        return True
+    if count > max(lengths, default=0):
+        return False
+    for output, part in case.parts_of_output:
+        a, n, wrong = (side[part] for side in (case.analytic, case.numeric, case.wrong))
+        if not wrong.any():
+            continue
+        ratios = np.where(wrong, a / np.where(wrong, n, 1.0), np.nan)
+        grid = ratios.reshape(*output.shape, *case.variable.shape)
+        if not any(_is_one_for_each(grid, axis) for axis in range(grid.ndim)):
+            return False
+    return True
+
+
+def _is_one_for_each(grid: NDArray[np.float64], axis: int) -> bool:
+    """Whether all numbers at one index of an axis are the same, but for nan."""
+    lines = np.moveaxis(grid, axis, 0).reshape(grid.shape[axis], -1)
+    low = np.where(np.isnan(lines), np.inf, lines).min(axis=1)
+    high = np.where(np.isnan(lines), -np.inf, lines).max(axis=1)
+    there = np.isfinite(low)
+    return bool((high - low <= 2 * _SAME * np.abs(high))[there].all())
+
+
 def weighted_groups(case: Case) -> list[Clue]:
     """Detect a few factors, each in several entries: weights of classes or samples."""
     wrong = case.wrong
@@ -96,7 +127,7 @@ def weighted_groups(case: Case) -> list[Clue]:
     scaled = np.empty_like(n)
     scaled[order] = n[order] * np.repeat(factors, [len(group) for group in groups])
     model[wrong] = scaled
-    if case.share(model) < EXACT:
+    if case.share(model) < EXACT or not _follow_an_index(case, len(groups)):
         return []
     told = ", ".join(f"{c:.4g}" for c in factors[:5])
     more = ", ..." if len(factors) > 5 else ""

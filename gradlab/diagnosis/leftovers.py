@@ -15,10 +15,11 @@ from gradlab.diagnosis.measures import NEARLY_RIGHT, Case, Clue
 from gradlab.diagnosis.places import place_words
 from gradlab.labels import few_of
 
-__all__ = ["is_plain", "terms", "told_together", "unnamed"]
+__all__ = ["halved", "is_plain", "terms", "told_together", "unnamed"]
 
 _CLOSE_TO_ONE = 0.1  # of which two digits would not say that it is another number
 _LITTLE = 1e-2  # of the length of a gradient: few terms of it are as small
+_SEVERAL = 2  # entries that have few digits, and hardly by chance
 _SINGLE = 1e-6  # what single precision rounds off, a few times
 _LEAD = "No factor, mask or order explains the error of "
 _NAMED = 4  # of the inputs that are told with another
@@ -43,6 +44,27 @@ def terms(case: Case) -> list[Clue]:
     elif little:
         kinds = [BugKind.WRONG_DERIVATIVE]
     return [Clue(kind, _DOUBTED, "", "") for kind in kinds]
+
+
+def halved(case: Case) -> list[Clue]:
+    """Detect a gradient that is the right one rounded to float16, in every entry."""
+    a, n = case.analytic, case.numeric
+    if int(case.wrong.sum()) < _SEVERAL or _off(case) > _LITTLE:
+        return []
+    short = a.astype(np.float16)
+    units = np.spacing(np.abs(short)).astype(np.float64)
+    if not (short == a).all() or (np.abs(a - n) > units + case.tolerance).any():
+        return []
+    return [
+        Clue(
+            BugKind.DTYPE,
+            0.98,
+            f"The gradient of {case.name} holds numbers of float16, half precision: "
+            f"each is the right one rounded off.",
+            "Look for .half(), np.float16 or autocast in the backward, and compute "
+            "there in the dtype of the forward pass.",
+        )
+    ]
 
 
 def unnamed(case: Case) -> Finding:

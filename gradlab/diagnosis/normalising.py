@@ -56,7 +56,7 @@ def terms_of_normalisation(case: Case) -> list[Clue]:
         groups = np.broadcast_to(
             np.arange(size.size).reshape(size.shape), shape
         ).ravel()
-        clues = _terms(case, hat, groups, count, axes)
+        clues = _terms(case, hat, groups, size.ravel(), axes)
         if clues:
             return clues
     return []
@@ -81,11 +81,11 @@ def _terms(
     case: Case,
     hat: NDArray[np.float64],
     groups: NDArray[np.intp],
-    count: int,
+    deviations: NDArray[np.float64],
     axes: tuple[int, ...],
 ) -> list[Clue]:
     """Fit factors of both terms to the error; tell those that are not one."""
-    n = case.numeric
+    n, count = case.numeric, len(hat) // len(deviations)
     left = 1 - (1 + hat**2) / count
     if (left <= 1e-6).any():
         return []
@@ -100,9 +100,9 @@ def _terms(
     error = (case.analytic - n).ravel()
     fitted = np.linalg.lstsq(table, error, rcond=None)[0]
     stray = float(np.linalg.norm(table @ fitted - error))
-    if stray > (1 - EXACT) * float(np.linalg.norm(error)):
-        return []
     where = f"ax{'is' if len(axes) == 1 else 'es'} {', '.join(map(str, axes))}"
+    if stray > (1 - EXACT) * float(np.linalg.norm(error)):
+        return _powers(case, (mean, variance), groups, deviations, where)
     terms = (
         ("mean", "mean(d)", 1 - float(fitted[0])),
         ("variance", "xhat * mean(d * xhat)", 1 - float(fitted[1])),
@@ -112,6 +112,42 @@ def _terms(
         for word, formula, factor in sorted(terms, key=lambda term: -abs(1 - term[2]))
         if abs(1 - factor) > _CLOSE
     ][:1]
+
+
+def _powers(
+    case: Case,
+    terms: tuple[Matrix, Matrix],
+    groups: NDArray[np.intp],
+    deviations: NDArray[np.float64],
+    where: str,
+) -> list[Clue]:
+    """Recognise a term with a factor that is a power of its group's deviation."""
+    error = case.analytic - case.numeric
+    for term, word in zip(terms, ("mean", "variance"), strict=True):
+        factors = np.ones(len(deviations))
+        for group in range(len(factors)):
+            own, off = term[groups == group], error[groups == group]
+            below = float((own * own).sum())
+            factors[group] -= float((own * off).sum()) / below if below > 0 else 0.0
+        model = case.numeric + (1 - factors[groups])[:, None] * term
+        if case.share(model) < EXACT or (factors <= 0).any():
+            continue
+        for power in (2, 1, -1, -2, 3, -3):
+            if np.abs(factors / deviations**power - 1).max() > 5 * _CLOSE:
+                continue
+            return [
+                Clue(
+                    BugKind.WRONG_DERIVATIVE,
+                    0.95,
+                    f"The function normalises {case.name} along {where}; in its "
+                    f"gradient the term of the {word} has, in each of {len(factors)} "
+                    f"groups, the factor s**{power}, where s is the standard deviation "
+                    f"of the group and 1 belongs.",
+                    f"Compare the powers of the {word} in the backward: the derivative "
+                    f"of (var + eps)**-0.5 is -0.5 * (var + eps)**-1.5.",
+                )
+            ]
+    return []
 
 
 def _clue(

@@ -236,6 +236,20 @@ def selection(case: Case) -> list[Clue]:
     moved = reaches(a & ~n, 1)[wrong]
     if not moved.all() or wrong.sum() < 2:
         return []
+    axes = _axes_of_picks(case, a, n, wrong)
+    if axes is not None:
+        name, ours, true = axes
+        return [
+            Clue(
+                BugKind.WRONG_AXIS,
+                0.97,
+                f"{name} at an index along axis {true} uses the entry of {case.name} "
+                f"with that index; its gradient goes to the entry with the index along "
+                f"axis {ours}.",
+                f"Sum the gradient of {case.name} over the other axes of {name}: all "
+                f"but axis {true}.",
+            )
+        ]
     flat = affine(case.evidence, case.part.which)
     if flat is None:
         return []
@@ -260,3 +274,25 @@ def selection(case: Case) -> list[Clue]:
             "Keep the mask or the argmax of the forward pass, and use that.",
         )
     ]
+
+
+def _axes_of_picks(
+    case: Case,
+    a: NDArray[np.bool_],
+    n: NDArray[np.bool_],
+    wrong: NDArray[np.bool_],
+) -> tuple[str, int, int] | None:
+    """Name the output, and the axes whose index is that of the entry, ours and true."""
+    if len(case.outputs) != 1:
+        return None
+    (output,) = case.outputs
+    places = np.unravel_index(np.flatnonzero(wrong), output.shape)
+    found = []
+    for side in (a, n):
+        picked = side[wrong].argmax(axis=1)
+        along = [p for p, place in enumerate(places) if (place == picked).all()]
+        if len(along) != 1 or output.shape[along[0]] != side.shape[1]:
+            return None
+        found.append(along[0])
+    ours, true = found
+    return (output.name, ours, true) if ours != true else None

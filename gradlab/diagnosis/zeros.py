@@ -216,7 +216,8 @@ def _one_sample(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]
                 continue
             used = (~case.numeric_zero)[part].reshape(*output.shape, -1)
             everywhere = reaches(used, others) if others else used
-            if not (everywhere | ~reaches(everywhere, 0)).all():
+            known = (everywhere | ~reaches(everywhere, 0)).all()
+            if not known and not _in_line(case, output, part):
                 continue  # entries that serve some indices only: no broadcasting
             return [
                 Clue(
@@ -230,6 +231,18 @@ def _one_sample(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]
                 )
             ]
     return []
+
+
+def _in_line(case: Case, output: Variable, part: slice) -> bool:
+    """Whether outputs use the entries with their own last indices, and no others.
+
+    As of a slope for each feature that a mask switches off for some samples.
+    """
+    shape = case.variable.shape
+    if not shape or output.shape[len(output.shape) - len(shape) :] != shape:
+        return False
+    rows, columns = np.nonzero(~case.numeric_zero[part])
+    return bool((rows % case.variable.size == columns).all())
 
 
 def _broadcast(case: Case, output: Variable, axis: int) -> bool:
