@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.comparison.relative_errors import stands_out
 from gradlab.comparison.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ _CLEAR = 10  # an excess within this factor of the largest is as clear as that
 def scores(comparison: Comparison) -> NDArray[np.float64]:
     """Score by which entries of one verdict are ranked, shape (m, n), no unit.
 
-    The relative error of the clear ones, above the excess of all others.
+    The relative error of the clear ones, where it is told at all, above the excess of
+    all others.
 
     Examples
     --------
@@ -42,7 +44,15 @@ def scores(comparison: Comparison) -> NDArray[np.float64]:
         those = excess[comparison.verdicts == verdict]
         top[verdict] = those[np.isfinite(those)].max(initial=0.0)
     most = top[comparison.verdicts]
-    relative = np.nan_to_num(comparison.relative_error, nan=np.inf, posinf=np.inf)
+    told = stands_out(
+        comparison.analytic,
+        comparison.numeric,
+        comparison.numeric_error,
+        comparison.allowed,
+        comparison.verdicts,
+    )
+    relative = np.where(told, comparison.relative_error, 0.0)
+    relative = np.nan_to_num(relative, nan=np.inf, posinf=np.inf)
     with np.errstate(invalid="ignore"):  # of 0 / 0, where no excess is above zero
         return np.where(excess >= most / _CLEAR, 1.0 + _short(relative), excess / most)
 

@@ -12,8 +12,8 @@ from gradlab.subject.subject import Variable
 RELATIVE, ABSOLUTE = 1e-3, 1e-3
 
 
-def block(analytic, numeric, bar=1e-9):
-    """One row, at a tolerance with an absolute part, all wrong."""
+def block(analytic, numeric, bar=1e-9, *, verdict=2, rtol=RELATIVE, atol=ABSOLUTE):
+    """One row, at a tolerance with an absolute part, all of one verdict."""
     a, n = np.atleast_2d(analytic).astype(float), np.atleast_2d(numeric).astype(float)
     return Comparison(
         output=Variable("f", ()),
@@ -21,8 +21,8 @@ def block(analytic, numeric, bar=1e-9):
         analytic=a,
         numeric=n,
         numeric_error=np.full(a.shape, bar),
-        allowed=RELATIVE * np.maximum(abs(a), abs(n)) + ABSOLUTE,
-        verdicts=np.full(a.shape, 2, np.int8),
+        allowed=rtol * np.maximum(abs(a), abs(n)) + atol,
+        verdicts=np.full(a.shape, verdict, np.int8),
         step=np.full(a.shape, 1e-6),
     )
 
@@ -52,6 +52,17 @@ def test_of_equally_wrong_entries_the_largest_is_shown(rng):
     wrong = block(2 * numeric, noisy)
 
     assert wrong.ranking(1) == [(0, int(numeric.argmax()))]
+
+
+def test_what_agrees_within_its_bar_alone_is_not_the_worst():
+    """Its relative error is not told: the bar is wider than what is allowed there."""
+    right = block(
+        *([1 + 1e-8, 1e-5 + 5e-11], [1, 1e-5]), verdict=0, rtol=1e-6, atol=0.0
+    )
+
+    assert right.excess.ravel() == pytest.approx([0.01, 0.01], rel=0.01)
+    assert right.ranking(1) == [(0, 0)]
+    assert right.relative_error[0, 0] == right.max_rel_error
 
 
 def test_no_number_is_worse_than_any():
