@@ -17,6 +17,7 @@ import numpy as np
 from gradlab.differentiation.evaluation import row_or_nan
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
 from gradlab.subject.subject import output_rows
+from gradlab.subject.tensors.walk import keep_on_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -248,7 +249,9 @@ def _pool() -> NDArray[np.float64]:
     """Signed sizes to cut pooled directions from, the same in every process."""
     generator = np.random.Generator(np.random.SFC64(_POOL_SEED))
     bits = np.frombuffer(generator.bytes(_POOL + _BLOCK), dtype=np.uint8)
-    return _TABLE.take(bits)
+    pool = _TABLE.take(bits)
+    keep_on_devices(pool)
+    return pool
 
 
 def _bytes(

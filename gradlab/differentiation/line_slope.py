@@ -22,6 +22,7 @@ __all__ = ["Slope", "line_slope", "moved_exponent", "start_exponent"]
 # Weights of the smallest step in the twice extrapolated quotient add up to 64/45.
 _WEIGHT = 1.5
 _ROUNDS = 5  # positions of the ladder, three steps each
+_FIRST = 2  # exponent; the longest of its three steps is the inputs' own size
 _SMOOTH = (2.0, 8.0)  # ratio of successive differences; 4 for a smooth function
 
 
@@ -111,7 +112,8 @@ def line_slope(
     noise
         Absolute round-off of one value.
     exponent
-        Where to start: steps 2**-exponent and its two doubles.
+        Where to start: steps 2**-exponent and its two doubles, or the longest there
+        are, up to one.
     deepest
         Largest exponent worth trying; beyond it steps vanish in the round-off of x.
     enough
@@ -141,8 +143,8 @@ def line_slope(
 
     best: Slope | None = None
     tried: set[int] = set()
-    p = exponent
-    while len(tried) < _ROUNDS and p not in tried and 2 <= p <= deepest:
+    p = max(exponent, _FIRST)
+    while len(tried) < _ROUNDS and p not in tried and _FIRST <= p <= deepest:
         tried.add(p)
         found = _extrapolate(quotient(p), quotient(p - 1), quotient(p - 2), noise, p)
         if best is None or not best.error <= found.error:

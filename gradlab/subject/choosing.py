@@ -212,8 +212,14 @@ def check_writable(leaves: Sequence[Leaf]) -> None:
             )
             raise InputError(msg)
         if not isinstance(leaf.value, np.ndarray):
+            kind = type(leaf.value)
+            where = kind.__module__.partition(".")[0]
+            told = kind.__name__ if where == "builtins" else f"{where}.{kind.__name__}"
+            remedy = "store it as a NumPy array of shape ()"
+            if getattr(leaf.value, "ndim", 0):  # of another library
+                remedy = "pass it as an input of the function, gl.check(f, W, b)"
             msg = (
-                f"params[{leaf.name!r}] is a {type(leaf.value).__name__}, which cannot "
-                f"be perturbed in place; store it as a NumPy array of shape ()"
+                f"params[{leaf.name!r}] is a {told}, which cannot be perturbed in "
+                f"place; {remedy}"
             )
             raise InputTypeError(msg)

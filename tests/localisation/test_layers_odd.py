@@ -11,6 +11,7 @@ from torch import nn  # noqa: E402
 from gradlab.blaming import blame  # noqa: E402
 from gradlab.errors import InputError  # noqa: E402
 from gradlab.localisation.layers.audited import LayerState  # noqa: E402
+from tests.specimens.slips import Slipping  # noqa: E402
 from tests.specimens.torch_sides import randn  # noqa: E402
 
 
@@ -239,3 +240,19 @@ def test_hook_after_accumulation_is_warned_of():
 
     assert (audit.ok, ran) == (True, [])
     assert [(f.severity, f.where) for f in audit.findings] == [("warning", "weight")]
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("wrong", [False, True])
+def test_compiled_model_is_audited_as_it_was_written(wrong):
+    """Torch's compiler traced the audit itself, and stopped in it."""
+    net = nn.Sequential(nn.Linear(3, 4), Slipping() if wrong else nn.Tanh()).double()
+    compiled = torch.compile(net, backend="eager")
+    for rows in (5, 6, 7):  # shapes that change make it trace again
+        compiled(randn(rows, 3))
+    try:
+        audit = blame(compiled, randn(4, 3))
+    finally:
+        torch._dynamo.reset()
+
+    assert audit.culprits == (("_orig_mod.1",) if wrong else ())

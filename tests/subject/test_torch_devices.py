@@ -6,17 +6,20 @@ where has no numbers, and using it fails: with a GPU it would be on the wrong de
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import gradlab as gl
 
 torch = pytest.importorskip("torch")
 
+from gradlab.subject.tensors import walk  # noqa: E402
 from gradlab.subject.tensors.devices import (  # noqa: E402 - after torch
     batch_bytes,
     copies,
     out_of_memory,
 )
+from gradlab.subject.tensors.values import make_cell  # noqa: E402
 from tests.specimens.slips import Slip, Slipping, network  # noqa: E402
 
 X = torch.linspace(0.1, 1.0, 12, dtype=torch.float64)
@@ -128,3 +131,37 @@ def test_only_a_lack_of_room_is_a_lack_of_room():
     """Other errors of a device are not answered by smaller batches."""
     assert out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert not out_of_memory(RuntimeError("CUDA error: device-side assert"))
+
+
+def test_pieces_of_a_pool_are_cut_on_the_device(monkeypatch):
+    """The same displacements as from the host, from one copy of the pool."""
+    pool = np.arange(1.0, 1000.0)
+    walk.keep_on_devices(pool)
+    one, two = (make_cell("x", torch.zeros(10, dtype=torch.float64)) for _ in range(2))
+    walk.displace(one, 2, pool[700:704], 0.5)
+
+    class Device:
+        """Named like a device, where everything stays on the host."""
+
+        type = "cuda"
+
+    transferred = []
+    from_numpy = torch.from_numpy
+
+    def counting(array):
+        class Host:
+            def to(self, _device):
+                transferred.append(array.size)
+                return from_numpy(array)
+
+        return Host()
+
+    monkeypatch.setattr(torch, "from_numpy", counting)
+    device = Device()
+    for first in (0, 700):
+        there = walk._on_device(pool[first : first + 4], device)
+        two.real()[2:6] = 0.5 * there
+    assert torch.equal(one.values, two.values)
+    assert transferred == [pool.size]
+    walk._on_device(np.ones(3), device)
+    assert transferred == [pool.size, 3]

@@ -8,6 +8,8 @@ import gradlab as gl
 
 torch = pytest.importorskip("torch")
 
+from gradlab.subject.tensors import same_draws  # noqa: E402
+
 NOISY = {
     "randn_like": lambda x: x + torch.randn_like(x),
     "randn of a shape": lambda x: x + torch.randn(x.shape, dtype=x.dtype),
@@ -74,3 +76,46 @@ def test_other_draws_accuse_nobody():
         return (pooled**2).mean()
 
     assert gl.check(loss, x).ok
+
+
+# What the dtype decides on a GPU alone; drawn on a processor here.
+THERE = {
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.3),
+    "dropout, not training": lambda x: torch.nn.functional.dropout(x, 0.3, False),
+    "dropout, by position": lambda x: torch.dropout(x, 0.3, True),
+    "dropout in place": lambda x: torch.nn.functional.dropout(
+        x.clone(), 0.2, True, True
+    ),
+    "dropout_": lambda x: torch.dropout_(x.clone(), 0.2, True),
+    "dropout of all": lambda x: torch.nn.functional.dropout(x, 1.0),
+    "dropout2d": lambda x: torch.nn.functional.dropout2d(x[None, :, :, None], 0.4),
+    "feature_dropout": lambda x: torch.feature_dropout(x[None, :, :, None], 0.4, True),
+    "module": torch.nn.Dropout(0.3),
+    "bernoulli_": lambda x: x * torch.empty_like(x).bernoulli_(0.3),
+    "exponential_": lambda x: x * torch.empty_like(x).exponential_(),
+    "poisson": lambda x: x * torch.poisson(x.abs()),
+}
+
+
+@pytest.mark.parametrize("noisy", THERE.values(), ids=THERE)
+def test_draws_of_a_gpu_are_those_of_the_short_dtype(noisy, rng, monkeypatch):
+    """The mask is that of float32, the numbers are those of float64."""
+    everywhere = same_draws._DRAWING | same_draws._DRAWING_THERE
+    monkeypatch.setattr(same_draws, "_DRAWING", everywhere)
+    x = torch.tensor(rng.normal(size=(6, 4)))
+    torch.manual_seed(1)
+    short = noisy(x.float())
+    seen = []
+
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.extend(a.dtype for a in args if isinstance(a, torch.Tensor))
+            return func(*args, **(kwargs or {}))
+
+    torch.manual_seed(1)
+    with Watch(), same_draws.SameDraws(torch.float32).left_out():
+        found = noisy(x)
+
+    assert found.dtype is torch.float64
+    assert torch.float32 in seen  # what is drawn on a processor goes by no dtype
+    torch.testing.assert_close(found, short.double(), rtol=1e-6, atol=1e-7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 import warnings
@@ -25,6 +26,9 @@ from gradlab.localisation.layers.recording.record import (
 from gradlab.localisation.layers.recording.state import kept_attributes, private_buffers
 from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.localisation.layers.rows import hooked_row, rows_of
+from gradlab.subject.tensors.domains import asserting_watched, in_domain
+from gradlab.subject.tensors.fixed_places import free_places
+from gradlab.subject.tensors.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,9 +95,17 @@ def audit(
     """
     began = time.perf_counter()
     module = program.module
-    with installed(), kept_attributes(module), private_buffers(module):
-        whole = _Audit(program)
-        with warnings.catch_warnings():
+    with (
+        uncompiled(),
+        free_places(module),
+        installed(),
+        kept_attributes(module),
+        private_buffers(module),
+    ):
+        with asserting_watched(module.parameters()) as seen:
+            whole = _Audit(program)
+        domain = in_domain() if seen else contextlib.nullcontext()
+        with warnings.catch_warnings(), domain:
             # What the model has to say it said in the recorded run.
             warnings.simplefilter("ignore")
             return whole.run(progress, cuts, began)

@@ -80,6 +80,8 @@ def joint_kinks(
         Of the points beside.
     """
     looked = [block for block in outcome.blocks if not block.settled]
+    # f made of small steps has no kinks, it only seems to
+    looked = [block for block in looked if block.name not in outcome.rough]
     blocks = [b for b in looked if (b.kinds == Smoothness.KINK.value).any()]
     if not blocks or outcome.stopped:
         return []

@@ -43,6 +43,28 @@ _NEARER = 1 / 16  # of the reach
 _COARSEST = 2.0**-8  # of a number: the rounding of bfloat16
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Steps:
+    """Steps that f was seen to make along one coordinate.
+
+    Attributes
+    ----------
+    row
+        Of which output.
+    height
+        How high they are.
+    share
+        That relative to how far the output goes over all of them.
+    width
+        How wide they are, in the scale of the coordinate.
+    """
+
+    row: int
+    height: float
+    share: float
+    width: float
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Wide:
     """Slopes over a quarter of the scale of each coordinate, (rows, n).
@@ -125,9 +147,15 @@ def see_through_steps(
     steps = _steps_seen(reference, block, wrong, meter, nearer=nearer)
     if steps is None:
         return False
-    row, height, share = steps
+    row, height, share = steps.row, steps.height, steps.share
     # what seems a kink there, or rests on longer steps, is as rough
     wrong[row] |= _wrong(block)[row]
+    # and a slope over few steps is off by one of them, however smooth it looks
+    least = _least_bars(block, steps)
+    with np.errstate(all="ignore"):
+        explained = np.abs(block.analytic - block.value) <= SAFETY * least
+    explained &= _wrong(block)
+    wrong |= explained
     columns = np.flatnonzero(wrong.any(axis=0))
     untold = _untold(block)
     chosen = spread(np.flatnonzero((wrong | untold).any(axis=0)), CLOSE_LOOKS)
@@ -144,8 +172,10 @@ def see_through_steps(
     bar = np.maximum(2 * wide.error, share * np.abs(wide.value))
     bar = np.fmax(bar, step_of[:, None] / wide.reach)
     bar[row] = np.maximum(bar[row], height / wide.reach)
+    rough |= explained[:, chosen]
     meant = wrong[:, chosen] | (untold[:, chosen] & (wide.value != 0))
     meant &= rough & np.isfinite(wide.error)
+    block.error[explained] = np.fmax(block.error, least)[explained]
     block.overwrite(chosen, meant, value=wide.value, error=bar)
     block.overwrite(chosen, meant, step=wide.reach, kinds=Smoothness.NOISY)
     rest = np.setdiff1d(columns, chosen)
@@ -161,15 +191,8 @@ def _steps_seen(
     meter: Meter,
     *,
     nearer: bool,
-) -> tuple[int, float, float] | None:
-    """Look for steps along the coordinate with the largest contradiction.
-
-    Returns
-    -------
-    row, height, share
-        Of which output, how high they are, and that relative to how far the output goes
-        over all of them; None where there are none.
-    """
+) -> _Steps | None:
+    """Look for steps along the coordinate with the largest contradiction."""
     columns = np.flatnonzero(wrong.any(axis=0))
     if not columns.size:
         return None
@@ -188,7 +211,20 @@ def _steps_seen(
     height = height_of_steps(reference, block, place, over, meter, shares)
     if height is None:
         return None
-    return row, height, height / reach / max(abs(slope), 1e-300)
+    width = height / max(abs(slope), 1e-300)
+    scale = float(block.latest_scales[first])
+    return _Steps(row, height, width / reach, width / scale)
+
+
+def _least_bars(block: Block, steps: _Steps) -> NDArray[np.float64]:
+    """Bar of a slope that is off by one step, (rows, n); inf where f stood still.
+
+    Numbers of one size have spacings that differ by two.
+    """
+    width = 2 * steps.width * block.latest_scales
+    with np.errstate(all="ignore"):
+        bar = np.abs(block.value) * width / block.step
+    return np.where((block.value == 0) | np.isnan(bar), np.inf, bar)
 
 
 def _wrong(block: Block) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradlab.differentiation.evaluation import base_row, displaced_rows, line_rows
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.subject.subject import SINGLE, is_torch_subject
+from gradlab.subject.subject import SINGLE, analytic_of, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,6 +157,7 @@ def casts_seen(subject: Subject, meter: Meter) -> bool | None:
     """Whether a torch function casts to less; None where nobody can watch.
 
     Where a cast is seen there is nothing to infer, and where none is, steps are meant.
+    What a kernel of the user's rounds is not seen, such as a product in TensorFloat-32.
     """
     if not is_torch_subject(subject) or subject.epsilon > SINGLE:
         return None
@@ -164,7 +165,9 @@ def casts_seen(subject: Subject, meter: Meter) -> bool | None:
 
     with narrowing_watched(subject.epsilon) as narrowed:
         base_row(subject, meter)
-    return bool(narrowed)
+    if narrowed:
+        return True
+    return None if getattr(analytic_of(subject), "own_code", None) else False
 
 
 def _least_slope(along: _Along, scale: float) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["batch_bytes", "copies", "out_of_memory"]
+__all__ = ["batch_bytes", "copies", "on_host", "out_of_memory"]
 
 _HOST = 1 << 26  # 64 MiB: a batch should not evict everything else
 _CACHE = 1 << 23  # copies beyond 8 MiB fall out of the cache: measured, 3 x slower
@@ -85,3 +85,24 @@ def out_of_memory(cause: BaseException) -> bool:
 
     kind = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
     return isinstance(cause, kind)
+
+
+def on_host(tensor: Any) -> Any:
+    """Give a tensor's numbers where NumPy can see them; to be let go of soon.
+
+    From a GPU by way of page-locked memory, into which it writes by itself: many times
+    as fast. Torch keeps that memory for the next one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.zeros(2)
+    >>> on_host(x) is x
+    True
+    """
+    import torch
+
+    if tensor.device.type != "cuda":
+        return tensor
+    kind = {"dtype": tensor.dtype, "device": "cpu", "pin_memory": True}
+    return torch.empty(tensor.shape, **kind).copy_(tensor)

@@ -15,7 +15,7 @@ from gradlab.subject.tensors.lossless_casts import (
     Within,
     loss_within,
 )
-from gradlab.subject.tensors.same_draws import DRAWING, SameDraws
+from gradlab.subject.tensors.same_draws import SameDraws, draws_by_dtype
 from gradlab.subject.tensors.transient_parameters import Lending, Rooms, may_be_lent
 from gradlab.subject.tensors.uncompiled import uncompiled
 from gradlab.subject.tensors.values import (
@@ -222,7 +222,7 @@ def _like(
     twin.reset, twin.kept = subject.reset, subject.kept
     twin.elsewhere, twin.whole = subject.elsewhere, subject.whole
     twin.needs_grad, twin.draws = subject.needs_grad, subject.draws
-    twin.chunk_bytes = subject.chunk_bytes
+    twin.chunk_bytes, twin.asserts = subject.chunk_bytes, subject.asserts
     transfer = getattr(subject.analytic, "on", None)
     twin.analytic = None if transfer is None else transfer(twin)
     return twin
@@ -312,7 +312,7 @@ def narrowing_watched(
         ) -> Any:
             result = func(*args, **(kwargs or {}))
             name = getattr(func, "__name__", "")
-            if drawn is not None and name in DRAWING:
+            if drawn is not None and draws_by_dtype(name, args):
                 drawn.append(name)
             if name.startswith("new_") or name.endswith("_like"):
                 return result  # takes a shape, no values

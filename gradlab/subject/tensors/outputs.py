@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    _Told = tuple[str, tuple[int, ...], Any]  # name, shape, dtype
+
 __all__ = [
     "Observed",
     "cotangent_tensors",
+    "no_more_the_same",
     "observe",
     "scalar_loss",
     "stack_of_rows",
@@ -219,3 +222,25 @@ def _describe(value: object) -> str:
     shown = repr(value)
     plain = len(shown) <= 40 and not shown.startswith("<")
     return f"{type(value).__name__} {shown}" if plain else type(value).__name__
+
+
+def no_more_the_same(first: Sequence[_Told], then: Sequence[_Told]) -> SubjectError:
+    """Make the error of outputs that changed from one evaluation to the next.
+
+    Examples
+    --------
+    >>> float32 = "torch.float32"
+    >>> print(no_more_the_same([("out", (2, 3), float32)], [("out", (2,), float32)]))
+    the outputs changed from one evaluation to the next: first out (2, 3) torch.float32,
+    then out (2,) torch.float32; a function can only be differentiated where its outputs
+    keep their shape
+    """
+    before, now = (
+        ", ".join(f"{name} {tuple(shape)} {dtype}" for name, shape, dtype in signature)
+        for signature in (first, then)
+    )
+    return SubjectError(
+        f"the outputs changed from one evaluation to the next: first {before}, then "
+        f"{now}; a function can only be differentiated where its outputs keep their "
+        f"shape"
+    )

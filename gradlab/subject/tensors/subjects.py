@@ -18,12 +18,19 @@ from gradlab.subject.tensors.batches import Batches
 from gradlab.subject.tensors.bits import Before
 from gradlab.subject.tensors.captured_inputs import followed
 from gradlab.subject.tensors.devices import batch_bytes
+from gradlab.subject.tensors.domains import DEVICE, asserting_watched, in_domain
 from gradlab.subject.tensors.double import in_double
 from gradlab.subject.tensors.forward import ForwardMode
 from gradlab.subject.tensors.freed import changed
 from gradlab.subject.tensors.input_products import products_of
 from gradlab.subject.tensors.loops import same_values
-from gradlab.subject.tensors.outputs import observe, scalar_loss, to_row, variables_of
+from gradlab.subject.tensors.outputs import (
+    no_more_the_same,
+    observe,
+    scalar_loss,
+    to_row,
+    variables_of,
+)
 from gradlab.subject.tensors.overlaps import sharing
 from gradlab.subject.tensors.programs import prepare
 from gradlab.subject.tensors.transient_parameters import lent
@@ -170,7 +177,7 @@ class TorchSubject:
         self.products = functools.partial(products_of, self)
         self.at_point: NDArray[np.float64] | None = None  # the row there, if known
         self.least_scales: dict[int, float] = {}
-        self.draws = False  # numbers that go by the dtype; seen of a float64 copy
+        self.draws = self.asserts = False  # see `same_draws` and `domains`
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -290,24 +297,19 @@ class TorchSubject:
             self._signature = signature
             self._outputs = variables_of(observed)
         elif signature != self._signature:
-            msg = (
-                f"the outputs changed from one evaluation to the next: first "
-                f"{_told(self._signature)}, then {_told(signature)}; a function can "
-                f"only be differentiated where its outputs keep their shape"
-            )
-            raise SubjectError(msg)
+            raise no_more_the_same(self._signature, signature)
         return observed.tensors
 
     def observed(
         self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
     ) -> Observed:
         """Call the program, apply the loss, pick the outputs; nothing else."""
-        result = self.program.call(values, buffers)
-        if self.loss is not None and self.elsewhere:  # maybe by the loss: a penalty
-            with self.program.standing(values, buffers):
-                result = scalar_loss(self.loss(result))
-        elif self.loss is not None:
-            result = scalar_loss(self.loss(result))
+        with in_domain() if self.asserts else DEVICE:
+            result = self.program.call(values, buffers)
+            if self.loss is not None:  # which may read the parameters: a penalty
+                own = self.program.standing
+                with own(values, buffers) if self.elsewhere else DEVICE:
+                    result = scalar_loss(self.loss(result))
         found = observe(result, self.root)
         return found if self.kept is None else found.only(self.kept)
 
@@ -334,8 +336,8 @@ class TorchSubject:
             raise
         except Exception:  # noqa: BLE001 - anything may come from the user's function
             plain = None
-        size = sum(cell.values.nbytes for cell in self.cells)
-        if plain is not None and size > _LARGE:
+        large = sum(cell.values.nbytes for cell in self.cells) > _LARGE
+        if plain is not None and large:
             self.needs_grad = False
             return plain
         try:
@@ -365,7 +367,9 @@ class TorchSubject:
         """
         small = sum(cell.values.nbytes for cell in self.cells) <= _WATCHED
         there = [Before(cell) for cell in self.cells if small]
-        tensors = self.evaluate(self.values_apart(grad), grad)
+        with asserting_watched(cell.values for cell in self.cells) as seen:
+            tensors = self.evaluate(self.values_apart(grad), grad)
+        self.asserts |= bool(seen)
         for cell, before in zip(self.cells, there, strict=False):
             name = cell.variable.name
             if name not in self.mutated and before.written():
@@ -392,7 +396,3 @@ class TorchSubject:
                 cell.place(None)
                 names = (*self.mutated, cell.variable.name)
                 self.mutated = tuple(dict.fromkeys(names))
-
-
-def _told(signature: list[tuple[str, tuple[int, ...], Any]]) -> str:
-    return ", ".join(f"{name} {tuple(s)} {dtype}" for name, s, dtype in signature)

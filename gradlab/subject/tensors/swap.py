@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.holders import Holder, holders_of
 from gradlab.subject.tensors.deliberate import padded_row
+from gradlab.subject.tensors.fixed_places import FreePlaces
 from gradlab.subject.tensors.transient_parameters import Loan, reading_lent
 from gradlab.subject.tensors.words import is_batched
 
@@ -38,8 +39,6 @@ class Swap:
     """
 
     def __init__(self, module: Any, names: Iterable[str]) -> None:
-        import torch
-
         wanted = set(names)
         members = dict(module.named_parameters()) | dict(module.named_buffers())
         self.own = {name: members[name] for name in wanted}
@@ -55,10 +54,7 @@ class Swap:
             self._find_places(part, name_of)
         uses = Counter(name for _, _, name in self._places)
         self._tied = {name for name, count in uses.items() if count > 1}
-        # recurrent modules keep a second list of their weights, rebuilt when called
-        self._recurrent = [
-            part for part in module.modules() if isinstance(part, torch.nn.RNNBase)
-        ]
+        self._free_places = FreePlaces(module)
 
     def _find_places(self, part: Any, name_of: Mapping[int, str]) -> None:
         """List where a part keeps tensors that are exchanged."""
@@ -98,7 +94,7 @@ class Swap:
     @property
     def lends(self) -> bool:
         """Whether its parameters are found in its tables alone, and as they are."""
-        return not (self._padded or self._recurrent or self._elsewhere)
+        return not (self._padded or self._free_places or self._elsewhere)
 
     def call(self, state: Mapping[str, Any], arguments: tuple[Any, ...]) -> object:
         """Return ``module(*arguments)`` with `state` in place of its own tensors."""
@@ -139,9 +135,9 @@ class Swap:
         return found
 
     def _saved(self) -> tuple[list[Any], list[dict[str, Any]]]:
-        """Tensors in the tables, and what recurrent modules have in their own lists."""
-        flat = [dict(vars(part)) for part in self._recurrent]
-        return [table[own_name] for table, own_name, _ in self._places], flat
+        """Tensors in the tables, and what `FreePlaces` is going to change."""
+        tensors = [table[own_name] for table, own_name, _ in self._places]
+        return tensors, self._free_places.saved()
 
     def _exchange(self, state: Mapping[str, Any], saved: list[Any]) -> None:
         for table, own_name, name in self._places:
@@ -154,20 +150,20 @@ class Swap:
             )
         for table, own_name in self._dressed:
             _dress(table[own_name])
+        if self._free_places:
+            self._free_places.set_up()
         if self._elsewhere:
             others = {id(tensor): state[name] for name, tensor in self.own.items()}
             for holder in self._elsewhere:
                 holder.exchange(others)
 
-    def _put_back(self, saved: list[Any], flat: list[dict[str, Any]]) -> None:
+    def _put_back(self, saved: list[Any], fixed: list[dict[str, Any]]) -> None:
         for holder in self._elsewhere:
             holder.put(holder.held)
         for (table, own_name, _), tensor in zip(self._places, saved, strict=True):
             table[own_name] = tensor
-        for part, before in zip(self._recurrent, flat, strict=True):
-            for name in ("_flat_weights", "_flat_weight_refs"):
-                if name in before:
-                    vars(part)[name] = before[name]
+        if self._free_places:
+            self._free_places.put_back(fixed)
 
 
 def _dress(tensor: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tensors.values import Cell
 
-__all__ = ["displace"]
+__all__ = ["displace", "keep_on_devices"]
 
 
 def displace(
@@ -46,7 +46,7 @@ def displace(
         real, origin = cell.real(), cell.source.detach()
         if origin.dtype.is_complex:
             origin = torch.view_as_real(origin)
-        there = torch.from_numpy(moves).to(real.device)
+        there = _on_device(moves, real.device)
         part = slice(start, start + len(moves))
         if real.is_contiguous() and origin.is_contiguous():
             here, target = origin.view(-1)[part], real.view(-1)[part]
@@ -58,3 +58,35 @@ def displace(
         index = np.unravel_index(np.arange(part.start, part.stop), tuple(real.shape))
         where = tuple(torch.from_numpy(axis).to(real.device) for axis in index)
         real[where] = (origin[where].double() + factor * there).to(real.dtype)
+
+
+# Arrays that live as long as the process and that nobody writes to, by their ids, and
+# the copies of each by device.
+_kept: dict[int, dict[Any, Any]] = {}
+
+
+def keep_on_devices(pool: NDArray[np.float64]) -> None:
+    """Let displacements that are cut from an array be copied to a device once.
+
+    A transfer for each piece of 65,536 numbers takes longer than a training step.
+
+    Parameters
+    ----------
+    pool
+        Owns its memory, shape (count,); from now on neither written to nor let go.
+    """
+    _kept[id(pool)] = {}
+
+
+def _on_device(moves: NDArray[np.float64], device: Any) -> Any:
+    """Give displacements as a tensor on a device."""
+    import torch
+
+    pool: Any = moves.base
+    if device.type == "cpu" or id(pool) not in _kept:
+        return torch.from_numpy(moves).to(device)
+    copies = _kept[id(pool)]
+    if device not in copies:
+        copies[device] = torch.from_numpy(pool).to(device)
+    first = (moves.ctypes.data - pool.ctypes.data) // pool.itemsize
+    return copies[device][first : first + len(moves)]
