@@ -175,7 +175,9 @@ def test_what_a_cast_leaves_open_is_settled_without_it(factor, dtype):
     expected = gl.Verdict.AGREES if factor == 1 else gl.Verdict.DISAGREES
     assert report.verdict == expected
     kinds = {(str(f.kind), f.severity) for f in report.findings}
-    assert ("low_precision", "warning") in kinds
+    # in single precision steps of that size tell enough of a right one
+    left_open = factor != 1 or dtype is torch.float64
+    assert ("low_precision", "warning" if left_open else "note") in kinds
     assert (("scale", "error") in kinds) == (factor != 1)
 
 

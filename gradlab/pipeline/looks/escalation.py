@@ -19,7 +19,7 @@ from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
-from gradlab.pipeline.looks.idle import settle_idle
+from gradlab.pipeline.looks.idle import settle_idle, settle_zeros
 from gradlab.pipeline.looks.last_digits import hear_last_digits
 from gradlab.pipeline.looks.noisy_steps import allow_for_noise
 from gradlab.pipeline.looks.other_steps import distance, hear_again
@@ -45,6 +45,10 @@ _CONFIRMED = 0.5  # of the columns looked at, if no value moved: the rest is bel
 def look_again(check: Check, outcome: Outcome) -> None:
     """Look again at what is suspicious; then hear what rests on last digits of f."""
     _escalate(check, outcome)
+    at, meter = check.reference, check.meter
+    settled = [settle_zeros(at, block, meter) for block in outcome.blocks]
+    if any(settled):
+        judge_all(check.subject, outcome, check.plan)
     hear_last_digits(check, outcome)
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.evaluation import line_of, line_rows
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.evaluation import displaced_rows, line_of, line_rows
 from gradlab.differentiation.noise import rounding_of
 
 if TYPE_CHECKING:
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
 
-__all__ = ["settle_idle", "settle_still"]
+__all__ = ["settle_idle", "settle_still", "settle_zeros"]
 
 _ALIKE = 0.4  # of a movement: two sides, or two slopes, that differ by less are one
 _FARTHER = 3.0  # times the step: what has a slope there has it here
 _SEVERAL = 3  # columns that move nothing: fewer have ladders of their own
+_MOST = 48  # columns that are moved by the size of others
 
 
 def settle_still(origin: Origin, blocks: list[Block], meter: Meter, seed: int) -> None:
@@ -64,6 +66,39 @@ def settle_idle(
     rng = np.random.default_rng([seed, 11])
     _settle(origin, block, np.ones(len(origin.base), dtype=bool), columns, rng, meter)
     return True
+
+
+def settle_zeros(origin: Origin, block: Block, meter: Meter) -> bool:
+    """Settle entries left open that are zero on both sides: two evaluations a column.
+
+    In short arithmetic one bar of many thousands may come out too wide, or a coordinate
+    that is small beside the others of its input was moved by a part of its own size,
+    over which last digits of f hide a slope. Where f stands still over the usual size
+    of the others, too, there is none.
+
+    Returns
+    -------
+    bool
+        Whether there were any to move.
+    """
+    zeros = (block.value == 0) & (block.analytic == 0)
+    zeros &= block.verdicts == Verdict.UNDECIDED
+    columns = np.flatnonzero(zeros.any(axis=0))[:_MOST]
+    if not columns.size:
+        return False
+    usual = float(np.median(block.scales))
+    which, positions = block.which, np.tile(block.positions[columns], 2)
+    steps = np.repeat([usual, -usual], len(columns))
+    values, taken = displaced_rows(origin.subject, which, positions, steps, meter)
+    ulps = _ulps(origin)[:, None]
+    shape = 2, len(columns), -1
+    with np.errstate(all="ignore"):
+        moved = np.abs((values - origin.base).reshape(shape)).max(axis=0).T
+        bar = ulps / np.abs(taken).reshape(shape[:2]).min(axis=0)
+    still = zeros[:, columns] & (moved <= ulps)
+    error = block.error[:, columns]
+    block.error[:, columns] = np.where(still, np.minimum(error, bar), error)
+    return bool(still.any())
 
 
 def _settle(

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradlab.differentiation.evaluation import base_row, displaced_rows, line_rows
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.subject.subject import SINGLE, analytic_of, is_torch_subject
+from gradlab.subject.subject import SINGLE, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,17 +157,18 @@ def casts_seen(subject: Subject, meter: Meter) -> bool | None:
     """Whether a torch function casts to less; None where nobody can watch.
 
     Where a cast is seen there is nothing to infer, and where none is, steps are meant.
-    What a kernel of the user's rounds is not seen, such as a product in TensorFloat-32.
+    What a kernel of the user's rounds is not seen, such as a product in TensorFloat-32,
+    but rounding in torch's words is.
     """
     if not is_torch_subject(subject) or subject.epsilon > SINGLE:
         return None
     from gradlab.subject.tensors.double import narrowing_watched
 
-    with narrowing_watched(subject.epsilon) as narrowed:
+    rounded: list[str] = []
+    with narrowing_watched(subject.epsilon, rounded=rounded) as narrowed:
         base_row(subject, meter)
-    if narrowed:
-        return True
-    return None if getattr(analytic_of(subject), "own_code", None) else False
+    unseen = getattr(subject.analytic, "own_code", None) and not rounded
+    return True if narrowed else None if unseen else False
 
 
 def _least_slope(along: _Along, scale: float) -> float:

@@ -39,6 +39,15 @@ __all__ = ["in_double", "narrowing_watched", "within", "without_halves"]
 # be made in one evaluation: a loop over time steps had better find them all there.
 _LARGE = 1 << 24
 _READ_AGAIN = 2
+# Torch's functions whose values are steps.
+_ROUNDING = frozenset(
+    (
+        *("round", "floor", "ceil", "trunc", "fix", "frac", "int", "long", "short"),
+        *("sign", "sgn", "heaviside", "bucketize", "searchsorted", "remainder", "fmod"),
+        *("floor_divide", "floordiv", "mod", "quantize_per_tensor"),
+        *(f"fake_quantize_per_{each}_affine" for each in ("tensor", "channel")),
+    )
+)
 
 
 def in_double(subject: TorchSubject) -> TorchSubject | None:
@@ -284,12 +293,15 @@ def _narrowed(double: TorchSubject) -> bool | None:
 
 @contextlib.contextmanager
 def narrowing_watched(
-    epsilon: float = DOUBLE, drawn: list[str] | None = None
+    epsilon: float = DOUBLE,
+    drawn: list[str] | None = None,
+    rounded: list[str] | None = None,
 ) -> Iterator[list[str]]:
     """Collect the torch functions that turn float64 into something coarser.
 
     With the `epsilon` of float32: what turns that into something coarser. With
-    `drawn`, names of those that draw numbers which depend on the dtype are put there.
+    `drawn`, names of those that draw numbers which depend on the dtype are put there,
+    in `rounded` those that round on purpose.
 
     At the level of Python's calls: that is where a user's casts stand. (A dispatch
     mode would see a little more, and load torch's compiler, which takes seconds.)
@@ -314,6 +326,8 @@ def narrowing_watched(
             name = getattr(func, "__name__", "")
             if drawn is not None and draws_by_dtype(name, args):
                 drawn.append(name)
+            if rounded is not None and name.strip("_") in _ROUNDING:
+                rounded.append(name)
             if name.startswith("new_") or name.endswith("_like"):
                 return result  # takes a shape, no values
             came = [*args, *(kwargs or {}).values()]
