@@ -5,7 +5,8 @@ is a transformer of four layers that predicts 64 tokens, in float64 (``--float32
 float32); all of it is right. Each size has a process of its own. A training step is
 forward and backward; steps before and after a check are measured in processor time, and
 so is the check, without what the first check of a process imports. Memory is the peak
-of the resident set above what it was before, over the size of the parameters.
+of the resident set above what it was before, over the size of the parameters. With
+``--device cuda`` the model is on a GPU: seconds of the clock, memory allocated there.
 """
 
 from __future__ import annotations
@@ -43,16 +44,42 @@ def _model(width):
     return Model()
 
 
-def measure(width, dtype, queue):
+class DevicePeak:
+    """Bytes allocated on a GPU above what was before, at most, while a block runs."""
+
+    def __enter__(self):
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+        self._before = torch.cuda.memory_allocated()
+        return self
+
+    def __exit__(self, *_):
+        import torch
+
+        self.extra = torch.cuda.max_memory_allocated() - self._before
+
+
+def _clock(device):
+    """Seconds of the processor, or of the clock once a GPU has done its work."""
+    import torch
+
+    if device == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def measure(width, dtype, device, queue):
     """Put what a check and an audit of one size cost into a queue."""
     import torch
 
     import gradlab as gl
 
     torch.manual_seed(0)
-    model = _model(width).to(getattr(torch, dtype))
-    ids = torch.randint(0, VOCABULARY, (1, TOKENS))
-    goal = torch.randint(0, VOCABULARY, (TOKENS,))
+    model = _model(width).to(device, getattr(torch, dtype))
+    ids = torch.randint(0, VOCABULARY, (1, TOKENS)).to(device)
+    goal = torch.randint(0, VOCABULARY, (TOKENS,)).to(device)
     count = sum(p.numel() for p in model.parameters())
     size = sum(p.nbytes for p in model.parameters())
 
@@ -60,21 +87,21 @@ def measure(width, dtype, queue):
         return torch.nn.functional.cross_entropy(out, goal)
 
     def step():
-        start = time.process_time()
+        start = _clock(device)
         loss(model(ids)).backward()
-        seconds = time.process_time() - start
+        seconds = _clock(device) - start
         model.zero_grad(set_to_none=True)
         return seconds
 
     def cost(work):
-        with Peak() as peak:
-            start = time.process_time()
+        with Peak() if device == "cpu" else DevicePeak() as peak:
+            start = _clock(device)
             found = work()
-            seconds = time.process_time() - start
+            seconds = _clock(device) - start
         return found, seconds, peak.extra / size
 
-    small = torch.nn.Linear(3, 2).to(model.head.weight.dtype)
-    few = torch.randn(4, 3, dtype=model.head.weight.dtype)
+    small = torch.nn.Linear(3, 2).to(model.head.weight)
+    few = torch.randn(4, 3).to(model.head.weight)
     gl.check(small, few, loss=torch.sum, coverage="probe")  # imports what is needed
     gl.blame(small, few, loss=torch.sum)
     step()
@@ -87,7 +114,7 @@ def measure(width, dtype, queue):
     seconds += [step() for _ in range(3)]
     one = statistics.median(seconds)
     queue.put(
-        f"{count:11,}  {one:6.2f}  {checked / one:11.1f}  {report.evaluations:11d}  "
+        f"{count:11,}  {one:6.3f}  {checked / one:11.1f}  {report.evaluations:11d}  "
         f"{beside:6.2f}  {report.verdict.name:9}  {audited / one:11.1f}  "
         f"{beside_audit:6.2f}  {', '.join(audit.culprits) or 'none'}"
     )
@@ -98,6 +125,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("width", nargs="*", type=int, default=WIDTHS)
     parser.add_argument("--float32", action="store_true")
+    parser.add_argument("--device", default="cpu")
     chosen = parser.parse_args()
     print(
         " parameters  step s  check steps  evaluations  memory  verdict    "
@@ -107,7 +135,9 @@ def main():
         context = multiprocessing.get_context("spawn")
         queue = context.Queue()
         dtype = "float32" if chosen.float32 else "float64"
-        process = context.Process(target=measure, args=(width, dtype, queue))
+        process = context.Process(
+            target=measure, args=(width, dtype, chosen.device, queue)
+        )
         process.start()
         print(queue.get(), flush=True)
         process.join()

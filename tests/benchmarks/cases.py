@@ -26,7 +26,7 @@ class _Cube(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
-        return torch.from_numpy(x.detach().numpy() ** 3)
+        return torch.from_numpy(x.detach().cpu().numpy() ** 3).to(x.device)
 
     @staticmethod
     def backward(ctx, g):

@@ -45,11 +45,21 @@ _CONFIRMED = 0.5  # of the columns looked at, if no value moved: the rest is bel
 def look_again(check: Check, outcome: Outcome) -> None:
     """Look again at what is suspicious; then hear what rests on last digits of f."""
     _escalate(check, outcome)
-    at, meter = check.reference, check.meter
-    settled = [settle_zeros(at, block, meter) for block in outcome.blocks]
-    if any(settled):
+    blocks = _looked_at(check, outcome)
+    if any([settle_zeros(check.reference, block, check.meter) for block in blocks]):  # noqa: C419 - all of them
         judge_all(check.subject, outcome, check.plan)
     hear_last_digits(check, outcome)
+
+
+def _looked_at(check: Check, outcome: Outcome) -> list[Block]:
+    """Blocks of which gradlab chooses the steps."""
+    return [
+        block
+        for block in outcome.blocks
+        if block.positions.size
+        and isinstance(check.plan.method_of(block.name), Auto)
+        and not is_missing(block, outcome)
+    ]
 
 
 def _escalate(check: Check, outcome: Outcome) -> None:
@@ -65,13 +75,7 @@ def _escalate(check: Check, outcome: Outcome) -> None:
     """
     subject, reference = check.subject, check.reference
     plan, meter = check.plan, check.meter
-    blocks = [
-        block
-        for block in outcome.blocks
-        if block.positions.size
-        and isinstance(plan.method_of(block.name), Auto)
-        and not is_missing(block, outcome)
-    ]
+    blocks = _looked_at(check, outcome)
     suspects = [suspect_columns(block) for block in blocks]
     pairs = [pair for pair in zip(blocks, suspects, strict=True) if pair[1].size]
     if not pairs:
