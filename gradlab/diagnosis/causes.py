@@ -13,6 +13,7 @@ from gradlab.labels import few_of
 __all__ = ["Causes"]
 
 _CAUSE = 0.75  # above it, an explanation may explain the inputs before it as well
+_OF_EACH = {BugKind.DTYPE, BugKind.ACCUMULATED_GRAD}  # slips of no error signal
 _NAMED = 4  # of the inputs that are spoiled
 
 
@@ -43,6 +44,8 @@ class Causes:
                 self._spoiled.append(case)
                 return
         self._told[case.name], self._cases[case.name] = told, case
+        if told and told[0].kind in _OF_EACH:
+            return  # so is each gradient that is made like that, whatever comes back
         if self.root is None and told and told[0].confidence > _CAUSE:
             self.root = case if _signal(case) else None
             self._lead = self._lead or (case if _stands_alone(case) else None)

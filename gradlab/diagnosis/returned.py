@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["returned"]
 
+_CUT_OFF = ": its fractions were cut off"
+
 
 def returned(evidence: Evidence) -> list[Finding]:
     """Turn problems of the analytic side into findings."""
@@ -35,6 +37,8 @@ def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
     if problem.kind == "wrong_shape":
         return [_shape(evidence, problem, detail)]
     if problem.kind == "dtype":
+        if wrong and _CUT_OFF in detail and not _cuts_fractions(evidence, where):
+            wrong, detail = False, detail.replace(_CUT_OFF, "")
         return [
             Finding(
                 BugKind.DTYPE,
@@ -57,6 +61,15 @@ def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
             )
         ]
     return []  # "none" and "missing" are zeros: told by the detector of zeros
+
+
+def _cuts_fractions(evidence: Evidence, where: str) -> bool:
+    """Whether a gradient of whole numbers is off by less than one everywhere."""
+    return all(
+        bool((np.abs(part.analytic - part.numeric) < 1).all())
+        for part in evidence.parts
+        if evidence.subject.inputs[part.which].name == where
+    )
 
 
 def _lost_digits(evidence: Evidence, detail: str) -> bool:

@@ -51,7 +51,7 @@ def entry_by_entry(case: Case) -> list[Clue]:
         return known
     lead = (
         f"The function is a sum over the entries of {case.name}: each slope depends on "
-        f"its own entry. The analytic slopes are wrong by no factor"
+        f"its own entry. The analytic slopes are wrong, and by no one factor"
     )
     trust = 0.85 if case.wrong.sum() > 2 else 0.5
     return [*_constant(case, chosen), *read(_curve(case, chosen), lead, trust)]

@@ -12,8 +12,11 @@ from gradlab.diagnosis.measures import Case, Clue, sides_of
 from gradlab.subject.subject import input_columns, is_torch_subject
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
+    from gradlab.comparison.comparison import Comparison
     from gradlab.diagnosis.evidence import Evidence
 
 __all__ = ["Response", "hidden_upstream", "ignored", "respond"]
@@ -297,18 +300,43 @@ def hidden_upstream(evidence: Evidence, response: Response) -> list[Finding]:
             continue
         relative = max(case.relative, 1e-6)
         flaw = response.flaw(part.which, relative, response.rounding(case))
-        if flaw is None:
-            continue
-        findings.append(
-            Finding(
-                BugKind.IGNORES_UPSTREAM,
-                "error" if torch else "warning",
-                case.name,
-                0.9,
-                f"The gradient of {case.name} is right for the incoming gradient 1 "
-                f"only: {flaw}.",
-                "Multiply by the incoming gradient (grad_output), or the function "
-                "breaks as soon as something is computed from its result.",
-            )
-        )
+        if flaw is not None:
+            findings.append(_for_one_alone(case.name, flaw, torch=torch))
+    relative = max(1e3 * evidence.subject.epsilon, 1e-6)
+    for which, name in _seen_along_directions(evidence):
+        flaw = response.flaw(which, relative)
+        if flaw is not None and not response.unsteady(which):
+            findings.append(_for_one_alone(name, flaw, torch=torch))
     return findings
+
+
+def _for_one_alone(name: str, flaw: str, *, torch: bool) -> Finding:
+    return Finding(
+        BugKind.IGNORES_UPSTREAM,
+        "error" if torch else "warning",
+        name,
+        0.9,
+        f"The gradient of {name} is right for the incoming gradient 1 only: {flaw}.",
+        "Multiply by the incoming gradient (grad_output), or the function breaks as "
+        "soon as something is computed from its result.",
+    )
+
+
+def _seen_along_directions(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """List inputs that agree along random directions, by more than their bars.
+
+    Nothing is known of their entries.
+    """
+    known = {part.which for part in evidence.parts}
+    compared: dict[str, list[Comparison]] = {}
+    for comparison in evidence.comparisons:
+        compared.setdefault(comparison.input.name, []).append(comparison)
+    for which, variable in enumerate(evidence.subject.inputs):
+        told = compared.get(variable.name, [])
+        right = all(each.verdict == Verdict.AGREES for each in told)
+        stands_out = any(
+            (np.abs(each.analytic) > _DEBRIS * each.numeric_error).all()
+            for each in told
+        )
+        if which not in known and right and stands_out:
+            yield which, variable.name

@@ -271,9 +271,10 @@ def _accumulated(
         return Clue(
             BugKind.MISSING_TERM,
             0.94 * share,
-            f"{int(touched.sum())} entries of {case.name} act on up to "
-            f"{int(uses.max())} outputs and lack the gradient of "
-            f"{least} or more: {place_words(case)}.",
+            f"{_acting(case, touched, uses)} and lack the gradient of "
+            f"{least} or more: {place_words(case)}."
+            if int(touched.sum()) > 1
+            else f"{_acting(case, touched, uses)} and lacks the gradient of {least}.",
             f"Add up the contributions of every use of {case.name} (+=, np.add.at).",
             (BugKind.LOST_ACCUMULATION,),
         )
@@ -281,12 +282,19 @@ def _accumulated(
     return Clue(
         BugKind.LOST_ACCUMULATION,
         (0.96 if reads else 0.94) * share,
-        f"{int(touched.sum())} entries of {case.name} act on up to "
-        f"{int(uses.max())} outputs and keep the gradient of only "
-        f"{int(left.min())}: {place_words(case)}.",
+        f"{_acting(case, touched, uses)} and keep{'' if touched.sum() > 1 else 's'} "
+        f"the gradient of only {int(left.min())}: {place_words(case)}.",
         f"Add to the gradient of {case.name} (+=, np.add.at) where the backward "
         f"assigns to it.",
     )
+
+
+def _acting(case: Case, touched: NDArray[np.bool_], uses: NDArray[np.int_]) -> str:
+    """Begin a sentence on entries that several outputs use."""
+    count, most = int(touched.sum()), int(uses.max())
+    if count == 1:
+        return f"One entry of {case.name} acts on {most} outputs"
+    return f"{count} entries of {case.name} act on up to {most} outputs"
 
 
 def _shared_loss(case: Case, mates: list[str], share: float) -> Clue:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import gradlab as gl
 
@@ -242,3 +243,81 @@ def test_a_factor_of_all_inputs_is_no_mean_over_a_few_entries(kept):
         assert found is None
     else:
         assert (found.kind, len(found.places)) == ("scale", 4)
+
+
+class Energy(torch.autograd.Function):
+    """A sum of squares that forgets what comes back to it, or does not."""
+
+    @staticmethod
+    def forward(ctx, x, forgets):
+        ctx.save_for_backward(x)
+        ctx.forgets = forgets
+        return (x**2).sum()
+
+    @staticmethod
+    def backward(ctx, up):
+        (x,) = ctx.saved_tensors
+        return 2 * x * (1 if ctx.forgets else up), None
+
+
+@pytest.mark.parametrize("coverage", ["full", "sample", "probe"])
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_loss_that_forgets_the_incoming_gradient_is_told_at_any_coverage(
+    coverage, forgets
+):
+    """A check by random directions has asked for other cotangents as well."""
+    x = torch.linspace(-1, 2, 6, dtype=torch.float64)
+
+    found = told(lambda x: Energy.apply(x, forgets), x, coverage=coverage)
+
+    if forgets:
+        assert (found.kind, found.where) == ("ignores_upstream", "x")
+    else:
+        assert found is None
+
+
+def test_no_fractions_are_cut_off_where_there_are_none():
+    """Ones in place of the incoming gradient are whole numbers, and not cut off."""
+
+    def forward(x):
+        return x[::2].copy(), None
+
+    def ones(up, _):
+        grad = np.zeros(6, dtype=int)
+        grad[::2] = 1
+        return grad
+
+    report = gl.check(forward, np.linspace(1, 2, 6), backward=ones)
+
+    errors = [f for f in report.findings if f.severity == "error"]
+    assert [f.kind for f in errors] == ["ignores_upstream"]
+    assert not any("fractions" in f.evidence for f in report.findings)
+
+
+def test_fractions_that_are_cut_off_are_an_error():
+    """The twin: slopes below one, as whole numbers."""
+
+    def loss(x):
+        return np.sin(x).sum(), np.cos(x).astype(int)
+
+    report = gl.check(loss, np.linspace(0.5, 1.2, 5))
+
+    assert report.findings[0].kind == "dtype"
+    assert "its fractions were cut off" in report.findings[0].evidence
+
+
+def test_gradients_that_are_never_zeroed_are_one_finding(rng):
+    """No error signal spoils the weight: both add to what earlier calls left."""
+    x, kept = rng.normal(size=(6, 3)), {"W": 0.0, "b": 0.0}
+
+    def loss(params):
+        y = np.tanh(x @ params["W"] + params["b"])
+        d = 2 * y * (1 - y**2)
+        for name, grad in (("W", x.T @ d), ("b", d.sum(axis=0))):
+            kept[name] = kept[name] + grad
+        return (y**2).sum(), dict(kept)
+
+    found = told(loss, {"W": rng.normal(size=(3, 2)), "b": rng.normal(size=2)})
+
+    assert (found.kind, set(found.places)) == ("accumulated_grad", {"W", "b"})
+    assert "error signal" not in found.evidence
