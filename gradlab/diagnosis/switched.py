@@ -226,7 +226,9 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
         factors.append(c)
     if np.ptp(factors) > _CLOSE * max(map(abs, factors)):
         return []
-    lead = f"Where the weights of one unit in {case.name} are zero"
+    lead = (
+        f"Where one slice of {case.name} (the weights of one unit, in a layer) is zero"
+    )
     advice = (
         f"Check the slope of the activation behind {case.name}: that it multiplies the "
         f"error signal, and that it is written in the array it is given (input or "
@@ -237,8 +239,8 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
             Clue(
                 BugKind.UNKNOWN,
                 0.72,  # samples that are left out would be missing there as well
-                f"{lead} their gradient is right: what is wrong grows with the values "
-                f"of the unit, as with a wrong slope of an activation.",
+                f"{lead} its gradient is right: what is wrong grows with its values, as "
+                f"with a wrong slope of an activation.",
                 advice,
                 (BugKind.WRONG_DERIVATIVE, BugKind.STALE_CACHE),
             )
@@ -248,8 +250,8 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
             BugKind.WRONG_DERIVATIVE,
             0.88,
             f"{lead} analytic = {factors[0]:.4g} x numeric; elsewhere it is no "
-            f"multiple. All samples have the same pre-activation there, so the factor "
-            f"is that of a slope of the activation.",
+            f"multiple. In a layer all samples have the same pre-activation there, so "
+            f"the factor is that of a slope of the activation.",
             advice,
         )
     ]
