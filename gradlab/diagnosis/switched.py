@@ -239,8 +239,8 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
             Clue(
                 BugKind.UNKNOWN,
                 0.72,  # samples that are left out would be missing there as well
-                f"{lead} its gradient is right: what is wrong grows with its values, as "
-                f"with a wrong slope of an activation.",
+                f"{lead} its gradient is right: what is wrong grows with its values, "
+                f"as with a wrong slope of an activation.",
                 advice,
                 (BugKind.WRONG_DERIVATIVE, BugKind.STALE_CACHE),
             )
