@@ -225,7 +225,7 @@ def _hidden_noise(evidence: Evidence, part: Part) -> bool:
     And wider than the round-off of f itself makes them, where f is large beside all
     that an input does to it.
     """
-    if part.pattern is not None and _mostly_zeros(part.pattern):
+    if part.pattern is not None and _mostly_narrow(part.pattern):
         return False
     numeric = part.numeric
     size = max(float(numeric.max(initial=0.0)), -float(numeric.min(initial=0.0)))
@@ -255,11 +255,15 @@ def _hidden_noise(evidence: Evidence, part: Part) -> bool:
     return bool(2 * np.count_nonzero(wide) > bars.size)
 
 
-def _mostly_zeros(pattern: Pattern) -> bool:
-    """Whether more than half of the entries are zeros with narrow bars."""
-    size = float(np.abs(pattern.value[pattern.support.valid]).max(initial=0.0))
-    few = 2 * pattern.value.shape[1] < pattern.shape[1]
-    return few and 0 < size < np.inf and pattern.worst_zero <= 1e-6 * size
+def _mostly_narrow(pattern: Pattern) -> bool:
+    """Whether more than half of all entries have narrow bars, as the zeros have."""
+    valid = pattern.support.valid
+    size = float(np.abs(pattern.value[valid]).max(initial=0.0))
+    if not 0 < size < np.inf or pattern.worst_zero > 1e-6 * size:
+        return False
+    wide = np.count_nonzero(~(pattern.error <= 1e-6 * size) & valid)
+    rows, columns = pattern.shape
+    return bool(2 * wide < rows * columns)
 
 
 def _smoothness(evidence: Evidence) -> Iterator[Finding]:
