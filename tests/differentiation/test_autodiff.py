@@ -23,7 +23,7 @@ def _ways(request, monkeypatch):
     if request.param == "public":
         monkeypatch.setattr(torch_engine, "_engine", lambda: None)
     if request.param == "loops":
-        monkeypatch.setattr(Backward, "batched", lambda *_: None)
+        monkeypatch.setattr(Backward, "batched", lambda *_, **__: None)
 
 
 @pytest.mark.parametrize("name", REAL)
