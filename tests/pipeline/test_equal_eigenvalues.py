@@ -89,3 +89,14 @@ def test_a_value_in_the_middle_alone(values):
 
     assert (right.verdict, right.ok) == (gl.Verdict.UNDECIDED, True)
     assert wrong.verdict == gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_points_beside_where_the_gradient_happens_to_be_the_same(seed):
+    """Two such points were all that was asked: one draw in five was accused."""
+    point = torch.eye(3, dtype=torch.float64, requires_grad=True)
+    values = torch.linalg.eigvalsh if seed > 1 else torch.linalg.svdvals
+
+    report = gl.check(lambda a: values(a)[1], point, seed=seed)
+
+    assert report.verdict == gl.Verdict.UNDECIDED

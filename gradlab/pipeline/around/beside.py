@@ -61,6 +61,7 @@ _SHORT = 1e-7  # of the sizes: after longer steps what is curved looks like a ti
 _SHARE = 0.1  # of the distance of the two sides: what less than that leaves open
 _LOOKS = 4  # directions along which slopes may turn out not to add up
 _TRIES = 40  # points whose gradient may be the one
+_TWICE = 2  # points beside at which the gradient has to be right
 _DIRECTIONS = 3
 _LIKE = 1e-3  # relative difference of slopes at the point and so close to it
 _LOUD = 100.0  # times the rounding of f, over the step
@@ -247,7 +248,11 @@ class _Beside:
         return found | between_points(self.subject, there, rest, self.meter, self.rng)
 
     def right_there(self) -> NDArray[np.bool_]:
-        """Rows whose gradient beside the point is right, at two points, (rows,)."""
+        """Rows whose gradient beside the point is right, at two points, (rows,).
+
+        Of six: at one two eigenvalues may come so close that nothing foretells slopes,
+        and at several the gradient may happen to be the one of the point.
+        """
         right = np.any([_accused(b).any(axis=1) for b in self.blocks], axis=0)
         analytic = self.subject.analytic
         if analytic is None or not analytic.takes_cotangents:
@@ -255,14 +260,17 @@ class _Beside:
         rows = np.flatnonzero(right)[:_MOST_ROWS]
         right[np.setdiff1d(np.flatnonzero(right), rows)] = False
         another = np.zeros_like(right)  # at one of the points at least
-        for number in (0, _TRIES):  # in order, and at random
+        times = np.zeros(len(right), dtype=int)
+        for number in (0, *range(_TRIES, _TRIES + 10, 2)):  # in order, and at random
+            if (another & (times >= _TWICE))[right].all():
+                break
             aside = self._aside(number)
             columns = self._formula_at(aside, rows)
             if columns is None:
                 return np.zeros_like(right)
-            right &= self._like(aside, columns, right)
+            times += self._like(aside, columns, right)
             another |= self._another(columns)
-        return np.asarray(right & another)
+        return np.asarray(right & another & (times >= _TWICE))
 
     def _formula_at(self, aside: _Shifts, rows: NDArray[np.intp]) -> _Shifts | None:
         """Read some rows of the analytic side beside the point; None if none are."""

@@ -38,10 +38,12 @@ if TYPE_CHECKING:
 __all__ = ["between_points"]
 
 _BESIDE = 1e-5  # of the sizes: how far beside the point
-_LEAST = 1e-2  # of that: how far some inputs are moved where others are moved so far
+_SIZES = (1.0, 0.1, 0.01)  # of that: how far inputs are moved where it is not as far
 _STEP = 1e-8  # the same, of a slope there
 _NEARER = 16.0  # times as near: a point where the gradient is the same, but at a pole
+_CURVED = 3.0  # times what a slope may be off by, so much may curvature change it
 _FIRST, _BATCH, _MOST = 4, 32, 128  # points: to begin with, at a time, at all
+_RIGHT = 2  # of the first, whose gradients must be right
 _ROWS, _WIDTH = 16, 512  # outputs and coordinates that are looked at, at most
 _DIRECTIONS = 3  # along which gradients must foretell slopes
 _OFF = 1e-4  # of the gradients: so much may a mixture be off by, or a slope
@@ -102,6 +104,8 @@ class _Here:
     meter: Meter
     rng: np.random.Generator
     points: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
+    # of their moves, input by input; and the gradients yet nearer, on the same ways
+    sizes: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
     gradients: list[NDArray[np.float64]] = dataclasses.field(default_factory=list)
     right: dict[int, NDArray[np.bool_]] = dataclasses.field(default_factory=dict)
 
@@ -115,14 +119,16 @@ class _Here:
         """
         width = sum(len(block.positions) for block in self.blocks)
         for _ in range(count // 2):
-            aside = _BESIDE * self.rng.normal(size=width)
+            aside, sizes = _BESIDE * self.rng.normal(size=width), np.ones(width)
             if len(self.points) % 4 == 0:
-                aside = np.abs(aside) * self._by_input()
+                sizes = self._by_input()
+                aside = np.abs(aside) * sizes
             for point in (aside, -aside):
-                gradients = self._gradients(point)
+                gradients = self._gradients(point / _NEARER)
                 if gradients is None:
                     return False
                 self.points.append(point)
+                self.sizes.append(np.abs(sizes))
                 self.gradients.append(gradients)
         return True
 
@@ -132,7 +138,7 @@ class _Here:
         if not self.points:
             return np.ones(sum(counts))
         sign = self.rng.choice([-1.0, 1.0], len(counts))
-        return np.repeat(sign * _LEAST ** self.rng.uniform(size=len(counts)), counts)
+        return np.repeat(sign * self.rng.choice(_SIZES, len(counts)), counts)
 
     def _gradients(self, point: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Ask for the gradients of all rows at a point beside, in units."""
@@ -152,9 +158,16 @@ class _Here:
         return np.concatenate(parts, axis=1)
 
     def any_right(self) -> bool:
-        """Whether the first gradients foretell slopes, of one row at least."""
-        first = [self.foretells(number) for number in range(2)]
-        return bool((first[0] & first[1]).any())
+        """Whether two of the first gradients foretell slopes, of one row at least.
+
+        Not of each of them: a kink may be as near as the step of a slope there.
+        """
+        told = np.zeros(len(self.rows), dtype=int)
+        for number in range(_FIRST):
+            told += self.foretells(number)
+            if told.max() == _RIGHT or number - told.max() == _FIRST - _RIGHT:
+                break
+        return bool(told.max() == _RIGHT)
 
     def is_mixture(self, k: int) -> bool:
         """Whether one row at the point is a mixture of right ones beside it."""
@@ -163,7 +176,7 @@ class _Here:
         beside = np.array([gradient[k] for gradient in self.gradients])
         if not (np.isfinite(told).all() and np.isfinite(beside).all()):
             return False
-        size = max(float(np.abs(beside).max()), float(np.abs(told).max()))
+        size = max(float(self._typical()[k]), float(np.abs(told).max()))
         off = min(_OFF * size, self._least(row))
         if not off:
             return False
@@ -183,24 +196,32 @@ class _Here:
         """
         if number in self.right:
             return self.right[number]
-        point, gradient = self.points[number], self.gradients[number]
+        point, nearer = self.points[number], self.gradients[number]
         noise = _LOUD * self.subject.epsilon * np.abs(self.base[self.rows]) / _STEP
-        size = np.max([np.abs(other).max(axis=1) for other in self.gradients], axis=0)
-        bound = np.minimum(_OFF * size, [self._least(row) for row in self.rows])
+        bound = np.minimum(_OFF * self._typical(), [self._least(r) for r in self.rows])
         right = np.asarray(noise <= bound)  # or no slip would show
-        nearer = self._gradients(point / _NEARER)
+        gradient = self._gradients(point)
+        if gradient is None:
+            return np.zeros(len(right), dtype=bool)
         with np.errstate(all="ignore"):
-            apart = np.inf if nearer is None else np.abs(nearer - gradient).max(axis=1)
-        right &= apart <= bound
+            apart = np.abs(nearer - gradient).max(axis=1)
+        right &= apart <= _CURVED * bound
         for _ in range(_DIRECTIONS):
             sign, amount = self.rng.choice, self.rng.uniform
             along = sign([-1.0, 1.0], len(point)) * amount(0.5, 1.5, len(point))
+            along *= self.sizes[number]  # or it leads past a kink
             up, down = (self._value(point + s * _STEP * along) for s in (1.0, -1.0))
             with np.errstate(all="ignore"):
                 slope = (up - down) / (2 * _STEP)
                 right &= np.abs(slope - gradient @ along) <= bound + noise
         self.right[number] = np.asarray(right)
         return self.right[number]
+
+    def _typical(self) -> NDArray[np.float64]:
+        """Size of gradients of each row, (k,): next to a pole one may be any size."""
+        sizes = np.array([np.abs(other).max(axis=1) for other in self.gradients])
+        middle = np.median(sizes, axis=0)
+        return np.asarray(np.where(middle > 0, middle, sizes.max(axis=0)))
 
     def _least(self, row: int) -> float:
         """By how much a row may be off, where something of it is accused."""
