@@ -18,7 +18,7 @@ from gradlab.diagnosis.finding import BugKind, Finding, rank
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
 from gradlab.pipeline.examining import examine
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import analytic_of, is_torch_subject, output_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,6 +79,8 @@ def unrounded(
             report, stop, "not compared without casts to half precision"
         )
     off = _apart(report, again)
+    if not np.isfinite(off):  # one by directions, the other entry by entry
+        off = _apart_along(subject, twin, plan.seed)
     if again.verdict != Verdict.DISAGREES and not off <= _ROUNDED:
         return report
     told = Finding(
@@ -149,3 +151,19 @@ def _apart(report: Report, again: Report) -> float:
         worst = max(worst, gap / size if size > 0 else np.inf if gap > 0 else 0.0)
     same = len(report.comparisons) == len(again.comparisons)
     return worst if same else np.inf
+
+
+def _apart_along(subject: Subject, twin: Subject, seed: int) -> float:
+    """How far gradients of both are apart, of all outputs with random signs."""
+    if subject.analytic is None or twin.analytic is None:
+        return np.inf
+    rows = output_rows(subject.outputs)
+    signs = np.random.default_rng([seed, 53]).choice([-1.0, 1.0], (1, rows))
+    own, other = (analytic_of(side).pull(signs).values for side in (subject, twin))
+    sizes = [float(np.abs(values).max(initial=0.0)) for values in other]
+    worst = 0.0
+    for one, two, size in zip(own, other, sizes, strict=True):
+        least = max(size, _FAINT * max(sizes))
+        gap = float(np.abs(one - two).max(initial=0.0))
+        worst = max(worst, gap / least if least > 0 else np.inf if gap > 0 else 0.0)
+    return worst

@@ -225,3 +225,30 @@ def test_random_numbers_are_the_same_without_the_casts(seed, factor, random):
     wanted = gl.Verdict.AGREES if right else gl.Verdict.DISAGREES
     assert report.verdict == wanted, report
     assert right or report.culprit == "3"
+
+
+class _Rounded(nn.Module):
+    """Activations in bfloat16, and a gradient behind them that may be scaled."""
+
+    def __init__(self, seed, share=1.0):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.a, self.b, self.share = nn.Linear(4, 6), nn.Linear(6, 2), share
+
+    def forward(self, x):
+        h = torch.tanh(self.a(x))
+        h = self.share * h + (1 - self.share) * h.detach()
+        return self.b(h.to(torch.bfloat16).float())
+
+
+@pytest.mark.parametrize("seed", [0, 1, 77])
+@pytest.mark.parametrize("share", [1.0, 0.9])
+def test_a_cast_along_directions(seed, share):
+    """By directions first, entry by entry then: what is apart is seen all the same."""
+    model = _Rounded(seed, share)
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(seed))
+
+    report = gl.check(model, x.requires_grad_(), coverage="probe")
+
+    right = share == 1
+    assert report.verdict == (gl.Verdict.AGREES if right else gl.Verdict.DISAGREES)
