@@ -37,7 +37,7 @@ def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
     if problem.kind == "wrong_shape":
         return [_shape(evidence, problem, detail)]
     if problem.kind == "dtype":
-        if wrong and _CUT_OFF in detail and not _cuts_fractions(evidence, where):
+        if wrong and _CUT_OFF in detail and _is_the_same_for_all(evidence, where):
             wrong, detail = False, detail.replace(_CUT_OFF, "")
         return [
             Finding(
@@ -63,10 +63,10 @@ def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
     return []  # "none" and "missing" are zeros: told by the detector of zeros
 
 
-def _cuts_fractions(evidence: Evidence, where: str) -> bool:
-    """Whether a gradient of whole numbers is off by less than one everywhere."""
-    return all(
-        bool((np.abs(part.analytic - part.numeric) < 1).all())
+def _is_the_same_for_all(evidence: Evidence, where: str) -> bool:
+    """Whether a gradient does not depend on the output: nothing of it was cut off."""
+    return any(
+        len(part.analytic) > 1 and not np.ptp(part.analytic, axis=0).any()
         for part in evidence.parts
         if evidence.subject.inputs[part.which].name == where
     )
