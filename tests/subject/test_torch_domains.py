@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from gradlab.errors import SubjectError
 
 torch = pytest.importorskip("torch")
 
-from gradlab.subject.tensors.domains import in_domain  # noqa: E402
+from gradlab.subject.tensors.domains import DEVICE, in_domain  # noqa: E402
 from gradlab.subject.tensors.subjects import torch_subject  # noqa: E402
 
 entropy = torch.nn.functional.binary_cross_entropy
@@ -62,3 +64,81 @@ def test_device_that_is_lost_is_told_at_once():
     ):
         gl.check(f, x)
     assert len(calls) < 10
+
+
+def hooked():
+    """Whether something packs away what autograd saves."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def checkpointed(function, *inputs):
+    """Run a function in a checkpoint as torch did up to version 2.11."""
+    from torch.utils import checkpoint
+
+    context = checkpoint.noop_context_fn
+    run = checkpoint._checkpoint_without_reentrant_generator
+    opened = run(function, False, context, "default", False, True, *inputs)
+    next(opened)
+    result = function(*inputs)
+    next(opened, None)
+    return result
+
+
+class Checkpointed(torch.nn.Module):
+    """A layer in a checkpoint, which raises beyond the point."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.tensor([0.5, 1.0], dtype=torch.float64))
+
+    def forward(self, x):
+        """Sine, up to one."""
+        return checkpointed(self.sine, x * self.w)
+
+    def sine(self, x):
+        """Raise where it is not defined."""
+        if float(x.detach().max()) > 1.0:
+            raise ValueError("outside")
+        return x.sin()
+
+
+BEYOND = torch.full((2,), 2.0, dtype=torch.float64)
+
+
+def test_checkpoint_that_raised_is_closed():
+    """It stays open as long as somebody holds the exception."""
+    net = Checkpointed()
+    with pytest.raises(ValueError, match="outside") as held:
+        net(BEYOND)
+    assert hooked()
+    del held
+    gc.collect()
+    assert not hooked()
+    with pytest.raises(ValueError, match="outside") as held, DEVICE:
+        net(BEYOND)
+    assert not hooked()
+    del held
+
+
+@pytest.mark.parametrize("door", [gl.check, gl.blame])
+def test_no_door_leaves_a_checkpoint_open(door):
+    """Of a model that raises at the point, the exception goes to the user."""
+    with pytest.raises(SubjectError, match="outside") as held:
+        door(Checkpointed(), BEYOND, loss=torch.sum)
+    assert not hooked()
+    del held
+
+
+def test_generators_of_others_stay_open():
+    """A function's own iterator is nobody's checkpoint."""
+    numbers = (k for k in range(1000))
+
+    def f(x):
+        mine = numbers
+        next(mine)
+        if float(x.detach().max()) > 1.0:
+            raise ValueError("outside")
+        return x.sin().sum()
+
+    gl.check(f, torch.tensor([0.5, 1.0], dtype=torch.float64))
+    assert next(numbers) > 0

@@ -10,6 +10,8 @@ call such a kernel.
 from __future__ import annotations
 
 import contextlib
+import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import SubjectError
@@ -30,6 +32,10 @@ _LOST = ("device-side assert", "illegal memory access", "unspecified launch fail
 class _Device:
     """Context in which the loss of a device is told as what it is.
 
+    And out of which no exception takes a checkpoint that is still open. Up to version
+    2.11 that of torch is a generator in the frame of the call that failed, and while
+    somebody holds the exception all that autograd saves is packed away by it.
+
     Examples
     --------
     >>> with DEVICE:
@@ -42,7 +48,10 @@ class _Device:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, _kind: object, cause: object, _trace: object) -> None:
+    def __exit__(self, _kind: object, cause: object, trace: object) -> None:
+        if cause is None:
+            return
+        _close_checkpoints(trace)
         if isinstance(cause, Exception) and any(word in str(cause) for word in _LOST):
             msg = (
                 "a kernel failed on the GPU and took the device with it: start Python "
@@ -54,6 +63,18 @@ class _Device:
 
 
 DEVICE = _Device()
+
+
+def _close_checkpoints(trace: Any) -> None:
+    """Close torch's checkpoints that the frames of a failed call hold."""
+    checkpoints = getattr(sys.modules.get("torch.utils.checkpoint"), "__file__", None)
+    while checkpoints is not None and trace is not None:
+        for value in trace.tb_frame.f_locals.values():
+            if isinstance(value, types.GeneratorType) and not value.gi_running:
+                code = value.gi_code
+                if code.co_filename == checkpoints:
+                    value.close()
+        trace = trace.tb_next
 
 
 @contextlib.contextmanager

@@ -13,6 +13,8 @@ import threading
 import types
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gradlab.subject.tensors.domains import DEVICE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -79,7 +81,8 @@ def function_entry(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def call_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a module as the user does, hooks included, past the interceptor."""
-    return _originals["module"](module, *args, **kwargs)
+    with DEVICE:
+        return _originals["module"](module, *args, **kwargs)
 
 
 def call_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
