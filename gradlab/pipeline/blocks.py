@@ -156,6 +156,8 @@ class Block:
     bend: NDArray[np.float64]  # right slope minus left slope
     # (n,): columns of which others that had one confirm what is accused
     upheld: NDArray[np.bool_] | None = None
+    # (n,): by how much a line moved them that upheld them all at once, else 0
+    walked: NDArray[np.float64] | float = 0.0
     # analytic side in float64, where that is another one
     precise: NDArray[np.float64] | None = None
     # what the last digits of the terms of a gradient may leave of it
@@ -190,6 +192,11 @@ class Block:
     def latest_scales(self) -> NDArray[np.float64]:
         """Scale of each coordinate, (n,), by all that is known of it now."""
         return self.scales if self.own_scales is None else self.own_scales
+
+    @property
+    def reach(self) -> NDArray[np.float64]:
+        """How far f is known to follow its numeric slopes, (rows, n)."""
+        return np.asarray(np.fmax(np.abs(self.step), self.walked))
 
     @property
     def units(self) -> NDArray[np.float64]:

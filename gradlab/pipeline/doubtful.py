@@ -118,6 +118,8 @@ def _write(part: Block, block: Block) -> None:
     if part.upheld is not None:
         block.upheld = np.zeros(shape[1], dtype=bool)
         block.upheld[columns] = part.upheld
+        block.walked = np.zeros(shape[1])
+        block.walked[columns] = part.walked
     if isinstance(part.digits, np.ndarray):
         block.digits = np.zeros(shape)
         block.digits[:, columns] = part.digits

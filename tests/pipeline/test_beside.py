@@ -284,3 +284,30 @@ def test_kinks_of_a_slight_slope_are_seen_beside_a_large_value(scale, cut):
 
     assert report.ok is not cut
     assert report.diagnosis == ("detached" if cut else "nondifferentiable")
+
+
+@pytest.mark.parametrize("power", [2, 3])
+def test_single_precision_is_no_reason_to_look_for_kinks(power):
+    """A wrong slope of a power costs hardly more evaluations in float32.
+
+    Beside the point f is evaluated in float64: what float32 rounds of it at the point
+    would be a slope over so short a step, and was taken for a kink.
+    """
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**power
+
+        @staticmethod
+        def backward(ctx, cotangent):
+            (x,) = ctx.saved_tensors
+            return cotangent * x ** (power - 1)
+
+    x = torch.linspace(0.3, 2.1, 40, dtype=torch.float64)
+    double = gl.check(Wrong.apply, x, coverage="full", diagnose=False)
+    single = gl.check(Wrong.apply, x.float(), coverage="full", diagnose=False)
+
+    assert single.verdict == double.verdict == gl.Verdict.DISAGREES
+    assert single.evaluations < double.evaluations + 30

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -141,3 +143,40 @@ def test_nor_among_several_inputs(seed):
 
     assert report.verdict == Verdict.AGREES
     assert not report.findings
+
+
+def test_what_a_long_line_upholds_is_no_matter_of_last_digits_nor_of_steps():
+    """One wrong activation of a deep net: f was followed far along all of them at once.
+
+    Of weights near zero the slip is within a last digit over so short a step as that of
+    a difference; each of twelve inputs had thirteen evaluations to see its steps, and
+    several were followed for a hundred and seventy.
+    """
+    rng = np.random.default_rng(5)
+    data, widths = rng.normal(size=(8, 10)), [10] * 7 + [2]
+    params = {}
+    for k, pair in enumerate(itertools.pairwise(widths)):
+        params[f"W{k}"] = rng.uniform(-0.3, 0.3, pair)
+        params[f"b{k}"] = rng.uniform(-0.3, 0.3, pair[1])
+    last = len(widths) - 2
+
+    def loss_and_grads(params):
+        hidden = [data]
+        for k in range(last + 1):
+            out = hidden[-1] @ params[f"W{k}"] + params[f"b{k}"]
+            hidden.append(np.tanh(out) if k < last else out)
+        error, grads = 2 * hidden[-1] / hidden[-1].size, {}
+        for k in range(last, -1, -1):
+            grads[f"W{k}"], grads[f"b{k}"] = hidden[k].T @ error, error.sum(axis=0)
+            error = (error @ params[f"W{k}"].T) * (1 - hidden[k] ** 2)
+            if k == last:
+                error = error * (1.2 + 0.1 * hidden[k])
+        return np.mean(hidden[-1] ** 2), grads
+
+    report = gl.check(loss_and_grads, params, coverage="full", diagnose=False)
+
+    told = {c.input.name: c.verdict for c in report.comparisons}
+    right = {f"W{last}", f"b{last}"}
+    assert {name for name, v in told.items() if v == Verdict.AGREES} == right
+    count = sum(each.size for each in params.values())
+    assert report.evaluations < 2 * count + 250

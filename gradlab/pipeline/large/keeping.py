@@ -136,4 +136,6 @@ def _whole(block: Block, name: str) -> NDArray[Any]:
         return block.formula
     if name == "upheld":
         return np.zeros(len(block.positions), dtype=bool)
+    if name == "walked":
+        return np.zeros(len(block.positions))
     return np.zeros(block.value.shape)  # what is excused of an entry: nothing

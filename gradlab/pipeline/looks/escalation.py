@@ -10,17 +10,13 @@ from gradlab.comparison.judge import NEGLIGIBLE
 from gradlab.comparison.tolerance import stillness_in_noise
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.foresight import foreseen
-from gradlab.differentiation.hidden_noise import (
-    LAST_DIGITS,
-    hidden_rounding,
-    noise_level,
-)
+from gradlab.differentiation.hidden_noise import LAST_DIGITS, hidden_rounding
 from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
 from gradlab.pipeline.looks.idle import settle_idle, settle_zeros
-from gradlab.pipeline.looks.last_digits import hear_last_digits
+from gradlab.pipeline.looks.last_digits import hear_last_digits, noise_once
 from gradlab.pipeline.looks.noisy_steps import allow_for_noise
 from gradlab.pipeline.looks.other_steps import distance, hear_again
 from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
@@ -29,6 +25,8 @@ from gradlab.pipeline.looks.upholding import upheld_together
 from gradlab.pipeline.suspects import close_calls, suspect_columns, suspects_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from gradlab.differentiation.origin import Origin
@@ -44,11 +42,12 @@ _CONFIRMED = 0.5  # of the columns looked at, if no value moved: the rest is bel
 
 def look_again(check: Check, outcome: Outcome) -> None:
     """Look again at what is suspicious; then hear what rests on last digits of f."""
-    _escalate(check, outcome)
+    noise = noise_once(check.reference, check.meter, check.plan.seed)
+    _escalate(check, outcome, noise)
     blocks = _looked_at(check, outcome)
     if any([settle_zeros(check.reference, block, check.meter) for block in blocks]):  # noqa: C419 - all of them
         judge_all(check.subject, outcome, check.plan)
-    hear_last_digits(check, outcome)
+    hear_last_digits(check, outcome, noise)
 
 
 def _looked_at(check: Check, outcome: Outcome) -> list[Block]:
@@ -62,7 +61,9 @@ def _looked_at(check: Check, outcome: Outcome) -> list[Block]:
     ]
 
 
-def _escalate(check: Check, outcome: Outcome) -> None:
+def _escalate(
+    check: Check, outcome: Outcome, level: Callable[[], NDArray[np.float64]]
+) -> None:
     """Look again at what is suspicious, until what is left cannot be otherwise.
 
     Suspects that move nothing are settled together, and a few others get a second
@@ -71,7 +72,7 @@ def _escalate(check: Check, outcome: Outcome) -> None:
     the worst and a spread of the others climb the adaptive ladder. Where all of those
     are confirmed, the clear cases among the rest stand; the others are looked at, twice
     as many each time, until none is left. An accusation that rests on a few error bars
-    is heard a second time.
+    is heard a second time. `level` measures the noise when it is first called.
     """
     subject, reference = check.subject, check.reference
     plan, meter = check.plan, check.meter
@@ -97,7 +98,7 @@ def _escalate(check: Check, outcome: Outcome) -> None:
         if not any(suspect_columns(block).size for block in blocks):
             return
     meter.expect_at_least(_AFTER)
-    noise = noise_level(reference, meter, plan.seed)
+    noise = level()
     grain = hidden_rounding(reference, noise, meter)
     heard = np.where(noise == LAST_DIGITS, 0.0, noise)
     slight = NEGLIGIBLE * matters_of(blocks, outcome.known).typical
@@ -131,10 +132,12 @@ def _uphold(
 ) -> None:
     """Mark the columns of each block that are clear, and upheld together."""
     reference, seed = check.reference, check.plan.seed
-    upheld = upheld_together(reference, blocks, noise, check.meter, seed)
-    for block, columns in zip(blocks, upheld, strict=True):
-        clear = columns & _clear(block, slice(None)) if columns.any() else columns
-        block.upheld = clear
+    walked = upheld_together(reference, blocks, noise, check.meter, seed)
+    for block, moved in zip(blocks, walked, strict=True):
+        clear = moved > 0
+        if clear.any():
+            clear &= _clear(block, slice(None))
+        block.upheld, block.walked = clear, np.where(clear, moved, 0.0)
         if clear.any():
             outcome.upheld += (block.name,)
 

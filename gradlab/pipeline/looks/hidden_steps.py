@@ -39,6 +39,8 @@ _POINTS = np.array([0.19, 0.34, 0.52, 0.67, 0.81, 1.0])
 _SHARP = 0.1  # relative bar above which a shorter reach is tried
 _LIKE = 0.25  # a gradient this close to the wide slope may be meant for it
 _ROUGH = (Smoothness.STAIRCASE, Smoothness.NOISY)
+# of the scale: more than a step of bfloat16; the same where all coordinates move
+_LONG, _TOGETHER = 0.01, 0.005
 _NEARER = 1 / 16  # of the reach
 _COARSEST = 2.0**-8  # of a number: the rounding of bfloat16
 
@@ -193,13 +195,10 @@ def _steps_seen(
     nearer: bool,
 ) -> _Steps | None:
     """Look for steps along the coordinate with the largest contradiction."""
-    columns = np.flatnonzero(wrong.any(axis=0))
-    if not columns.size:
+    if not wrong.any():
         return None
-    with np.errstate(all="ignore"):
-        gap = np.where(wrong, np.abs(block.analytic - block.value), -1.0)
-        gap *= block.latest_scales
-    first = int(columns[np.argmax(gap[:, columns].max(axis=0))])
+    gap = _moved(block, wrong)
+    first = int(np.argmax(gap.max(axis=0)))
     wide = _sharpest(reference, block, np.array([first]), meter)
     mistaken = _mistaken(block, wide, np.array([first])) & wrong[:, [first]]
     if not mistaken.any():
@@ -227,6 +226,13 @@ def _least_bars(block: Block, steps: _Steps) -> NDArray[np.float64]:
     return np.where((block.value == 0) | np.isnan(bar), np.inf, bar)
 
 
+def _moved(block: Block, wrong: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """How far the sides are apart over the scales, (rows, n); -1 where not wrong."""
+    with np.errstate(all="ignore"):
+        gap = np.abs(block.analytic - block.value) * block.latest_scales
+    return np.where(wrong, gap, -1.0)
+
+
 def _wrong(block: Block) -> NDArray[np.bool_]:
     known = np.isfinite(block.value) & np.isfinite(block.analytic)
     return np.asarray(block.wrong & known)
@@ -244,15 +250,20 @@ def _between_steps(reference: Subject, block: Block, meter: Meter) -> NDArray[np
     """Wrong entries whose value rests on less than a step of bfloat16, or on noise.
 
     Or on any step, where f is seen to cast: a step of four spacings is off by percents.
+    None where a line with the worst of them has been followed farther than that.
     """
     wrong = _wrong(block)
     if wrong.any() and casts_seen(reference, meter):
         return wrong
     with np.errstate(all="ignore"):
-        short = ~(block.step > 0.01 * block.latest_scales)
+        short = ~(block.step > _LONG * block.latest_scales)
     usual = np.isin(block.kinds, (-1, Smoothness.SMOOTH))
     short |= block.value == 0  # stands still for longer
-    return np.asarray(wrong & (np.isin(block.kinds, _ROUGH) | (usual & short)))
+    between = np.asarray(wrong & (np.isin(block.kinds, _ROUGH) | (usual & short)))
+    followed = np.asarray(block.walked > _TOGETHER * block.latest_scales)
+    if followed.any() and followed[np.argmax(_moved(block, between).max(axis=0))]:
+        between[:] = False
+    return between
 
 
 def _sharpest(

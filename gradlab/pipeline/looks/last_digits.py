@@ -50,17 +50,22 @@ _IMAGINARY = 1e-20  # of the scale: shorter steps would not change a number
 _LEVER = 30.0  # noise of f in an extrapolation from steps far below the longest
 
 
-def hear_last_digits(check: Check, outcome: Outcome) -> None:
+def hear_last_digits(
+    check: Check, outcome: Outcome, noise: Callable[[], NDArray[np.float64]]
+) -> None:
     """Take back accusations that rest on less than the last digits of f.
 
     Parameters
     ----------
     outcome
         Judged; where a bar is widened it is judged again.
+    noise
+        From `noise_once`, of what the numeric side evaluates.
     """
     subject, plan, meter = check.subject, check.plan, check.meter
     origins = check.reference, check.own
-    noises = [noise_once(origin, meter, plan.seed) for origin in origins]
+    own = noise if origins[0] is origins[1] else noise_once(check.own, meter, plan.seed)
+    noises = noise, own
     spoiled = accused_of_much(outcome.blocks)
     wider = False
     for block in outcome.blocks:
@@ -77,17 +82,8 @@ def hear_last_digits(check: Check, outcome: Outcome) -> None:
 def noise_once(
     origin: Origin, meter: Meter, seed: int
 ) -> Callable[[], NDArray[np.float64]]:
-    """Return a function that measures the noise of f when it is first called.
-
-    Shape (rows,); 0 where f stood still, and a level would be a guess.
-    """
-
-    @functools.cache
-    def noise() -> NDArray[np.float64]:
-        found = noise_level(origin, meter, seed)
-        return np.where(found == LAST_DIGITS, 0.0, found)
-
-    return noise
+    """Return a function that measures the `noise_level` when it is first called."""
+    return functools.cache(functools.partial(noise_level, origin, meter, seed))
 
 
 def widen_bars(
@@ -125,7 +121,9 @@ def widen_bars(
     if not shaky.any():
         return widen_by_jumps(origin, block, meter, spoiled)
     with np.errstate(all="ignore"):
-        bar = _LEVER * noise()[:, None] / np.abs(block.step)
+        level = noise()  # where f stood still one would be a guess
+        level = np.where(level == LAST_DIGITS, 0.0, level)
+        bar = _LEVER * level[:, None] / np.abs(block.step)
         wider = shaky & (bar > block.error)
         block.error = np.where(wider, bar, block.error)
         doubtful &= block.gap > SAFETY * block.error
@@ -210,7 +208,7 @@ def may_be_last_digits(subject: Subject, block: Block) -> NDArray[np.bool_]:
 
 def _near(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
     with np.errstate(all="ignore"):
-        moved = block.gap * np.abs(block.step)
+        moved = block.gap * block.reach
         return np.asarray(moved <= SAFETY * WIDE * digit)
 
 

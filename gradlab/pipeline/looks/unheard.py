@@ -177,9 +177,9 @@ def _try(
     reference, plan, meter = check.reference, check.plan, check.meter
     noise = np.zeros(len(reference.base))
     auto = [b for b in wrong if plan.finds_steps(b.name)]
-    upheld = upheld_together(reference, auto, noise, meter, plan.seed)
-    for block, columns in zip(auto, upheld, strict=True):
-        sure[block.which] |= _beyond_doubt(check, block) & columns
+    walked = upheld_together(reference, auto, noise, meter, plan.seed)
+    for block, moved in zip(auto, walked, strict=True):
+        sure[block.which] |= _beyond_doubt(check, block) & (moved > 0)
     if any(map(np.any, sure.values())):
         return
     ranked = sorted(

@@ -70,8 +70,8 @@ def upheld_together(
     noise: NDArray[np.float64],
     meter: Meter,
     seed: int,
-) -> list[NDArray[np.bool_]]:
-    """Find the columns whose accusations one ladder upholds, all at once.
+) -> list[NDArray[np.float64]]:
+    """Say how far one ladder moves the columns whose accusations it upholds.
 
     All inputs that are wrong as a whole are moved along the same line. Where that says
     nothing, each of them along one of its own.
@@ -92,25 +92,24 @@ def upheld_together(
     Returns
     -------
     list of ndarray
-        Of each block, (n,). None where f along the line is not smooth, or noisy.
+        Of each block, (n,): 0 for columns that it does not uphold, which are all of
+        them where f along the line is not smooth, or noisy.
     """
-    upheld = [np.zeros(len(block.positions), dtype=bool) for block in blocks]
+    walked = [np.zeros(len(block.positions)) for block in blocks]
     if not any(map(_is_wrong_as_a_whole, blocks)):
-        return upheld
+        return walked
     if reference.subject.epsilon > DOUBLE or not np.isfinite(reference.base).all():
-        return upheld
+        return walked
     rng = np.random.default_rng([seed, 41])
     count = len(reference.base)
     mixture = rng.choice([-1.0, 1.0], count) * rng.uniform(0.5, 1.0, count)
     found = [_accused(block, mixture, rng) for block in blocks]
     accused = [one for one in found if one is not None]
     told = _along(reference, accused, noise, meter) if accused else []
-    if len(accused) > 1 and not any(columns.size for columns in told):
+    if len(accused) > 1 and not any(moved.any() for moved in told):
         told = [_along(reference, [one], noise, meter)[0] for one in accused]
-    for one, columns in zip(accused, told, strict=True):
-        mask = next(m for m, b in zip(upheld, blocks, strict=True) if b is one.block)
-        mask[columns] = True
-    return upheld
+    heard = {one.block.which: moved for one, moved in zip(accused, told, strict=True)}
+    return [heard.get(b.which, none) for b, none in zip(blocks, walked, strict=True)]
 
 
 def _is_wrong_as_a_whole(block: Block) -> bool:
@@ -164,13 +163,13 @@ def _along(
     accused: list[_Accused],
     noise: NDArray[np.float64],
     meter: Meter,
-) -> list[NDArray[np.intp]]:
-    """Climb one ladder through all of them; return the columns that it upholds."""
+) -> list[NDArray[np.float64]]:
+    """Climb one ladder through all of them; return how far it moves what it upholds."""
     moves = [(one.block.which, one.block.positions, one.shift) for one in accused]
     meter.expect(Adaptive.cost)
     found = adaptive_line(reference, line_of(reference.subject, moves), meter)
     touched = np.unique(np.concatenate([one.rows for one in accused]))
-    nothing = [np.zeros(0, dtype=np.intp) for _ in accused]
+    nothing = [np.zeros(len(one.shift)) for one in accused]
     smooth = found.kind[:, 0] == Smoothness.SMOOTH
     if not (smooth & np.isfinite(found.error[:, 0]))[touched].all():
         return nothing
@@ -185,8 +184,8 @@ def _along(
         if np.mean(kept[touched]) < _MOST:
             return nothing
         least = np.where(kept, _STANDS_OUT * (apart + bar), np.inf)
-        told = [one.gap * np.abs(one.shift[one.columns]) for one in accused]
-    return [
-        np.setdiff1d(one.columns, one.columns[~(moved > least[one.rows])])
-        for one, moved in zip(accused, told, strict=True)
-    ]
+    walked = [np.abs(found.step[touched, 0]).min() * np.abs(a.shift) for a in accused]
+    for one, moved in zip(accused, walked, strict=True):
+        told = one.gap * np.abs(one.shift[one.columns]) > least[one.rows]
+        moved[one.columns[~told]] = 0.0  # every entry of a column has to stand out
+    return walked
