@@ -293,15 +293,22 @@ def hidden_upstream(evidence: Evidence, response: Response) -> list[Finding]:
     torch = is_torch_subject(evidence.subject)
     for case in sides_of(evidence):
         part = case.part
-        if part.is_wrong or _lost(case):
+        if part.is_wrong:
             continue
-        if response.unsteady(part.which):
-            findings.append(_noisy(case, response.unsteady(part.which)))
-            continue
+        unsteady = response.unsteady(part.which)
         relative = max(case.relative, 1e-6)
+        # what forgives looks at whole matrices, which a check that agrees never makes:
+        # it is asked where there is something to be forgiven
+        if not unsteady and response.flaw(part.which, relative) is None:
+            continue
         flaw = response.flaw(part.which, relative, response.rounding(case))
-        if flaw is not None:
-            findings.append(_for_one_alone(case.name, flaw, torch=torch))
+        if not (unsteady or flaw is not None) or _lost(case):
+            continue
+        findings.append(
+            _noisy(case, unsteady)
+            if unsteady
+            else _for_one_alone(case.name, flaw or "", torch=torch)
+        )
     relative = max(1e3 * evidence.subject.epsilon, 1e-6)
     for which, name in _seen_along_directions(evidence):
         flaw = response.flaw(which, relative)
@@ -334,9 +341,10 @@ def _seen_along_directions(evidence: Evidence) -> Iterator[tuple[int, str]]:
     for which, variable in enumerate(evidence.subject.inputs):
         told = compared.get(variable.name, [])
         right = all(each.verdict == Verdict.AGREES for each in told)
-        stands_out = any(
+        if which in known or not right:
+            continue
+        if any(
             (np.abs(each.analytic) > _DEBRIS * each.numeric_error).all()
             for each in told
-        )
-        if which not in known and right and stands_out:
+        ):
             yield which, variable.name
