@@ -219,10 +219,26 @@ def test_no_factor_is_told_that_single_entries_do_not_bear_out(seed):
     assert found.ok
 
 
-def test_standing_still_behind_a_cast_accuses_nobody():
-    """In bfloat16 f does not move over small steps, whatever its gradient is."""
+@pytest.mark.parametrize("factor", [1.0, 1.05])
+def test_standing_still_behind_a_cast_accuses_nobody(factor):
+    """In bfloat16 f does not move over small steps: without the cast it does.
+
+    Both sides are compared so, where a right network agrees and its twin, whose tanh
+    has a slope 5 % too large, does not.
+    """
     torch = pytest.importorskip("torch")
     torch.manual_seed(11)
+
+    class Tanh(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = torch.tanh(x)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, up):
+            return factor * up * (1 - ctx.saved_tensors[0] ** 2)
 
     class Rounded(torch.nn.Module):
         def __init__(self):
@@ -233,13 +249,17 @@ def test_standing_still_behind_a_cast_accuses_nobody():
         def forward(self, x):
             weight, bias = self.first.weight.bfloat16(), self.first.bias.bfloat16()
             hidden = torch.nn.functional.linear(x.bfloat16(), weight, bias)
-            return self.last(torch.tanh(hidden).to(x.dtype))
+            return self.last(Tanh.apply(hidden).to(x.dtype))
 
     x = torch.randn(3, 4, dtype=torch.float64)
     report = gl.check(Rounded().double(), x, coverage="probe")
 
-    assert report.verdict == gl.Verdict.UNDECIDED
-    assert not report.culprits
+    right = factor == 1
+    assert report.verdict == (gl.Verdict.AGREES if right else gl.Verdict.DISAGREES)
+    assert bool(report.culprits) is not right
+    assert any(
+        f.kind == "low_precision" and "casts" in f.evidence for f in report.findings
+    )
 
 
 def _rendered(factor=1.0):
