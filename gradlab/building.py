@@ -34,6 +34,7 @@ from gradlab.subject.choosing import check_writable, number_lists, pick
 from gradlab.subject.numpy_subjects import ArraySubject
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
+from gradlab.subject.subject import GIVEN
 from gradlab.subject.tensors import tensors_in_place
 from gradlab.subject.tensors import values as torch_values
 from gradlab.subject.tensors.dependent import dependent_inputs
@@ -221,7 +222,7 @@ def _rounding(
 
 def _held(gradients: Any, subject: Any) -> Contracted:
     """Judge gradients that the user already holds."""
-    return Contracted(lambda: gradients, subject, "the gradients given")
+    return Contracted(lambda: gradients, subject, GIVEN)
 
 
 # ------------------------------------------------------------------ NumPy

@@ -21,6 +21,7 @@ from gradlab.diagnosis.measures import (
     sides_of,
 )
 from gradlab.diagnosis.places import place_words, whole_words
+from gradlab.subject.subject import holds_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -362,8 +363,7 @@ def accumulation(case: Case) -> list[Clue]:
     Exactly an integer if nothing moved between the passes, nearly one where an
     optimiser took small steps.
     """
-    analytic = case.evidence.subject.analytic
-    held = analytic is not None and analytic.description == "the gradients given"
+    held = holds_numbers(case.evidence.subject)
     c = factor(case)
     if not np.isfinite(c) or c < 1.5:
         return []

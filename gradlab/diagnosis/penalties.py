@@ -64,9 +64,8 @@ def _told(case: Case, factor: float, words: str, place: str, trust: float) -> Cl
         verb = "is in the gradient and not in the loss, or too strong there"
     else:
         verb = "is missing from the gradient, or too weak there"
-    times = (
-        "x" if words else "*"
-    )  # a sentence holds of several inputs, a formula of one
+    # a sentence holds of several inputs, a formula of one
+    times = "x" if words else "*"
     return Clue(
         BugKind.REGULARIZATION,
         trust,

@@ -212,9 +212,8 @@ def page(
     True
     """
     packed, text, image = _parts(result)
-    title = text.partition("\n")[
-        0
-    ]  # many tabs of a browser: the answer tells them apart
+    # of many tabs in a browser the answer tells which is which
+    title, _, _ = text.partition("\n")
     whole = document(island(packed, _inert(text, image, _NO_SCRIPT)), title)
     if path is not None:
         pathlib.Path(path).write_text(whole, encoding="utf-8")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DOUBLE",
     "EPSILON",
+    "GIVEN",
     "SINGLE",
     "Analytic",
     "Coordinates",
@@ -37,6 +38,7 @@ __all__ = [
     "Variable",
     "analytic_of",
     "block_slices",
+    "holds_numbers",
     "input_columns",
     "is_torch_subject",
     "output_rows",
@@ -46,6 +48,7 @@ __all__ = [
 EPSILON = 2.3e-16  # unit round-off of float64
 DOUBLE = 1e-15  # what rounds off more than that is coarser than float64
 SINGLE = 1e-6  # the same of float32
+GIVEN = "the gradients given"  # describes a side that is numbers, and no code
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -235,6 +238,11 @@ class Subject(Protocol):
 
     def in_double(self) -> Subject | None:
         """Return the same function on float64 copies, for a reference, or None."""
+
+
+def holds_numbers(subject: Subject) -> bool:
+    """Whether the analytic side is numbers, which nothing gives at another point."""
+    return subject.analytic is not None and subject.analytic.description == GIVEN
 
 
 def analytic_of(subject: Subject) -> Analytic:

@@ -79,9 +79,9 @@ def joint_kinks(
     seed
         Of the points beside.
     """
-    looked = [block for block in outcome.blocks if not block.settled]
-    # f made of small steps has no kinks, it only seems to
-    looked = [block for block in looked if block.name not in outcome.rough]
+    # an f that is made of small steps has no kinks, it only seems to
+    rough = set(outcome.rough)
+    looked = [b for b in outcome.blocks if not b.settled and b.name not in rough]
     blocks = [b for b in looked if (b.kinds == Smoothness.KINK.value).any()]
     if not blocks or outcome.stopped:
         return []

@@ -45,7 +45,8 @@ def look_again(check: Check, outcome: Outcome) -> None:
     noise = noise_once(check.reference, check.meter, check.plan.seed)
     _escalate(check, outcome, noise)
     blocks = _looked_at(check, outcome)
-    if any([settle_zeros(check.reference, block, check.meter) for block in blocks]):  # noqa: C419 - all of them
+    settled = [settle_zeros(check.reference, block, check.meter) for block in blocks]
+    if any(settled):
         judge_all(check.subject, outcome, check.plan)
     hear_last_digits(check, outcome, noise)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.pipeline.sides.analytic_side import analytic_side
-from gradlab.subject.subject import SINGLE, is_torch_subject
+from gradlab.subject.subject import SINGLE, holds_numbers, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,8 +55,7 @@ def bearable_in_half(
         (rows, coordinates) per input; None where it is not half precision, gradients
         are not given as numbers, or torch does not differentiate this loss.
     """
-    side = subject.analytic
-    given = side is not None and side.description == "the gradients given"
+    given = holds_numbers(subject)
     if not given or subject.epsilon <= SINGLE or not is_torch_subject(subject):
         return None
     own, wide = (_by_torch(one, columns, meter) for one in (subject, twin))
