@@ -146,10 +146,9 @@ def _pair(
 ) -> tuple[float, float]:
     """Slopes along another direction, for another incoming gradient."""
     weights = random_cotangents(piece, seed)
-    other = piece.with_cotangents(weights)
     # what comes back through the calls inside changes as well: by a factor only, since
     # the recorded gradients are all that is known of it
-    other.handed = 1 + trial / 2
+    other = piece.with_cotangents(weights, handed=1 + trial / 2)
     product = other.product()
     only = next(
         (k for k, variable in enumerate(product.variables) if variable.label == label),

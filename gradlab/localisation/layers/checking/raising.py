@@ -70,12 +70,10 @@ def _without_gradient(piece: Piece) -> list[Variable]:
     """List what gets no gradient, even where it alone is asked for."""
     variables, found = piece.variables(), []
     for k, variable in enumerate(variables[:_MOST]):
-        piece.only = k
         try:
-            piece.product()
+            piece.product(only=k)
         except Exception:  # noqa: BLE001 - the user's code
             found.append(variable)
-    piece.only = None
     return found + variables[_MOST:]
 
 

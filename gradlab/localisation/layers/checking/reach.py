@@ -272,7 +272,7 @@ def _moved(
             inputs[k] = make().requires_grad_()
         args, kwargs = fill(template, inputs)
         there = dataclasses.replace(program, args=args, kwargs=kwargs)
-        with standing_in(program.owners, own, moved[: len(own)]):
+        with standing_in(program.owners, zip(own, moved, strict=False)):
             beside = dataclasses.replace(part, program=there)
             runs.append(beside.call_again(frame))
     return runs[0], runs[1], 2 * step

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.localisation.layers.recording.frames import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from gradlab.localisation.layers.recording.frames import Frame
 
@@ -117,7 +117,7 @@ class Owners:
 
 @contextlib.contextmanager
 def standing_in(
-    owners: Owners, parameters: list[Any], values: list[Callable[[], Any]]
+    owners: Owners, stand_ins: Iterable[tuple[Any, Callable[[], Any]]]
 ) -> Iterator[None]:
     """Let other tensors stand in for parameters, which are not touched.
 
@@ -128,15 +128,14 @@ def standing_in(
     ----------
     owners
         Of the model.
-    parameters
-        The ones to replace.
-    values
-        What makes the replacement of each; called one at a time, to save memory.
+    stand_ins
+        Parameters, and what makes the replacement of each; called one at a time, to
+        save memory.
     """
     import torch
 
     with contextlib.ExitStack() as stack:
-        for parameter, value in zip(parameters, values, strict=True):
+        for parameter, value in stand_ins:
             places = owners.places(parameter)
             if places:
                 stack.callback(_register, places, parameter)

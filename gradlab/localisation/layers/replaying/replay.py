@@ -65,6 +65,8 @@ class Piece:
         Weights of the outputs instead of the recorded ones.
     scratch
         Memory for moved parameters.
+    handed
+        Factor of the gradients that come back from calls inside.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Piece:
         whole: bool = False,
         cotangents: Sequence[Any] | None = None,
         scratch: Scratch | None = None,
+        handed: float = 1.0,
     ) -> None:
         self.frame = frame
         self.owners = owners
@@ -86,17 +89,14 @@ class Piece:
         self._copied = raised or self.bare
         self.evaluations = 0
         self._records = False  # whether differences are taken with autograd recording
-        self._seen: list[Any] | None = None  # outputs with their graph, when asked for
         self.scratch = scratch or Scratch()
         self.cotangents = frame.cotangents if cotangents is None else cotangents
         self.whole = whole
-        self.handed = 1.0  # factor of the gradients that come back from calls inside
-        self.only: int | None = None  # position of the one variable that is asked for
-        held = owners.inside(frame.target) if whole else owners.held(frame)
-        self._parameters: list[Any] = held
+        self.handed = handed
+        self._parameters = owners.inside(frame.target) if whole else owners.held(frame)
         self._handed_in = parameters_handed_in(frame)
 
-    def with_cotangents(self, cotangents: Sequence[Any]) -> Piece:
+    def with_cotangents(self, cotangents: Sequence[Any], handed: float = 1.0) -> Piece:
         """Return the same piece with other weights of its outputs."""
         return Piece(
             self.frame,
@@ -106,9 +106,9 @@ class Piece:
             whole=self.whole,
             cotangents=cotangents,
             scratch=self.scratch,
+            handed=handed,
         )
 
-    # ------------------------------------------------------------- precision
     def cast(self, tensor: Any) -> Any:
         """Raise a tensor to double precision, if that is asked for."""
         return tensor.to(self._dtype(tensor))
@@ -116,7 +116,6 @@ class Piece:
     def _dtype(self, tensor: Any) -> Any:
         return double_of(tensor) if self.raised else tensor.dtype
 
-    # ------------------------------------------------------------- variables
     def variables(self) -> list[Variable]:
         """List what this piece is differentiated by: inputs, children, parameters."""
         found = [
@@ -142,22 +141,21 @@ class Piece:
             label = label.removeprefix(f"{self.frame.name}.")
             base, dtype = parameter.detach(), self._dtype(parameter)
             found.append(Variable(label, "parameter", None, base, parameter, dtype))
-        return found if self.only is None else [found[self.only]]
+        return found
 
-    # ------------------------------------------------------------- running
     @contextlib.contextmanager
     def _running(
-        self, child_value: Callable[[int, int], Any], stand_ins: list[Any]
+        self,
+        child_value: Callable[[int, int], Any],
+        stand_ins: list[tuple[Any, Callable[[], Any]]],
     ) -> Iterator[StandIn]:
         """Set the scene: state on entry, parameters exchanged, children cut out."""
-        parameters = [parameter for parameter, _ in stand_ins]
-        values = [value for _, value in stand_ins]
         stand_in = StandIn(self, child_value)
         frame = self.frame
         draws = frame.exit_random is not frame.entry.random
         self.evaluations += 1
         with (
-            standing_in(self.owners, parameters, values),
+            standing_in(self.owners, stand_ins),
             enter(frame.target, frame.entry, self.cast, rewind=draws),
             intercepting(stand_in),
         ):
@@ -182,8 +180,13 @@ class Piece:
             )
         return outputs
 
-    def product(self) -> Product:
-        """Take the vector-Jacobian product that autograd computes for this piece."""
+    def product(
+        self, *, only: int | None = None, seen: list[Any] | None = None
+    ) -> Product:
+        """Take the vector-Jacobian product that autograd computes for this piece.
+
+        Of the `only` variable at a position, if given; `seen` gets outputs with graphs.
+        """
         import torch
 
         if self._copied and may_use_others(self.frame):  # see which it uses
@@ -197,24 +200,27 @@ class Piece:
                 if slot.value.is_floating_point() or slot.value.is_complex()
             ]
             try:
-                return self._product(unasked)
+                return self._product(unasked, only, seen)
             except (BackwardError, RuntimeError):
                 if not unasked:
                     raise
-                return self._product([])
+                return self._product([], only, seen)
 
     def graph_has(self, test: Callable[[Any], bool]) -> bool:
         """Whether some node behind outputs, or what children take, passes a test."""
-        self._seen = []
+        seen: list[Any] = []
         with contextlib.suppress(ReplayError, RuntimeError):
-            self.product()
-        outputs, self._seen = self._seen, None
-        return any(map(test, nodes_behind(outputs)))
+            self.product(seen=seen)
+        return any(map(test, nodes_behind(seen)))
 
-    def _product(self, unasked: list[int]) -> Product:
+    def _product(
+        self, unasked: list[int], only: int | None, seen: list[Any] | None
+    ) -> Product:
         import torch
 
         variables = self.variables()
+        if only is not None:
+            variables = [variables[only]]
         leaf: dict[Any, Any] = {
             k: self.cast(self.frame.inputs[k].value).detach().requires_grad_()
             for k in unasked
@@ -241,10 +247,10 @@ class Piece:
         with self._running(child_value, stand_ins) as stand_in:
             outputs = self._call(inputs)
             cotangents = stand_in.weights(outputs)
-            outputs += [tensor for _, kept in stand_in.handed for tensor in kept]
-            if self._seen is not None:
-                self._seen += outputs
-            if not self._copied and self.only is None:
+            outputs += stand_in.handed_on()
+            if seen is not None:
+                seen += outputs
+            if not self._copied and only is None:
                 variables += self._reached(outputs, leaf)
             wrt = [
                 v.parameter
@@ -292,9 +298,7 @@ class Piece:
         with torch.enable_grad():
             inputs = [recorded(slot) for slot in self.frame.inputs]
             with lower._running(child_value, []) as stand_in:
-                outputs = lower._call(inputs)
-                outputs += [tensor for _, kept in stand_in.handed for tensor in kept]
-        return outputs
+                return lower._call(inputs) + stand_in.handed_on()
 
     def _lasts(self, variable: Variable) -> bool:
         """Whether a parameter outlives a run: forward may make some for itself."""
@@ -373,8 +377,7 @@ class Piece:
                 for k, parameter in self._handed_in.items()
             ]
             with self._running(child_value, [*stand_ins, *also]) as stand_in:
-                outputs = self._call(inputs)
-            return outputs + [t for _, kept in stand_in.handed for t in kept]
+                return self._call(inputs) + stand_in.handed_on()
 
         try:
             with torch.set_grad_enabled(self._records):

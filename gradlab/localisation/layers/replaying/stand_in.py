@@ -25,7 +25,7 @@ class StandIn:
         self._value = child_value
         self._entered = piece.frame.kind != "module" or piece.bare
         self._next = 0
-        self.handed: list[tuple[int, list[Any]]] = []
+        self._handed: list[tuple[int, list[Any]]] = []  # by which call inside
         self.backward = False
 
     def module_called(
@@ -58,9 +58,13 @@ class StandIn:
         ]
         return own + [
             None if weight is None else piece.handed * piece.cast(weight)
-            for index, _ in self.handed
+            for index, _ in self._handed
             for weight in piece.frame.children[index].input_cotangents
         ]
+
+    def handed_on(self) -> list[Any]:
+        """Return what was handed to the calls inside, as it was then."""
+        return [tensor for _, kept in self._handed for tensor in kept]
 
     def _answer(
         self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -87,7 +91,7 @@ class StandIn:
                     tensors, child.input_cotangents, strict=True
                 )
             ]
-            self.handed.append((index, kept))
+            self._handed.append((index, kept))
         outputs = []
         for k in range(len(child.outputs)):
             value, twin = self._value(index, k), child.aliases.get(k)
