@@ -28,6 +28,7 @@ __all__ = [
     "affine",
     "agree_at",
     "analytic_at",
+    "both_sides_at",
     "cotangent_of",
     "slopes_at",
     "stays",
@@ -139,14 +140,16 @@ def unit_directions(size: int, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
     return directions
 
 
-def agree_at(evidence: Evidence, points: Points, which: int) -> bool | None:
-    """Compare both sides at another point along a few random directions.
+def both_sides_at(
+    evidence: Evidence, points: Points, which: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
+    """Ask both sides at another point along a few random directions of one input.
 
     Returns
     -------
-    bool or None
-        None where it cannot be told: the analytic side cannot be asked there, or
-        nothing moves.
+    tuple of ndarray or None
+        The directions, (count, coordinates), and the analytic and the numeric slopes
+        along them, (count,). None where a side cannot be asked there.
     """
     analytic = analytic_at(evidence, points)
     if analytic is None:
@@ -155,8 +158,24 @@ def agree_at(evidence: Evidence, points: Points, which: int) -> bool | None:
     directions = evidence.rng.normal(size=(_DIRECTIONS, size))
     slopes = slopes_at(evidence, points, which, directions)
     ours = directions @ analytic[which]
+    told = np.isfinite(ours).all() and np.isfinite(slopes).all()
+    return (directions, ours, slopes) if told else None
+
+
+def agree_at(evidence: Evidence, points: Points, which: int) -> bool | None:
+    """Compare both sides at another point.
+
+    Returns
+    -------
+    bool or None
+        None where it cannot be told: a side cannot be asked there, or nothing moves.
+    """
+    sides = both_sides_at(evidence, points, which)
+    if sides is None:
+        return None
+    _, ours, slopes = sides
     scale = float(np.abs(slopes).max(initial=0.0))
-    if not np.isfinite(slopes).all() or not np.isfinite(ours).all() or scale < 1e-9:
+    if scale < 1e-9:
         return None
     slack = max(1e-5, 1e4 * evidence.subject.epsilon)
     return bool((np.abs(ours - slopes) <= slack * scale).all())
@@ -168,8 +187,8 @@ def stays(case: Case, members: Sequence[int]) -> bool | None:
     Returns
     -------
     bool or None
-        None where it cannot be told: the analytic side cannot be asked there, or
-        the gradient does not move.
+        None where it cannot be told: a side cannot be asked there, or the gradient
+        does not move.
     """
     evidence, which = case.evidence, case.part.which
     points = {}
@@ -177,16 +196,15 @@ def stays(case: Case, members: Sequence[int]) -> bool | None:
         here = np.asarray(evidence.subject.point(member), dtype=np.float64)
         size = float(np.abs(here).max(initial=0.0)) or 1.0
         points[member] = here + 0.7 * size * evidence.rng.normal(size=here.shape)
-    directions = evidence.rng.normal(size=(_DIRECTIONS, case.variable.coordinates))
-    analytic = analytic_at(evidence, points)
-    if analytic is None:
+    sides = both_sides_at(evidence, points, which)
+    if sides is None:
         return None
-    slopes = slopes_at(evidence, points, which, directions)
+    directions, ours, slopes = sides
     error = directions @ (case.analytic - case.numeric)[0]
-    there = directions @ analytic[which] - slopes
+    there = ours - slopes
     size = float(np.abs(error).max())
     moved = float(np.abs(slopes - directions @ case.numeric[0]).max())
-    if not np.isfinite(there).all() or moved < _MOVED * size:
+    if moved < _MOVED * size:
         return None
     return bool(np.abs(there - error).max() <= _SAME * size)
 

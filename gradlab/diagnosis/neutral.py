@@ -14,7 +14,7 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.layer_shapes import layer_of
 from gradlab.diagnosis.measures import Case, Clue
-from gradlab.diagnosis.moving import agree_at, analytic_at, slopes_at
+from gradlab.diagnosis.moving import agree_at, both_sides_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["right_at_neutral"]
 
 _MOST = 8  # other inputs that are tried
-_DIRECTIONS = 3
 _BETWEEN = 0.6  # a value between and beside the neutral ones
 _SAME = 1e-4  # relative: two factors that are one
 
@@ -49,8 +48,12 @@ def right_at_neutral(case: Case) -> list[Clue]:
 
 def _agrees(case: Case, which: int, value: float) -> bool | None:
     """Compare both sides with all entries of another input at one value."""
-    point = np.full(case.evidence.subject.inputs[which].coordinates, value)
-    return agree_at(case.evidence, {which: point}, case.part.which)
+    return agree_at(case.evidence, _filled(case, which, value), case.part.which)
+
+
+def _filled(case: Case, which: int, value: float) -> dict[int, NDArray[np.float64]]:
+    """Give the point where all entries of an input have one value."""
+    return {which: np.full(case.evidence.subject.inputs[which].coordinates, value)}
 
 
 def _read(case: Case, which: int, neutral: float) -> list[Clue]:
@@ -92,19 +95,14 @@ def _read(case: Case, which: int, neutral: float) -> list[Clue]:
 
 def _factor(case: Case, which: int, value: float) -> float | None:
     """Return the one factor between both sides with another input at a value."""
-    evidence, own = case.evidence, case.part.which
-    point = {which: np.full(evidence.subject.inputs[which].coordinates, value)}
-    size = case.variable.coordinates
-    directions: NDArray[np.float64] = evidence.rng.normal(size=(_DIRECTIONS, size))
-    analytic = analytic_at(evidence, point)
-    if analytic is None or size < _DIRECTIONS - 1:
+    if case.variable.coordinates < 2:  # any two numbers are in some proportion
         return None
-    ours, slopes = (
-        directions @ analytic[own],
-        slopes_at(evidence, point, own, directions),
-    )
+    sides = both_sides_at(case.evidence, _filled(case, which, value), case.part.which)
+    if sides is None:
+        return None
+    _, ours, slopes = sides
     below = float(slopes @ slopes)
-    if not (np.isfinite(ours).all() and np.isfinite(slopes).all() and below > 0):
+    if not below > 0:
         return None
     factor = float(ours @ slopes) / below
     apart = np.abs(ours - factor * slopes).max()

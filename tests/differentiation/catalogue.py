@@ -158,15 +158,6 @@ def newton(g, slope, start, tolerance):
     return value
 
 
-def trapezium(g, low, high, pieces):
-    """Integrate with a fixed number of panels."""
-    nodes = np.linspace(low, high, pieces + 1)
-    values = g(nodes)
-    return float(
-        (values[0] / 2 + values[1:-1].sum() + values[-1] / 2) * (nodes[1] - nodes[0])
-    )
-
-
 def series_exp(x, tolerance):
     """Sum the exponential series until a term is below the tolerance."""
     total, term, k = 1.0, 1.0, 0
