@@ -11,7 +11,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.late import Late
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -84,9 +84,6 @@ class Evidence:
     readings
         What random directions say of a wrong input as a whole, by its name, where it is
         too large to be looked at entry by entry.
-    at
-        Builds the same subject at another point: takes one flat coordinate array per
-        input; None where that cannot be done.
     kept
         What detectors have found out once, and ask for again.
     """
@@ -101,7 +98,6 @@ class Evidence:
     notes: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     reference: Subject | None = None
     readings: Mapping[str, Reading] = dataclasses.field(default_factory=dict)
-    at: Callable[[list[NDArray[np.float64]]], Subject] | None = None
     kept: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
