@@ -10,7 +10,7 @@ from gradlab.comparison.tolerance import read_tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind
 from gradlab.differentiation.bounds import parse_memory
-from gradlab.differentiation.crews import crew_of
+from gradlab.differentiation.crews.opening import crew_of
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
 from gradlab.differentiation.method import resolve_methods
 from gradlab.errors import BudgetError, InputError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from gradlab.building import Sides, build_subject
-from gradlab.differentiation.crews import crew_of
+from gradlab.differentiation.crews.opening import crew_of
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
 from gradlab.differentiation.jacobian import Jacobian
 from gradlab.differentiation.method import resolve_method

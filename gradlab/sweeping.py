@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.swept import Swept
 from gradlab.comparison.tolerance import Tolerance
-from gradlab.differentiation.crews import crew_of
+from gradlab.differentiation.crews.opening import crew_of
 from gradlab.differentiation.evaluation import (
     BudgetExhausted,
     Meter,

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.crew_pieces import Job, Piece, cut, halves, singles
-from gradlab.differentiation.crew_work import same_arithmetic
+from gradlab.differentiation.crews.pieces import Job, Piece, cut, halves, singles
+from gradlab.differentiation.crews.work import same_arithmetic
 from gradlab.errors import InputError, InputTypeError, SubjectError
 
 _BITS = ("analytic", "numeric", "numeric_error", "step", "verdicts", "allowed")

@@ -144,8 +144,8 @@ import os, sys, time
 import numpy as np
 from dask.distributed import Client, LocalCluster
 import gradlab as gl
-from gradlab.differentiation import crew_silence
-crew_silence.LOOK = 1.0
+from gradlab.differentiation.crews import silence
+silence.LOOK = 1.0
 parent, flag = os.getpid(), sys.argv[1]
 def f(x):
     time.sleep(2e-3)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation import crew_silence, executing
+from gradlab.differentiation.crews import silence, workers
 from gradlab.errors import SubjectError
 
 
@@ -56,13 +56,13 @@ def waits(monkeypatch):
     seen = []
 
     def wait(flying, timeout, _when):
-        assert timeout == crew_silence.LOOK
+        assert timeout == silence.LOOK
         done = {future for future in flying if future.done()}
         if flying and not done:
             seen[-1].look()
         return done, set(flying) - done
 
-    monkeypatch.setattr(executing, "wait", wait)
+    monkeypatch.setattr(workers, "wait", wait)
     return seen
 
 
@@ -87,9 +87,9 @@ def test_forked_workers_that_do_not_answer_are_told_of_with_their_remedy(waits):
 
 def test_long_work_is_no_silence():
     """Twenty times what a piece should take are waited for without a word."""
-    silence = crew_silence.Silence()
+    wait = silence.Silence()
     for _ in range(5):
-        silence.lasts(None, killed=False, longest=100.0)
+        wait.lasts(None, killed=False, longest=100.0)
 
 
 def test_cluster_that_lost_all_its_workers_ends_the_wait():
@@ -103,12 +103,12 @@ def test_cluster_that_lost_all_its_workers_ends_the_wait():
 
     executor = Slow(looks=1)
     executor._client = Client()
-    silence = crew_silence.Silence()
-    silence.lasts(executor, killed=True, longest=100.0)  # it may come again
+    wait = silence.Silence()
+    wait.lasts(executor, killed=True, longest=100.0)  # it may come again
     Client.workers.clear()
-    silence.lasts(executor, killed=False, longest=100.0)  # none is there yet
+    wait.lasts(executor, killed=False, longest=100.0)  # none is there yet
     with pytest.raises(SubjectError, match="every worker of executor= has died"):
-        silence.lasts(executor, killed=True, longest=100.0)
+        wait.lasts(executor, killed=True, longest=100.0)
 
 
 def test_worker_that_hangs_does_not_outlive_a_budget(monkeypatch, clock):
@@ -130,7 +130,7 @@ def test_worker_that_hangs_does_not_outlive_a_budget(monkeypatch, clock):
             clock.sleep(timeout)
         return done, set(flying) - done
 
-    monkeypatch.setattr(executing, "wait", wait)
+    monkeypatch.setattr(workers, "wait", wait)
     x = np.ones(1000)
     began = clock.read()
     report = gl.check(
@@ -177,7 +177,7 @@ def test_what_nobody_waits_for_is_called_off_but_in_no_pool(kind, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(executing, "wait", interrupted)
+    monkeypatch.setattr(workers, "wait", interrupted)
     executor = kind(*([2] if kind is HangingPool else []))
     with executor, pytest.raises(KeyboardInterrupt):
         gl.check(squares, np.ones(400), grad=lambda x: 2 * x, executor=executor)

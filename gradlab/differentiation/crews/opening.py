@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.differentiation.executing import Workers
+    from gradlab.differentiation.crews.workers import Workers
 
 __all__ = ["crew_of"]
 
@@ -23,7 +23,7 @@ def crew_of(executor: Any) -> Iterator[Workers | None]:
     if executor is None:
         yield None
         return
-    from gradlab.differentiation.executing import Workers
+    from gradlab.differentiation.crews.workers import Workers
 
     crew = Workers(executor)
     try:

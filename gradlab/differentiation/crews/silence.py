@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from gradlab.differentiation.crew_pools import forks, nobody_left
+from gradlab.differentiation.crews.pools import forks, nobody_left
 from gradlab.errors import SubjectError
 
 __all__ = ["LOOK", "Silence"]

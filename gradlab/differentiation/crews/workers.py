@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.differentiation import crew_silence
-from gradlab.differentiation.crew_pieces import (
+from gradlab.differentiation.crews import silence
+from gradlab.differentiation.crews.pieces import (
     Job,
     Piece,
     batch_size,
@@ -33,14 +33,14 @@ from gradlab.differentiation.crew_pieces import (
     singles,
     works_alone,
 )
-from gradlab.differentiation.crew_pools import (
+from gradlab.differentiation.crews.pools import (
     another_pool,
     breadth_of,
     call_off,
     first_line,
     killed,
 )
-from gradlab.differentiation.crew_work import (
+from gradlab.differentiation.crews.work import (
     Done,
     Parcel,
     beside,
@@ -128,7 +128,7 @@ class Workers:
         self._lost = ""  # why nobody but this process evaluates any more
         self._failures = 0
         self._killed = False  # a worker died, by the executor's own word
-        self._silence = crew_silence.Silence()
+        self._silence = silence.Silence()
         self._seen: set[str] = set()
         self._spread = 0
         self._notes: dict[str, None] = {}
@@ -248,9 +248,9 @@ class Workers:
                         meter.shown(job.piece.count)
                     else:
                         flying[future] = job
-                patience = min(crew_silence.LOOK, meter.grace())
+                patience = min(silence.LOOK, meter.grace())
                 landed, _ = wait(flying, patience, FIRST_COMPLETED)
-                if flying and not landed and patience < crew_silence.LOOK:
+                if flying and not landed and patience < silence.LOOK:
                     self._note(_SILENT)
                     meter.spend(0)  # raises: the seconds are over
                 elif flying and not landed:

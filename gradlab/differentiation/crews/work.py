@@ -25,7 +25,7 @@ from gradlab.subject.subject import EPSILON, output_rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.crew_pieces import Piece
+    from gradlab.differentiation.crews.pieces import Piece
     from gradlab.subject.subject import Subject
 
 __all__ = [
