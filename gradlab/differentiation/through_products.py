@@ -26,7 +26,7 @@ from gradlab.differentiation.finite_difference import (
 from gradlab.differentiation.noise import ULPS, difference_noise
 from gradlab.differentiation.product_groups import ProductGroup, worthwhile
 from gradlab.differentiation.quotients import BENT, Quotients
-from gradlab.differentiation.sparsity import affordable
+from gradlab.differentiation.sparse.compression import affordable
 from gradlab.subject.subject import side_by_side
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.quotients import Pattern
 from gradlab.differentiation.small_coordinates import counted_sizes
-from gradlab.differentiation.sparsity import compressed, compressed_together
+from gradlab.differentiation.sparse.compression import compressed, compressed_together
 from gradlab.differentiation.support import Support
 from gradlab.differentiation.through_products import ThroughProducts
 from gradlab.late import is_made, unmade

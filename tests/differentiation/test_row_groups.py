@@ -10,10 +10,10 @@ from torch.autograd import Function
 
 import gradlab as gl
 from gradlab.building import Sides, build_subject
-from gradlab.differentiation import row_groups
 from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
-from gradlab.differentiation.row_groups import grouped_rows
+from gradlab.differentiation.sparse import row_groups
+from gradlab.differentiation.sparse.row_groups import grouped_rows
 from gradlab.late import is_made
 from gradlab.pipeline.sides.analytic_side import analytic_side
 from gradlab.subject.tensors.forward import ForwardMode

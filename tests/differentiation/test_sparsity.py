@@ -9,11 +9,11 @@ import pytest
 
 import gradlab as gl
 from gradlab.building import Sides, build_subject
-from gradlab.differentiation.colouring import colouring_of, smallest_period
 from gradlab.differentiation.evaluation import Meter, base_row, parse_budget
 from gradlab.differentiation.finite_difference import central, scales_of, step_sizes
 from gradlab.differentiation.origin import Origin
-from gradlab.differentiation.sparsity import compressed
+from gradlab.differentiation.sparse.colouring import colouring_of, smallest_period
+from gradlab.differentiation.sparse.compression import compressed
 from gradlab.localisation.tensors import probe_tensors
 from tests.specimens.sparse import SPARSE, built, point, softmax
 

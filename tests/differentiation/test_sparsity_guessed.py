@@ -7,7 +7,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.differentiation.evaluation import Meter
-from gradlab.differentiation.sparsity import compressed
+from gradlab.differentiation.sparse.compression import compressed
 from tests.specimens.sparse import SPARSE, built, point
 
 

@@ -9,7 +9,7 @@ import torch
 import gradlab as gl
 from gradlab.building import Sides, build_subject
 from gradlab.differentiation.evaluation import Meter, base_row
-from gradlab.differentiation.sparsity import compressed, compressed_together
+from gradlab.differentiation.sparse.compression import compressed, compressed_together
 
 
 def _affine(x, w, b):

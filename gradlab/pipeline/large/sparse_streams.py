@@ -14,9 +14,9 @@ import numpy as np
 
 from gradlab.comparison.judge import Tops, tops_of
 from gradlab.comparison.tally import Packed
-from gradlab.differentiation.dependence import axes_of
 from gradlab.differentiation.method import Auto
-from gradlab.differentiation.row_groups import grouped_rows
+from gradlab.differentiation.sparse.dependence import axes_of
+from gradlab.differentiation.sparse.row_groups import grouped_rows
 from gradlab.pipeline.blocks import Known, Outcome
 from gradlab.pipeline.checking import AnalyticColumns, add_analytic
 from gradlab.pipeline.first_pass import Wanted, sparse_passes

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.colouring import smallest_period
-from gradlab.differentiation.dependence import axes_of
 from gradlab.differentiation.entries import Entries
+from gradlab.differentiation.sparse.colouring import smallest_period
+from gradlab.differentiation.sparse.dependence import axes_of
 from gradlab.differentiation.support import listed
 from gradlab.subject.subject import (
     block_slices,

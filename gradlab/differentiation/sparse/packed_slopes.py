@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.colouring import Colouring
-    from gradlab.differentiation.dependence import Case
+    from gradlab.differentiation.sparse.colouring import Colouring
+    from gradlab.differentiation.sparse.dependence import Case
 
 __all__ = ["Slopes", "differences", "spread_out"]
 

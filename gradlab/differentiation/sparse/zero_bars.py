@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.dependence import hidden_by_rounding, stirred
+from gradlab.differentiation.sparse.dependence import hidden_by_rounding, stirred
 from gradlab.differentiation.support import bands
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.colouring import Colouring
-    from gradlab.differentiation.dependence import Case
-    from gradlab.differentiation.packed_slopes import Slopes
+    from gradlab.differentiation.sparse.colouring import Colouring
+    from gradlab.differentiation.sparse.dependence import Case
+    from gradlab.differentiation.sparse.packed_slopes import Slopes
 
 __all__ = ["asked_from_afar", "open_zeros", "stirred_outside"]
 

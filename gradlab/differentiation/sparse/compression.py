@@ -11,8 +11,8 @@ entry, or puts it into a wrong place, does not survive it: what the random direc
 sees of the entries outside, their slopes as well as kinks that a central difference
 averages away, must be too little to matter to any of them.
 
-The second asks the function (`gradlab.differentiation.dependence`). Either way, what an
-output may depend on is bounded by a product of sets, one per axis of the input.
+The second asks the function (`dependence`). Either way, what an output may depend on is
+bounded by a product of sets, one per axis of the input.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.colouring import Colouring, colouring_of
-from gradlab.differentiation.dependence import (
+from gradlab.differentiation.entries import Entries
+from gradlab.differentiation.finite_difference import scales_of, step_sizes
+from gradlab.differentiation.noise import ULPS
+from gradlab.differentiation.sparse.colouring import Colouring, colouring_of
+from gradlab.differentiation.sparse.dependence import (
     Case,
     axes_of,
     hidden_by_rounding,
@@ -32,15 +35,12 @@ from gradlab.differentiation.dependence import (
     touched_by,
     touched_in,
 )
-from gradlab.differentiation.entries import Entries
-from gradlab.differentiation.finite_difference import scales_of, step_sizes
-from gradlab.differentiation.noise import ULPS
-from gradlab.differentiation.packed_slopes import (
+from gradlab.differentiation.sparse.packed_slopes import (
     Slopes,
     differences,
     spread_out,
 )
-from gradlab.differentiation.zero_bars import (
+from gradlab.differentiation.sparse.zero_bars import (
     asked_from_afar,
     open_zeros,
     stirred_outside,
