@@ -17,7 +17,7 @@ from gradlab.diagnosis.measures import Case, Clue
 from gradlab.diagnosis.moving import cotangent_of, slopes_at
 from gradlab.diagnosis.torch_modes import calling_line, under
 from gradlab.subject.subject import is_torch_subject
-from gradlab.subject.tensors.standing_in import watching
+from gradlab.subject.tensors.incremental.standing_in import watching
 
 __all__ = ["left_torch"]
 

@@ -19,7 +19,7 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measures import Case, Clue, sides_of
 from gradlab.diagnosis.torch_modes import calling_line, under
 from gradlab.subject.subject import is_torch_subject
-from gradlab.subject.tensors.standing_in import watching
+from gradlab.subject.tensors.incremental.standing_in import watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from gradlab.subject.tensors.decompositions import decompositions
+from gradlab.subject.tensors.incremental.decompositions import decompositions
 from tests.specimens.torch_sides import randn
 
 torch = pytest.importorskip("torch")

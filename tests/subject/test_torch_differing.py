@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.subject.tensors.differing import (
+from gradlab.subject.tensors.incremental.differing import (
     OtherUseError,
     answered,
     differing,
     is_differing,
     whole,
 )
-from gradlab.subject.tensors.displaced_entries import one_entry
+from gradlab.subject.tensors.incremental.displaced_entries import one_entry
 from gradlab.subject.tensors.subjects import torch_subject
 from gradlab.subject.tensors.words import words
 from tests.specimens.torch_sides import randn

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.subject.tensors.displaced_entries import OtherUseError, one_entry, suitable
+from gradlab.subject.tensors.incremental.displaced_entries import (
+    OtherUseError,
+    one_entry,
+    suitable,
+)
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import randn
 

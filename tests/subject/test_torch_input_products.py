@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradlab.differentiation.product_groups import ProductGroup, worthwhile
-from gradlab.subject.tensors.input_products import products_of
+from gradlab.subject.tensors.incremental.input_products import products_of
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import randn
 

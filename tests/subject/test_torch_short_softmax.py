@@ -8,8 +8,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 import gradlab as gl
-from gradlab.subject.tensors import short_softmax as torch_narrow
-from gradlab.subject.tensors.short_softmax import called
+from gradlab.subject.tensors.incremental import short_softmax as torch_narrow
+from gradlab.subject.tensors.incremental.short_softmax import called
 
 TARGET = torch.tensor([2, 0, 1, 2, -100])
 OTHER = torch.tensor([2, 1, -99, 2, 0])

@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.subject.tensors.devices import out_of_memory
-from gradlab.subject.tensors.displaced_entries import OtherUseError, one_entry, suitable
+from gradlab.subject.tensors.incremental.displaced_entries import (
+    OtherUseError,
+    one_entry,
+    suitable,
+)
 from gradlab.subject.tensors.loops import (
     looped,
     same_values,

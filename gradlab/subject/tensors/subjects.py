@@ -22,7 +22,7 @@ from gradlab.subject.tensors.domains import DEVICE, asserting_watched, in_domain
 from gradlab.subject.tensors.double import in_double
 from gradlab.subject.tensors.forward import ForwardMode
 from gradlab.subject.tensors.freed import changed
-from gradlab.subject.tensors.input_products import products_of
+from gradlab.subject.tensors.incremental.input_products import products_of
 from gradlab.subject.tensors.loops import same_values
 from gradlab.subject.tensors.outputs import (
     no_more_the_same,

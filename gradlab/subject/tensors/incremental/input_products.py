@@ -3,7 +3,7 @@
 Where all that becomes of a weight is linear for a while, as products are, the function
 can depend on nothing of it but what comes out there, and of a small batch that has far
 fewer entries: 8 times 100 instead of 256 times 100. Whether it is so is not guessed:
-tensors without memory stand for the inputs (`gradlab.subject.tensors.following`), and
+tensors without memory stand for the inputs (`following`), and
 every use of them is known. A weight may have several, one at each step of a recurrence:
 its slopes are then the sum of what is carried back from each.
 """
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.subject.subject import side_by_side
-from gradlab.subject.tensors.differing import OtherUseError, differing
 from gradlab.subject.tensors.engine import run_backward
-from gradlab.subject.tensors.following import End, end_replaced, ends_of
+from gradlab.subject.tensors.incremental.differing import OtherUseError, differing
+from gradlab.subject.tensors.incremental.following import End, end_replaced, ends_of
 from gradlab.subject.tensors.loops import same_values
 from gradlab.subject.tensors.outputs import to_row
 from gradlab.subject.tensors.stacks import vmapped
@@ -228,7 +228,7 @@ class Product:
         """Evaluate by vmap, and one of the displacements by itself as well.
 
         Going by the column that moves alone where functions of torch allow
-        (`gradlab.subject.tensors.differing`), if it is `narrow`.
+        (`differing`), if it is `narrow`.
         """
         parts, at, size, count = [], 0, _FIRST, len(moves[0])
         sizes: list[int] = [] if narrow else [len(self.point)]

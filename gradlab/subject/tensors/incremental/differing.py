@@ -14,7 +14,7 @@ import dataclasses
 import functools
 from typing import Any
 
-from gradlab.subject.tensors.short_softmax import called
+from gradlab.subject.tensors.incremental.short_softmax import called
 from gradlab.subject.tensors.words import (
     is_batched,
     over_leaves,

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Literal
 
-from gradlab.subject.tensors.differing import (
+from gradlab.subject.tensors.incremental.differing import (
     OtherUseError,
     answered,
     exact,
@@ -20,7 +20,7 @@ from gradlab.subject.tensors.differing import (
     whole,
     without_memory,
 )
-from gradlab.subject.tensors.short_softmax import called
+from gradlab.subject.tensors.incremental.short_softmax import called
 from gradlab.subject.tensors.uncompiled import uncompiled
 from gradlab.subject.tensors.words import over_leaves, tensors_in, words
 

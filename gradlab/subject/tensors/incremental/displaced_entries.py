@@ -3,7 +3,7 @@
 A product is linear in each factor: with one entry of `w` displaced by `h`, ``x @ w``
 changes by `h` times one column of `x`, in one column. Of a matrix of thousands of
 entries that costs a thousandth of a perturbed copy, and what follows the product may
-go on with that column alone (`gradlab.subject.tensors.differing`). `one_entry` stands
+go on with that column alone (`differing`). `one_entry` stands
 over an evaluation of the user's function, hands it a tensor without memory in place of
 the weight, lets the products of that through with the change added, and refuses every
 other use: then copies have to do. The values are those of the function itself, up to
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.differing import OtherUseError, differing
-from gradlab.subject.tensors.standing_in import Met, standing_in
+from gradlab.subject.tensors.incremental.differing import OtherUseError, differing
+from gradlab.subject.tensors.incremental.standing_in import Met, standing_in
 from gradlab.subject.tensors.words import is_batched
 
 if TYPE_CHECKING:

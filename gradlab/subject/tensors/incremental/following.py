@@ -14,15 +14,15 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.decompositions import decompositions
-from gradlab.subject.tensors.differing import (
+from gradlab.subject.tensors.incremental.decompositions import decompositions
+from gradlab.subject.tensors.incremental.differing import (
     OtherUseError,
     answered,
     is_differing,
     whole,
     without_memory,
 )
-from gradlab.subject.tensors.linear_functions import (
+from gradlab.subject.tensors.incremental.linear_functions import (
     Word,
     linear_in,
     linear_words,
@@ -30,8 +30,8 @@ from gradlab.subject.tensors.linear_functions import (
     unsigned,
     usual,
 )
-from gradlab.subject.tensors.short_softmax import called
-from gradlab.subject.tensors.standing_in import watching
+from gradlab.subject.tensors.incremental.short_softmax import called
+from gradlab.subject.tensors.incremental.standing_in import watching
 from gradlab.subject.tensors.words import is_transformed, over_leaves, tensors_in, words
 
 if TYPE_CHECKING:
