@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from gradlab.differentiation.gradients import claimed
 from gradlab.differentiation.hand_written import (
     BackwardPass,
     Contracted,
     UserVjp,
     split_cache,
 )
-from gradlab.differentiation.plain_numbers import claimed
 from gradlab.differentiation.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject.callables import (

@@ -24,7 +24,7 @@ from gradlab.differentiation.hidden_noise import (
     rounding_inside,
 )
 from gradlab.differentiation.method import Adaptive
-from gradlab.differentiation.pooled_noise import shared_noise
+from gradlab.differentiation.noise import shared_noise
 from gradlab.differentiation.small_coordinates import joined, merged, on_their_own
 from gradlab.differentiation.smoothness import Smoothness
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.errors import GradlabError
+from gradlab.subject.choosing import loose_numbers
 from gradlab.subject.numpy_values import as_numpy, gather
+from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import Problem, Variable
 from gradlab.subject.tree import is_mapping, leaves_of
 
@@ -21,9 +23,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.subject.numpy_subjects import ArraySubject
     from gradlab.subject.tree import Tree
 
-__all__ = ["MISSING", "by_leaf", "match_by_name", "match_by_position", "read_gradient"]
+__all__ = [
+    "MISSING",
+    "by_leaf",
+    "claimed",
+    "match_by_name",
+    "match_by_position",
+    "read_gradient",
+]
 
 
 class _Missing:
@@ -201,3 +211,42 @@ def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _itemsize(variable: Variable) -> int:
     known = {"bfloat16": 2}
     return known.get(variable.dtype) or np.dtype(variable.dtype).itemsize
+
+
+def claimed(subject: ArraySubject, roots: Sequence[object]) -> list[int]:
+    """Positions of the plain numbers beside arrays that have a gradient.
+
+    ``f(w, 0.5)`` does not say whether 0.5 is a bias or a setting. A gradient that is
+    returned for it does, and is judged then: a wrong one would pass unseen. The
+    analytic side is asked once, if there are such numbers at all.
+
+    Parameters
+    ----------
+    subject
+        Of the arrays, with its analytic side.
+    roots
+        What the user passed: it is afterwards what it was.
+    """
+    numbers = [i for i in loose_numbers(subject.tree) if i not in subject.which]
+    if not numbers or subject.analytic is None:
+        return []
+    analytic: Any = subject.analytic
+    with StateGuard(*roots), np.errstate(all="ignore"):
+        try:
+            if analytic.takes_cotangents:
+                subject.row()  # what the outputs are
+            found = by_leaf(analytic.raw(), subject.tree)
+        except Exception:  # noqa: BLE001 - whatever the user's code raises: told later
+            return []
+        finally:
+            subject.put_back()
+    return [i for i in numbers if _is_gradient(found.get(i, MISSING))]
+
+
+def _is_gradient(value: Any) -> bool:
+    if value is MISSING or value is None:
+        return False
+    try:
+        return as_numpy(value, "a gradient").dtype.kind in "fc"
+    except Exception:  # noqa: BLE001 - no array of numbers, whatever it is
+        return False

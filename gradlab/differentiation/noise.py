@@ -12,18 +12,33 @@ J. J. More and S. M. Wild, *Estimating computational noise*, SIAM J. Sci. Comput
 from __future__ import annotations
 
 from math import comb
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.errors import InputError
 
-__all__ = ["ULPS", "difference_noise", "rounding_of"]
+if TYPE_CHECKING:
+    from gradlab.differentiation.ladder.reading import Reading
+
+__all__ = [
+    "FEW",
+    "ULPS",
+    "difference_noise",
+    "rounding_of",
+    "shared_noise",
+    "underrated",
+]
 
 # Round-off of f in units of epsilon * |f|: a short sum of products loses a few ulps.
 ULPS = 4.0
 _EMPTY = 1 << 20  # a number has so many empty digits by chance one time in a million
 _OWN = 1 << 5  # what has fewer digits than that may be 14 * 2**-45 as well
 _OF_ONE = 2.0**-55, 2.0**-40  # last digits of numbers from a quarter to some thousands
+FEW = 16  # outputs up to which every coordinate is left to itself
+_ENOUGH = 8  # coordinates that agree
+_RESOLVED = 1e-6  # relative bar below which strays are noise, not structure
+_CLEARLY = 2.0  # times what one coordinate saw, before it is told otherwise
 
 
 def difference_noise(values: np.ndarray) -> np.ndarray:
@@ -107,3 +122,47 @@ def rounding_of(value: np.ndarray, epsilon: float) -> np.ndarray:
     left_over &= (last >= _OF_ONE[0]) & (last <= _OF_ONE[1])
     last = np.where(left_over, last, 0.0)
     return np.asarray(np.maximum(epsilon * np.abs(value), last))
+
+
+def shared_noise(value: np.ndarray, error: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Return the noise of every output on which most coordinates agree.
+
+    Rounding inside f is a matter of the output, not of the coordinate that moves. One
+    ladder of ten rungs may happen to see little of it, most of all where f is nearly
+    zero because large terms cancel; a hundred ladders do not. Only slopes that are
+    resolved count, and only of coordinates that move the output.
+
+    Parameters
+    ----------
+    value, error, noise
+        Slopes, their bars, and the noise of f that was seen, (C, m).
+
+    Returns
+    -------
+    ndarray
+        Median over the coordinates, (m,); nan where there are too few, of these or of
+        outputs.
+
+    Examples
+    --------
+    >>> noise = np.full((9, 20), 1e-16)
+    >>> noise[0, 0] = 1e-18  # one coordinate was lucky
+    >>> float(shared_noise(np.ones((9, 20)), np.full((9, 20), 1e-12), noise)[0])
+    1e-16
+    """
+    with np.errstate(all="ignore"):
+        resolved = (error <= _RESOLVED * np.abs(value)) & (value != 0)
+    count = resolved.sum(axis=0)
+    ranked = np.sort(np.where(resolved, noise, np.inf), axis=0)
+    middle = np.maximum(count - 1, 0)[None] // 2
+    median = np.take_along_axis(ranked, middle, axis=0)[0]
+    enough = (count >= _ENOUGH) & (value.shape[1] > FEW)
+    return np.where(enough, median, np.nan)
+
+
+def underrated(reading: Reading, noise: np.ndarray) -> np.ndarray:
+    """Say which entries rest on less noise than their output has, (C, m)."""
+    estimate = reading.estimate
+    with np.errstate(all="ignore"):
+        seen = np.fmax(estimate.noise, estimate.known)
+        return np.asarray((noise > _CLEARLY * seen) & (estimate.value != 0))

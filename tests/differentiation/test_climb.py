@@ -14,7 +14,7 @@ import gradlab as gl
 from gradlab.differentiation.ladder import reading
 from gradlab.differentiation.ladder.rungs import Samples
 from gradlab.differentiation.ladder.tableau import Tableau, layout
-from gradlab.differentiation.pooled_noise import FEW
+from gradlab.differentiation.noise import FEW
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from gradlab.differentiation.ladder.derivatives import (
 from gradlab.differentiation.ladder.planning import Situation, next_rungs, unsettled
 from gradlab.differentiation.ladder.reading import Reading, blocks, read
 from gradlab.differentiation.ladder.rungs import Samples
-from gradlab.differentiation.pooled_noise import FEW, shared_noise, underrated
+from gradlab.differentiation.noise import FEW, shared_noise, underrated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

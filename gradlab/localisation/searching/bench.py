@@ -17,8 +17,7 @@ from gradlab.differentiation.directions import (
 )
 from gradlab.differentiation.line_slope import moved_exponent
 from gradlab.differentiation.probe import Probe, ProbeSettings, probe, ripple
-from gradlab.localisation.searching.columns import Column
-from gradlab.localisation.searching.cotangents import draw_cotangent
+from gradlab.localisation.searching.columns import Column, draw_cotangent
 from gradlab.localisation.searching.gradients import fetched
 from gradlab.localisation.searching.ladders import beyond_rounding, ladders_of
 from gradlab.localisation.searching.patience import Patience

@@ -10,6 +10,7 @@ import numpy as np
 from gradlab.comparison.judge import Side
 from gradlab.comparison.kinks import Sides, nearest_slope
 from gradlab.differentiation.adaptive_columns import adaptive_columns
+from gradlab.differentiation.finite_difference import stairs
 from gradlab.differentiation.hidden_noise import (
     HALF_SPACING,
     LAST_DIGITS,
@@ -18,7 +19,6 @@ from gradlab.differentiation.hidden_noise import (
     noise_level,
 )
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.differentiation.stairs import stairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

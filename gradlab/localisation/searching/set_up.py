@@ -17,7 +17,7 @@ from gradlab.differentiation.line_slope import start_exponent
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
 from gradlab.differentiation.origin import Origin, elsewhere
 from gradlab.localisation.searching.bench import Bench
-from gradlab.localisation.searching.cotangents import draw_cotangent
+from gradlab.localisation.searching.columns import draw_cotangent
 from gradlab.localisation.searching.gradients import Gradients
 from gradlab.localisation.searching.precise import Precise
 from gradlab.subject.free_memory import hand_back

@@ -19,11 +19,10 @@ import numpy as np
 
 from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.evaluation import displaced_rows, displaced_sets
-from gradlab.differentiation.finite_difference import scales_of, seen_truncation
+from gradlab.differentiation.finite_difference import scales_of, seen_truncation, stairs
 from gradlab.differentiation.hidden_noise import ROUGH, noise_level
 from gradlab.differentiation.method import Adaptive, Auto, Backward, ComplexStep
 from gradlab.differentiation.noise import ULPS
-from gradlab.differentiation.stairs import stairs
 from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.subject.subject import DOUBLE
 
