@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 from scipy.sparse.linalg import cg
@@ -96,6 +97,51 @@ def test_five_percent_are_found_through_a_tolerance(solver, tolerance, seed):
     f, x, grad = solver(tolerance, seed, factor=1.05)
 
     assert gl.check(f, x, grad=grad).verdict == gl.Verdict.DISAGREES
+
+
+class Equilibrium(torch.autograd.Function):
+    """z = tanh(W z + u), and the implicit function theorem where that has stopped."""
+
+    @staticmethod
+    def forward(ctx, weights, u, tolerance, factor):
+        z = torch.zeros_like(u)
+        for _ in range(1000):
+            following = torch.tanh(weights @ z + u)
+            moved, z = (following - z).abs().max(), following
+            if moved < tolerance:
+                break
+        ctx.save_for_backward(weights, z)
+        ctx.factor = factor
+        return z
+
+    @staticmethod
+    def backward(ctx, cotangent):
+        weights, z = ctx.saved_tensors
+        slope = 1 - z * z
+        inner = torch.eye(len(z), dtype=z.dtype) - slope[:, None] * weights
+        v = ctx.factor * torch.linalg.solve(inner.T, cotangent) * slope
+        return torch.outer(v, z), v, None, None
+
+
+@pytest.mark.parametrize(("tolerance", "seed"), [(1e-4, 3), (1e-5, 1), (1e-5, 5)])
+@pytest.mark.parametrize("coverage", ["full", "probe"])
+def test_what_changes_behind_a_jump_is_no_mistake_of_a_formula(
+    tolerance, seed, coverage
+):
+    """Close to a jump, and with respect to an input that jumps far away."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.randn(5, 5, generator=generator, dtype=torch.float64)
+    weights = 0.6 * weights / torch.linalg.matrix_norm(weights, 2)
+    u = torch.randn(5, generator=generator, dtype=torch.float64)
+
+    def verdict(factor):
+        def solved(weights, u):
+            return Equilibrium.apply(weights, u, tolerance, factor)
+
+        return gl.check(solved, weights, u, coverage=coverage, diagnose=False).verdict
+
+    assert verdict(1.0) != gl.Verdict.DISAGREES
+    assert verdict(1.01) == gl.Verdict.DISAGREES
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.05])

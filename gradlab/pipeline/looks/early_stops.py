@@ -3,9 +3,10 @@
 An iteration that ends at a tolerance, an integrator that chooses its steps: from here
 to there f takes the same number of steps and is smooth, and beyond it takes one more
 and jumps back towards what is meant. The slope in between is off by what the jumps
-make up for. A slight accusation counts only where f follows its numeric slope further
-than the nearest jump could hide; a formula that is wrong by more than a percent, or by
-more than a jump explains, stays wrong.
+make up for, and it is off by something else beyond the next one: what a formula has
+wrong is the same on both sides of a jump. A slight accusation counts only where it is
+more than a few times what changes there; a formula that is wrong by more than a
+percent stays wrong.
 
 References
 ----------
@@ -15,14 +16,17 @@ Computing 33 (2011): deterministic noise of iterations that stop at a tolerance.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tolerance import SAFETY
+from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.following import Lanes, nearest_jump, next_jump
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,25 +35,49 @@ if TYPE_CHECKING:
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
 
-__all__ = ["SLIGHT", "WIDE", "accused_of_much", "widen_by_jumps"]
+__all__ = ["SLIGHT", "Jumps", "jumps_of", "widen_as_elsewhere", "widen_by_jumps"]
 
 SLIGHT = 1e-2  # of the largest entry of the row: more is no matter of a tolerance
 _MANY = 1.0  # times as many columns accused of more
 _SAW = 30.0  # times what the slope is off by up to the jump: a higher one is another's
-WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
+_WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
 _LOOKS = 4  # columns that are followed before all are believed
 _BELOW = 32.0  # jumps nearer than that part of a step are noise to differences
 _FARTHEST = 2.0  # scales that steps grow to
 _ON = 8.0  # scales that one column is followed on to, in equal steps
+# Of the way to a jump, but no more of a scale: how far before and behind it slopes are.
+_ASIDE, _LONGEST = 2.0**-3, 2.0**-8
+_ALIKE = 0.05  # of the gap: slopes over half the step and a quarter, without a jump
+_ASKED = 64  # outputs whose gradients are asked for there; others are held to be steady
 
 
-def widen_by_jumps(
-    origin: Origin,
-    block: Block,
-    meter: Meter,
-    spoiled: NDArray[np.bool_] | None,
-) -> bool:
-    """Widen the bars of slight accusations by the nearest jump of f.
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Jumps:
+    """What looks along some inputs have told of each output; written to as they go.
+
+    Attributes
+    ----------
+    spoiled
+        Accused of much, or followed, and did not jump, (rows,): what is wrong there is
+        the formula.
+    change
+        By how much of it moving a coordinate by its scale is another matter behind a
+        jump, (rows,).
+    """
+
+    spoiled: NDArray[np.bool_]
+    change: NDArray[np.float64]
+
+
+def jumps_of(blocks: list[Block]) -> Jumps:
+    """Begin with outputs that have an entry wrong by more than a solver can be."""
+    much = [(block.wrong & ~_slight(block)[1]).any(axis=1) for block in blocks]
+    spoiled = np.asarray(np.any(much, axis=0))
+    return Jumps(spoiled, np.zeros(len(spoiled)))
+
+
+def widen_by_jumps(origin: Origin, block: Block, meter: Meter, jumps: Jumps) -> bool:
+    """Widen the bars of slight accusations by the nearest jumps of f.
 
     Parameters
     ----------
@@ -61,9 +89,8 @@ def widen_by_jumps(
         Charged for every evaluation: none where nothing is slightly wrong, else about
         a hundred for each of at most four columns, and two hundred where none jumps
         and f is curved.
-    spoiled
-        Outputs that are accused of much with respect to another input, (rows,): what
-        is wrong there is the formula. Gets those that were followed and did not jump.
+    jumps
+        Of this check; gets what is found here.
 
     Returns
     -------
@@ -71,8 +98,7 @@ def widen_by_jumps(
         Whether any bar was widened.
     """
     gap, slight = _slight(block)
-    if spoiled is not None:
-        slight[spoiled] = False
+    slight[jumps.spoiled] = False
     if not slight.any():
         return False
     effect = np.where(slight, gap * block.latest_scales, 0.0)
@@ -88,31 +114,98 @@ def widen_by_jumps(
         now, rows = now[:1], rows[:1]
         height, away = next_jump(lanes.some(np.array([0])), farthest=_ON)
     if np.isnan(away).all():  # all upheld: so are the rest, and along other inputs
-        if spoiled is not None:
-            spoiled[followed] = True
+        jumps.spoiled[followed] = True
         return False
+    change = _changes(lanes.some(np.arange(len(now))), away, slight, meter)
+    change = (change * block.latest_scales[now]).max(axis=1, initial=0.0)
+    np.fmax(jumps.change, change, out=jumps.change)
     # along all axes the solver is off by as much, over as short a way
-    highest, nearest = height.max(axis=1), np.nanmin(away / block.latest_scales[now])
+    highest = height.max(axis=1)
+    nearest = np.nanmin(np.abs(away) / block.latest_scales[now])
     most = effect.max(axis=1)
     with np.errstate(all="ignore"):
         reach = np.fmax(nearest * block.latest_scales, np.abs(block.step))
         # slips that do not add up to a fair part of the jump: it is none of a tolerance
         tooth = highest[:, None] <= _SAW * most[:, None] * reach / block.latest_scales
-        bar = np.where(tooth, WIDE * highest[:, None] / reach, 0.0)
+        bar = np.where(tooth, _WIDE * highest[:, None] / reach, 0.0)
+    bar = np.fmax(bar, change[:, None] / block.latest_scales)
     wider = slight & (bar > block.error)
     block.error = np.where(wider, bar, block.error)
     block.kinds[wider] = Smoothness.NOISY
     if wider.any():
-        first = int(np.nanargmin(away))
+        first = int(np.nanargmin(np.abs(away)))
         tall = float(height[rows[first], first])
-        block.jump = (tall, float(away[first]), int(now[first]))
+        block.jump = (tall, float(abs(away[first])), int(now[first]))
     return bool(wider.any())
 
 
-def accused_of_much(blocks: list[Block]) -> NDArray[np.bool_]:
-    """Return outputs with an entry wrong by more than a solver can be, (rows,)."""
-    much = [(block.wrong & ~_slight(block)[1]).any(axis=1) for block in blocks]
-    return np.asarray(np.any(much, axis=0))
+def _changes(
+    lanes: Lanes,
+    away: NDArray[np.float64],
+    slight: NDArray[np.bool_],
+    meter: Meter,
+) -> NDArray[np.float64]:
+    """Tell by how much the distance of the sides is another behind a jump, (rows, n).
+
+    Of lanes with a jump at a signed distance `away`, and slopes that no other jump
+    spoils; else 0.
+    """
+    block, gap = lanes.block, np.asarray(lanes.gap)
+    change = np.zeros((slight.shape[0], len(lanes.columns)))
+    with np.errstate(all="ignore"):
+        aside = _ASIDE * np.abs(away)
+        aside = np.fmin(aside, _LONGEST * block.latest_scales[lanes.columns])
+    for k in np.flatnonzero(np.isfinite(aside)):
+        lane = lanes.some(np.array([k]))
+        ends = away[k] + np.array([-1.0, 1.0]) * aside[k]
+        slopes = [_slopes(lane, end, aside[k] / 2) for end in ends]
+        shorter = [_slopes(lane, end, aside[k] / 4) for end in ends]
+        with np.errstate(all="ignore"):
+            found = np.abs(np.subtract(shorter, slopes))[:, lane.rows[0]]
+            if not (found <= _ALIKE * gap[k]).all():
+                continue
+            moved = np.subtract(*shorter)
+        rows = np.flatnonzero(slight.any(axis=1) & np.isfinite(moved))[:_ASKED]
+        told = [_formula_at(lane, end, rows, meter) for end in ends]
+        if told[0] is not None and told[1] is not None:
+            moved[rows] -= told[0] - told[1]
+        change[:, k] = np.nan_to_num(np.abs(moved))
+    return change
+
+
+def _slopes(lane: Lanes, centre: float, step: float) -> NDArray[np.float64]:
+    """Central differences of all outputs elsewhere on a lane, (rows,)."""
+    ends = [lane.at(np.array([centre + end]))[0] for end in (step, -step)]
+    with np.errstate(all="ignore"):
+        return np.asarray((ends[0] - ends[1]) / (2 * step))
+
+
+def _formula_at(
+    lane: Lanes, away: float, rows: NDArray[np.intp], meter: Meter
+) -> NDArray[np.float64] | None:
+    """Read some rows of the analytic side elsewhere on a lane; None if none are."""
+    subject, block = lane.origin.subject, lane.block
+    position = int(block.positions[lane.columns[0]])
+    point = subject.point(block.which).copy()
+    point[position] += away
+    cotangents = np.zeros((len(rows), len(lane.origin.base)))
+    cotangents[np.arange(len(rows)), rows] = 1.0
+    pulled = gradients_at(subject, {block.which: point}, cotangents)
+    if pulled is None:
+        return None
+    if not is_torch_subject(subject):
+        meter.owe(len(rows))
+    return np.asarray(pulled[block.which][:, position])
+
+
+def widen_as_elsewhere(block: Block, jumps: Jumps) -> bool:
+    """Widen bars of slight accusations by what jumps changed along any input."""
+    slight = _slight(block)[1] & ~jumps.spoiled[:, None]
+    bar = jumps.change[:, None] / block.latest_scales
+    wider = slight & (bar > block.error)
+    block.error = np.where(wider, bar, block.error)
+    block.kinds[wider] = Smoothness.NOISY
+    return bool(wider.any())
 
 
 def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -96,7 +96,7 @@ def nearest_jump(
     height
         Of the jump in every output, 0 where there is none; (rows, n).
     away
-        Distance from the point, (n,).
+        Signed distance from the point, (n,); nan where there is none.
     curved
         Whether f left its smooth course on the way, by jumps or not, (n,): where it did
         not, equal steps see no more.
@@ -167,7 +167,7 @@ def next_jump(
         step, nodes = _equal_step(lane, _FIRST * scale)
         for sign in (1.0, -1.0):
             found = _walked(lane, nodes, sign * step, farthest * scale)
-            if found is not None and not found[1] >= away[k]:
+            if found is not None and not abs(found[1]) >= abs(away[k]):
                 height[:, k], away[k] = found
     return height, away
 
@@ -299,5 +299,5 @@ def _cornered(
         height = np.where(height > least, height, 0.0)
         jump = height[lanes.rows, np.arange(len(step))]
         lasting = (jump > least_seen) & np.isfinite(jump)
-    away = np.where(lasting, np.abs(centre + low * step), np.nan)
+    away = np.where(lasting, centre + low * step, np.nan)
     return np.where(lasting, np.nan_to_num(height), 0.0), away

@@ -25,7 +25,11 @@ from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.looks.analytic_digits import excuse_own_digits
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS
-from gradlab.pipeline.looks.early_stops import WIDE, accused_of_much, widen_by_jumps
+from gradlab.pipeline.looks.early_stops import (
+    jumps_of,
+    widen_as_elsewhere,
+    widen_by_jumps,
+)
 from gradlab.pipeline.looks.following import Lanes, nearest_jump
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block, Check, Outcome
+    from gradlab.pipeline.looks.early_stops import Jumps
     from gradlab.subject.subject import Subject
 
 __all__ = ["hear_last_digits", "may_be_last_digits", "noise_once", "widen_bars"]
@@ -47,6 +52,7 @@ _MANY = 3.0  # times as many columns accused beyond doubt
 _FEW = 4.0  # rounding units that single precision may be off by, on both sides alike
 _SINGLE = 1.2e-7
 _IMAGINARY = 1e-20  # of the scale: shorter steps would not change a number
+_WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
 _LEVER = 30.0  # noise of f in an extrapolation from steps far below the longest
 
 
@@ -66,15 +72,17 @@ def hear_last_digits(
     origins = check.reference, check.own
     own = noise if origins[0] is origins[1] else noise_once(check.own, meter, plan.seed)
     noises = noise, own
-    spoiled = accused_of_much(outcome.blocks)
-    wider = False
+    jumps, wider = jumps_of(outcome.blocks), False
     for block in outcome.blocks:
         if isinstance(plan.method_of(block.name), ComplexStep):
             continue  # no values are subtracted, and no digit is lost
         k = 0 if plan.finds_steps(block.name) else 1
         wider |= _excuse_short_arithmetic(subject, block)
         wider |= excuse_own_digits(origins[k].subject, block, meter)
-        wider |= widen_bars(origins[k], block, meter, noises[k], spoiled=spoiled)
+        wider |= widen_bars(origins[k], block, meter, noises[k], jumps=jumps)
+    if jumps.change.any():
+        for block in outcome.blocks:
+            wider |= widen_as_elsewhere(block, jumps)
     if wider:
         judge_all(subject, outcome, plan)
 
@@ -92,7 +100,7 @@ def widen_bars(
     meter: Meter,
     noise: Callable[[], NDArray[np.float64]],
     *,
-    spoiled: NDArray[np.bool_] | None = None,
+    jumps: Jumps | None = None,
 ) -> bool:
     """Widen the bars of what is accused on less than last digits, or jumps, of f.
 
@@ -104,14 +112,15 @@ def widen_bars(
         case, by what noise does to an extrapolation.
     noise
         From `noise_once`, of the same.
-    spoiled
-        Outputs in which no jump of a solver is looked for, (rows,).
+    jumps
+        What looks along other inputs have told of solvers.
 
     Returns
     -------
     bool
         Whether any bar was widened.
     """
+    jumps = jumps_of([block]) if jumps is None else jumps
     digit = _last_digit(origin.subject, block, divisions=2)
     doubtful = _doubtful(block, digit)
     # along the imaginary axis no values are subtracted, and steps are as short as that
@@ -119,7 +128,7 @@ def widen_bars(
     # right entries, too: what a report says could be caught rests on their bars
     shaky = doubtful | (block.kinds == Smoothness.NOISY)
     if not shaky.any():
-        return widen_by_jumps(origin, block, meter, spoiled)
+        return widen_by_jumps(origin, block, meter, jumps)
     with np.errstate(all="ignore"):
         level = noise()  # where f stood still one would be a guess
         level = np.where(level == LAST_DIGITS, 0.0, level)
@@ -129,7 +138,7 @@ def widen_bars(
         doubtful &= block.gap > SAFETY * block.error
     heard = _widen(origin, block, digit, doubtful, meter)
     heard |= bool(wider.any())
-    return widen_by_jumps(origin, block, meter, spoiled) or heard
+    return widen_by_jumps(origin, block, meter, jumps) or heard
 
 
 def _excuse_short_arithmetic(subject: Subject, block: Block) -> bool:
@@ -172,11 +181,12 @@ def _widen(
         looks = min(2 * looks, CLOSE_LOOKS)
         rows = np.where(doubtful, block.gap, -1.0)[:, now].argmax(axis=0)
         height, away, _ = nearest_jump(Lanes(origin, block, now, rows, meter))
+        away = np.abs(away)
         with np.errstate(all="ignore"):
             reach = np.fmax(away, np.abs(block.step[:, now]))
             # a jump at 0 is f's own: what is divided twice jumps on this side of it
             most = np.where(away < _BEFORE * size[now], digit[now], once[now])
-            bar = np.where(height <= most, WIDE * height / reach, 0.0)
+            bar = np.where(height <= most, _WIDE * height / reach, 0.0)
         wider = doubtful[:, now] & (bar > block.error[:, now])
         if not wider.any():
             break  # all upheld: so are the rest
@@ -209,7 +219,7 @@ def may_be_last_digits(subject: Subject, block: Block) -> NDArray[np.bool_]:
 def _near(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
     with np.errstate(all="ignore"):
         moved = block.gap * block.reach
-        return np.asarray(moved <= SAFETY * WIDE * digit)
+        return np.asarray(moved <= SAFETY * _WIDE * digit)
 
 
 def _doubtful(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
