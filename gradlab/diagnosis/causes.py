@@ -6,8 +6,8 @@ import dataclasses
 
 from gradlab.diagnosis import leftovers
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.diagnosis.layer_shapes import layer_of, layers_of
-from gradlab.diagnosis.measures import Case, cases_of
+from gradlab.diagnosis.measuring.layer_shapes import layer_of, layers_of
+from gradlab.diagnosis.measuring.measures import Case, cases_of
 from gradlab.labels import few_of
 
 __all__ = ["Causes"]

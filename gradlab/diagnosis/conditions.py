@@ -8,8 +8,8 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
-from gradlab.diagnosis.held import where_nan
 from gradlab.diagnosis.left_open import in_float64, measured
+from gradlab.diagnosis.measuring.held import where_nan
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.subject.subject import DOUBLE

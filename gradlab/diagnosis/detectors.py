@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradlab.diagnosis import (
+from gradlab.diagnosis import leftovers
+from gradlab.diagnosis.detecting import (
     activations,
     balances,
     constant_errors,
@@ -16,7 +17,6 @@ from gradlab.diagnosis import (
     formulas,
     group_sizes,
     layers,
-    leftovers,
     neutral,
     new_leaves,
     normalising,
@@ -38,7 +38,7 @@ from gradlab.diagnosis import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gradlab.diagnosis.measures import Case, Clue
+    from gradlab.diagnosis.measuring.measures import Case, Clue
 
 __all__ = ["COSTLY", "DETECTORS", "LAST"]
 

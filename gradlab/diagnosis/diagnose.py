@@ -17,8 +17,8 @@ from gradlab.diagnosis import (
 )
 from gradlab.diagnosis.causes import Causes
 from gradlab.diagnosis.finding import BugKind, Finding, rank
-from gradlab.diagnosis.measures import Case, Clue, cases_of
-from gradlab.diagnosis.places import place_words
+from gradlab.diagnosis.measuring.measures import Case, Clue, cases_of
+from gradlab.diagnosis.measuring.places import place_words
 from gradlab.differentiation.evaluation import BudgetExhausted
 
 if TYPE_CHECKING:

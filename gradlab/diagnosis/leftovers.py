@@ -11,8 +11,8 @@ import dataclasses
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.diagnosis.measures import NEARLY_RIGHT, Case, Clue
-from gradlab.diagnosis.places import place_words
+from gradlab.diagnosis.measuring.measures import NEARLY_RIGHT, Case, Clue
+from gradlab.diagnosis.measuring.places import place_words
 from gradlab.labels import few_of
 
 __all__ = ["halved", "is_plain", "terms", "told_together", "unnamed"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.diagnosis.measures import Case, Clue, sides_of
+from gradlab.diagnosis.measuring.measures import Case, Clue, sides_of
 from gradlab.subject.subject import input_columns, is_torch_subject
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlab.diagnosis.orders import Order
+from gradlab.diagnosis.measuring.orders import Order
 
 
 @st.composite

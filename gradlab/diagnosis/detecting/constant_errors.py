@@ -1,0 +1,117 @@
+"""Detector of errors that stay the same whatever the weights: labels and targets.
+
+A label enters the error signal of a loss as a number that no weight moves. Where it
+stands at the wrong class or sample, the error of the last layer is the same for all
+weights of that layer; a wrong formula, mask or cache makes one that changes with them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.layer_shapes import layer_of
+from gradlab.diagnosis.measuring.measures import Case, Clue, sides_of
+from gradlab.diagnosis.measuring.moving import stays
+from gradlab.diagnosis.measuring.sums import vanishing_sums
+
+__all__ = ["steady"]
+
+
+def steady(case: Case) -> list[Clue]:
+    """Detect an error that does not depend on the weights next to the output."""
+    if not case.scalar or not case.part.complete or case.variable.is_complex:
+        return []
+    evidence, which = case.evidence, case.part.which
+    layer = layer_of(evidence, which)
+    if layer is not None and layer.recurrent is not None:
+        return []
+    members = [which] if layer is None else [layer.weight, layer.bias]
+    return _reading(case, members, which) if stays(case, members) else []
+
+
+def _moved_along(case: Case) -> int | None:
+    """Axis along which the error sums to zero, where a sum over it is one of units."""
+    grid = case.grid(case.error)
+    layer = layer_of(case.evidence, case.part.which)
+    units = layer is not None and layer.bias == case.part.which
+    if grid is None or (len(case.variable.shape) < 2 and not units):
+        return None
+    axes = vanishing_sums(grid)
+    return max(axes) if axes else None
+
+
+def _is_smoothed(case: Case, axis: int) -> bool:
+    """Whether every line along an axis holds one number, but for one entry of it."""
+    lines = np.moveaxis(case.error.reshape(case.variable.shape), axis, -1)
+    lines = lines.reshape(-1, lines.shape[-1])
+    if lines.shape[1] < 3:
+        return False
+    usual = np.median(lines, axis=1, keepdims=True)
+    top = float(np.abs(lines).max())
+    other = np.abs(lines - usual) > 1e-4 * top
+    return bool((other.sum(axis=1) == 1).all() and (np.abs(usual) > 1e-4 * top).all())
+
+
+def _reading(case: Case, members: list[int], which: int) -> list[Clue]:
+    """Tell labels of other samples from those that are missing or something else."""
+    evidence = case.evidence
+    names = " and ".join(evidence.subject.inputs[k].name for k in members)
+    wrong = {side.part.which for side in sides_of(evidence) if side.is_wrong}
+    told = f"The error of {case.name} is the same at other values of {names}"
+    rest = [k for k in members if k != which]
+    if rest and which == members[0] and rest[0] not in wrong:
+        bias = evidence.subject.inputs[rest[0]].name
+        return [
+            Clue(
+                BugKind.WRONG_INDEX,
+                0.9,
+                f"{told}, and {bias}, which sums over samples, is right: labels or "
+                f"targets, which no weight moves, are not those of their samples.",
+                "Check that labels are in the order of the samples, and the index of "
+                "the one-hot label in the gradient of the loss.",
+            )
+        ]
+    moved = _moved_along(case)
+    if moved is not None and _is_smoothed(case, moved):
+        return [
+            Clue(
+                BugKind.MISSING_TERM,
+                0.88,
+                f"{told}, and is one number in all entries but one of every line along "
+                f"axis {moved}, where the others are made up for: label smoothing, in "
+                f"the loss or in its gradient only.",
+                "Subtract the same smoothed labels, (1 - s) * onehot + s / classes, "
+                "in the gradient as the loss uses.",
+            )
+        ]
+    if moved is not None:
+        return [
+            Clue(
+                BugKind.WRONG_INDEX,
+                0.88,
+                f"{told}, and sums to zero along axis {moved} of {case.name}: a number "
+                f"that no weight moves, such as a label, is right in sum and stands at "
+                f"other places than in the loss.",
+                "Compare the index of the one-hot label in the gradient "
+                "(d[np.arange(n), y] -= 1) with that in the loss: an offset, or "
+                "another order of samples.",
+            )
+        ]
+    kinds = (
+        (BugKind.MISSING_TERM, 0.82 if rest else 0.7),
+        (BugKind.EXTRA_TERM, 0.65),
+        (BugKind.WRONG_INDEX, 0.6),
+    )
+    return [
+        Clue(
+            kind,
+            trust,
+            f"{told}: a number that no weight moves, such as a label or a target, is "
+            f"not the one in the loss.",
+            "Compare what the gradient of the loss subtracts from the scores, the "
+            "one-hot label (d[np.arange(n), y] -= 1) or the target, with the loss: its "
+            "index, its factor, its smoothing.",
+        )
+        for kind, trust in kinds
+    ]

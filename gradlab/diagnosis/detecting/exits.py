@@ -1,0 +1,106 @@
+"""Detector of numbers that leave torch: run again with what left it held fixed.
+
+A value that went through `item()`, `numpy()` or `float()` is a constant to autograd. If
+differences agree with the analytic side once that value is held fixed, it was that.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from typing import Any
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.measures import Case, Clue
+from gradlab.diagnosis.measuring.moving import cotangent_of, slopes_at
+from gradlab.diagnosis.measuring.torch_modes import calling_line, under
+from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.tensors.incremental.standing_in import watching
+
+__all__ = ["left_torch"]
+
+_EXITS = {"item", "numpy", "tolist", "__array__", "__float__", "__int__", "__bool__"}
+_NAMED = _EXITS - {"__bool__", "__int__"}  # a branch or an index has no slope anyway
+_DIRECTIONS = 3
+
+
+def left_torch(case: Case) -> list[Clue]:
+    """Detect a path that leaves torch while others stay."""
+    subject: Any = case.evidence.reference or case.evidence.subject
+    if not is_torch_subject(subject) or not case.part.complete:
+        return []
+    tapes = Tape(), Tape()
+    with under(subject, tapes[0].mode, tapes[1].mode):
+        case.evidence.meter.spend(1)
+        subject.row()
+        met = tapes[0].names + tapes[1].names
+        if not any(name in _NAMED for name in met):
+            return []
+        for tape in tapes:
+            tape.playing = True
+        right = _right(case)
+    if not right:
+        return []
+    lines = tapes[0].lines | tapes[1].lines
+    told = ", ".join(
+        f"{n} ({k}x{f', {lines[n]}' if lines[n] else ''})"
+        for n, k in met.items()
+        if n in _NAMED
+    )
+    return [
+        Clue(
+            BugKind.DETACHED,
+            0.985,
+            f"The function leaves torch by {told}. With what left it held fixed, "
+            f"differences agree with the gradient of {case.name}: the path through "
+            f"there is missing.",
+            "Keep that value a tensor: leave out item(), numpy() and float() on the "
+            "way from the input to the output.",
+        )
+    ]
+
+
+def _right(case: Case) -> bool:
+    n = case.numeric.shape[1]
+    directions = case.evidence.rng.normal(size=(_DIRECTIONS, n))
+    slopes = slopes_at(case.evidence, {}, case.part.which, directions)
+    weights = cotangent_of(case.evidence)
+    ours = directions @ (weights @ case.analytic)
+    true = directions @ (weights @ case.numeric)
+    gap, was = np.abs(slopes - ours), np.abs(true - ours)
+    size = float(np.abs(ours).max() + np.abs(true).max())
+    slack = max(1e-6, 1e3 * case.evidence.subject.epsilon)
+    return bool(np.isfinite(gap).all() and (gap <= 1e-3 * was + slack * size).all())
+
+
+class Tape:
+    """Records what leaves torch, in order, or plays it back."""
+
+    def __init__(self) -> None:
+        self.playing = False
+        self.names: collections.Counter[str] = collections.Counter()
+        self.lines: dict[str, str] = {}  # of code where each was met first
+        self._values: list[Any] = []
+
+    def mode(self) -> Any:
+        """Return a mode of torch for one call of the function."""
+        count = itertools.count()
+
+        def answer(func: Any, args: Any, kwargs: Any) -> Any:
+            name = str(getattr(func, "__name__", ""))
+            if name not in _EXITS:
+                return func(*args, **kwargs)
+            k = next(count)
+            if self.playing and k < len(self._values):
+                return self._values[k]
+            value = func(*args, **kwargs)
+            if not self.playing:
+                self.names[name] += 1
+                self.lines.setdefault(name, calling_line())
+                kept = value.copy() if isinstance(value, np.ndarray) else value
+                self._values.append(kept)
+            return value
+
+        return watching(answer)

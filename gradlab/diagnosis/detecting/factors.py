@@ -1,0 +1,395 @@
+"""Detectors of constant factors: scale, sign, forgotten means, accumulation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.held import held_arrays
+from gradlab.diagnosis.measuring.layer_shapes import layer_of
+from gradlab.diagnosis.measuring.measures import (
+    EXACT,
+    NEARLY_RIGHT,
+    Case,
+    Clue,
+    cases_of,
+    fraction_words,
+    sides_of,
+)
+from gradlab.diagnosis.measuring.places import place_words, whole_words
+from gradlab.subject.subject import holds_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gradlab.diagnosis.evidence import Evidence
+
+__all__ = ["accumulation", "factor", "scales"]
+
+_CONSTANT = 0.999  # share of the error above which a factor is told to be one
+_NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
+_CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
+_SHARP = 1e-6  # relative: how near to a whole number a factor of two entries must be
+_PASSES = 50  # that anybody forgets to set a gradient to zero before
+_NAMED = 0.75  # of the trust in a factor: from there on its meaning is told instead
+_TELLING = 0.9  # trust in a factor from which on it may be one on purpose
+_FEW = 3  # entries, of which any two numbers are nearly a multiple of each other
+_NAMELESS = "an array it uses"
+_LOSS_SCALE = 128  # the least power of two that is rather one of mixed precision
+_PLAIN = {-4.0, -2.0, -1.0, 1.0, 4.0, 6.0}  # twice a factor that one number may show
+_DRIFT = 0.12  # spread of the ratio while parameters move between passes
+
+
+def factor(case: Case, *, only_wrong: bool = False) -> float:
+    """Least-squares factor c in analytic = c * numeric."""
+    a, n = case.alive
+    if only_wrong:
+        a, n = case.analytic[case.wrong], case.numeric[case.wrong]
+    below = float(n @ n)
+    return float(a @ n) / below if below > 0 else math.nan
+
+
+def scales(case: Case) -> list[Clue]:
+    """Detect one factor for everything, or for the wrong entries only."""
+    clues = []
+    for only_wrong in (False, True):
+        c = factor(case, only_wrong=only_wrong)
+        if not np.isfinite(c) or abs(c) < 1e-9:
+            continue
+        share = case.share_of_factor(c)
+        if only_wrong:
+            share = case.share(c * case.numeric, case.wrong)
+        fits = _proportional(case, c) if only_wrong else not _spares(case, c)
+        if share < _least(case) or not fits:
+            continue
+        count = int(case.wrong.sum())
+        trust = 1.0 if count > 2 or _simple(c) or (count == 2 and _counts(c)) else 0.6
+        plain = round(2 * c, 3) in _PLAIN or _alike(case.evidence, c)
+        if case.analytic.size == 1 and not plain:
+            trust = 0.3  # one number has a factor whatever is wrong: others tell more
+        if only_wrong:
+            trust *= 0.98
+        if only_wrong and _one_row_of_several(case, c):
+            clues.append(_used_twice(case, c, share))
+        clues += _named(case, c, share * trust, whole=not only_wrong)
+        if trust < 1 and only_wrong and 0 < c < 1 and case.analytic.size > 3:
+            clues.append(_less(case, c))
+        break
+    return clues
+
+
+def _least(case: Case) -> float:
+    """Share of the error that a factor has to account for, as far as bars allow.
+
+    Numbers that are noisy by a hundredth show no constant to a thousandth.
+    """
+    blurred = case.freedom / case.total if case.total > 0 else 0.0
+    return 1 - max(1 - _CONSTANT, min(1 - EXACT, blurred))
+
+
+def _proportional(case: Case, c: float) -> bool:
+    """Whether the wrong entries are c times what they should be, however small c is."""
+    a, n = case.analytic[case.wrong], case.numeric[case.wrong]
+    left = np.maximum(np.abs(a - c * n) - case.tolerance[case.wrong], 0.0)
+    return bool(np.linalg.norm(left) <= (1 - _least(case)) * np.linalg.norm(a))
+
+
+def _spares(case: Case, c: float) -> bool:
+    """Whether an entry that is too small to weigh is right, where c would not be."""
+    apart = np.abs(case.analytic - c * case.numeric)
+    right = np.abs(case.analytic - case.numeric)
+    told = ~case.wrong & case.usable & (apart > case.tolerance) & (right < apart)
+    return bool(told.any())
+
+
+def _less(case: Case, c: float) -> Clue:
+    """One or two entries that are too small: a contribution may have got lost."""
+    return Clue(
+        BugKind.LOST_ACCUMULATION,
+        0.58,
+        f"analytic = {c:.6g} x numeric {place_words(case)}, as if one of several "
+        f"contributions had been overwritten.",
+        f"Where an entry of {case.name} is used more than once, add to its gradient "
+        f"(+=, np.add.at) in place of assigning.",
+    )
+
+
+def _one_row_of_several(case: Case, c: float) -> bool:
+    """Whether one row of a table has 1/2, 1/3 ... of its gradient, others all."""
+    shape = case.variable.shape
+    if len(shape) < 2 or not case.scalar or not case.part.complete or not 0 < c < 0.6:
+        return False
+    if abs(1 / c - round(1 / c)) > _CLOSE / c:
+        return False
+    wrong, alive = (
+        side.reshape(shape[0], -1) for side in (case.wrong[0], ~case.numeric_zero[0])
+    )
+    rows = wrong.any(axis=1)
+    whole = (wrong == alive)[rows].all() and int(alive[rows].sum()) > 1
+    return bool(rows.sum() == 1 and whole and alive[~rows].any())
+
+
+def _used_twice(case: Case, c: float, share: float) -> Clue:
+    """Name a row that is read several times, and written each time: one is left."""
+    count = round(1 / c)
+    return Clue(
+        BugKind.LOST_ACCUMULATION,
+        0.94 * share,
+        f"analytic = 1/{count} x numeric {place_words(case)}, and the other rows are "
+        f"right: of {count} uses of that row one is left.",
+        f"Where a row of {case.name} is used more than once, add to its gradient (+=, "
+        f"np.add.at) in place of assigning.",
+    )
+
+
+def _counts(c: float) -> bool:
+    """Whether a factor is N or 1/N: that of a mean, and hardly one by chance."""
+    large = max(c, 1 / c)
+    return round(large) >= 3 and abs(large - round(large)) < _SHARP * large
+
+
+def _simple(c: float) -> bool:
+    return abs(c - 1) > _NEAR_ONE and fraction_words(c) is not None
+
+
+def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
+    """Say what a factor means."""
+    named = fraction_words(c)
+    told = f"{c:.6g}" if named is None or "/" not in named else f"{c:.6g} ({named})"
+    if abs(c - 1) < _NEAR_ONE:
+        told, named = f"(1 {'+' if c > 1 else '-'} {abs(c - 1):.3g})", None
+    place = whole_words(case) if whole else place_words(case)
+    evidence = f"analytic = {told} x numeric {place}."
+    if abs(c + 1) < _CLOSE:
+        return [
+            Clue(
+                BugKind.SIGN,
+                0.97 * trust,
+                f"The sign is flipped: analytic = -1 x numeric {place}.",
+                f"Look for a minus that is lost or doubled on the way to "
+                f"{case.name}, such as target - output for output - target.",
+            )
+        ]
+    advice = (
+        f"Search the backward for the factor {named or format(c, '.4g')} in the line "
+        f"that computes the gradient of {case.name}."
+    )
+    if abs(c - 1) < _NEAR_ONE:
+        advice = NEARLY_RIGHT
+    if _is_loss_scale(case, c):
+        evidence = f"{evidence[:-1]}: 2**{round(math.log2(c))}, such as a loss scale."
+        advice = (
+            "Divide by the loss scale of mixed precision before gradients are looked "
+            "at: scaler.unscale_(optimizer) in torch."
+        )
+    reduction = _reduction(case, c, trust, evidence) if whole or c > 0 else None
+    if c < 0 and trust >= _TELLING:  # seldom an accident, but one number may have it
+        advice += (
+            f" A layer that reverses gradients multiplies by such a number: if one by "
+            f"{abs(c):.4g} is meant (surrogate), leave it out of the check."
+        )
+    scale = Clue(BugKind.SCALE, 0.93 * trust, evidence, advice)
+    better = reduction is not None and reduction.confidence >= _NAMED * scale.confidence
+    return [reduction] if reduction is not None and better else [scale]
+
+
+def _is_loss_scale(case: Case, c: float) -> bool:
+    """Whether all inputs are too large by a power of two that no length explains."""
+    if not c >= _LOSS_SCALE or abs(math.log2(c) - round(math.log2(c))) > 1e-6:
+        return False
+    return _matching(case, c, alike=True) is None and _alike(case.evidence, c)
+
+
+def _mean_for_sum(case: Case, c: float) -> Clue | None:
+    """Recognise the gradient of a bias that is averaged over samples, not summed.
+
+    The weight of the layer is right: so is the error signal, and its sum is not.
+    """
+    layer = layer_of(case.evidence, case.part.which)
+    count = round(1 / c)
+    if layer is None or layer.bias != case.part.which or layer.recurrent is not None:
+        return None
+    wrong = {other.part.which for other in cases_of(case.evidence)}
+    if layer.weight in wrong or count < 3 or abs(c * count - 1) > _CLOSE:
+        return None
+    weight = case.evidence.subject.inputs[layer.weight].name
+    return Clue(
+        BugKind.MISSING_REDUCTION,
+        0.97,
+        f"analytic = 1/{count} x numeric in {case.name}, and {weight} of the same "
+        f"layer is right: a mean over {count} samples stands where a sum belongs.",
+        f"Sum the error signal for {case.name} (sum in place of mean).",
+    )
+
+
+def _masked_mean(case: Case, c: float) -> Clue | None:
+    """Recognise a mean over all entries where that of the others is one over a few."""
+    count, size = int((~case.numeric_zero).sum()), case.numeric.size
+    words = "the mean runs over all, that of the function over those"
+    if c > 1:
+        c, words = 1 / c, "the mean runs over those, that of the function over all"
+    if not case.scalar or count == size or abs(c * size - count) > _CLOSE:
+        return None
+    for other in cases_of(case.evidence):  # of as many entries, where it is one cause
+        share = (~other.numeric_zero).mean()
+        if abs(factor(other) - factor(case)) < _CLOSE and abs(share - c) > _CLOSE:
+            return None
+    return Clue(
+        BugKind.MISSING_REDUCTION,
+        0.5 if 2 * count == size else 0.95,
+        f"{count} of {size} entries of {case.name} have a gradient, and analytic / "
+        f"numeric is {count}/{size} or its inverse: {words}.",
+        "Divide by the number of entries that the mask (of padding, say) leaves, or by "
+        "that of all, as the forward pass does.",
+    )
+
+
+def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None:
+    """Recognise a factor N or 1/N as a mean that is missing or doubled."""
+    if c <= 0 or _is_loss_scale(case, c):
+        return None
+    large = max(c, 1 / c)
+    mean = _mean_for_sum(case, c) or _masked_mean(case, c)
+    if mean is not None:
+        return dataclasses.replace(mean, confidence=mean.confidence * trust)
+    if abs(c - 1) < 0.3:
+        return None
+    alike = _alike(case.evidence, c)
+    matched = _matching(case, large, alike=alike)
+    whole_number = abs(large - round(large)) < _CLOSE * large and round(large) >= 3
+    if matched is not None:
+        size, words, leading = matched
+        strength = 0.95 if leading else 0.9
+        if not alike and _of_features(case, size, words):
+            strength = 0.5
+        if size == 2:
+            strength = 0.6 if alike and leading else 0.5  # of a square, as often
+    elif whole_number and alike:
+        size, words, strength = round(large), "the number of samples", 0.95
+    elif whole_number and round(large) not in {10, 100, 1000}:
+        size, words, strength = round(large), "the number of samples", 0.6
+    else:
+        return None
+    verb = "is missing" if c > 1 else "is applied twice, or to a sum"
+    return Clue(
+        BugKind.MISSING_REDUCTION,
+        strength * trust,
+        f"{evidence} {size} is {words}: a mean's 1/{size} {verb}.",
+        f"Divide by {size} exactly once between the loss and {case.name}, as the "
+        f"forward pass does.",
+    )
+
+
+def _alike(evidence: Evidence, c: float) -> bool:
+    """Whether every input with a gradient is wrong by the same factor."""
+    factors = [factor(other) for other in sides_of(evidence) if other.numeric.any()]
+    return len(factors) > 1 and all(abs(f - c) < _CLOSE * abs(c) for f in factors)
+
+
+def _matching(case: Case, large: float, *, alike: bool) -> tuple[int, str, bool] | None:
+    """Find the length that a factor is; of data, where it is `alike` in all inputs."""
+    found = [
+        (size, words, leading)
+        for size, words, leading in _sizes_of(case)
+        if size > 1 and abs(size - large) < _CLOSE * size
+    ]
+    # samples stand along the first axis, and are rather counted than all entries
+    found.sort(
+        key=lambda item: (
+            not item[2],
+            alike and not _is_held(item[1]),
+            "axis 0" not in item[1],
+            alike and item[1],  # the same one in the finding of each
+        )
+    )
+    return found[0] if found else None
+
+
+def _of_features(case: Case, size: int, words: str) -> bool:
+    """Whether a length of the data is one of the weights too: no number of samples."""
+    inputs = case.evidence.subject.inputs
+    return _is_held(words) and any(size in variable.shape for variable in inputs)
+
+
+def _is_held(words: str) -> bool:
+    """Whether a length, in words, is that of an array that the function holds."""
+    return words.endswith(("`", _NAMELESS))
+
+
+def _sizes_of(case: Case) -> Iterator[tuple[int, str, bool]]:
+    """Lengths that a mean could run over: (size, in words, leading or total).
+
+    Those of the input that is wrong come first: of many of the same length another one
+    would be named for no reason.
+    """
+    subject = case.evidence.subject
+    own = subject.inputs[case.part.which]
+    others = [v for v in subject.inputs if v is not own]
+    for variable in (own, *others, *subject.outputs):
+        for axis, length in enumerate(variable.shape):
+            words = f"the length of axis {axis} of {variable.name}"
+            yield length, words, axis == 0
+        if len(variable.shape) > 1:
+            yield variable.size, f"the number of entries of {variable.name}", True
+            yield (
+                variable.shape[0] * variable.shape[1],
+                (f"the product of the first two axes of {variable.name}"),
+                True,
+            )
+            rest = math.prod(variable.shape[1:])
+            yield rest, f"the number of entries of one sample of {variable.name}", False
+            if len(variable.shape) > 2:
+                spatial = math.prod(variable.shape[2:])
+                yield spatial, f"the spatial size of {variable.name}", False
+                yield (
+                    variable.shape[0] * spatial,
+                    (f"the batch times spatial size of {variable.name}"),
+                    True,
+                )
+    for name, array in held_arrays(subject):
+        called = f"`{name}`" if name else _NAMELESS
+        for axis, length in enumerate(array.shape):
+            yield length, f"the length of axis {axis} of {called}", axis == 0
+        yield math.prod(array.shape), f"the number of entries of {called}", True
+
+
+def accumulation(case: Case) -> list[Clue]:
+    """Detect a gradient that was added up over several passes.
+
+    Exactly an integer if nothing moved between the passes, nearly one where an
+    optimiser took small steps.
+    """
+    held = holds_numbers(case.evidence.subject)
+    c = factor(case)
+    if not np.isfinite(c) or c < 1.5:
+        return []
+    passes = round(c)
+    share = case.share_of_factor(c)
+    exact = abs(c - passes) < _CLOSE and share > EXACT
+    if passes > _PASSES or (not exact and int(case.wrong.sum()) < _FEW):
+        return []  # one number is a multiple of any other
+    loose = 1 - _residual(case, c)
+    if not exact and not (held and loose > 1 - _DRIFT and abs(c - passes) < 0.1 * c):
+        return []
+    trust = (0.98 if held else 0.35) * (share if exact else loose)
+    spread = "" if exact else f" (within {100 * (1 - loose):.2g} %)"
+    return [
+        Clue(
+            BugKind.ACCUMULATED_GRAD,
+            trust,
+            f"analytic = {c:.5g} x numeric{spread} {place_words(case)}: the sum of "
+            f"{passes} backward passes.",
+            f"Set {case.name}.grad to None (or zero it) before every backward pass.",
+        )
+    ]
+
+
+def _residual(case: Case, c: float) -> float:
+    """Size of analytic - c * numeric relative to analytic."""
+    a, n = case.alive
+    size, left = float(np.linalg.norm(a)), np.linalg.norm(a - c * n)
+    return float(left) / size if size > 0 else 1.0

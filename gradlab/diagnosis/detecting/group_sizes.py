@@ -1,0 +1,145 @@
+"""Detectors of one factor for each group: of its length, or of a weight that it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["uneven_means", "weighted_groups"]
+
+_MOST = 1000  # members that a group may have
+_LONGEST = 100  # members of the longest group, where no array has its length
+_CLOSE = 1e-5  # how near to whole numbers ratios have to be
+_SAME = 1e-5  # relative: ratios as near as that are one factor
+_FEW = 3  # factors that need not follow an index
+_ENTRIES = 4  # that are enough to speak of whole numbers
+
+
+def uneven_means(case: Case) -> list[Clue]:
+    """Detect ratios that are whole numbers, different ones: counts, not a formula.
+
+    ``sum / count`` of each segment without its count; or with the total in its place.
+    """
+    there = ~case.numeric_zero & case.usable
+    a, n = case.analytic[there], case.numeric[there]
+    if a.size < _ENTRIES or not (a * n > 0).all():
+        return []
+    if int(case.wrong.sum()) == 1:
+        return []  # one factor is no list of lengths
+    ratios = a / n
+    sizes = {n for v in (case.variable, *case.outputs) for n in (*v.shape, v.size)}
+    most = max(_MOST, *sizes)
+    if np.ptp(ratios) * most < 0.5 and np.ptp(1 / ratios) < 0.5:
+        return []  # counts differ by one, at least
+    model = np.where(there, case.analytic, case.numeric)
+    if case.analytic_zero[there].any() or case.share(model) < EXACT:
+        return []
+    # the total, or the longest group, which alone is right then
+    longest = range(2, _LONGEST) if abs(ratios.max() - 1) <= _CLOSE else ()
+    for total in sorted({1, *sizes, *longest} - {0}):
+        counts = _different_counts(ratios * total, total)
+        if counts:
+            words = "is missing" if total == 1 else f"is 1/{total} instead"
+            times = "" if total == 1 else f"{total} x "
+            return [_clue(case, f"{times}analytic / numeric", counts, words)]
+    counts = _different_counts(1 / ratios, 1)
+    if counts:
+        words = "is there twice, or with a sum"
+        return [_clue(case, "numeric / analytic", counts, words)]
+    return []
+
+
+def _different_counts(ratios: NDArray[np.float64], total: int) -> list[int]:
+    """Return the whole numbers that ratios are, if they are, and are not all one."""
+    whole = np.round(ratios)
+    near = np.abs(ratios - whole) <= _CLOSE * np.maximum(whole, 1)
+    counts = [int(count) for count in np.unique(whole)]
+    most = _MOST if total == 1 else total
+    if not near.all() or not 0 < counts[0] < counts[-1] <= most:
+        return []
+    return counts
+
+
+def _clue(case: Case, ratio: str, counts: list[int], words: str) -> Clue:
+    told = ", ".join(map(str, counts[:5])) + (", ..." if len(counts) > 5 else "")
+    return Clue(
+        BugKind.MISSING_REDUCTION,
+        0.91,
+        f"{ratio} of {case.name} is a whole number in every entry, not the same one "
+        f"everywhere ({told}): lengths of groups that a mean runs over; its 1/length "
+        f"{words}.",
+        f"Divide the gradient of {case.name} by the length of its own group exactly "
+        f"once, as the forward pass does.",
+    )
+
+
+def _follow_an_index(case: Case, count: int) -> bool:
+    """Whether factors are those of classes or samples: one for each index of an axis.
+
+    Few factors in many entries are groups of some kind, whatever they follow.
+    """
+    lengths = {n for v in (case.variable, *case.outputs) for n in v.shape}
+    if count <= _FEW or not case.part.complete or case.variable.is_complex:
+        return True
+    if count > max(lengths, default=0):
+        return False
+    for output, part in case.parts_of_output:
+        a, n, wrong = (side[part] for side in (case.analytic, case.numeric, case.wrong))
+        if not wrong.any():
+            continue
+        ratios = np.where(wrong, a / np.where(wrong, n, 1.0), np.nan)
+        grid = ratios.reshape(*output.shape, *case.variable.shape)
+        if not any(_is_one_for_each(grid, axis) for axis in range(grid.ndim)):
+            return False
+    return True
+
+
+def _is_one_for_each(grid: NDArray[np.float64], axis: int) -> bool:
+    """Whether all numbers at one index of an axis are the same, but for nan."""
+    lines = np.moveaxis(grid, axis, 0).reshape(grid.shape[axis], -1)
+    low = np.where(np.isnan(lines), np.inf, lines).min(axis=1)
+    high = np.where(np.isnan(lines), -np.inf, lines).max(axis=1)
+    there = np.isfinite(low)
+    return bool((high - low <= 2 * _SAME * np.abs(high))[there].all())
+
+
+def weighted_groups(case: Case) -> list[Clue]:
+    """Detect a few factors, each in several entries: weights of classes or samples."""
+    wrong = case.wrong
+    a, n = case.analytic[wrong], case.numeric[wrong]
+    if a.size < _ENTRIES or not (a * n > 0).all() or case.analytic_zero[wrong].any():
+        return []
+    order = np.argsort(a / n)
+    ratios = (a / n)[order]
+    gaps = np.diff(ratios) > _SAME * np.abs(ratios[1:])
+    groups = np.split(ratios, np.flatnonzero(gaps) + 1)
+    if len(groups) < 2 or min(len(group) for group in groups) < 2:
+        return []
+    factors = np.array([group.mean() for group in groups])
+    model = case.numeric.copy()
+    scaled = np.empty_like(n)
+    scaled[order] = n[order] * np.repeat(factors, [len(group) for group in groups])
+    model[wrong] = scaled
+    if case.share(model) < EXACT or not _follow_an_index(case, len(groups)):
+        return []
+    told = ", ".join(f"{c:.4g}" for c in factors[:5])
+    more = ", ..." if len(factors) > 5 else ""
+    return [
+        Clue(
+            BugKind.SCALE,
+            0.86,
+            f"analytic / numeric of {case.name} is one of {len(groups)} factors "
+            f"({told}{more}), each in several entries: what multiplies a class, a "
+            f"sample or another group of entries is left out, or is there twice.",
+            f"Multiply the gradient of {case.name} by the weight of its class or "
+            f"sample, as the forward pass does.",
+            (BugKind.MISSING_TERM,),
+        )
+    ]

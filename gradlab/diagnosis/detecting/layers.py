@@ -1,0 +1,213 @@
+"""Detectors for networks: weight and bias of one layer, looked at together.
+
+The gradients of a layer's weight and bias share one factor, the error signal. Both
+wrong: the signal is. One right, one wrong: the mistake is in that line alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.layer_shapes import (
+    is_after_a_gain,
+    is_named,
+    layer_of,
+    layers_of,
+    shift_of,
+)
+from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, sides_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.diagnosis.evidence import Evidence
+    from gradlab.diagnosis.measuring.layer_shapes import Layer
+
+__all__ = ["siblings"]
+
+
+def siblings(case: Case) -> list[Clue]:
+    """Detect a mistake in one line: the other gradient of the layer is right."""
+    layer = layer_of(case.evidence, case.part.which)
+    if layer is None or not is_named(case.evidence, layer):
+        return _gain(case) or _alone(case)
+    if is_after_a_gain(case.evidence, layer):
+        return _alone(case)
+    wrong = {side.part.which for side in sides_of(case.evidence) if side.is_wrong}
+    inputs = case.evidence.subject.inputs
+    mine = case.part.which
+    members = {layer.weight, layer.bias}
+    if layer.recurrent is not None:
+        members.add(layer.recurrent)
+    if wrong & members != {mine}:
+        return []
+    if not _moves(case.evidence, members - {mine}):
+        return []  # of a bias in front of a normalisation, any signal makes zero
+    if int(case.wrong.sum()) < max(2, 0.2 * case.numeric.size):
+        return []  # a line of code would spoil more than a few entries
+    others = " and ".join(inputs[j].name for j in sorted(members - {mine}))
+    lead = (
+        f"{others}, by name and shape of the same layer, "
+        f"{'is' if len(members) == 2 else 'are'} right, so its error signal is; "
+    )
+    return [
+        Clue(kind, trust, f"{lead}{told}.", advice)
+        for kind, trust, told, advice in _lines(case, layer)
+    ]
+
+
+def _moves(evidence: Evidence, others: set[int]) -> bool:
+    """Whether some gradient that vouches for a signal is more than rounding."""
+    parts = [p for p in evidence.parts if p.which in others]
+    sizes = [np.abs(p.numeric).max(initial=0.0) for p in evidence.parts]
+    top = float(np.nanmax(sizes, initial=0.0))
+    found = [np.nanmax(np.abs(p.numeric), initial=0.0) for p in parts]
+    return not parts or float(max(found)) > 1e-7 * top
+
+
+def _gain(case: Case) -> list[Clue]:
+    """Detect a gain of a normalisation that is wrong where its shift is right."""
+    shift = shift_of(case.evidence, case.part.which)
+    sides = sides_of(case.evidence)
+    if shift is None or sides[shift].is_wrong or not _moves(case.evidence, {shift}):
+        return []
+    name = sides[shift].name
+    if case.share(sides[shift].numeric) > EXACT:
+        return [
+            Clue(
+                BugKind.MISSING_TERM,
+                0.9,
+                f"The gradient of {case.name} is that of {name}, by name and shape the "
+                f"shift of the same normalisation: what {case.name} multiplies is left "
+                f"out.",
+                f"Multiply the error signal for {case.name} with the normalised array.",
+                (BugKind.WRONG_DERIVATIVE, BugKind.WRONG_INDEX),
+            )
+        ]
+    return [
+        Clue(
+            BugKind.STALE_CACHE,
+            0.66,
+            f"{name}, by name and shape the shift of the same normalisation, is right, "
+            f"so its error signal is; what it is multiplied with for {case.name} is "
+            f"not.",
+            f"Multiply the error signal for {case.name} with the very array that "
+            f"{case.name} multiplies: after the mean is taken off and divided by the "
+            f"deviation.",
+            (BugKind.MISSING_TERM, BugKind.WRONG_DERIVATIVE),
+        )
+    ]
+
+
+def _alone(case: Case) -> list[Clue]:
+    """Detect a mistake that touches one weight: all other gradients are right."""
+    inputs, mine = case.evidence.subject.inputs, case.part.which
+    others = [c for c in case.evidence.comparisons if c.input.name != case.name]
+    right = all(c.verdict == Verdict.AGREES for c in others)
+    # whatever is wrong behind the first weight touches nothing else either
+    before = [v for v in inputs[:mine] if len(v.shape) > 1]
+    if not (right and before and case.scalar and len(case.variable.shape) > 1):
+        return []
+    told = (
+        f"All other gradients are right: the mistake touches {case.name} alone, most "
+        f"simply in its own line."
+    )
+    advice = (
+        f"Check that the gradient of {case.name} uses the very array that "
+        f"{case.name} was multiplied with, and adds up every use of it."
+    )
+    kinds = ((BugKind.STALE_CACHE, 0.59), (BugKind.LOST_ACCUMULATION, 0.5))
+    return [Clue(kind, trust, told, advice) for kind, trust in kinds]
+
+
+def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:
+    """Say what may be wrong in that one line: kind, confidence, words, advice."""
+    name, mine = case.name, case.part.which
+    steps = (
+        BugKind.LOST_ACCUMULATION,
+        (
+            f"the sum for {name} is not: steps of it may be lost, counted twice, or "
+            f"multiplied with the array of another step"
+        ),
+        (
+            f"Write out two steps of the loop by hand: each adds (+=) to the gradient "
+            f"of {name} the product of arrays with the same step index."
+        ),
+    )
+    samples = (
+        BugKind.BROADCAST_REDUCTION,
+        f"the sum for {name} over samples is not",
+        (
+            f"Sum for {name} over all samples, and the very error signal that the "
+            f"weight of the layer gets: after the slope of the activation, not before."
+        ),
+    )
+    array = (
+        BugKind.STALE_CACHE,
+        f"what it is multiplied with for {name} is not",
+        (
+            f"Check that the gradient of {name} uses the very array that entered the "
+            f"layer: after the activation, before any overwriting, at the same step."
+        ),
+    )
+    paths = (
+        BugKind.MISSING_TERM,
+        (
+            f"{name} fits a second bias as well and may be used twice (tied weights), "
+            f"with one of two contributions wrong"
+        ),
+        f"Add up the contributions of every use of {name}.",
+    )
+    if mine == layer.bias:
+        loops = any(one.recurrent is not None for one in layers_of(case.evidence))
+        # a matrix and a vector alone may as well be a product of the two
+        first = 0.52 if len(case.evidence.subject.inputs) == 2 else 0.62
+        order = (steps, samples) if loops else (samples, steps)
+    elif layer.recurrent is not None:
+        first = 0.61
+        lost = _poorer(case)
+        order = (steps, array) if lost else (array, steps)
+    elif _tied(case.evidence, layer):
+        first, order = 0.62, (paths, array)
+    else:
+        first, order = 0.62, (array, array)
+    trusts = (first, 0.5)
+    return [
+        (kind, trust, told, advice)
+        for trust, (kind, told, advice) in zip(trusts, order, strict=False)
+    ]
+
+
+def _poorer(case: Case) -> bool:
+    """Whether the analytic gradient may have a lower rank: contributions got lost.
+
+    Each step of a loop adds a product of two vectors. Multiplied with the array of
+    another step these are as many, and no fewer in any row of the Jacobian.
+    """
+    shape = case.variable.shape
+    if len(shape) != 2 or not case.part.complete:
+        return True
+    ranks = [
+        (_rank(ours, shape), _rank(true, shape))
+        for ours, true in zip(case.analytic, case.numeric, strict=True)
+    ]
+    open_ = [(ours, true) for ours, true in ranks if 1 < true < min(shape)]
+    return not open_ or any(ours < true for ours, true in open_)
+
+
+def _rank(row: NDArray[np.float64], shape: tuple[int, ...]) -> int:
+    tolerance = 1e-6 * float(np.abs(row).max(initial=0.0))
+    return int(np.linalg.matrix_rank(row.reshape(shape), tol=tolerance))
+
+
+def _tied(evidence: Evidence, layer: Layer) -> bool:
+    """Whether the one weight has a bias on either side: x W + b, then z W.T + c."""
+    inputs = evidence.subject.inputs
+    weights = [v for v in inputs if len(v.shape) == 2 and min(v.shape) > 1]
+    sizes = {v.size for v in inputs if len(v.shape) == 1}
+    weight = inputs[layer.weight]
+    return len(weights) == 1 and weights[0] is weight and set(weight.shape) <= sizes

@@ -1,0 +1,196 @@
+"""Detectors for losses that are sums over entries: is each slope its own entry's.
+
+For ``sum(f(x))`` the gradient of an entry depends on that entry alone, which a few
+evaluations show. A wrong gradient is then the derivative of another f.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.curves import Curve, read
+from gradlab.diagnosis.measuring.measures import Case, Clue
+from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at, unit_directions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = ["entry_by_entry"]
+
+_MOST = 0.5  # of the entries, at least, miss a term that all have
+_ASKED = 6  # entries of which each is asked whether another one's slope follows it
+_PROBED = 5  # entries whose slopes are measured again
+
+
+def entry_by_entry(case: Case) -> list[Clue]:
+    """Detect the derivative of another function in a sum over entries."""
+    if not case.scalar or case.variable.is_complex or not case.part.complete:
+        return []
+    n = case.numeric[0]
+    if len(n) < 4 or not case.wrong.any():
+        return []
+    chosen = _spread(np.flatnonzero(case.wrong[0]), _PROBED)
+    x, evidence, which = case.point, case.evidence, case.part.which
+    for j in _spread(chosen, 3):
+        # others moved by random signs and sizes: a slope of its own stays
+        moved = x + evidence.rng.normal(size=len(x)) * (0.3 + 0.3 * np.abs(x))
+        moved[j] = x[j]
+        unit = unit_directions(len(x), np.array([j]))
+        slope = slopes_at(evidence, {which: moved}, which, unit)[0]
+        if not abs(slope - n[j]) <= 1e-5 * max(abs(n[j]), 1e-3 * np.abs(n).max()):
+            return []
+    known = _one_of_many(case, chosen) or _mixed(case, int(chosen[0]))
+    if known:
+        return known
+    lead = (
+        f"The function is a sum over the entries of {case.name}: each slope depends on "
+        f"its own entry. The analytic slopes are wrong, and by no one factor"
+    )
+    trust = 0.85 if case.wrong.sum() > 2 else 0.5
+    return [*_constant(case, chosen), *read(_curve(case, chosen), lead, trust)]
+
+
+def _curve(case: Case, chosen: NDArray[np.intp]) -> Curve:
+    """Slopes at a few entries, each by itself."""
+    units = unit_directions(len(case.point), chosen)
+
+    def at(
+        point: NDArray[np.float64],
+        others: Mapping[int, NDArray[np.float64]],
+        count: int,
+    ) -> NDArray[np.float64]:
+        moved = {**others, case.part.which: point}
+        return slopes_at(case.evidence, moved, case.part.which, units[:count])
+
+    sides = case.analytic[0][chosen], case.numeric[0][chosen]
+    return Curve(case, chosen, *sides, at)
+
+
+def _spread(places: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """Take a few places from all over: those in a row may belong to one dead unit."""
+    some = np.linspace(0, len(places) - 1, min(count, len(places))).astype(int)
+    return np.asarray(places[some])
+
+
+def _mixed(case: Case, j: int) -> list[Clue]:
+    """Recognise a gradient that mixes entries which the function keeps apart."""
+    others = np.delete(np.arange(len(case.point)), j)
+    if not _follows(case, j, others):
+        return []
+    some = case.evidence.rng.permutation(others)[:_ASKED]
+    alone = [_follows(case, j, some[[i]]) for i in range(len(some))]
+    label = case.variable.label(int(case.part.positions[j]))
+    told = (
+        f"The function keeps the entries of {case.name} apart: each slope depends on "
+        f"its own entry. The analytic gradient at {label} moves with other entries"
+    )
+    axis = Clue(
+        BugKind.WRONG_AXIS,
+        0.88,
+        f"{told}, {sum(alone)} of {len(alone)} that were moved one by one.",
+        f"Check the axis of every sum in the gradient of {case.name}.",
+    )
+    index = Clue(
+        BugKind.WRONG_INDEX,
+        0.88,
+        f"{told}.",
+        f"Check the index at which the gradient of {case.name} reads {case.name}, or "
+        f"what was made from it.",
+    )
+    return [axis] if sum(alone) > 1 else [index]
+
+
+def _follows(case: Case, j: int, others: NDArray[np.intp]) -> bool:
+    """Whether one entry of the analytic gradient moves with other entries."""
+    moved = case.point.copy()
+    moved[others] += 0.3 + 0.3 * np.abs(moved[others])
+    analytic = analytic_at(case.evidence, {case.part.which: moved})
+    if analytic is None:
+        return False
+    apart = np.abs(analytic[case.part.which][j] - case.analytic[0, j])
+    return bool(apart > 1e-5 * np.abs(case.analytic).max())
+
+
+def _one_of_many(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
+    """Recognise one of several equal contributions, by how its slope moves.
+
+    The gradient of a bias in a sum of squares over samples grows with the bias once for
+    every sample. That of one sample has another value, and grows once.
+    """
+    which, moved = case.part.which, case.point + 0.37
+    analytic = analytic_at(case.evidence, {which: moved})
+    if analytic is None or len(chosen) < 2:
+        return []
+    units = unit_directions(len(moved), chosen)
+    grown = slopes_at(case.evidence, {which: moved}, which, units)
+    further = slopes_at(case.evidence, {which: case.point + 0.74}, which, units)
+    n = case.numeric[0][chosen]
+    rise = grown - n
+    size = np.abs(rise).max(initial=0.0)
+    straight = np.abs(further - grown - rise) <= 1e-5 * size
+    if size == 0 or not straight.all() or (np.abs(rise) < 1e-3 * size).any():
+        return []
+    ours = analytic[which][chosen] - case.analytic[0][chosen]
+    counts = rise / np.where(ours == 0, np.nan, ours)
+    whole = np.round(counts)
+    if not (np.abs(counts - whole) <= 1e-4 * np.abs(whole)).all() or whole.min() < 2:
+        return []
+    told = (
+        f"{int(whole.min())}"
+        if np.ptp(whole) == 0
+        else (f"{int(whole.min())} to {int(whole.max())}")
+    )
+    words = (
+        f"As {case.name} moves, its gradient moves {told} times as fast as the "
+        f"analytic one: of {told} contributions that move alike one is there."
+    )
+    return [
+        Clue(
+            BugKind.BROADCAST_REDUCTION,
+            0.9,
+            words,
+            f"Sum the gradient of {case.name} over all samples that share it.",
+        ),
+        Clue(
+            BugKind.LOST_ACCUMULATION,
+            0.85,
+            words,
+            f"Where {case.name} is used in a loop, add to its gradient (+=).",
+        ),
+    ]
+
+
+def _constant(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
+    """Recognise a term that does not depend on the entry: it is the same elsewhere."""
+    if case.wrong.mean() <= _MOST:
+        return []  # a target is missing everywhere
+    which, moved = case.part.which, case.point + 0.37
+    analytic = analytic_at(case.evidence, {which: moved})
+    if analytic is None:
+        return []
+    slopes = slopes_at(
+        case.evidence, {which: moved}, which, unit_directions(len(moved), chosen[:3])
+    )
+    if np.allclose(slopes, case.numeric[0][chosen[:3]], rtol=1e-5, atol=1e-9):
+        return []  # of straight pieces every error stays
+    there = analytic[which][chosen[:3]] - slopes
+    here = (case.analytic - case.numeric)[0][chosen[:3]]
+    if not np.allclose(there, here, rtol=1e-5, atol=1e-9):
+        return []
+    return [
+        Clue(
+            BugKind.MISSING_TERM,
+            0.9,
+            f"The error of {case.name} stays the same when {case.name} moves: a term "
+            f"that does not depend on it, such as a target, is missing or too much.",
+            f"Compare the terms of the gradient of {case.name} that are constant in "
+            f"it, one by one, with those of the function.",
+        )
+    ]

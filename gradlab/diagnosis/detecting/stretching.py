@@ -1,0 +1,95 @@
+"""Detector of a norm that is taken as a constant: the function ignores a stretch.
+
+Behind a normalisation nothing changes when an input, or each of its rows or columns,
+is multiplied by a number: the gradient has no part along the input itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.measures import Case, Clue
+from gradlab.diagnosis.measuring.moving import analytic_at
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["part_along_itself"]
+
+_LARGE = 1_000_000  # entries of a Jacobian beyond which it is not tried
+_STILL = 1e-3  # cosine: an epsilon beside a variance leaves so little
+_ALONE = 1e-6  # cosine of one group, which is small by accident more often
+_MOVES = 1e-2  # cosine above which the analytic side is not still
+
+
+def part_along_itself(case: Case) -> list[Clue]:
+    """Detect a gradient along an input that is normalised: terms of it are missing."""
+    variable = case.variable
+    if case.numeric.size > _LARGE or not case.part.complete:
+        return []
+    if variable.support is not None:
+        return []
+    shape = variable.shape
+    if variable.is_complex or case.point.size < 3 or not case.numeric.any():
+        return []  # what does not move f at all need not be normalised
+    x = case.point.reshape(shape)
+    n, a = (side.reshape(-1, *shape) for side in (case.numeric, case.analytic))
+    whole = tuple(range(-len(shape), 0))
+    groups: list[tuple[str, tuple[int, ...]]] = [("", whole)]
+    if len(shape) > 1:
+        first = (-len(shape),)
+        groups = [("each row of ", (-1,)), ("each column of ", first), *groups]
+    for which, axes in groups:
+        true, ours = _cosines(n, x, axes), _cosines(a, x, axes)
+        if true.max() > (_STILL if true.size > 1 else _ALONE) or ours.max() < _MOVES:
+            continue
+        there = _mixes_entries(case)
+        return [
+            Clue(
+                BugKind.WRONG_DERIVATIVE if there else BugKind.MISSING_TERM,
+                0.99 if case.scalar and _shrinks(case) else 0.72 if there else 0.88,
+                f"The function does not change when {which}{case.name} is stretched: "
+                f"it is normalised. The analytic gradient has a part along "
+                f"{case.name} itself (cosine {ours.max():.2g}), the numeric one has "
+                f"none.",
+                f"Differentiate the norm, or the mean and the deviation, behind "
+                f"{case.name} as well: of y = x / |x| that is "
+                f"dx = (dy - y sum(y dy)) / |x|.",
+                (BugKind.MISSING_TERM,) if there else (),
+            )
+        ]
+    return []
+
+
+def _mixes_entries(case: Case) -> bool:
+    """Whether the term that a norm adds is there, if not as it should be.
+
+    Of an output of the same shape it alone leads from one entry to another.
+    """
+    if [output.shape for output in case.outputs] != [case.variable.shape]:
+        return False
+    return not case.analytic_zero[~np.eye(len(case.analytic), dtype=bool)].all()
+
+
+def _shrinks(case: Case) -> bool:
+    """Whether twice the input has half the slope along itself: a penalty has twice."""
+    ours = analytic_at(case.evidence, {case.part.which: 2 * case.point})
+    if ours is None:
+        return False
+    here, there = case.analytic[0] @ case.point, ours[case.part.which] @ case.point
+    return bool(abs(there - here / 2) <= _MOVES * abs(here))
+
+
+def _cosines(
+    gradient: NDArray[np.float64], point: NDArray[np.float64], axes: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Cosine between gradient and input in each group, 0 where either is zero."""
+    sizes = [np.sqrt((side**2).sum(axis=axes)) for side in (gradient, point)]
+    below = np.asarray(sizes[0] * sizes[1])
+    along = np.abs((gradient * point).sum(axis=axes))
+    least = 1e-9 * below.max(initial=0.0)
+    safe = np.where(below > least, below, 1.0)
+    return np.asarray(np.where(below > least, along / safe, 0.0))

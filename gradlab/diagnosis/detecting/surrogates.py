@@ -1,0 +1,194 @@
+"""Detectors of deliberate non-gradients: straight-through, reversal, clipping."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, sides_of
+from gradlab.differentiation.evaluation import line_rows
+from gradlab.differentiation.smoothness import Smoothness
+
+if TYPE_CHECKING:
+    from gradlab.diagnosis.evidence import Evidence
+
+__all__ = ["clipped", "on_identity", "straight_through"]
+
+_ROUNDED = 1e3  # rounding units: less is no movement, as of a bias before a mean
+_SIZES = 4  # different sizes that are taken to be no coincidence
+_ROUND = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0)
+
+
+def _reads_others(case: Case) -> bool:
+    """Whether no parameter in place moves f: it may read other arrays than these."""
+    evidence = case.evidence
+    in_place = evidence.subject.kind.endswith("parameters in place")
+    return in_place and not any(part.numeric.any() for part in evidence.parts)
+
+
+def straight_through(case: Case) -> list[Clue]:
+    """Detect a gradient given to a function that is locally constant."""
+    if not case.numeric_zero[case.usable].all() or not case.analytic.any():
+        return []
+    if np.abs(case.numeric).max(initial=0) > 1e-6 * np.abs(case.analytic).max():
+        return []
+    if (case.part.kinds[case.wrong] == Smoothness.KINK).any():
+        return []  # the mean of two slopes is zero, and nothing is flat
+    moves = _moves_far_away(case)
+    values = case.analytic[case.analytic != 0]
+    same = np.ptp(values) < 1e-9 * np.abs(values).max()
+    told = f"{values[0]:.6g} throughout" if same else "not zero"
+    if not moves:
+        advice = (
+            f"Remove the gradient of {case.name}, or find where the forward pass "
+            f"lost it."
+        )
+        if _reads_others(case):
+            advice = (
+                "Pass in params= the very arrays that the function reads: copies of "
+                "them, or arrays that it has replaced since, do not move it."
+            )
+        return [
+            Clue(
+                BugKind.EXTRA_TERM,
+                0.8,
+                f"The function does not depend on {case.name} at all, near or far; the "
+                f"analytic gradient is {told}.",
+                advice,
+            )
+        ]
+    return [
+        Clue(
+            BugKind.SURROGATE,
+            0.97,
+            f"The function is a staircase in {case.name}: flat at the point, with "
+            f"other values further away. The analytic gradient is {told}: straight "
+            f"through.",
+            "If that is meant (a straight-through estimator), leave it out of the "
+            "check with wrt=; else the gradient is zero.",
+        )
+    ]
+
+
+def _moves_far_away(case: Case) -> bool:
+    evidence, which = case.evidence, case.part.which
+    size = max(1.0, float(np.abs(case.point).max(initial=0.0)))
+    n = evidence.subject.inputs[which].coordinates
+    for _ in range(3):
+        direction = evidence.rng.uniform(-2, 2, n) * size
+        directions = [None] * len(evidence.subject.inputs)
+        directions[which] = direction  # type: ignore[call-overload]
+        rows = line_rows(evidence.subject, directions, (1.0, -1.0), evidence.meter)
+        moved = np.abs(np.nan_to_num(rows) - np.nan_to_num(evidence.base))
+        size = np.abs(np.nan_to_num(evidence.base)).max(initial=0.0)
+        if (moved > _ROUNDED * evidence.subject.epsilon * size).any():
+            return True
+    return False
+
+
+def on_identity(case: Case) -> list[Clue]:
+    """Detect an identity forward whose backward multiplies: gradient reversal."""
+    n = case.numeric
+    if case.scalar or n.shape[0] != n.shape[1] or len(n) < 2:
+        return []
+    if not np.allclose(n, np.eye(len(n)), atol=1e-6):
+        return []
+    if not np.allclose(case.evidence.base, case.point, rtol=1e-9):
+        return []
+    return [
+        Clue(
+            BugKind.SURROGATE,
+            0.975,
+            f"The function returns {case.name} itself; its gradient is not the "
+            f"identity: "
+            f"a reversal or scaling of gradients, by "
+            f"{float(np.diag(case.analytic).mean()):.6g} on average.",
+            "If a reversal layer is meant, leave it out of the check; else return the "
+            "incoming gradient unchanged.",
+        )
+    ]
+
+
+def clipped(case: Case) -> list[Clue]:
+    """Detect entries cut off at a bound, and gradients scaled to a round norm."""
+    wrong, a, n = case.wrong, case.analytic, case.numeric
+    bounds = np.abs(a[wrong])
+    top = float(bounds.max(initial=0.0))
+    if top <= 0:
+        return []
+    at_bound = (bounds > top * (1 - 1e-9 - 10 * case.evidence.subject.epsilon)).all()
+    grew = bool((np.abs(n[wrong]) > top).all())
+    signs = bool((np.sign(a[wrong]) == np.sign(n[wrong])).all())
+    inside = bool((np.abs(a[case.usable]) <= top * (1 + 1e-6)).all())
+    # where all stand at the bound, several sizes must have been cut to it: of equal
+    # ones any constant would be a bound
+    right = np.abs(a[case.usable & ~wrong])
+    passing = bool(((right > 0) & (right < top * (1 - 1e-6))).any())
+    sizes = len(np.unique(np.round(np.abs(n[wrong]) / top, 6)))
+    if not passing and sizes < _SIZES:
+        return _norm_clipped(case)
+    both = len(np.unique(np.sign(a[wrong]))) == 2
+    if not passing and at_bound and signs and both and not grew:
+        return [
+            Clue(
+                BugKind.SURROGATE,
+                0.95,
+                f"analytic = {top:.6g} x the sign of numeric in all {int(wrong.sum())} "
+                f"wrong entries: only signs are left of the gradient.",
+                "Check the gradient before its sign is taken (signSGD, np.sign); else "
+                "look for x / abs(x).",
+            )
+        ]
+    if at_bound and grew and signs and inside and wrong.sum() > 1:
+        share = case.share(np.clip(n, -top, top))
+        if share > EXACT and np.ptp(np.abs(n[wrong])) > 1e-3 * top:
+            return [
+                Clue(
+                    BugKind.SURROGATE,
+                    0.97 * share,
+                    f"analytic = numeric clipped to [-{top:.6g}, {top:.6g}]: "
+                    f"{int(wrong.sum())} entries stand at the bound.",
+                    "Check before clipping, or leave the clipping out of the function "
+                    "under check.",
+                )
+            ]
+    return _norm_clipped(case)
+
+
+def _norm_clipped(case: Case) -> list[Clue]:
+    n = case.numeric
+    below = float((n * n).sum())
+    if below == 0 or case.analytic.size < 2 or not case.scalar:
+        return []
+    c = float((case.analytic * n).sum()) / below
+    if not 0 < c < 0.999 or case.share_of_factor(c) < EXACT:
+        return []
+    norms = {
+        "its own": float(np.linalg.norm(case.analytic)),
+        "the joint": _joint_norm(case.evidence, c),
+    }
+    for words, norm in norms.items():
+        nearest = min(_ROUND, key=lambda r: abs(r - norm))
+        if abs(norm - nearest) < 1e-5 * nearest:
+            return [
+                Clue(
+                    BugKind.SURROGATE,
+                    0.96,
+                    f"analytic = {c:.6g} x numeric, which makes {words} norm exactly "
+                    f"{nearest:g}: clipped by norm.",
+                    "Check the gradient before it is clipped.",
+                )
+            ]
+    return []
+
+
+def _joint_norm(evidence: Evidence, c: float) -> float:
+    """Norm over all inputs, if all are scaled alike; else nan."""
+    total = 0.0
+    for case in sides_of(evidence):
+        if case.numeric.any() and case.share_of_factor(c) < EXACT:
+            return float("nan")
+        total += float((case.analytic**2).sum())
+    return float(np.sqrt(total))

@@ -1,0 +1,79 @@
+"""Detector of tables whose rows are looked up twice and written once: embeddings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.held import held_arrays
+from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, reaches
+from gradlab.diagnosis.measuring.places import index_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = ["repeated_rows"]
+
+_LARGE = 1_000_000  # indices beyond which an array is not counted
+
+
+def repeated_rows(case: Case) -> list[Clue]:
+    """Detect a table that is wrong in just those rows that are looked up repeatedly.
+
+    ``g[ids] += d`` adds once to each row, however often its index stands in `ids`.
+    """
+    shape = case.variable.shape
+    if not shape or not case.part.complete or case.variable.is_complex:
+        return []
+    wrong = _lines(case, case.wrong)
+    moves = _lines(case, ~case.numeric_zero)
+    for name, ids in _indices(case):
+        if ids.min() < 0 or ids.max() >= shape[0]:
+            continue
+        counts = np.bincount(ids, minlength=shape[0])
+        several, once = (counts > 1) & moves, (counts == 1) & moves
+        if not once.any() or not np.array_equal(wrong, several):
+            continue
+        rows = np.flatnonzero(several).tolist()
+        words = index_words(rows, shape[0], "row") or f"{len(rows)} rows"
+        called = f"`{name}`" if name else "an array of indices that it uses"
+        uses = np.maximum(counts, 1).repeat(case.variable.size // shape[0])
+        one = case.share(case.numeric / uses) > EXACT
+        part = ", and hold the gradient of one of these uses" if one else ""
+        trust = 0.9 if int(once.sum()) + len(rows) > 3 else 0.7
+        return [
+            Clue(
+                BugKind.LOST_ACCUMULATION,
+                0.95 if one else trust,
+                f"{case.name} is wrong in just those rows whose index stands more than "
+                f"once in {called} ({words}){part}; rows that are looked up once are "
+                f"right.",
+                f"Use np.add.at (index_add_ in torch): an indexed assignment, and += "
+                f"as well, writes each row of the gradient of {case.name} once.",
+            )
+        ]
+    return []
+
+
+def _lines(case: Case, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Rows of the input in which anything is true, for any output."""
+    touched = reaches(mask, 0).reshape(case.variable.shape[0], -1)
+    return reaches(touched, 1)
+
+
+def _indices(case: Case) -> Iterator[tuple[str, NDArray[np.intp]]]:
+    """Arrays of whole numbers that the function holds, flat."""
+    for name, held in held_arrays(case.evidence.subject):
+        if "int" not in str(getattr(held.value, "dtype", "")):
+            continue
+        if not 1 < int(np.prod(held.shape)) <= _LARGE:
+            continue
+        try:
+            ids = np.asarray(held.value).reshape(-1).astype(np.intp)
+        except (TypeError, ValueError, RuntimeError):  # on another device, say
+            continue
+        yield name, ids

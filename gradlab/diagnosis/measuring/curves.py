@@ -1,0 +1,243 @@
+"""Slopes that depend on their own entry alone: which function, point or piece has them.
+
+Those of an elementwise function stand on the diagonal of its Jacobian, those of a sum
+over entries are its gradient.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.measures import Case, Clue
+from gradlab.diagnosis.measuring.places import place_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Map = Callable[[Array], Array]
+    SlopesAt = Callable[[Array, Mapping[int, Array], int], Array]
+
+__all__ = ["Curve", "fits", "read"]
+
+# where the sizes of terms are compared: on both sides of zero
+_SPREAD = np.array([0.3, -0.3, 0.7, -0.7, 1.1, -1.1, 1.9, -1.9, 2.7, -2.7])
+# terms of a sum that a product rule or a power leaves behind, by name
+_TERMS: dict[str, Map] = {
+    "v": lambda v: v,
+    "v**2": lambda v: v**2,
+    "v**3": lambda v: v**3,
+    "cos": np.cos,
+    "sin": np.sin,
+    "exp": np.exp,
+}
+# where a right derivative may have been taken by mistake
+_POINTS: dict[str, Map] = {
+    "twice the input": lambda x: 2 * x,
+    "half the input": lambda x: x / 2,
+    "minus the input": lambda x: -x,
+    "the positive part of the input": lambda x: np.maximum(x, 0),
+    "the square of the input": lambda x: x * x,
+    "the normalised input": lambda x: (x - x.mean()) / (x.std() or 1.0),
+    "the sine of the input": np.sin,
+    "tanh of the input": np.tanh,
+    "the logistic function of the input": lambda x: 1 / (1 + np.exp(-x)),
+    "the exponential of the input": np.exp,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Curve:
+    """Slopes of one function of one number, at several entries of an input.
+
+    Attributes
+    ----------
+    places
+        Which entries.
+    a, n
+        Analytic and numeric slopes there.
+    at
+        Measures the first few at another point, with other inputs moved as well; nan
+        where it cannot.
+    output
+        The values of the function, where it has one for each entry.
+    """
+
+    case: Case
+    places: NDArray[np.intp]
+    a: Array
+    n: Array
+    at: SlopesAt
+    output: Array | None = None
+
+    @property
+    def x(self) -> Array:
+        """The entries."""
+        return np.asarray(self.case.point[self.places])
+
+
+def read(curve: Curve, lead: str, trust: float) -> list[Clue]:
+    """Tell what slopes are of another function, or of this one at another point.
+
+    Parameters
+    ----------
+    lead
+        How each slope depends on its entry, as a sentence begins.
+    trust
+        That they are of another function, if nothing more is known.
+    """
+    pieces = _pieces(curve)
+    if pieces is not None:
+        return pieces
+    case, worst = curve.case, int(np.abs(curve.a - curve.n).argmax())
+    other = Clue(
+        BugKind.WRONG_DERIVATIVE,
+        trust,
+        f"{lead}: the derivative of another function, {place_words(case)}.",
+        f"Derive the formula again; compare it at one entry: {case.name} = "
+        f"{curve.x[worst]:.6g} gives {curve.a[worst]:.6g}, should be "
+        f"{curve.n[worst]:.6g}.",
+    )
+    return [*_single_term(curve), *_elsewhere(curve), other]
+
+
+def _pieces(curve: Curve) -> list[Clue] | None:
+    """Recognise right slopes at wrong entries of a function made of straight pieces.
+
+    None where the function is curved: its slopes move with the entries.
+    """
+    case, count = curve.case, len(curve.a)
+    if count < 4:
+        return None
+    if not np.allclose(curve.at(case.point * 1.003, {}, count), curve.n, rtol=1e-5):
+        return None
+    every = case.numeric[case.numeric != 0]
+    size = float(np.abs(every).max(initial=0.0))
+    gaps = np.abs(curve.a[:, None] - np.append(every, 0.0)[None]).min(axis=1)
+    known = bool((gaps <= 1e-5 * size).all())
+    told = (
+        f"{case.name} meets a function of straight pieces (its slopes stand still "
+        f"around the point)"
+    )
+    mask = Clue(
+        BugKind.WRONG_MASK,
+        0.95 if known else 0.7,
+        f"{told}; analytic slopes are those of another piece {place_words(case)}.",
+        f"Compare the condition on {case.name} in the backward with the one in the "
+        f"forward pass.",
+    )
+    other = Clue(
+        BugKind.WRONG_DERIVATIVE,
+        0.8 if known else 0.9,
+        f"{told}; the analytic slopes {place_words(case)} belong to another function.",
+        f"Compare the slope of every piece for {case.name} in forward and backward.",
+    )
+    return [mask, other]
+
+
+def _single_term(curve: Curve) -> list[Clue]:
+    """Recognise an error that is one simple function of one input, times a factor."""
+    case, error = curve.case, curve.a - curve.n
+    if len(error) < 4:
+        return []
+    subject = case.evidence.subject
+    for which, other in enumerate(subject.inputs):
+        if other.is_complex or other.support is not None:
+            continue
+        try:
+            value = np.broadcast_to(
+                subject.point(which).reshape(other.shape), case.variable.shape
+            ).ravel()[curve.places]
+        except ValueError:
+            continue
+        for words, function in _TERMS.items():
+            if which == case.part.which and words in {"cos", "sin", "exp"}:
+                continue  # alone, these are formulas rather than terms
+            term = function(value)
+            below = float(term @ term)
+            if not np.isfinite(below) or below == 0 or np.ptp(term) == 0:
+                continue
+            c = float(error @ term) / below
+            if c and fits(curve, curve.a, curve.n + c * term):
+                name = (
+                    words.replace("v", other.name)
+                    if "v" in words
+                    else f"{words}({other.name})"
+                )
+                larger = _grown(curve, which, c, function)
+                return [_term_clue(case, f"{c:.5g} * {name}", larger=larger)]
+    return []
+
+
+def _grown(curve: Curve, which: int, c: float, term: Map) -> bool:
+    """Whether a term makes slopes longer at points that nobody drew, on either side.
+
+    There even and odd terms are perpendicular: slopes that lack one are shorter.
+    """
+    case = curve.case
+    size = len(case.point)
+    if case.evidence.subject.inputs[which].size != size:  # of one that is broadcast
+        return float((case.analytic**2).sum()) > float((case.numeric**2).sum())
+    longer = 0.0
+    for k in range(len(_SPREAD)):
+        values = np.resize(np.roll(_SPREAD, k), size)
+        other = values if which == case.part.which else np.roll(values, 1)
+        n = curve.at(values, {which: other}, len(curve.a))
+        a = n + c * term(other[curve.places])
+        there = np.isfinite(a) & np.isfinite(n)
+        longer += float((a[there] ** 2).sum() - (n[there] ** 2).sum())
+    return longer > 0
+
+
+def _term_clue(case: Case, term: str, *, larger: bool) -> Clue:
+    return Clue(
+        BugKind.EXTRA_TERM if larger else BugKind.MISSING_TERM,
+        0.93,
+        f"analytic - numeric = {term} in every entry of {case.name}: one term "
+        f"{'is too many' if larger else 'is missing'}.",
+        f"Write down every path from {case.name} to the output and give each its term.",
+    )
+
+
+def _elsewhere(curve: Curve) -> list[Clue]:
+    """Recognise the right derivative at another point: f'(y), f'(2x), f'(relu(x))."""
+    case, a = curve.case, curve.a
+    if len(a) < 3 or len(np.unique(np.round(a, 9))) < 3:
+        return []  # two slopes, as those of a relu, can be had at many points
+    points = {words: move(case.point) for words, move in _POINTS.items()}
+    if curve.output is not None:
+        points = {"its output": curve.output, **points}
+    for words, point in points.items():
+        if not np.isfinite(point).all() or np.allclose(point, case.point):
+            continue
+        for count in (1, len(a)):
+            slope = curve.at(point, {}, count)
+            size = np.abs(a[:count]) + np.abs(slope)
+            slack = 1e-5 * size + 1e-8 * size.max()
+            if not (np.abs(a[:count] - slope) <= slack).all():
+                break
+        else:
+            return [
+                Clue(
+                    BugKind.STALE_CACHE,
+                    0.96,
+                    f"The analytic side is the right derivative at another point: at "
+                    f"{words} in place of {case.name}.",
+                    f"Save {case.name} itself for the backward, and do not overwrite "
+                    f"it afterwards.",
+                )
+            ]
+    return []
+
+
+def fits(curve: Curve, side: Array, model: Array) -> bool:
+    """Whether slopes are as a model says, up to rounding."""
+    size = np.abs(curve.a) + np.abs(curve.n) + np.abs(model)
+    slack = 10 * curve.case.relative * size
+    return bool((np.abs(side - model) <= slack + 1e-12).all())

@@ -1,0 +1,245 @@
+"""The same subject at another point: both sides again, cheaply.
+
+Many mistakes vanish at special points: a lost transpose where the matrix is symmetric,
+a wrong mask where everything is positive. Looking there tells one from the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.gradients_elsewhere import gradients_at
+from gradlab.subject.subject import input_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.diagnosis.evidence import Evidence
+    from gradlab.diagnosis.measuring.measures import Case
+
+    Points = Mapping[int, NDArray[np.float64]]
+
+__all__ = [
+    "affine",
+    "agree_at",
+    "analytic_at",
+    "both_sides_at",
+    "cotangent_of",
+    "slopes_at",
+    "stays",
+    "unit_directions",
+]
+
+_STEP = 6e-6  # relative step of a central difference
+_DIRECTIONS = 3  # along which both sides are compared elsewhere
+_SAME = 1e-4  # relative change of an error that has not changed
+_MOVED = 1e-2  # relative change of a slope that has
+_LARGE = 1_000_000  # coordinates beyond which no second point is looked at
+
+
+def analytic_at(
+    evidence: Evidence, points: Points
+) -> tuple[NDArray[np.float64], ...] | None:
+    """Ask the analytic side at another point, contracted with a fixed cotangent.
+
+    Returns
+    -------
+    tuple of ndarray or None
+        Per input, shape (coordinates,); None where it cannot be asked there.
+    """
+    subject = evidence.subject
+    if input_columns(subject.inputs) > _LARGE:
+        return None
+    cotangent = cotangent_of(evidence)[None]
+    evidence.meter.spend(2)
+    try:
+        found = gradients_at(subject, points, cotangent)
+    except BudgetExhausted:
+        raise
+    except Exception:  # noqa: BLE001 - the user's code may not take this point
+        return None
+    return None if found is None else tuple(value[0] for value in found)
+
+
+def cotangent_of(evidence: Evidence) -> NDArray[np.float64]:
+    """Return fixed weights for the outputs; 1 for a loss."""
+    rows = len(evidence.base)
+    return np.ones(1) if rows == 1 else np.cos(1.0 + 1.7 * np.arange(rows))
+
+
+def slopes_at(
+    evidence: Evidence,
+    points: Points,
+    which: int,
+    directions: NDArray[np.float64],
+    *,
+    step: float = _STEP,
+) -> NDArray[np.float64]:
+    """Directional derivatives at another point, with respect to one input.
+
+    Parameters
+    ----------
+    evidence
+        Its meter is charged with two evaluations for each direction.
+    points
+        Where the inputs that move stand.
+    which
+        The input that is differentiated.
+    directions
+        Shape (count, coordinates).
+    step
+        Mean displacement of a coordinate, relative to the largest (at least 1); the
+        default balances truncation against rounding.
+
+    Returns
+    -------
+    ndarray
+        Of the outputs contracted with the same weights as `analytic_at`; nan where
+        the function raised.
+    """
+    subject, weights = evidence.reference or evidence.subject, cotangent_of(evidence)
+    here = np.asarray(points.get(which, subject.point(which)), dtype=np.float64)
+    slopes = np.full(len(directions), np.nan)
+    try:
+        for other, point in points.items():
+            subject.place(other, point)
+        for i, direction in enumerate(directions):
+            length = float(np.linalg.norm(direction)) or 1.0
+            h = step * max(1.0, float(np.abs(here).max(initial=0.0))) / length
+            h *= float(np.sqrt(len(direction)))
+            evidence.meter.spend(2)
+            subject.place(which, here + h * direction)
+            up = subject.row()
+            subject.place(which, here - h * direction)
+            slopes[i] = float(weights @ (up - subject.row())) / (2 * h)
+    except BudgetExhausted:
+        raise
+    except Exception:  # noqa: BLE001 - the user's code may not take this point
+        return slopes
+    finally:
+        for other in {*points, which}:
+            subject.place(other, None)
+    return slopes
+
+
+def unit_directions(size: int, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Make the directions of a few coordinates: a whole identity would fill the memory.
+
+    Examples
+    --------
+    >>> unit_directions(3, np.array([2]))
+    array([[0., 0., 1.]])
+    """
+    directions = np.zeros((len(chosen), size))
+    directions[np.arange(len(chosen)), chosen] = 1.0
+    return directions
+
+
+def both_sides_at(
+    evidence: Evidence, points: Points, which: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
+    """Ask both sides at another point along a few random directions of one input.
+
+    Returns
+    -------
+    tuple of ndarray or None
+        The directions, (count, coordinates), and the analytic and the numeric slopes
+        along them, (count,). None where a side cannot be asked there.
+    """
+    analytic = analytic_at(evidence, points)
+    if analytic is None:
+        return None
+    size = evidence.subject.inputs[which].coordinates
+    directions = evidence.rng.normal(size=(_DIRECTIONS, size))
+    slopes = slopes_at(evidence, points, which, directions)
+    ours = directions @ analytic[which]
+    told = np.isfinite(ours).all() and np.isfinite(slopes).all()
+    return (directions, ours, slopes) if told else None
+
+
+def agree_at(evidence: Evidence, points: Points, which: int) -> bool | None:
+    """Compare both sides at another point.
+
+    Returns
+    -------
+    bool or None
+        None where it cannot be told: a side cannot be asked there, or nothing moves.
+    """
+    sides = both_sides_at(evidence, points, which)
+    if sides is None:
+        return None
+    _, ours, slopes = sides
+    scale = float(np.abs(slopes).max(initial=0.0))
+    if scale < 1e-9:
+        return None
+    slack = max(1e-5, 1e4 * evidence.subject.epsilon)
+    return bool((np.abs(ours - slopes) <= slack * scale).all())
+
+
+def stays(case: Case, members: Sequence[int]) -> bool | None:
+    """Whether the error of a gradient of a loss is the same at other values of inputs.
+
+    Returns
+    -------
+    bool or None
+        None where it cannot be told: a side cannot be asked there, or the gradient
+        does not move.
+    """
+    evidence, which = case.evidence, case.part.which
+    points = {}
+    for member in members:
+        here = np.asarray(evidence.subject.point(member), dtype=np.float64)
+        size = float(np.abs(here).max(initial=0.0)) or 1.0
+        points[member] = here + 0.7 * size * evidence.rng.normal(size=here.shape)
+    sides = both_sides_at(evidence, points, which)
+    if sides is None:
+        return None
+    directions, ours, slopes = sides
+    error = directions @ (case.analytic - case.numeric)[0]
+    there = ours - slopes
+    size = float(np.abs(error).max())
+    moved = float(np.abs(slopes - directions @ case.numeric[0]).max())
+    if moved < _MOVED * size:
+        return None
+    return bool(np.abs(there - error).max() <= _SAME * size)
+
+
+def affine(evidence: Evidence, which: int) -> bool | None:
+    """Whether the function is a straight line in one input, near and far.
+
+    Returns
+    -------
+    bool or None
+        None where the function cannot be evaluated far from the point.
+    """
+    subject = evidence.reference or evidence.subject
+    here = np.asarray(subject.point(which), dtype=np.float64)
+    size = float(np.abs(here).max(initial=0.0)) or 1.0
+    slack = max(1e-9, 1e3 * subject.epsilon)
+    try:
+        evidence.meter.spend(1)
+        subject.place(which, here)
+        base = subject.row()
+        for _ in range(2):
+            step = 2 * size * evidence.rng.normal(size=len(here))
+            evidence.meter.spend(2)
+            subject.place(which, here + step)
+            up = subject.row()
+            subject.place(which, here - step)
+            bend = up + subject.row() - 2 * base
+            if not np.isfinite(bend).all():
+                return None
+            if np.abs(bend).max() > slack * max(float(np.abs(up).max()), 1.0):
+                return False
+    except BudgetExhausted:
+        raise
+    except Exception:  # noqa: BLE001 - the user's code may not take this point
+        return None
+    finally:
+        subject.place(which, None)
+    return True
