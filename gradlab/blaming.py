@@ -12,7 +12,7 @@ from gradlab.differentiation.method import Auto
 from gradlab.errors import GradlabError
 from gradlab.keywords import spelt
 from gradlab.localisation.layers.audited import LayerAudit, LayerLive
-from gradlab.pipeline.blocks import Plan
+from gradlab.pipeline.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

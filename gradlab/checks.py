@@ -15,10 +15,10 @@ from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_bud
 from gradlab.differentiation.method import resolve_methods
 from gradlab.errors import BudgetError, InputError
 from gradlab.keywords import spelt
-from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.deepening import deepened
 from gradlab.pipeline.examining import examine
 from gradlab.pipeline.layers import Layers
+from gradlab.pipeline.plan import Plan
 from gradlab.pipeline.unrounded import accusing_nobody, unrounded
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report

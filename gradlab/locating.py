@@ -17,10 +17,10 @@ from gradlab.errors import BudgetError, InputError
 from gradlab.keywords import kept_through, spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import locate_entries
-from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.confirming import upheld
+from gradlab.pipeline.coverage import by_directions, mixed_inputs
 from gradlab.pipeline.one_by_one import with_mixed
-from gradlab.pipeline.planning import by_directions, mixed_inputs
+from gradlab.pipeline.plan import Plan
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import input_columns, is_torch_subject

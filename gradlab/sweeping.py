@@ -32,9 +32,9 @@ from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.keywords import kept_through, spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.around.on_purpose import excused
-from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.climbing import Climb, default_steps, ladder_cost, steps_columns
+from gradlab.pipeline.plan import Plan
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
 from gradlab.subject.state_guard import StateGuard
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Outcome
+    from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject
 
 __all__ = ["sweep"]

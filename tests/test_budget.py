@@ -15,7 +15,7 @@ import pytest
 import gradlab as gl
 from gradlab.differentiation.metering import Budget, BudgetExhausted, Meter
 from gradlab.errors import BudgetError
-from gradlab.pipeline.planning import Coverage, Price, estimate
+from gradlab.pipeline.coverage import Coverage, Price, estimate
 
 X = np.linspace(0.1, 1.0, 300)
 

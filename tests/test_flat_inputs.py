@@ -10,8 +10,8 @@ from gradlab.differentiation.evaluation import Budget, Meter
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.pipeline.around.noticing import noticed
-from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.examining import compare
+from gradlab.pipeline.plan import Plan
 from gradlab.subject.tensors.subjects import torch_subject
 
 torch = pytest.importorskip("torch")

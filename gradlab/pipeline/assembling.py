@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from gradlab.diagnosis.evidence import Evidence
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Outcome, Plan
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.plan import Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["Seen", "as_parts", "comparisons_of", "left_out", "met_on_the_way"]

@@ -26,7 +26,6 @@ from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin, elsewhere
 from gradlab.labels import few_of
-from gradlab.pipeline.blocks import Block, Check, Known, Outcome, Plan
 from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.judging import judge_all
@@ -36,6 +35,8 @@ from gradlab.pipeline.looks.idle import settle_still
 from gradlab.pipeline.looks.second_opinion import second_opinion_on
 from gradlab.pipeline.looks.steadiness import set_unsteady_aside
 from gradlab.pipeline.looks.unheard import KEPT, hear_in_haste
+from gradlab.pipeline.outcome import Known, Outcome
+from gradlab.pipeline.plan import Check, Plan
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, analytic_side
 from gradlab.pipeline.sides.held_in_half import bearable_in_half
 from gradlab.pipeline.sides.trusting import trusted
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
 
 __all__ = [

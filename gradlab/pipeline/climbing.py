@@ -13,7 +13,7 @@ from gradlab.differentiation.evaluation import Budget
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.method import Backward, Central, ComplexStep, Forward
 from gradlab.errors import ComplexStepError
-from gradlab.pipeline.planning import Price, choose_columns
+from gradlab.pipeline.coverage import Price, choose_columns
 from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.subject.subject import input_columns
 

@@ -18,7 +18,6 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.assembling import comparisons_of
-from gradlab.pipeline.blocks import Outcome
 from gradlab.pipeline.checking import (
     add_analytic,
     analytic_columns,
@@ -26,9 +25,10 @@ from gradlab.pipeline.checking import (
     compare_blocks,
     compare_columns,
 )
+from gradlab.pipeline.coverage import readable
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.looks.unheard import far_apart
-from gradlab.pipeline.planning import readable
+from gradlab.pipeline.outcome import Outcome
 from gradlab.subject.mirrors import with_mirrored
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.located import WrongEntry
     from gradlab.localisation.searching.columns import Column
-    from gradlab.pipeline.blocks import Block, Check, Plan
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.plan import Check, Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["examined", "upheld"]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.evaluation import Meter
     from gradlab.localisation.layers.audited import LayerAudit, LayerMistake
-    from gradlab.pipeline.blocks import Plan
     from gradlab.pipeline.layers import Layers
+    from gradlab.pipeline.plan import Plan
     from gradlab.report import Report
     from gradlab.subject.subject import Subject
 

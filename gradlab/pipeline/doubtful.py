@@ -13,8 +13,8 @@ import numpy as np
 
 from gradlab.comparison.judge import tops_of
 from gradlab.comparison.verdict import Verdict
-from gradlab.pipeline.blocks import Known, Outcome
 from gradlab.pipeline.judging import matters_of
+from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.sparse_verdicts import (
     doubtful_columns,
     hand_tolerances_on,
@@ -23,7 +23,8 @@ from gradlab.pipeline.sparse_verdicts import (
 )
 
 if TYPE_CHECKING:
-    from gradlab.pipeline.blocks import Block, Plan
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.plan import Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["InDoubt", "in_doubt"]

@@ -32,7 +32,7 @@ from gradlab.pipeline.assembling import (
     met_on_the_way,
 )
 from gradlab.pipeline.checking import run_full
-from gradlab.pipeline.planning import (
+from gradlab.pipeline.coverage import (
     Coverage,
     Estimate,
     Price,
@@ -51,8 +51,9 @@ if TYPE_CHECKING:
     from gradlab.comparison.comparison import Comparison
     from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.evaluation import Budget, Meter
-    from gradlab.pipeline.blocks import Outcome, Plan
     from gradlab.pipeline.layers import Layers
+    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.plan import Plan
     from gradlab.subject.state_guard import StateGuard
     from gradlab.subject.subject import Problem, Subject
 

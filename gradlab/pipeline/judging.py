@@ -11,13 +11,15 @@ from gradlab.comparison.judge import Judgement, Leniency, Units, judge, tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.blocks import Matters
+from gradlab.pipeline.outcome import Matters
 from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Block, Known, Outcome, Plan
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Known, Outcome
+    from gradlab.pipeline.plan import Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["judge_all", "judge_block", "judge_in_place_of", "matters_of"]

@@ -24,8 +24,8 @@ from gradlab.localisation.layers.replaying.alone import (
     one_sample,
     weighted_by_cotangents,
 )
-from gradlab.pipeline.blocks import Plan
 from gradlab.pipeline.examining import examine
+from gradlab.pipeline.plan import Plan
 from gradlab.report import Live
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import input_columns

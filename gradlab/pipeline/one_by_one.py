@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.located import Located
-    from gradlab.pipeline.blocks import Plan
+    from gradlab.pipeline.plan import Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["with_mixed"]

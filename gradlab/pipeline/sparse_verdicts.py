@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from gradlab.differentiation.metering import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.differentiation.support import Support
-    from gradlab.pipeline.blocks import Block, Check, Outcome, Plan
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.plan import Check, Plan
     from gradlab.subject.subject import Subject
 
 __all__ = [

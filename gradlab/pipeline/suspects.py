@@ -19,7 +19,9 @@ from gradlab.subject.subject import EPSILON
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Block, Known, Plan
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Known
+    from gradlab.pipeline.plan import Plan
     from gradlab.subject.subject import Subject
 
 _CLOSE = 2.0  # error bars; beyond five a gradient is wrong

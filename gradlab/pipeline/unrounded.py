@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Plan
+    from gradlab.pipeline.plan import Plan
     from gradlab.report import Report
     from gradlab.subject.state_guard import StateGuard
     from gradlab.subject.subject import Subject

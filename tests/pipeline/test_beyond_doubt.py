@@ -10,8 +10,9 @@ import pytest
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.blocks import Outcome, Plan
 from gradlab.pipeline.judging import judge_all
+from gradlab.pipeline.outcome import Outcome
+from gradlab.pipeline.plan import Plan
 from gradlab.pipeline.suspects import accept, is_beyond_doubt, suspicious
 from tests.specimens.blocks import block
 

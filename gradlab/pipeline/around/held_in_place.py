@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Outcome
+    from gradlab.pipeline.outcome import Outcome
 
 __all__ = ["accept_held_in_place"]
 

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.pipeline.blocks import Block, Outcome
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject
 
 __all__ = ["leave_ill_conditioned"]

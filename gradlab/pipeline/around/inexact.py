@@ -21,7 +21,8 @@ from gradlab.pipeline.judging import matters_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Block, Outcome
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Outcome
 
 __all__ = ["excuse_inexact"]
 

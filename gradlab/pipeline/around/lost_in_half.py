@@ -19,7 +19,8 @@ from gradlab.pipeline.blocks import label_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Block, Outcome
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject
 
 __all__ = ["leave_lost_in_half"]

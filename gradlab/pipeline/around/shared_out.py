@@ -29,7 +29,8 @@ from gradlab.subject.mirrors import mirror_of
 from gradlab.subject.subject import analytic_of, is_torch_subject
 
 if TYPE_CHECKING:
-    from gradlab.pipeline.blocks import Block, Outcome
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject, Variable
 
 __all__ = ["accept_shared_out"]

@@ -16,9 +16,9 @@ from gradlab.differentiation.metering import DEAR, why_stopped
 from gradlab.pipeline.around.beside import leave_ties_open
 from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.checking import run_full
+from gradlab.pipeline.coverage import readable
 from gradlab.pipeline.large.searched import as_looked_at, with_found
 from gradlab.pipeline.looks.unheard import KEPT
-from gradlab.pipeline.planning import readable
 from gradlab.subject.mirrors import with_mirrored
 from gradlab.subject.subject import Variable, input_columns
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.tensors import TensorProbes
-    from gradlab.pipeline.blocks import Outcome, Plan
+    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.plan import Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["confirmed", "is_looked_at", "look_closer", "named_entries", "worth_a_look"]

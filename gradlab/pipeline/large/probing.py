@@ -23,6 +23,7 @@ from gradlab.localisation.tensors import (
     probe_tensors,
 )
 from gradlab.pipeline.assembling import Seen, as_parts, comparisons_of, met_on_the_way
+from gradlab.pipeline.coverage import mixed_inputs
 from gradlab.pipeline.large.entry_looks import (
     confirmed,
     is_looked_at,
@@ -31,7 +32,6 @@ from gradlab.pipeline.large.entry_looks import (
     worth_a_look,
 )
 from gradlab.pipeline.looks.unheard import KEPT
-from gradlab.pipeline.planning import mixed_inputs
 from gradlab.subject.subject import Variable, input_columns
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
-    from gradlab.pipeline.blocks import Plan
+    from gradlab.pipeline.plan import Plan
     from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["compare_by_probes"]

@@ -12,9 +12,10 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.localisation.searching.accused import VISIBLE
-from gradlab.pipeline.blocks import Block, Outcome
+from gradlab.pipeline.blocks import Block
 from gradlab.pipeline.looks.steadiness import scatter_of
 from gradlab.pipeline.looks.unheard import far_apart, no_tie
+from gradlab.pipeline.outcome import Outcome
 from gradlab.pipeline.sides.analytic_side import analytic_side
 
 if TYPE_CHECKING:

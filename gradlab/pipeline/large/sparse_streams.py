@@ -17,12 +17,12 @@ from gradlab.comparison.tally import Packed
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.sparse.dependence import axes_of
 from gradlab.differentiation.sparse.row_groups import grouped_rows
-from gradlab.pipeline.blocks import Known, Outcome
 from gradlab.pipeline.checking import AnalyticColumns, add_analytic
 from gradlab.pipeline.first_pass import Wanted, sparse_passes
 from gradlab.pipeline.judging import judge_block, matters_of
 from gradlab.pipeline.large.counting import caught_anywhere, in_pairs
 from gradlab.pipeline.large.keeping import spread_step
+from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, batch_bytes
 from gradlab.pipeline.sides.trusting import trusted
 from gradlab.pipeline.sparse_verdicts import (
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from gradlab.comparison.tolerance import Tolerance
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.quotients import Pattern
-    from gradlab.pipeline.blocks import Block, Check, Plan
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.plan import Check, Plan
     from gradlab.subject.subject import Subject
 
 __all__ = ["compare_entries", "laid_out"]

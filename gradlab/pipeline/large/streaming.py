@@ -23,7 +23,6 @@ from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import why_stopped
 from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.assembling import comparisons_of
-from gradlab.pipeline.blocks import Known, Outcome
 from gradlab.pipeline.checking import (
     AnalyticColumns,
     analytic_columns,
@@ -31,11 +30,12 @@ from gradlab.pipeline.checking import (
     compare_blocks,
     compare_columns,
 )
+from gradlab.pipeline.coverage import WHOLE
 from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.large.keeping import Keeper, spread_step
 from gradlab.pipeline.large.sparse_streams import compare_entries, laid_out
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS
-from gradlab.pipeline.planning import WHOLE
+from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.sides.analytic_side import AnalyticSide
 from gradlab.subject.subject import block_slices, output_rows
 
@@ -49,8 +49,9 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
-    from gradlab.pipeline.blocks import Block, Check, Plan
+    from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.large.sparse_streams import Laid
+    from gradlab.pipeline.plan import Check, Plan
 
 __all__ = ["Streamed", "run_streamed"]
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
-    from gradlab.pipeline.blocks import Block, Check
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.plan import Check
 
 __all__ = ["distrust_far_steps"]
 

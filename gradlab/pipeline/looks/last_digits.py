@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
-    from gradlab.pipeline.blocks import Block, Check, Outcome
+    from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.looks.early_stops import Jumps
+    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.plan import Check
     from gradlab.subject.subject import Subject
 
 __all__ = ["hear_last_digits", "may_be_last_digits", "noise_once", "widen_bars"]

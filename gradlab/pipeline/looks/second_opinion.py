@@ -22,7 +22,9 @@ from gradlab.pipeline.looks.unheard import own_copy
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Block, Check, Outcome
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.plan import Check
 
 __all__ = ["second_opinion_on"]
 

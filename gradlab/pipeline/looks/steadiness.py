@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
-    from gradlab.pipeline.blocks import Outcome
+    from gradlab.pipeline.outcome import Outcome
 
 __all__ = ["scatter_of", "set_unsteady_aside"]
 

@@ -30,7 +30,9 @@ from gradlab.pipeline.looks.upholding import upheld_together
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.blocks import Block, Check, Outcome
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.plan import Check
     from gradlab.subject.subject import Subject
 
 __all__ = [

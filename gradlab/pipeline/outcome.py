@@ -1,0 +1,86 @@
+"""What a comparison of both sides found: its blocks, and what was met on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gradlab.comparison.judge import Tops
+    from gradlab.pipeline.blocks import Block
+    from gradlab.subject.subject import Problem, Subject
+
+__all__ = ["Known", "Matters", "Outcome"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Matters:
+    """Largest effect that any coordinate of any input has on each output, (m, 1).
+
+    By the `typical_effect` of each, and by the sizes that coordinates count with.
+    """
+
+    typical: NDArray[np.float64]
+    own: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What other columns have shown, where a matrix is judged a few at a time."""
+
+    matters: Matters
+    tops: Mapping[int, Tops]  # by input
+    looks: int = 48  # suspects that are certain to get a second look
+    others_agree: bool = False  # every entry of those that are not here
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Outcome:
+    """What `run_full` found."""
+
+    blocks: list[Block]
+    base: NDArray[np.float64]
+    problems: tuple[Problem, ...]
+    reference: Subject | None
+    remarks: list[str] = dataclasses.field(default_factory=list)
+    stopped: str = ""  # why it was cut short, if it was
+    # entries that a chosen method accuses, by its name: alone, or not confirmed
+    overruled: Counter[str] = dataclasses.field(default_factory=Counter)
+    unheard: Counter[str] = dataclasses.field(default_factory=Counter)
+    # how much every output differs between evaluations at the point, if any does
+    unsteady: NDArray[np.float64] | None = None
+    # inputs whose accusations one ladder upheld, along a direction through all of them
+    upheld: tuple[str, ...] = ()
+    # rows whose gradient is the one of a point right beside this one, if any was asked
+    limits: NDArray[np.bool_] | None = None
+    rough: tuple[str, ...] = ()  # inputs whose slopes were taken over many small steps
+    known: Known | None = None  # None: the blocks are all there is
+    accused: bool = False  # inputs that are wrong as a whole: known, not yet shown
+
+    @property
+    def looked(self) -> int:
+        """Columns that had a second look, each counted once, however often."""
+        return sum(int(block.looked.sum()) for block in self.blocks)
+
+    def met(self) -> Iterator[str]:
+        """Say what was met on the way to the verdicts and is no matter of one entry."""
+        if self.unsteady is not None:
+            yield (
+                f"f differs by up to {self.unsteady.max():.2g} between evaluations at "
+                f"the same point"
+            )
+        for accused, words in (
+            (self.overruled, "but not with the adaptive ladder"),
+            (self.unheard, "and no other steps were tried"),
+        ):
+            if accused:
+                yield (
+                    f"{accused.total()} entries disagree with {' and '.join(accused)} "
+                    f"differences at this step {words}: undecided"
+                )

@@ -1,0 +1,101 @@
+"""How to check, and a check under way: what is compared, how, and at what cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from gradlab.differentiation.method import Adaptive, Auto
+from gradlab.errors import InputError
+from gradlab.labels import chosen_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gradlab.comparison.tolerance import Tolerance
+    from gradlab.differentiation.metering import Meter
+    from gradlab.differentiation.method import Method
+    from gradlab.differentiation.origin import Origin
+    from gradlab.subject.subject import Subject
+
+__all__ = ["Check", "Plan"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """How to check: the options of `gradlab.check` that are not about the subject."""
+
+    method: Method
+    tolerance: Tolerance
+    coverage: str = "full"
+    seed: int = 0
+    methods: Mapping[str, Method] = dataclasses.field(default_factory=dict, hash=False)
+    memory: int = 1 << 30  # bytes
+
+    def method_of(self, name: str) -> Method:
+        """Return the method for one input: its own, or that of all others."""
+        return chosen_for(name, self.methods, self.method)
+
+    def finds_steps(self, name: str) -> bool:
+        """Whether the method for one input finds its own steps."""
+        return isinstance(self.method_of(name), Auto | Adaptive)
+
+    def first_method(self, name: str) -> str:
+        """Say by which method an input is differentiated first."""
+        method = self.method_of(name)
+        return "central" if isinstance(method, Auto) else method.name
+
+    def refuse_unknown(self, names: list[str]) -> None:
+        """Refuse options for inputs that there are not.
+
+        Raises
+        ------
+        InputError
+            Naming the inputs that there are.
+        """
+        for option, table in (
+            ("method", self.methods),
+            ("rtol or atol", self.tolerance.own),
+        ):
+            for key in table:
+                if not any(chosen_for(name, {key: True}, False) for name in names):
+                    known = ", ".join(map(repr, names))
+                    msg = (
+                        f"{option} is given for {key!r}, which is none of the inputs "
+                        f"that are checked: {known}"
+                    )
+                    raise InputError(msg)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Check:
+    """A check under way: what is compared, how, and at what cost.
+
+    Attributes
+    ----------
+    own
+        The subject as the user has it.
+    reference
+        What methods that find their own steps evaluate: the same, or the same in
+        float64.
+    plan
+        How to check.
+    meter
+        Charged for every evaluation.
+    """
+
+    own: Origin
+    reference: Origin
+    plan: Plan
+    meter: Meter
+
+    @property
+    def subject(self) -> Subject:
+        """As the user has it."""
+        return self.own.subject
+
+    @property
+    def twin(self) -> Subject | None:
+        """The subject in float64, where that is another one."""
+        reference = self.reference.subject
+        return None if reference is self.own.subject else reference
