@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -223,6 +223,31 @@ class Block:
         for name, new in matrices.items():
             matrix = getattr(self, name)
             matrix[:, columns] = np.where(better, new, matrix[:, columns])
+
+    def leave_open(self, entries: NDArray[np.bool_] | tuple[Any, ...]) -> None:
+        """Leave entries undecided that numbers accuse, or vouch for: nobody can tell.
+
+        A mask, (rows, n), or whatever else picks them.
+        """
+        self.verdicts[entries] = Verdict.UNDECIDED
+
+    def excuse(self, entries: NDArray[np.bool_]) -> None:
+        """Let entries agree, (rows, n) or whole columns (n,), though numbers do not."""
+        self.verdicts[np.broadcast_to(entries, self.verdicts.shape)] = Verdict.AGREES
+        self.accepted = self.accepted | entries
+
+    def widen(
+        self,
+        bars: NDArray[np.float64],
+        entries: NDArray[np.bool_],
+        columns: NDArray[np.intp] | slice = slice(None),
+    ) -> bool:
+        """Give entries of some columns the bars of noise; whether any were narrower."""
+        wider = entries & (bars > self.error[:, columns])
+        self.error[:, columns] = np.where(wider, bars, self.error[:, columns])
+        kinds = self.kinds[:, columns]
+        self.kinds[:, columns] = np.where(wider, Smoothness.NOISY, kinds)
+        return bool(wider.any())
 
     def unfold(self) -> None:
         """Give steps, kinds and bends memory of their own: few checks write to them."""

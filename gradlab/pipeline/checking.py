@@ -22,7 +22,6 @@ from gradlab.differentiation.analytic_noise import (
 from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.least_scales import choose_least_scales, moves_nothing
-from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin, elsewhere
 from gradlab.labels import few_of
@@ -168,7 +167,7 @@ def compare_columns(
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if not outcome.blocks:
             raise
-        outcome.stopped = why_stopped(stop)
+        outcome.cut_short(stop)
         for block in outcome.blocks:
             block.unfold()
     _conclude(check, outcome)
@@ -208,7 +207,7 @@ def compare_blocks(check: Check, outcome: Outcome) -> None:
             distrust_far_steps(check, outcome.blocks)
             _look_closely(check, outcome)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
-        outcome.stopped = why_stopped(stop)
+        outcome.cut_short(stop)
     _conclude(check, outcome)
 
 

@@ -124,9 +124,9 @@ def judge_block(
         with np.errstate(all="ignore"):
             slight = np.abs(block.formula - block.value) <= block.blur
         slight &= block.wrong
-        block.verdicts[slight] = Verdict.UNDECIDED
+        block.leave_open(slight)
     if not (np.isfinite(block.value).all() and np.isfinite(outcome.base).all()):
-        block.verdicts[_without_ground(block, outcome.base)] = Verdict.UNDECIDED
+        block.leave_open(_without_ground(block, outcome.base))
     kink = block.kinds == Smoothness.KINK.value
     if not kink.any():
         block.accepted = np.zeros(kink.shape, dtype=bool)

@@ -6,6 +6,8 @@ import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from gradlab.differentiation.metering import why_stopped
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -67,6 +69,17 @@ class Outcome:
     def looked(self) -> int:
         """Columns that had a second look, each counted once, however often."""
         return sum(int(block.looked.sum()) for block in self.blocks)
+
+    def cut_short(self, stop: BaseException, undone: str = "") -> None:
+        """Remember what stopped it first, and say what was left undone for that."""
+        self.stopped = self.stopped or why_stopped(stop)
+        if undone:
+            self.remarks.append(f"{why_stopped(stop)}: {undone}")
+
+    def leave_unheard(self, block: Block, entries: NDArray[np.bool_], by: str) -> None:
+        """Leave accusations open that differences by one method make alone."""
+        block.leave_open(entries)
+        self.unheard += Counter({by: int(entries.sum())})
 
     def met(self) -> Iterator[str]:
         """Say what was met on the way to the verdicts and is no matter of one entry."""

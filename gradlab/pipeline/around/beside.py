@@ -18,17 +18,15 @@ rules may leave the generalised gradient, for which see `between.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.analytic_noise import rows_together
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.gradients_elsewhere import gradients_at
-from gradlab.differentiation.metering import INTERRUPTED, why_stopped
+from gradlab.differentiation.metering import INTERRUPTED
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.around.between import between_points
 from gradlab.pipeline.around.ways import Ways
@@ -116,9 +114,7 @@ def look_beside(
             outcome.limits = right if known is None else known | right
             found += _told(subject, wrong, right, known=False)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
-        outcome.stopped = outcome.stopped or why_stopped(stop)
-        told = f"{why_stopped(stop)}: points beside the given one were not looked at"
-        outcome.remarks.append(told)
+        outcome.cut_short(stop, "points beside the given one were not looked at")
         leave_ties_open(subject, outcome)
         return []
     return found
@@ -135,8 +131,7 @@ def leave_ties_open(subject: Subject, outcome: Outcome) -> None:
             continue
         smooth = np.isin(block.kinds, (-1, Smoothness.SMOOTH))
         hasty = _accused(block) & ~(smooth & no_tie(subject, block))
-        block.verdicts[hasty] = Verdict.UNDECIDED
-        outcome.unheard += Counter({"central": int(hasty.sum())})
+        outcome.leave_unheard(block, hasty, "central")
 
 
 def _accused(block: Block) -> NDArray[np.bool_]:
@@ -371,8 +366,10 @@ def _told(
         if not taken_back.any():
             continue
         row, column = (int(i) for i in np.argwhere(taken_back)[0])
-        block.verdicts[taken_back] = Verdict.AGREES if known else Verdict.UNDECIDED
-        block.accepted = block.accepted | (taken_back & known)
+        if known:
+            block.excuse(taken_back)
+        else:
+            block.leave_open(taken_back)
         values = block.value[row, column], block.analytic[row, column]
         yield Finding(
             BugKind.NONDIFFERENTIABLE,

@@ -43,8 +43,7 @@ def accept_held_in_place(outcome: Outcome, meter: Meter) -> Iterator[Finding]:
         held &= (block.formula == 0).all(axis=0)
         if not held.any() or held.all():  # nothing can be moved: nothing was compared
             continue
-        block.verdicts[:, held] = Verdict.AGREES
-        block.accepted = block.accepted | held
+        block.excuse(held)
         yield Finding(
             BugKind.NONFINITE,
             "note",

@@ -33,7 +33,7 @@ from gradlab.differentiation.analytic_noise import (
 )
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.gradients_elsewhere import gradients_at
-from gradlab.differentiation.metering import INTERRUPTED, why_stopped
+from gradlab.differentiation.metering import INTERRUPTED
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import label_of
 from gradlab.subject.subject import is_torch_subject
@@ -101,9 +101,7 @@ def leave_ill_conditioned(
         except BudgetExhausted:
             break
         except KeyboardInterrupt as stop:
-            outcome.stopped = outcome.stopped or why_stopped(stop)
-            what = f"{why_stopped(stop)}: gradients beside the point were not asked for"
-            outcome.remarks.append(what)
+            outcome.cut_short(stop, "gradients beside the point were not asked for")
             break
         except Exception:  # noqa: BLE001 - the user's code may not take this point
             break
@@ -151,8 +149,8 @@ def _left_open(
             i, column = np.argwhere(own[k] if inexact else found[k])[0]
             say = _inexact if inexact else _told
             yield block.which, say(subject, block, rows[i], column, noise[i, column])
-        open_ = found[k] | (heard[k] & most & ~own[k])
-        block.verdicts[rows] = np.where(open_, Verdict.UNDECIDED, block.verdicts[rows])
+        i, columns = np.nonzero(found[k] | (heard[k] & most & ~own[k]))
+        block.leave_open((rows[i], columns))
 
 
 def _count(masks: list[NDArray[np.bool_]]) -> NDArray[np.intp]:

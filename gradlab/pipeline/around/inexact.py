@@ -51,7 +51,7 @@ def excuse_inexact(outcome: Outcome) -> list[Finding]:
         if (each <= _LIKE * shown).all()
     ]
     for block in excused:
-        block.verdicts[block.wrong] = Verdict.UNDECIDED
+        block.leave_open(block.wrong)
     with np.errstate(all="ignore"):
         share = float(np.nanmax(shown / matters, initial=0.0))
     return [_told(block, share) for block in excused]

@@ -27,7 +27,6 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.evaluation import BudgetExhausted, line_of, line_rows
-from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.labels import few_of
 from gradlab.pipeline.around.between import between_points
@@ -113,9 +112,7 @@ def joint_kinks(
                 if found is not None:
                     return list(_told(subject, tied, how, *found))
     except (BudgetExhausted, KeyboardInterrupt) as stop:
-        outcome.stopped = why_stopped(stop)
-        told = f"{outcome.stopped}: several kinks were not followed at once"
-        outcome.remarks.append(told)
+        outcome.cut_short(stop, "several kinks were not followed at once")
     return []
 
 
@@ -295,7 +292,7 @@ def _told(
     formula = formula or getattr(subject.analytic, "own_code", True)
     if not formula:  # conventions of torch's own operations, and nobody's mistake
         for one in tied:
-            one.block.verdicts[row, one.mask[row]] = Verdict.UNDECIDED
+            one.block.leave_open((row, one.mask[row]))
     ties = how in ("signs", "ones")
     kind = BugKind.WRONG_MASK if ties else BugKind.UNKNOWN
     yield Finding(

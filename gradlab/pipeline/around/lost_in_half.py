@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.pipeline.blocks import label_of
 
@@ -44,7 +43,7 @@ def leave_lost_in_half(subject: Subject, outcome: Outcome) -> list[Finding]:
         return []
     lost = [(b, _lost(subject, b)) for b in outcome.blocks if b.accused]
     for block, entries in lost:
-        block.verdicts[entries] = Verdict.UNDECIDED
+        block.leave_open(entries)
     return [_told(subject, block, entries) for block, entries in lost if entries.any()]
 
 

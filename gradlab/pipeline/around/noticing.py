@@ -140,8 +140,7 @@ def excuse_cancellation(
             off = np.abs(block.analytic - block.value)
             rounding = off <= SCATTER * noise[block.which][:, block.positions]
             rounding |= off * block.step <= still
-        accused = block.wrong
-        block.verdicts[accused & rounding] = Verdict.UNDECIDED
+        block.leave_open(block.wrong & rounding)
 
 
 def _modes(module: Any, layers: tuple[Modal, ...]) -> Iterator[Finding]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 from gradlab.differentiation.analytic_noise import MOST_ROWS
 from gradlab.subject.subject import is_torch_subject
@@ -65,15 +64,14 @@ def _excuse(subject: Any, block: Block, purpose: Purpose) -> bool:
     if purpose.twin is not None:
         accused &= _explained(block, purpose.twin)
     if purpose.row is None:
-        block.verdicts[accused] = Verdict.UNDECIDED
+        block.leave_open(accused)
         return bool(accused.any())
     variable = subject.inputs[block.which]
     width = variable.coordinates // variable.shape[0]
     inside = accused & (block.positions // width == purpose.row)[None, :]
     kept = inside & (block.analytic == 0)
-    block.verdicts[kept] = Verdict.AGREES
-    block.accepted = block.accepted | kept
-    block.verdicts[inside & ~kept] = Verdict.UNDECIDED
+    block.excuse(kept)
+    block.leave_open(inside & ~kept)
     return bool(inside.any())
 
 

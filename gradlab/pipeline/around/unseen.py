@@ -17,7 +17,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.analytic_noise import SCATTER, value_bend
 from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.metering import INTERRUPTED, why_stopped
+from gradlab.differentiation.metering import INTERRUPTED
 from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.pipeline.blocks import label_of
 
@@ -72,16 +72,14 @@ def leave_unseen(
         if any((np.isfinite(moved) & (moved > 0)).any() for _, moved in faint):
             still = SCATTER * value_bend(at, meter, seed=seed)[:, None]
     except (BudgetExhausted, KeyboardInterrupt) as stop:
-        outcome.stopped = outcome.stopped or why_stopped(stop)
-        told = f"{why_stopped(stop)}: what roundings move f by was not measured"
-        outcome.remarks.append(told)
+        outcome.cut_short(stop, "what roundings move f by was not measured")
         return
     except Exception:  # noqa: BLE001 - the user's code may not take this point
         return
     for block, moved in faint:
         unseen = moved <= still
         if unseen.any():
-            block.verdicts[unseen] = Verdict.UNDECIDED
+            block.leave_open(unseen)
             row, column = (int(i) for i in np.argwhere(unseen)[0])
             seen = float(still[row, 0]) if moved[row, column] > 0 else None
             yield _told(subject, block, row, column, seen)

@@ -39,7 +39,7 @@ def as_looked_at(own: Origin, meter: Meter, probes: TensorProbes) -> Outcome:
         outcome.unsteady = scatter
         for block in outcome.blocks:
             block.error[:] = np.inf
-            block.verdicts[:] = Verdict.UNDECIDED
+            block.leave_open((slice(None),))
     return outcome
 
 
@@ -79,7 +79,7 @@ def _spare(own: Origin, block: Block, columns: Mapping[int, Column]) -> None:
     smooth = np.array([column.means is None for column in found])
     far = far_apart(block.gap, block.error, scales[block.positions], top)
     sure = far & (smooth & no_tie(subject, block))
-    block.verdicts[~sure & block.wrong] = Verdict.UNDECIDED
+    block.leave_open(~sure & block.wrong)
 
 
 def _block(own: Origin, which: int, columns: Mapping[int, Column]) -> Block:

@@ -20,7 +20,6 @@ from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tally import Tallying
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.metering import why_stopped
 from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.assembling import comparisons_of
 from gradlab.pipeline.checking import (
@@ -109,7 +108,7 @@ def run_streamed(
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         if stream.kept is None:
             raise
-        stream.kept.stopped = why_stopped(stop)
+        stream.kept.cut_short(stop)
     return stream.result()
 
 

@@ -129,14 +129,12 @@ def widen_by_jumps(origin: Origin, block: Block, meter: Meter, jumps: Jumps) -> 
         tooth = highest[:, None] <= _SAW * most[:, None] * reach / block.latest_scales
         bar = np.where(tooth, _WIDE * highest[:, None] / reach, 0.0)
     bar = np.fmax(bar, change[:, None] / block.latest_scales)
-    wider = slight & (bar > block.error)
-    block.error = np.where(wider, bar, block.error)
-    block.kinds[wider] = Smoothness.NOISY
-    if wider.any():
+    widened = block.widen(bar, slight)
+    if widened:
         first = int(np.nanargmin(np.abs(away)))
         tall = float(height[rows[first], first])
         block.jump = (tall, float(abs(away[first])), int(now[first]))
-    return bool(wider.any())
+    return widened
 
 
 def _changes(
@@ -202,10 +200,7 @@ def widen_as_elsewhere(block: Block, jumps: Jumps) -> bool:
     """Widen bars of slight accusations by what jumps changed along any input."""
     slight = _slight(block)[1] & ~jumps.spoiled[:, None]
     bar = jumps.change[:, None] / block.latest_scales
-    wider = slight & (bar > block.error)
-    block.error = np.where(wider, bar, block.error)
-    block.kinds[wider] = Smoothness.NOISY
-    return bool(wider.any())
+    return block.widen(bar, slight)
 
 
 def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -189,12 +189,9 @@ def _widen(
             # a jump at 0 is f's own: what is divided twice jumps on this side of it
             most = np.where(away < _BEFORE * size[now], digit[now], once[now])
             bar = np.where(height <= most, _WIDE * height / reach, 0.0)
-        wider = doubtful[:, now] & (bar > block.error[:, now])
-        if not wider.any():
+        if not block.widen(bar, doubtful[:, now], now):
             break  # all upheld: so are the rest
         heard = True
-        block.error[:, now] = np.where(wider, bar, block.error[:, now])
-        block.kinds[:, now] = np.where(wider, Smoothness.NOISY, block.kinds[:, now])
     return heard
 
 

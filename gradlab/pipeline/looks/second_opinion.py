@@ -10,7 +10,6 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.metering import why_stopped
 from gradlab.differentiation.method import Adaptive
 from gradlab.pipeline.judging import judge_block, judge_in_place_of, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, spread, take_closer
@@ -50,7 +49,7 @@ def second_opinion_on(check: Check, outcome: Outcome) -> None:
             try:
                 _hear(check, block, outcome, block.upheld)
             except (BudgetExhausted, KeyboardInterrupt) as stop:
-                outcome.stopped = why_stopped(stop)
+                outcome.cut_short(stop)
 
 
 def _see_through(check: Check, block: Block, outcome: Outcome) -> None:
@@ -60,7 +59,7 @@ def _see_through(check: Check, block: Block, outcome: Outcome) -> None:
         if not see_through_steps(at, block, check.meter, nearer=True):
             return
     except (BudgetExhausted, KeyboardInterrupt) as stop:
-        outcome.stopped = why_stopped(stop)
+        outcome.cut_short(stop)
         return
     outcome.rough += (block.name,)
     matters = matters_of(outcome.blocks, outcome.known)
@@ -112,7 +111,7 @@ def _settle(block: Block, twin: Block, chosen: NDArray[np.intp]) -> int:
     seen = np.isin(np.arange(len(block.positions)), chosen)
     accused = block.wrong
     cleared = accused & (twin.verdicts != Verdict.DISAGREES) & seen
-    block.verdicts[cleared] = Verdict.UNDECIDED
+    block.leave_open(cleared)
     block.verdicts[_vouched_for(block, twin) & seen & ~cleared] = Verdict.AGREES
     block.kinds[:, chosen] = twin.kinds[:, chosen]
     block.own_slopes()

@@ -10,7 +10,6 @@ accusations get one from what was kept back of the budget. All others are left o
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,9 +81,7 @@ def hear_in_haste(check: Check, outcome: Outcome) -> None:
             pass
     for block in wrong:
         hasty = block.wrong & ~sure[block.which]
-        block.verdicts[hasty] = Verdict.UNDECIDED
-        name = plan.first_method(block.name)
-        outcome.unheard += Counter({name: int(hasty.sum())})
+        outcome.leave_unheard(block, hasty, plan.first_method(block.name))
 
 
 def _confirmed(check: Check, block: Block) -> NDArray[np.bool_]:
