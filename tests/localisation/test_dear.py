@@ -76,6 +76,42 @@ def test_a_kink_at_the_point_accuses_nobody(point):
     assert report.verdict != gl.Verdict.DISAGREES
 
 
+def crowded(seed):
+    """A sum of rectifiers: some thirty of two million turn within a step of 2**-26."""
+    rng = np.random.default_rng(seed)
+    weights, x = rng.uniform(0.5, 1.5, COUNT), 1 + 1e-3 * rng.normal(size=COUNT)
+    return (
+        lambda x: float(weights @ np.maximum(x - 1, 0)),
+        lambda x: weights * (x > 1),
+        x,
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_kinks_that_crowd_round_the_point_are_stepped_between(seed):
+    """Finer steps cross fewer of them, and one side of the point may cross none."""
+    report = checked(*crowded(seed))
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert report.evaluations <= 30
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("slip", ["all of it by 0.3 %", "one in a hundred by half"])
+def test_kinks_that_crowd_round_the_point_hide_no_slip(seed, slip):
+    """What one side crosses is told from what the gradient is off by."""
+    fn, grad, x = crowded(seed)
+    factor = np.ones(COUNT)
+    if slip.startswith("all"):
+        factor *= 1.003
+    else:
+        factor[::100] = 1.5
+
+    report = checked(fn, lambda x: factor * grad(x), x)
+
+    assert report.verdict == gl.Verdict.DISAGREES
+
+
 def test_a_gradient_of_what_plays_no_part_is_wrong(point):
     """Flat to all steps, coarse ones too, is flat."""
     report = checked(lambda x: 1.0 + 0.0 * x[0], np.cos, point)

@@ -20,8 +20,9 @@ from gradlab.differentiation.probe import Probe, ProbeSettings, probe, ripple
 from gradlab.localisation.searching.columns import Column, draw_cotangent
 from gradlab.localisation.searching.gradients import fetched
 from gradlab.localisation.searching.ladders import beyond_rounding, ladders_of
+from gradlab.localisation.searching.lines import Line, noise_of
 from gradlab.localisation.searching.patience import Patience
-from gradlab.localisation.searching.quick_lines import Line, noise_of, quick_probe
+from gradlab.localisation.searching.quick_lines import next_start, quick_probe
 from gradlab.subject.subject import analytic_of
 
 if TYPE_CHECKING:
@@ -304,7 +305,8 @@ class Bench:
         start = None
         if self._served is not None:
             length, exponent = self._served
-            start = max(12, round(exponent + direction.reach - length))
+            further = direction.reach - length
+            start = next_start(exponent, further, self.numeric.epsilon)
         analytic = self.gradients.along(direction)
         found = quick_probe(
             self.line(direction, self.heard),

@@ -22,7 +22,7 @@ import numpy as np
 from gradlab.comparison.judge import CARE, NEGLIGIBLE
 from gradlab.comparison.tolerance import SAFETY, roundings
 from gradlab.differentiation.directions import Part
-from gradlab.localisation.searching.quick_lines import noise_bar
+from gradlab.localisation.searching.lines import noise_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,6 +129,8 @@ def measured(
     found: list[Probe] = []
     for line in directions:
         known = proven or (bench.dear and _shows(bench, found, parts))
+        if bench.dear:  # one line that is finer than the others tells nothing more
+            resolution = max([resolution, *(probe.error for probe in found)])
         found.append(bench.measure(line, resolution, proven=known))
     group = Group(
         tuple(parts), tuple(seeds), *_BLANK, thinning, choice, sparse, tuple(found)
