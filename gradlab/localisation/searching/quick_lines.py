@@ -93,6 +93,7 @@ def quick_probe(
     >>> from gradlab.differentiation.directions import Direction, whole
     >>> from gradlab.differentiation.evaluation import Meter
     >>> from gradlab.differentiation.origin import Origin
+    >>> from gradlab.localisation.searching.lines import Line
     >>> x = np.linspace(0.1, 1.0, 50)
     >>> subject = build_subject(
     ...     lambda x: np.sin(x).sum(), [x], Sides(grad=lambda x: np.cos(x))
