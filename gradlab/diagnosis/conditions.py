@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
+from gradlab.diagnosis.kinks import kinks, label_of
 from gradlab.diagnosis.left_open import in_float64, measured
 from gradlab.diagnosis.measuring.held import where_nan
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
@@ -36,7 +37,7 @@ def conditions(evidence: Evidence) -> list[Finding]:
         *_raised(evidence),
         *_second_opinion(evidence),
         *_precision(evidence),
-        *_smoothness(evidence),
+        *kinks(evidence),
         *_not_finite(evidence),
     ]
 
@@ -266,52 +267,6 @@ def _mostly_narrow(pattern: Pattern) -> bool:
     return bool(2 * wide < rows * columns)
 
 
-def _smoothness(evidence: Evidence) -> Iterator[Finding]:
-    for part in evidence.parts:
-        if part.pattern is not None:  # no entry has had a second look
-            continue
-        name = evidence.subject.inputs[part.which].name
-        for kind, words in (
-            (Smoothness.KINK, "a kink"),
-            (Smoothness.JUMP, "a jump"),
-        ):
-            mask = part.kinds == kind
-            if not mask.any():
-                continue
-            row, column = (int(i) for i in np.argwhere(mask)[0])
-            label = _label(evidence, part, column)
-            left = part.left[row, column] + 0.0  # no negative zero
-            right = part.right[row, column] + 0.0
-            wrong = bool((mask & part.wrong).any())
-            where = _counted(int(mask.any(axis=0).sum()), name, label)
-            slopes = (
-                f": slope {left:.6g} to the left, {right:.6g} to the right, analytic "
-                f"{part.analytic[row, column]:.6g}"
-                if np.isfinite(left) and np.isfinite(right)
-                else ""
-            )
-            yield Finding(
-                BugKind.NONDIFFERENTIABLE,
-                "warning" if wrong or kind == Smoothness.JUMP else "note",
-                name,
-                0.8,
-                f"The function has {words} at {where}{slopes}.",
-                "Any slope between the two sides is a sub-gradient; to check formulas, "
-                "move the point off the kink."
-                if kind == Smoothness.KINK
-                else "There is no derivative at a jump: move the point.",
-            )
-
-
-def _counted(count: int, name: str, label: str) -> str:
-    return label if count == 1 else f"{count:,} entries of {name}, such as {label}"
-
-
-def _label(evidence: Evidence, part: Part, column: int) -> str:
-    variable = evidence.subject.inputs[part.which]
-    return variable.label(variable.entry_of(int(part.positions[column])))
-
-
 def _kinds_of(evidence: Evidence, part: Part) -> str:
     """Count what is not a number and what is infinite, each with its first place."""
     nan, infinite = np.isnan(part.analytic), np.isinf(part.analytic)
@@ -319,7 +274,7 @@ def _kinds_of(evidence: Evidence, part: Part) -> str:
     for word, where in (("nan", nan), ("infinite", infinite & ~nan)):
         if where.any():
             of = "" if told else f" of {where.size:,} entries"
-            first = _label(evidence, part, int(np.argwhere(where)[0][1]))
+            first = label_of(evidence, part, int(np.argwhere(where)[0][1]))
             told.append(f"{word} in {int(where.sum()):,}{of}, first at {first}")
     return "; and ".join(told)
 

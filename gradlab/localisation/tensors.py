@@ -70,6 +70,9 @@ class TensorProbe:
     hides
         Whether an entry that is not zero could be off by one percent unseen, beside
         far larger ones. Only of inputs that have few entries.
+    crowded
+        Of a dear subject, the step, in sizes of the inputs, from which on even finer
+        ones cross kinks; 0 if some step crosses none.
     """
 
     input: str
@@ -79,6 +82,7 @@ class TensorProbe:
     error: NDArray[np.float64]
     power: float
     hides: bool = False
+    crowded: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -310,6 +314,7 @@ def _tensor(
         np.array([probe.error for probe in probes]),
         float(power),
         _hides(bench, which, power),
+        min((probe.step for probe in probes if bench.dear and probe.rough), default=0),
     )
 
 

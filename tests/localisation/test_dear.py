@@ -76,10 +76,10 @@ def test_a_kink_at_the_point_accuses_nobody(point):
     assert report.verdict != gl.Verdict.DISAGREES
 
 
-def crowded(seed):
+def crowded(seed, width=1e-3):
     """A sum of rectifiers: some thirty of two million turn within a step of 2**-26."""
     rng = np.random.default_rng(seed)
-    weights, x = rng.uniform(0.5, 1.5, COUNT), 1 + 1e-3 * rng.normal(size=COUNT)
+    weights, x = rng.uniform(0.5, 1.5, COUNT), 1 + width * rng.normal(size=COUNT)
     return (
         lambda x: float(weights @ np.maximum(x - 1, 0)),
         lambda x: weights * (x > 1),
@@ -110,6 +110,15 @@ def test_kinks_that_crowd_round_the_point_hide_no_slip(seed, slip):
     report = checked(fn, lambda x: factor * grad(x), x)
 
     assert report.verdict == gl.Verdict.DISAGREES
+
+
+def test_a_crowd_that_no_step_passes_is_told_as_that():
+    """Undecided, and for the reason that there is: it was taken for rounding."""
+    fn, grad, x = crowded(1, width=1e-5)
+    report = gl.check(fn, x, grad=grad, coverage="probe")
+
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert [f.kind for f in report.findings] == [gl.BugKind.NONDIFFERENTIABLE]
 
 
 def test_a_gradient_of_what_plays_no_part_is_wrong(point):

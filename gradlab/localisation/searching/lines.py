@@ -128,19 +128,20 @@ class Line:
         """Give exponents not taken yet: finer ones while kinks are in sight."""
         finer = [round(p * self.scale) for p in _FINER]
         for p in ladder:
-            while self.slopes and self._kinked() and max(self.slopes) < finer[-1]:
+            while self.slopes and self.kinked and max(self.slopes) < finer[-1]:
                 yield next(q for q in finer if q > max(self.slopes))
             if p not in self.slopes:
                 yield p
 
-    def _kinked(self) -> bool:
+    @property
+    def kinked(self) -> bool:
         """Whether one of the two finest steps crosses a kink."""
         return any(map(self._bent, sorted(self.slopes, reverse=True)[:STORY]))
 
     @property
     def nears(self) -> bool:
         """Whether kinks are left behind: coarser steps would cross more of them."""
-        return not self._kinked() and any(map(self._bent, self.slopes))
+        return not self.kinked and any(map(self._bent, self.slopes))
 
     def _bent(self, p: int) -> bool:
         """Whether the sides of a step differ by more than is known of noise."""

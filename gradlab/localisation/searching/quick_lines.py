@@ -144,9 +144,8 @@ def quick_probe(
             shown = abs(expected - best) - slack > SAFETY * bar
             if shown and line.supports(expected, best, bar):
                 bar = abs(expected - best)
-    probe = Probe(
-        expected, best, bar, norm, 2.0**-exponent, exponent, 2 * len(line.slopes)
-    )
+    spent, crowded = 2 * len(line.slopes), line.kinked and not straight
+    probe = Probe(expected, best, bar, norm, 2.0**-exponent, exponent, spent, crowded)
     own = line.sample() if line.shows_noise(ladder[_FINE], straight=straight) else None
     # a step that kinks made finer than others need leaves more round-off to these
     usual = line.left_domain or exponent <= round(FINEST * scale)

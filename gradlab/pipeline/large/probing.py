@@ -128,7 +128,7 @@ def compare_by_probes(
         problems=problems,
         meter=meter,
         seed=plan.seed,
-        notes=notes | met_on_the_way(subject, plan, meter, outcome),
+        notes=notes | met_on_the_way(subject, plan, meter, outcome) | _crowded(probes),
         reference=probes.reference if outcome is None else outcome.reference,
         readings=probes.readings,
     )
@@ -137,6 +137,15 @@ def compare_by_probes(
     if stopped:
         remarks = (*remarks, f"{stopped} before the search was over")
     return Seen(tuple(comparisons), evidence, remarks, bool(stopped)), excuses
+
+
+def _crowded(probes: TensorProbes) -> dict[str, tuple[str, ...]]:
+    """Note the inputs that are undecided because no step is between their kinks."""
+    torn = [t for t in probes.tensors if t.crowded and t.verdict == Verdict.UNDECIDED]
+    if not torn:
+        return {}
+    step = min(t.crowded for t in torn)
+    return {"crowded": (f"{step:.0e}", *(t.input for t in torn))}
 
 
 def _contradicted(
