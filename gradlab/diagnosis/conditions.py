@@ -13,7 +13,7 @@ from gradlab.diagnosis.left_open import in_float64, measured
 from gradlab.diagnosis.measuring.held import where_nan
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.subject.subject import DOUBLE
+from gradlab.subject.subject import DOUBLE, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,10 +101,11 @@ def _mutation(evidence: Evidence) -> Iterator[Finding]:
     names = dict.fromkeys(
         (
             *evidence.notes.get("mutated", ()),
-            *getattr(evidence.subject, "mutated", ()),
+            *evidence.subject.mutated,
         )
     )
-    cells = getattr(evidence.subject, "cells", ())
+    subject = evidence.subject
+    cells = subject.cells if is_torch_subject(subject) else ()
     parameters = {cell.variable.name for cell in cells if cell.parameter}
     for name in names:
         own = name in parameters

@@ -97,7 +97,7 @@ def in_float64(subject: Subject) -> str:
     elif getattr(subject, "widened", None) is not None:
         held += " (and torch.autocast)"
         call = "model.double() and its data x.double(), then the same call"
-    elif getattr(subject, "live", False):
+    elif subject.live:
         call = "for k in params: params[k] = params[k].astype(float)"
     else:
         call = f"gl.check(f, {name}.astype(float), ...)"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,8 @@ def shared_memory(evidence: Evidence) -> list[Finding]:
 
 
 def _aliasing(evidence: Evidence) -> Iterator[Finding]:
-    subject: Any = evidence.subject
-    for name in getattr(subject, "aliased", ()):
+    subject = evidence.subject
+    for name in subject.aliased if is_torch_subject(subject) else ():
         yield Finding(
             BugKind.ALIASING,
             "warning",
@@ -33,8 +34,7 @@ def _aliasing(evidence: Evidence) -> Iterator[Finding]:
             f"expanded tensor); each was varied on a copy of its own.",
             f"Pass {name}.clone(), or differentiate the tensor that was expanded.",
         )
-    pairs = list(getattr(subject, "shared", ()))
-    pairs += _numpy_pairs(subject)
+    pairs = subject.shared if is_torch_subject(subject) else _numpy_pairs(subject)
     for one, other in dict.fromkeys(pairs):
         yield Finding(
             BugKind.ALIASING,
@@ -48,11 +48,9 @@ def _aliasing(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _numpy_pairs(subject: Any) -> list[tuple[str, str]]:
-    tree, which = getattr(subject, "tree", None), getattr(subject, "which", None)
-    if tree is None or which is None or getattr(subject, "live", False):
-        arrays = []
-    else:
-        arrays = [tree.leaves[position].value for position in which]
+    if subject.live:
+        return []
+    arrays = [subject.tree.leaves[position].value for position in subject.which]
     found = []
     for i, one in enumerate(arrays):
         for j in range(i):

@@ -269,7 +269,7 @@ def _epsilon_inside(subject: Subject) -> float:
         return subject.epsilon
     from gradlab.subject.tensors.precision import inner_epsilon
 
-    return inner_epsilon(subject)  # type: ignore[arg-type] # a TorchSubject
+    return inner_epsilon(subject)
 
 
 def _rounded(

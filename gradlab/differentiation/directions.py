@@ -16,7 +16,7 @@ import numpy as np
 
 from gradlab.differentiation.evaluation import row_or_nan
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
-from gradlab.subject.subject import output_rows
+from gradlab.subject.subject import is_torch_subject, output_rows
 from gradlab.subject.tensors.walk import keep_on_devices
 
 if TYPE_CHECKING:
@@ -336,7 +336,7 @@ class Walk:
         for part in direction.parts:
             self._parts.setdefault(part.which, []).append(part)
         self._direction = direction
-        forget = getattr(subject, "forget", None)
+        forget = subject.forget if is_torch_subject(subject) else None
         self._whole: dict[int, Callable[[int], None]] = {}
         for which, parts in self._parts.items():
             size = subject.inputs[which].coordinates

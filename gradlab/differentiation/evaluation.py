@@ -18,7 +18,7 @@ from gradlab.differentiation.metering import BudgetExhausted, Meter
 from gradlab.differentiation.timeouts import NotReturnedError
 from gradlab.errors import GradlabError, OutputsChangedError, SubjectError
 from gradlab.labels import stopped_at, tensor_wanted
-from gradlab.subject.subject import output_rows, side_by_side
+from gradlab.subject.subject import is_torch_subject, output_rows, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -155,11 +155,10 @@ def _learnt(
     meter: Meter,
 ) -> bool:
     """Whether these rows were the trial of batches, and are evaluated with it."""
-    learn = getattr(subject, "first_rows", None)
-    if learn is None or meter.left() < len(moves[0]):
+    if not is_torch_subject(subject) or meter.left() < len(moves[0]):
         return False
     with np.errstate(all="ignore"):
-        done = learn(which, *moves)
+        done = subject.first_rows(which, *moves)
     if done is None:
         return False
     meter.spend(len(moves[0]))
@@ -265,11 +264,10 @@ def displaced_sets(
     ndarray
         Shape (count, rows); nan in rows where the function raised.
     """
-    own = getattr(subject, "sets", None)
-    if own is not None:
+    if is_torch_subject(subject):
         meter.spend(len(displacements))
         with np.errstate(all="ignore"):
-            return np.asarray(own(inputs, displacements))
+            return subject.sets(inputs, displacements)
     crew = meter.crew
     done = None if crew is None else crew.sets(subject, inputs, displacements, meter)
     if done is not None:

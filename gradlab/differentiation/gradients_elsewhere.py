@@ -41,10 +41,9 @@ def gradients_at(
     side = subject.analytic
     if side is None or holds_numbers(subject):
         return None
-    live = bool(getattr(subject, "live", False))  # it reads the arrays where they are
+    live = subject.live
     if not live and not is_torch_subject(subject):
-        moved = getattr(subject, "moved", None)
-        twin = None if moved is None else moved(points)
+        twin = subject.moved(points)
         return None if twin is None else tuple(twin.analytic.pull(cotangents).values)
     try:
         for which, point in points.items():

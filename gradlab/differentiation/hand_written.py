@@ -22,7 +22,7 @@ from gradlab.errors import GradlabError, InputError, SubjectError
 from gradlab.labels import stopped_at
 from gradlab.subject.callables import needed_arguments
 from gradlab.subject.state_guard import HiddenState
-from gradlab.subject.subject import Problem, Pullback, output_rows
+from gradlab.subject.subject import Problem, Pullback, is_torch_subject, output_rows
 from gradlab.subject.tree import flatten, is_mapping
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Contracted:
 
     def _match(self, gradients: Any) -> list[Any] | str:
         subject = self.subject
-        if not hasattr(subject, "tree"):  # of another library, with names only
+        if is_torch_subject(subject):  # with names only
             names = [v.name for v in subject.inputs]
             tree = flatten([None] * len(names), names)
             return match(gradients, tree, range(len(subject.inputs)), subject.inputs)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.subject.subject import is_torch_subject
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -109,9 +111,8 @@ def looked_at(subject: Subject, which: int) -> NDArray[Any]:
     The user's own memory where it is a plain tensor of torch in double or single
     precision, else a copy.
     """
-    cells: Any = getattr(subject, "cells", None)
-    if cells is not None and cells[which].pattern is None:
-        source = cells[which].source.detach()
+    if is_torch_subject(subject) and subject.cells[which].pattern is None:
+        source = subject.cells[which].source.detach()
         plain = str(source.dtype) in ("torch.float64", "torch.float32")
         plain = plain and source.device.type == "cpu"
         if plain and source.is_contiguous() and not source.is_neg():

@@ -32,8 +32,7 @@ def elsewhere(own: Origin, twin: Origin) -> NDArray[np.bool_]:
     """
     base, known = own.base, np.isfinite(own.base)
     rough, least = 0.1, 1e-2
-    draws = getattr(own.subject, "reset", None) is not None
-    if draws or getattr(twin.subject, "draws", False):
+    if own.subject.reset is not None or twin.subject.draws:
         rough = least = min(own.subject.epsilon**0.5, least)
     size = float(np.max(np.abs(base), where=known, initial=0.0))
     with np.errstate(all="ignore"):

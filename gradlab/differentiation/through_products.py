@@ -27,7 +27,7 @@ from gradlab.differentiation.noise import ULPS, difference_noise
 from gradlab.differentiation.product_groups import ProductGroup, worthwhile
 from gradlab.differentiation.quotients import BENT, Quotients
 from gradlab.differentiation.sparse.compression import affordable
-from gradlab.subject.subject import side_by_side
+from gradlab.subject.subject import is_torch_subject, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,14 +195,14 @@ class ThroughProducts:
 
     def _found(self) -> list[ProductGroup]:
         """Find the products that have few enough entries, in groups."""
-        find = getattr(self._subject, "products", None)
-        sizes = {k: self._subject.inputs[k].coordinates for k in self._inputs}
-        if find is None or sum(sizes.values()) < _FEWEST:
+        subject = self._subject
+        sizes = {k: subject.inputs[k].coordinates for k in self._inputs}
+        if not is_torch_subject(subject) or sum(sizes.values()) < _FEWEST:
             return []
         if not np.isfinite(self._base).all():
             return []
         self._meter.spend(1)
-        return worthwhile(find(tuple(sizes)), sizes)
+        return worthwhile(subject.products(tuple(sizes)), sizes)
 
     def _measured(self, product: ProductGroup) -> _Slopes | None:
         """Take central differences of the entries of a product."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from gradlab.differentiation.evaluation import base_row
 from gradlab.subject.state_guard import HiddenState, RandomFreeze
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,13 +60,12 @@ def first_evaluation(
     base = base_row(subject, meter)
     subject.reset = None
     notes: dict[str, tuple[str, ...]] = {}
-    dependent = getattr(subject, "dependent", ())
-    if dependent:
-        notes["dependent"] = dependent
+    if subject.dependent:
+        notes["dependent"] = subject.dependent
     mutated = tuple(subject.mutated)
     if mutated:
         notes["mutated"] = mutated
-        if hasattr(subject, "put_back"):
+        if not is_torch_subject(subject):
             subject.rewrites_inputs = True
             subject.put_back()
     steps: list[Callable[[], None]] = []
@@ -78,7 +78,7 @@ def first_evaluation(
         for change in hidden.changes()
         if change.restorable and change.kind != "random"
     ]
-    if changes and not (mutated and getattr(subject, "live", False)):
+    if changes and not (mutated and subject.live):
         if consumed:
             freeze.restore(only=consumed)
         again = base_row(subject, meter)
@@ -86,7 +86,7 @@ def first_evaluation(
             hidden.changes()  # what a second evaluation changes belongs to it too
             notes["state"] = tuple(dict.fromkeys(c.where for c in changes))
             steps.append(hidden.restore)
-        elif hasattr(subject, "sets"):  # what a batch keeps is no tensor outside of it
+        elif is_torch_subject(subject):  # what a batch keeps is no tensor outside of it
             steps.append(hidden.restore)
     if steps:
         subject.reset = _all_of(steps)

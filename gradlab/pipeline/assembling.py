@@ -14,7 +14,7 @@ from gradlab.labels import few_of
 from gradlab.late import is_made
 from gradlab.pipeline.blocks import label_of
 from gradlab.subject.numpy_values import as_complex
-from gradlab.subject.subject import block_slices
+from gradlab.subject.subject import block_slices, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,8 +168,9 @@ def left_out(subject: Subject) -> tuple[str, ...]:
     tuple of str
         One remark, or none.
     """
-    arguments = getattr(getattr(subject, "program", None), "arguments", None)
-    names = getattr(arguments, "left_out", ())
+    if not is_torch_subject(subject):
+        return ()
+    names = getattr(getattr(subject.program, "arguments", None), "left_out", ())
     if not names:
         return ()
     verb = "do" if len(names) > 1 else "does"

@@ -215,7 +215,7 @@ def _with_second_order(
         raise InputError(msg)
     from gradlab.differentiation.autodiff import COTANGENT, second_order
 
-    twin = second_order(subject, plan.seed, varied=True)  # type: ignore[arg-type] # a TorchSubject
+    twin = second_order(subject, plan.seed, varied=True)
     result = compare(twin, plan, meter)
     # what is no derivative on purpose (max_norm, spectral norm) has no second one
     apart = {subject.inputs[which].name for which in purposeful(subject)}

@@ -20,6 +20,7 @@ from gradlab.differentiation.through_products import ThroughProducts
 from gradlab.late import is_made, unmade
 from gradlab.pipeline.blocks import Block
 from gradlab.pipeline.sides.measuring import numeric_side
+from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +133,7 @@ def _first_slice(wanted: Wanted, meter: Meter, cost: int) -> int:
     breadth = 1 if meter.crew is None else meter.crew.breadth
     most = min(4 * _FIRST_SLICE, len(wanted.positions))
     subject = wanted.origin.subject
-    may_batch = getattr(subject, "may_batch", subject.batches)
+    may_batch = subject.may_batch if is_torch_subject(subject) else subject.batches
     if may_batch(wanted.which, cost * most):
         most = min(_SLICE, len(wanted.positions))  # the larger, the cheaper each
     else:

@@ -69,7 +69,7 @@ def unrounded(
         return report
     from gradlab.subject.tensors.double import without_halves
 
-    twin = without_halves(subject)  # type: ignore[arg-type] # a TorchSubject
+    twin = without_halves(subject)
     if twin is None:
         return report
     try:

@@ -222,7 +222,7 @@ def _given_hess(
 def _arguments(subject: Any) -> tuple[Any, ...]:
     if subject.reset is not None:
         subject.reset()
-    if getattr(subject, "live", False):
+    if subject.live:
         return ()
     return tuple(subject.fresh_arguments())
 

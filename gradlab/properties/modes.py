@@ -18,7 +18,12 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.properties.adjoints import ModeRow, ModesCheck
 from gradlab.properties.curvature import called, refuse_complex, split_flat
 from gradlab.subject.state_guard import StateGuard
-from gradlab.subject.subject import block_slices, input_columns, is_torch_subject
+from gradlab.subject.subject import (
+    analytic_of,
+    block_slices,
+    input_columns,
+    is_torch_subject,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -262,7 +267,7 @@ def _values(
     from gradlab.subject.tensors.outputs import to_row
 
     seen: dict[str, NDArray[np.float64] | None] = {}
-    subject.analytic.pull(np.zeros((1, len(base))))
+    analytic_of(subject).pull(np.zeros((1, len(base))))
     seen["reverse mode"] = subject.forward_value
     push(0, np.zeros(subject.inputs[0].coordinates))
     seen["forward mode"] = subject.forward_value

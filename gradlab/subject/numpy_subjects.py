@@ -59,6 +59,9 @@ class ArraySubject:
         What stands where the function reads for the time of each evaluation.
     """
 
+    dependent: tuple[str, ...] = ()
+    draws = False
+
     def __init__(
         self,
         call: Callable[..., Any],

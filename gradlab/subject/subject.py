@@ -14,16 +14,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
 
 from gradlab import labels
 from gradlab.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
+
+    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = [
     "DOUBLE",
@@ -38,6 +40,7 @@ __all__ = [
     "Variable",
     "analytic_of",
     "block_slices",
+    "has_own_code",
     "holds_numbers",
     "input_columns",
     "is_torch_subject",
@@ -168,7 +171,16 @@ class Analytic(Protocol):
 
 
 class Subject(Protocol):
-    """A function at a point. See the module docstring for real coordinates."""
+    """A function at a point. See the module docstring for real coordinates.
+
+    What only programs of torch can do (batches, cells, products) is asked of those:
+    see `is_torch_subject`.
+    """
+
+    live: bool  # whether it reads the user's own arrays where they are
+    reset: Callable[[], None] | None  # before every evaluation: puts state back
+    draws: bool  # whether it draws random numbers that nothing puts back
+    dependent: tuple[str, ...]  # inputs that were computed from others: "y from x"
 
     @property
     def kind(self) -> str:
@@ -189,6 +201,10 @@ class Subject(Protocol):
     @property
     def epsilon(self) -> float:
         """Unit round-off of the arithmetic in which `row` evaluates."""
+
+    @property
+    def mutated(self) -> tuple[str, ...]:
+        """Names of inputs that the function was seen to write to."""
 
     @property
     def least_scales(self) -> dict[int, float]:
@@ -262,9 +278,16 @@ def analytic_of(subject: Subject) -> Analytic:
     return subject.analytic
 
 
-def is_torch_subject(subject: object) -> bool:
+def is_torch_subject(subject: object) -> TypeGuard[TorchSubject]:
     """Whether a subject runs a program of torch; never imports torch."""
     return hasattr(subject, "program")
+
+
+def has_own_code(subject: Subject) -> bool:
+    """Whether any of the gradient was written by somebody else than torch."""
+    if not is_torch_subject(subject):
+        return True
+    return bool(getattr(subject.analytic, "own_code", True))
 
 
 def output_rows(outputs: Sequence[Variable]) -> int:

@@ -28,7 +28,7 @@ _DIRECTIONS = 3
 
 def left_torch(case: Case) -> list[Clue]:
     """Detect a path that leaves torch while others stay."""
-    subject: Any = case.evidence.reference or case.evidence.subject
+    subject = case.evidence.reference or case.evidence.subject
     if not is_torch_subject(subject) or not case.part.complete:
         return []
     tapes = Tape(), Tape()

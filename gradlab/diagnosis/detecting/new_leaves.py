@@ -30,7 +30,7 @@ _MOST = 100_000  # nodes of a graph that are walked
 
 def begun_anew(case: Case) -> list[Clue]:
     """Detect leaves that forward makes, and that move with an input."""
-    subject: Any = case.evidence.subject
+    subject = case.evidence.subject
     if not is_torch_subject(subject) or not case.part.complete:
         return []
     side = subject.analytic

@@ -225,7 +225,7 @@ def _is_straight(case: Case) -> bool:
 
 def written(case: Case) -> list[Clue]:
     """Detect an input that is overwritten where autograd does not record."""
-    subject: Any = case.evidence.subject
+    subject = case.evidence.subject
     if not is_torch_subject(subject) or case.variable.name not in subject.mutated:
         return []
     from gradlab.subject.tensors.hidden_writes import unrecorded
@@ -280,8 +280,8 @@ def _right(case: Case, values: NDArray[np.float64]) -> bool:
 
 def _again(case: Case, undo: _Undo) -> _Undone | None:
     """Pull all cotangents back with some of torch's functions made harmless."""
-    subject: Any = case.evidence.subject
-    side = subject.analytic
+    subject = case.evidence.subject
+    side: Any = subject.analytic
     if side is None or not is_torch_subject(subject):
         return None
     if not str(side.description).startswith("autograd"):

@@ -10,6 +10,8 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Literal
 
+from gradlab.subject.subject import is_torch_subject
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -131,8 +133,7 @@ def singles(job: Job) -> list[Job]:
 
 def batch_size(subject: Subject, which: int) -> int:
     """Tell how many evaluations a subject makes in one batch."""
-    size = getattr(subject, "batch_size", None)
-    return 1 if size is None else max(1, int(size(which)))
+    return max(1, subject.batch_size(which)) if is_torch_subject(subject) else 1
 
 
 def works_alone(subject: Subject) -> bool:
@@ -140,6 +141,8 @@ def works_alone(subject: Subject) -> bool:
 
     Random states that are rewound, and torch's default dtype.
     """
-    program = getattr(subject, "program", None)
-    rewinds = getattr(subject, "reset", None) is not None
-    return rewinds or bool(getattr(program, "changes_defaults", False))
+    if subject.reset is not None:
+        return True
+    if not is_torch_subject(subject):
+        return False
+    return bool(getattr(subject.program, "changes_defaults", False))

@@ -21,7 +21,7 @@ from gradlab.localisation.searching.columns import draw_cotangent
 from gradlab.localisation.searching.gradients import Gradients
 from gradlab.localisation.searching.precise import Precise
 from gradlab.subject.free_memory import hand_back
-from gradlab.subject.subject import DOUBLE
+from gradlab.subject.subject import DOUBLE, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +122,7 @@ def _complete(bench: Bench, *, precise: bool) -> None:
     bench.units, sizes = _balanced(bench), bench.units
     if subject.epsilon <= DOUBLE:
         return
-    for cell in getattr(subject, "cells", ()):
+    for cell in subject.cells if is_torch_subject(subject) else ():
         cell.park()  # until another gradient is asked for
     hand_back()
     bench.origin = _reference(bench.origin, bench.meter)
@@ -183,7 +183,7 @@ def _reference(own: Origin, meter: Meter) -> Origin:
     twin = subject.in_double() if subject.epsilon > DOUBLE else None
     if twin is None:
         return own
-    known = getattr(twin, "at_point", None)  # it has been tried
+    known = twin.at_point if is_torch_subject(twin) else None  # it has been tried
     if known is None:
         row = base_row(twin, meter)
     else:

@@ -32,7 +32,7 @@ from gradlab.pipeline.around.between import between_points
 from gradlab.pipeline.around.ways import Ways
 from gradlab.pipeline.blocks import label_of
 from gradlab.pipeline.looks.unheard import no_tie
-from gradlab.subject.subject import DOUBLE, is_torch_subject
+from gradlab.subject.subject import DOUBLE, has_own_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,8 +108,7 @@ def look_beside(
             found += _told(subject, wrong, outcome.limits, known=True)
             beside.kept.clear()  # other verdicts, other gaps
         left = any(_accused(block).any() for block in wrong)
-        own = getattr(subject.analytic, "own_code", True)
-        if left and is_torch_subject(subject) and not own:
+        if left and not has_own_code(subject):
             known, right = outcome.limits, beside.right_there()
             outcome.limits = right if known is None else known | right
             found += _told(subject, wrong, right, known=False)

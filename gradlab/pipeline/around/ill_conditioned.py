@@ -36,7 +36,7 @@ from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.differentiation.metering import INTERRUPTED
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import label_of
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import has_own_code, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -243,8 +243,7 @@ def _unprovoked(
     """Say which jumps, by how far they move some rows of f, nothing in f explains."""
     digit = subject.epsilon * np.abs(base[rows])[:, None]
     loud = [effect > _FAR * digit for effect in effects]
-    own = getattr(subject.analytic, "own_code", True)
-    if not own or not any(each.any() for each in loud):
+    if not has_own_code(subject) or not any(each.any() for each in loud):
         return [np.zeros_like(each) for each in loud]
     bend = bends()[rows][:, None]
     return [each & (bend <= _STEADY * digit) for each in loud]

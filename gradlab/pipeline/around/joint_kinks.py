@@ -32,7 +32,7 @@ from gradlab.labels import few_of
 from gradlab.pipeline.around.between import between_points
 from gradlab.pipeline.around.smooth_part import MOST, Coordinates, left_alone
 from gradlab.pipeline.blocks import label_of
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import has_own_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -288,8 +288,7 @@ def _told(
         for column in np.flatnonzero(one.mask[row])
     ]
     slopes = f"{high:.6g}" if np.isclose(low, high) else f"{low:.6g} to {high:.6g}"
-    formula = not is_torch_subject(subject)
-    formula = formula or getattr(subject.analytic, "own_code", True)
+    formula = has_own_code(subject)
     if not formula:  # conventions of torch's own operations, and nobody's mistake
         for one in tied:
             one.block.leave_open((row, one.mask[row]))

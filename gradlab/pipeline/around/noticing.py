@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.layers.modes import Modal
     from gradlab.pipeline.blocks import Block
+    from gradlab.subject.subject import Subject
     from gradlab.subject.tensors.cotangents import Trial
 
 __all__ = ["excuse_cancellation", "noticed"]
@@ -82,7 +83,7 @@ def noticed(
     moving
         Inputs of which some slope is known not to be zero, without a matrix.
     """
-    subject: Any = own.subject
+    subject = own.subject
     if not is_torch_subject(subject):
         return asked_again(subject, comparisons)
     from gradlab.subject.tensors.cotangents import cotangent_trials, moves_unseen
@@ -100,7 +101,7 @@ def noticed(
         findings += [_unseen(name, by) for name, by in moves_unseen(subject).items()]
     findings += map(_unfollowed, subject.unfollowed)
     findings += _flat(own, comparisons, meter, seed, moving)
-    analytic = subject.analytic
+    analytic: Any = subject.analytic
     if getattr(analytic, "own_code", False) and not analytic.stateful:
         wrong = any(c.verdict == Verdict.DISAGREES for c in comparisons)
         if not wrong:
@@ -109,7 +110,7 @@ def noticed(
 
 
 def excuse_cancellation(
-    subject: Any, blocks: list[Block], meter: Meter, seed: int
+    subject: Subject, blocks: list[Block], meter: Meter, seed: int
 ) -> None:
     """Take back accusations of what is round-off of either side, measured.
 
@@ -295,7 +296,7 @@ def _unfollowed(name: str) -> Finding:
     )
 
 
-def _trials(trials: tuple[Trial, ...], subject: Any) -> Iterator[Finding]:
+def _trials(trials: tuple[Trial, ...], subject: Subject) -> Iterator[Finding]:
     told: set[str] = set()
     for trial in trials:
         if trial.way in told:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.pipeline.blocks import Block
+    from gradlab.subject.subject import Subject
     from gradlab.subject.tensors.deliberate import Purpose
 
 __all__ = ["excused", "purposeful"]
@@ -21,7 +22,7 @@ __all__ = ["excused", "purposeful"]
 _EXPLAINED = 1e-4  # of the largest slope: nearer than that is the derivative
 
 
-def excused(subject: Any, blocks: list[Block]) -> list[Finding]:
+def excused(subject: Subject, blocks: list[Block]) -> list[Finding]:
     """Take back accusations of what is not the derivative on purpose, and say so.
 
     A row of an embedding that is kept from learning, and whose gradient is zero, is
@@ -47,7 +48,7 @@ def excused(subject: Any, blocks: list[Block]) -> list[Finding]:
     ]
 
 
-def purposeful(subject: Any) -> dict[int, Finding]:
+def purposeful(subject: Subject) -> dict[int, Finding]:
     """Say, before any look, which inputs cannot be compared; by position."""
     if not is_torch_subject(subject):
         return {}
@@ -56,7 +57,7 @@ def purposeful(subject: Any) -> dict[int, Finding]:
     return {p.which: _deliberate(subject, p) for p in purposes(subject, graph=False)}
 
 
-def _excuse(subject: Any, block: Block, purpose: Purpose) -> bool:
+def _excuse(subject: Subject, block: Block, purpose: Purpose) -> bool:
     """Change the verdicts that a purpose explains; whether there were any."""
     accused = block.wrong
     if purpose.entries is not None:
@@ -87,7 +88,7 @@ def _explained(block: Block, twin: Any) -> NDArray[np.bool_]:
         return np.asarray(~(gap > bound))
 
 
-def _deliberate(subject: Any, purpose: Purpose) -> Finding:
+def _deliberate(subject: Subject, purpose: Purpose) -> Finding:
     return Finding(
         BugKind.SURROGATE,
         "note" if purpose.row is not None else "warning",

@@ -26,7 +26,7 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 from gradlab.subject.mirrors import mirror_of
-from gradlab.subject.subject import analytic_of, is_torch_subject
+from gradlab.subject.subject import has_own_code
 
 if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block
@@ -82,7 +82,7 @@ def _is_shared_out(subject: Subject, block: Block) -> bool:
     lower = np.where(below, still[:, pairs], still[:, other])
     upper = np.where(below, still[:, other], still[:, pairs])
     one_triangle = lower[wrong].all() or upper[wrong].all()
-    even = alike[wrong].all() or not _has_own_code(subject)
+    even = alike[wrong].all() or not has_own_code(subject)
     if not (wrong.any() and even and one_triangle):
         return False
     block.unfold()
@@ -93,12 +93,6 @@ def _is_shared_out(subject: Subject, block: Block) -> bool:
     block.overwrite(pairs, wrong, verdicts=judged)
     block.overwrite(pairs, wrong & met & ~alike, accepted=True)
     return True
-
-
-def _has_own_code(subject: Subject) -> bool:
-    """Whether any of the gradient was written by somebody else than torch."""
-    analytic = analytic_of(subject)
-    return not is_torch_subject(subject) or getattr(analytic, "own_code", True)
 
 
 def _told(variable: Variable) -> Finding:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradlab.subject.subject import is_torch_subject
 from gradlab.subject.tensors.graph import graph_nodes
 
 if TYPE_CHECKING:
@@ -61,14 +62,15 @@ def followed_unseen(subject: Subject) -> bool:
     bool
         Whether one of them is held elsewhere, and follows from now on.
     """
-    program = getattr(subject, "program", None)
-    search = getattr(program, "search", None)
-    if program is None or search is None or subject.elsewhere:  # type: ignore[attr-defined] # torch's
+    if not is_torch_subject(subject):
         return False
-    loss = subject.loss  # type: ignore[attr-defined] # as above
-    search(() if loss is None else (loss,))
-    subject.elsewhere = bool(program.beside)  # type: ignore[attr-defined] # as above
-    return bool(program.beside)
+    program: Any = subject.program
+    search = getattr(program, "search", None)
+    if search is None or subject.elsewhere:
+        return False
+    search(() if subject.loss is None else (subject.loss,))
+    subject.elsewhere = bool(program.beside)
+    return subject.elsewhere
 
 
 def own_leaves(subject: TorchSubject, outputs: Sequence[Any]) -> tuple[str, ...]:

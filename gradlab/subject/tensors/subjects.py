@@ -141,6 +141,8 @@ class TorchSubject:
         Output row seen by the analytic side's last forward pass; None before.
     """
 
+    live = False
+
     def __init__(
         self,
         program: Program,
