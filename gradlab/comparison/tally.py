@@ -98,7 +98,7 @@ class Packed:
         columns.
     caught
         Error of a zero of each row that would have been caught wherever it is, (m,).
-    elsewhere
+    left_out
         Columns that are not here; no entry of theirs is valid.
     """
 
@@ -112,7 +112,7 @@ class Packed:
     bars: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]
     forgiven: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]
     caught: NDArray[np.float64]
-    elsewhere: NDArray[np.intp]
+    left_out: NDArray[np.intp]
 
 
 class Tallying:
@@ -162,7 +162,7 @@ class Tallying:
     def add_packed(self, part: Packed) -> None:
         """Take in columns of a block of which only the entries are known; first."""
         m, n = self.shape
-        here = n - len(part.elsewhere)
+        here = n - len(part.left_out)
         if not m or not here:
             return
         self.looked += here
@@ -183,7 +183,7 @@ class Tallying:
         """Let the worst entry of each tile stand for it; where none is, a zero."""
         (m, n), down, across = self.shape, self.down, self.across
         top, here = np.arange(down) * m // down, np.ones(n, dtype=bool)
-        here[part.elsewhere] = False
+        here[part.left_out] = False
         seen = np.flatnonzero(here)
         some, first = np.unique(seen * across // n, return_index=True)
         rows, columns = np.meshgrid(top, seen[first], indexing="ij")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "CLEAR",
     "SAFETY",
     "Tolerance",
     "default_rtol",
@@ -32,6 +33,8 @@ __all__ = [
 
 # Error bars are estimates: the promise is that the true error is within a few of them.
 SAFETY = 5.0
+# What lies farther apart than so many of them needs no second measurement.
+CLEAR = 40.0
 
 # rtol by unit round-off of the analytic side. float64: 1e-6 leaves two digits between
 # the central difference (1e-10 on smooth functions) and the smallest slip worth a

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.origin import Origin
 
-__all__ = ["NOTICED", "SMALL", "Way", "choose_least_scales", "moves_nothing"]
+__all__ = ["NOTICED", "SMALL", "UNSEEN", "Way", "choose_least_scales", "moves_nothing"]
 
 # Of the largest output: an input that moves it by less is not seen to move it. Cheap
 # differences leave a hundredth of such a slope, and less of what is smaller.
@@ -37,7 +37,7 @@ _SHORTER = 2.0**-7  # times one: where f moves by too much when the input moves 
 _TOO_MUCH = 4.0  # of the largest output
 _SHORTENED = 7  # times it is made shorter, at most
 _FARTHER = 4.0  # times as far, and no more: a longer step shows nothing new
-_DIGITS = 64.0  # roundings of f: less than that is not seen
+UNSEEN = 64.0  # roundings of f: less than that is not seen
 _TRIES = 12  # evaluations for each such input
 _SHORT, _LONG = 2.0**-16, 2.0**-13  # times the scale: by as much differences go
 _EVEN = 0.02  # of how far f goes to one side less the other: a kink adds more
@@ -134,7 +134,7 @@ class Way:
         scale = 1.0
         for _ in range(_SHORTENED):
             far = self._moved(scale)
-            if _DIGITS * self.epsilon < far <= _FARTHER * near:
+            if UNSEEN * self.epsilon < far <= _FARTHER * near:
                 return None  # it does all that it does within the size of the input
             if far <= _TOO_MUCH:
                 # where no digit of f tells the point from a kink, it is at the kink
@@ -157,7 +157,7 @@ class Way:
             near = np.abs(sides[0] + sides[1])
             even, odd = np.abs(sides[2] + sides[3]), np.abs(sides[2] - sides[3])
             bent = (even > _EVEN * odd) & (even < (_LONG / _SHORT) ** 1.5 * near)
-            bent &= near > _DIGITS * self.epsilon * self.height
+            bent &= near > UNSEEN * self.epsilon * self.height
         return bool(bent.any())
 
     def _moved(self, scale: float) -> float:

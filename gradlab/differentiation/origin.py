@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.subject import Subject
 
-__all__ = ["Origin", "elsewhere"]
+__all__ = ["Origin", "computes_otherwise"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +23,7 @@ class Origin:
     base: NDArray[np.float64]
 
 
-def elsewhere(own: Origin, twin: Origin) -> NDArray[np.bool_]:
+def computes_otherwise(own: Origin, twin: Origin) -> NDArray[np.bool_]:
     """Where a twin in other arithmetic computes something else than `own`, (rows,).
 
     In another branch, or with another draw. Rounding inside explains a tenth; of a

@@ -224,6 +224,15 @@ class Block:
             matrix = getattr(self, name)
             matrix[:, columns] = np.where(better, new, matrix[:, columns])
 
+    def copy(self) -> Block:
+        """Return one with matrices of its own."""
+        copies: dict[str, Any] = {
+            field.name: value.copy()
+            for field in dataclasses.fields(self)
+            if isinstance(value := getattr(self, field.name), np.ndarray)
+        }
+        return dataclasses.replace(self, **copies)
+
     def leave_open(self, entries: NDArray[np.bool_] | tuple[Any, ...]) -> None:
         """Leave entries undecided that numbers accuse, or vouch for: nobody can tell.
 

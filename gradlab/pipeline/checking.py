@@ -23,7 +23,7 @@ from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.least_scales import choose_least_scales, moves_nothing
 from gradlab.differentiation.method import Auto
-from gradlab.differentiation.origin import Origin, elsewhere
+from gradlab.differentiation.origin import Origin, computes_otherwise
 from gradlab.labels import few_of
 from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
@@ -334,7 +334,7 @@ def _reference_of(own: Origin, plan: Plan, meter: Meter) -> Origin:
         return own
     reference_base = base_row(twin, meter)
     reference = Origin(twin, reference_base)
-    far = elsewhere(own, reference)
+    far = computes_otherwise(own, reference)
     with np.errstate(all="ignore"):
         apart = np.abs(reference_base - base)
         if far.any() and twin.analytic is not None:

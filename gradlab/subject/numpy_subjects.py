@@ -17,7 +17,7 @@ from gradlab.subject.numpy_values import (
     scatter,
     working_copy,
 )
-from gradlab.subject.subject import DOUBLE, EPSILON, Variable
+from gradlab.subject.subject import DOUBLE, EPSILON, SINGLE, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ArraySubject"]
 
-_HALF = float(np.finfo(np.float16).eps)
 _WIDER = {"float16": "float64", "float32": "float64", "complex64": "complex128"}
 
 
@@ -346,7 +345,7 @@ class ArraySubject:
             if found is None:
                 return None
             stand_ins.append(found)
-        if self.epsilon >= _HALF:
+        if self.epsilon > SINGLE:
             mine = [leaf.value for leaf in self.tree.leaves]
             found = StandIns.of_halves(self.roots, mine)
             stand_ins += [found] if found else []

@@ -157,7 +157,7 @@ def test_a_tile_of_columns_that_are_elsewhere_shows_nothing():
         bars=lambda i, j: np.zeros(np.broadcast(i, j).shape),
         forgiven=lambda i, j: np.zeros(np.broadcast(i, j).shape),
         caught=np.zeros(3),
-        elsewhere=np.array([1]),
+        left_out=np.array([1]),
     )
     tallying = Tallying((3, 3))
     tallying.add_packed(part)

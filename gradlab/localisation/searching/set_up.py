@@ -15,7 +15,7 @@ from gradlab.differentiation.least_scales import (
 )
 from gradlab.differentiation.line_slope import start_exponent
 from gradlab.differentiation.magnitudes import looked_at, magnitudes
-from gradlab.differentiation.origin import Origin, elsewhere
+from gradlab.differentiation.origin import Origin, computes_otherwise
 from gradlab.localisation.searching.bench import Bench
 from gradlab.localisation.searching.columns import draw_cotangent
 from gradlab.localisation.searching.gradients import Gradients
@@ -190,4 +190,4 @@ def _reference(own: Origin, meter: Meter) -> Origin:
         meter.spend(1)
         row = known
     reference = Origin(twin, row)
-    return own if elsewhere(own, reference).any() else reference
+    return own if computes_otherwise(own, reference).any() else reference

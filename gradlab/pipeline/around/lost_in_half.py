@@ -14,6 +14,8 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.pipeline.blocks import label_of
+from gradlab.pipeline.looks.last_digits import few_units
+from gradlab.subject.subject import SINGLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["leave_lost_in_half"]
 
-_HALF = float(np.finfo(np.float16).eps)
-_FEW = 4.0  # rounding units of one, or of x, that are lost where something saturates
 _RIGHT = 1e-5  # of the slope: so much may the same formula be off by in float64
 
 
@@ -39,7 +39,7 @@ def leave_lost_in_half(subject: Subject, outcome: Outcome) -> list[Finding]:
     outcome
         Judged; verdicts of its blocks are changed.
     """
-    if subject.epsilon < _HALF:
+    if subject.epsilon <= SINGLE:
         return []
     lost = [(b, _lost(subject, b)) for b in outcome.blocks if b.accused]
     for block, entries in lost:
@@ -51,8 +51,7 @@ def _lost(subject: Subject, block: Block) -> NDArray[np.bool_]:
     """Accused entries that the same code has right in float64, (rows, n)."""
     if block.precise is None:
         return np.zeros(block.value.shape, dtype=bool)
-    size = np.abs(subject.point(block.which)[block.positions])
-    digits = _FEW * subject.epsilon * np.fmax(1.0, size)
+    digits = few_units(subject, block)  # lost where something saturates
     with np.errstate(all="ignore"):
         bound = np.fmax(SAFETY * block.error, _RIGHT * np.abs(block.value))
         right = np.abs(block.precise - block.value) <= bound

@@ -41,7 +41,7 @@ def in_pairs(halves: Packed) -> Packed:
     Parameters
     ----------
     halves
-        Of real coordinates, the columns of each row rising; of `elsewhere`, both
+        Of real coordinates, the columns of each row rising; of `left_out`, both
         halves of every entry.
 
     Examples
@@ -60,7 +60,7 @@ def in_pairs(halves: Packed) -> Packed:
     ...     bars=nothing,
     ...     forgiven=nothing,
     ...     caught=np.zeros(1),
-    ...     elsewhere=np.array([], dtype=int),
+    ...     left_out=np.array([], dtype=int),
     ... )
     >>> whole = in_pairs(halves)
     >>> whole.columns.tolist(), whole.analytic.tolist()
@@ -106,5 +106,5 @@ def in_pairs(halves: Packed) -> Packed:
         bars=size_of(halves.bars),
         forgiven=size_of(halves.forgiven),
         caught=np.sqrt(2) * halves.caught,
-        elsewhere=halves.elsewhere[::2] // 2,
+        left_out=halves.left_out[::2] // 2,
     )

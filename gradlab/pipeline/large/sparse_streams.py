@@ -199,7 +199,7 @@ class Laid:
             bars=bars,
             forgiven=forgiven,
             caught=caught_anywhere(bars, forgiven, scales, len(outside)),
-            elsewhere=self.doubtful,
+            left_out=self.doubtful,
         )
         return in_pairs(halves) if self.pairs else halves
 

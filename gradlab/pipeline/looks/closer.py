@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.tolerance import CLEAR, SAFETY
 from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.hidden_noise import LAST_DIGITS
+from gradlab.differentiation.least_scales import UNSEEN
 from gradlab.differentiation.noise import rounding_of
 from gradlab.differentiation.small_coordinates import OWN_SCALE
 from gradlab.differentiation.smoothness import Smoothness
@@ -29,7 +30,6 @@ _FEW_LOOKS = 8  # where most of an input is wrong, which is one mistake and not 
 _SHOWN = 3  # the same of an input that random directions have shown to be wrong
 _MOST = 0.5
 _SOFT = 32.0  # parts of its scale over which a slope may fall to nothing
-_DIGITS = 64.0  # roundings of f: less than that is not seen
 
 
 def take_closer(
@@ -104,7 +104,7 @@ def _distrust_jumps(
     neither side. So does what looks smooth, where f is known to bend on such steps.
     """
     subject = reference.subject
-    seen = _DIGITS * subject.epsilon * np.abs(reference.base)[:, None]
+    seen = UNSEEN * subject.epsilon * np.abs(reference.base)[:, None]
     own = np.abs(subject.point(block.which)[block.positions[chosen]])
     with np.errstate(all="ignore"):
         jumps = (found.kind == Smoothness.NOISY) & (found.noise > seen)
@@ -143,7 +143,7 @@ def first_looks(block: Block, *, accused: bool = False, others: int = 0) -> int:
     are not here because they agree.
     """
     with np.errstate(all="ignore"):
-        far = np.abs(block.analytic - block.value) > 40 * block.error
+        far = np.abs(block.analytic - block.value) > CLEAR * block.error
     wrong = (far & block.wrong).any(axis=0)
     many = np.count_nonzero(wrong) > _MOST * (wrong.size + others)
     if accused:

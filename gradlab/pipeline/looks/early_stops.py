@@ -35,12 +35,19 @@ if TYPE_CHECKING:
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
 
-__all__ = ["SLIGHT", "Jumps", "jumps_of", "widen_as_elsewhere", "widen_by_jumps"]
+__all__ = [
+    "SLIGHT",
+    "WIDE",
+    "Jumps",
+    "jumps_of",
+    "widen_as_others",
+    "widen_by_jumps",
+]
 
 SLIGHT = 1e-2  # of the largest entry of the row: more is no matter of a tolerance
 _MANY = 1.0  # times as many columns accused of more
 _SAW = 30.0  # times what the slope is off by up to the jump: a higher one is another's
-_WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
+WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
 _LOOKS = 4  # columns that are followed before all are believed
 _BELOW = 32.0  # jumps nearer than that part of a step are noise to differences
 _FARTHEST = 2.0  # scales that steps grow to
@@ -127,7 +134,7 @@ def widen_by_jumps(origin: Origin, block: Block, meter: Meter, jumps: Jumps) -> 
         reach = np.fmax(nearest * block.latest_scales, np.abs(block.step))
         # slips that do not add up to a fair part of the jump: it is none of a tolerance
         tooth = highest[:, None] <= _SAW * most[:, None] * reach / block.latest_scales
-        bar = np.where(tooth, _WIDE * highest[:, None] / reach, 0.0)
+        bar = np.where(tooth, WIDE * highest[:, None] / reach, 0.0)
     bar = np.fmax(bar, change[:, None] / block.latest_scales)
     widened = block.widen(bar, slight)
     if widened:
@@ -196,7 +203,7 @@ def _formula_at(
     return np.asarray(pulled[block.which][:, position])
 
 
-def widen_as_elsewhere(block: Block, jumps: Jumps) -> bool:
+def widen_as_others(block: Block, jumps: Jumps) -> bool:
     """Widen bars of slight accusations by what jumps changed along any input."""
     slight = _slight(block)[1] & ~jumps.spoiled[:, None]
     bar = jumps.change[:, None] / block.latest_scales

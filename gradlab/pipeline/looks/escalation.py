@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.judge import NEGLIGIBLE
-from gradlab.comparison.tolerance import stillness_in_noise
+from gradlab.comparison.tolerance import CLEAR, stillness_in_noise
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.foresight import foreseen
 from gradlab.differentiation.hidden_noise import LAST_DIGITS, hidden_rounding
@@ -20,7 +20,7 @@ from gradlab.pipeline.looks.last_digits import hear_last_digits, noise_once
 from gradlab.pipeline.looks.noisy_steps import allow_for_noise
 from gradlab.pipeline.looks.other_steps import distance, hear_again
 from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
-from gradlab.pipeline.looks.unheard import CLEAR, is_missing
+from gradlab.pipeline.looks.unheard import is_missing
 from gradlab.pipeline.looks.upholding import upheld_together
 from gradlab.pipeline.suspects import close_calls, suspect_columns, suspects_of
 
@@ -147,12 +147,12 @@ def _uphold(
 
 def _first_quota(subject: Subject, block: Block, outcome: Outcome) -> int:
     """How many suspects of an input climb first."""
-    others = _columns_elsewhere(subject, block, outcome)
+    others = _columns_that_agree(subject, block, outcome)
     quota = first_looks(block, accused=outcome.accused, others=others)
     return min(quota, _looks(outcome))
 
 
-def _columns_elsewhere(subject: Subject, block: Block, outcome: Outcome) -> int:
+def _columns_that_agree(subject: Subject, block: Block, outcome: Outcome) -> int:
     """How many columns of an input are not in its block because they agree."""
     if outcome.known is None or not outcome.known.others_agree:
         return 0

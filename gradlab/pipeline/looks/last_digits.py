@@ -26,11 +26,13 @@ from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.looks.analytic_digits import excuse_own_digits
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS
 from gradlab.pipeline.looks.early_stops import (
+    WIDE,
     jumps_of,
-    widen_as_elsewhere,
+    widen_as_others,
     widen_by_jumps,
 )
 from gradlab.pipeline.looks.following import Lanes, nearest_jump
+from gradlab.subject.subject import SINGLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,16 +47,20 @@ if TYPE_CHECKING:
     from gradlab.pipeline.plan import Check
     from gradlab.subject.subject import Subject
 
-__all__ = ["hear_last_digits", "may_be_last_digits", "noise_once", "widen_bars"]
+__all__ = [
+    "few_units",
+    "hear_last_digits",
+    "may_be_last_digits",
+    "noise_once",
+    "widen_bars",
+]
 
 _DIGITS = 64.0  # rounding units of 1, or of x: more is no last digit
 _DIVIDED = 1e8  # the most by which one division by x may magnify one
 _BEFORE = 0.999  # of the way to 0
 _MANY = 3.0  # times as many columns accused beyond doubt
-_FEW = 4.0  # rounding units that single precision may be off by, on both sides alike
-_SINGLE = 1.2e-7
+_FEW = 4.0  # rounding units that short arithmetic may lose, on both sides alike
 _IMAGINARY = 1e-20  # of the scale: shorter steps would not change a number
-_WIDE = 2.0  # jumps: how far f may be from what it is meant to be, on both ends
 _LEVER = 30.0  # noise of f in an extrapolation from steps far below the longest
 
 
@@ -84,7 +90,7 @@ def hear_last_digits(
         wider |= widen_bars(origins[k], block, meter, noises[k], jumps=jumps)
     if jumps.change.any():
         for block in outcome.blocks:
-            wider |= widen_as_elsewhere(block, jumps)
+            wider |= widen_as_others(block, jumps)
     if wider:
         judge_all(subject, outcome, plan)
 
@@ -149,16 +155,20 @@ def _excuse_short_arithmetic(subject: Subject, block: Block) -> bool:
     ``1 - tanh(x) ** 2`` at 8 is one or two units of 6e-8. What the formula itself has
     wrong shows in float64, where nothing of this is forgiven.
     """
-    if block.precise is None or subject.epsilon > _SINGLE:
+    if block.precise is None or subject.epsilon > SINGLE:
         return False
-    size = np.abs(subject.point(block.which)[block.positions])
-    digits = _FEW * subject.epsilon * np.fmax(1.0, size)
     with np.errstate(all="ignore"):
         apart = np.abs(block.analytic - block.precise)
-        excused = block.wrong & (apart <= digits)
+        excused = block.wrong & (apart <= few_units(subject, block))
     if excused.any():
         block.slack = np.where(excused, np.fmax(block.slack, apart), block.slack)
     return bool(excused.any())
+
+
+def few_units(subject: Subject, block: Block) -> NDArray[np.float64]:
+    """Say what short arithmetic may lose of one, or of each coordinate, (n,)."""
+    size = np.abs(subject.point(block.which)[block.positions])
+    return np.asarray(_FEW * subject.epsilon * np.fmax(1.0, size))
 
 
 def _widen(
@@ -188,7 +198,7 @@ def _widen(
             reach = np.fmax(away, np.abs(block.step[:, now]))
             # a jump at 0 is f's own: what is divided twice jumps on this side of it
             most = np.where(away < _BEFORE * size[now], digit[now], once[now])
-            bar = np.where(height <= most, _WIDE * height / reach, 0.0)
+            bar = np.where(height <= most, WIDE * height / reach, 0.0)
         if not block.widen(bar, doubtful[:, now], now):
             break  # all upheld: so are the rest
         heard = True
@@ -218,7 +228,7 @@ def may_be_last_digits(subject: Subject, block: Block) -> NDArray[np.bool_]:
 def _near(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:
     with np.errstate(all="ignore"):
         moved = block.gap * block.reach
-        return np.asarray(moved <= SAFETY * _WIDE * digit)
+        return np.asarray(moved <= SAFETY * WIDE * digit)
 
 
 def _doubtful(block: Block, digit: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.kinks import Sides, told_apart
-from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.tolerance import CLEAR, SAFETY
 from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.closer import first_looks
-from gradlab.pipeline.looks.unheard import CLEAR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,6 @@ from gradlab.pipeline.looks.closer import CLOSE_LOOKS, spread, take_closer
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
 from gradlab.pipeline.looks.last_digits import noise_once, widen_bars
 from gradlab.pipeline.looks.other_steps import hear_again
-from gradlab.pipeline.looks.unheard import own_copy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,7 +84,7 @@ def _hear(
     if not chosen.size:
         return
     name = plan.method_of(block.name).name
-    twin, looks = own_copy(block), CLOSE_LOOKS
+    twin, looks = block.copy(), CLOSE_LOOKS
     judge = functools.partial(judge_in_place_of, subject, block, twin, outcome, plan)
     noise = noise_once(own, meter, plan.seed)
     while chosen.size:

@@ -9,12 +9,12 @@ accusations get one from what was kept back of the budget. All others are left o
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.comparison.judge import tops_of
+from gradlab.comparison.tolerance import CLEAR
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import INTERRUPTED
@@ -35,16 +35,13 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Subject
 
 __all__ = [
-    "CLEAR",
     "KEPT",
     "far_apart",
     "hear_in_haste",
     "is_missing",
     "no_tie",
-    "own_copy",
 ]
 
-CLEAR = 40.0  # error bars: an accusation that rests on more needs no confirmation
 _BESIDE = 10  # evaluations that tell whether f has a derivative at the point
 KEPT = 22 + _BESIDE  # evaluations of a budget: those, and a ladder
 # of the ladder, or a cheap difference: along a stair any slope may be meant
@@ -150,16 +147,6 @@ def is_missing(block: Block, outcome: Outcome) -> bool:
     return blank and not np.isfinite(block.analytic).any()
 
 
-def own_copy(block: Block) -> Block:
-    """Copy a block with all its matrices."""
-    copies: dict[str, Any] = {
-        field.name: value.copy()
-        for field in dataclasses.fields(block)
-        if isinstance(value := getattr(block, field.name), np.ndarray)
-    }
-    return dataclasses.replace(block, **copies)
-
-
 def _try(
     check: Check,
     outcome: Outcome,
@@ -191,7 +178,7 @@ def _try(
     for _, k, column in ranked[:_TRIED]:
         block = wrong[k]
         own = block in auto
-        twin = block if own else own_copy(block)
+        twin = block if own else block.copy()
         at, cheap = reference if own else check.own, block.value[:, column].copy()
         take_closer(at, twin, np.array([column]), noise, meter)
         judge_in_place_of(check.subject, block, twin, outcome, plan)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.tolerance import CLEAR, SAFETY
 from gradlab.differentiation.adaptive_columns import adaptive_line
 from gradlab.differentiation.evaluation import line_of
 from gradlab.differentiation.method import Adaptive
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["upheld_together"]
 
-_CLEAR = 40.0  # error bars: an accusation that rests on more is a clear one
 _STANDS_OUT = 10.0  # times what the ladder and the differences are apart
 _AMPLIFIED = 10.0  # noise of f in an extrapolation, in units of noise / longest step
 _SLIGHT = 1e-2  # relative: a smaller slip has a ladder of its own
@@ -135,7 +134,7 @@ def _accused(
         value = block.value[rows, places]
         missing = value - block.formula[rows, places]
         gap = np.abs(missing)
-        clear = (gap > _CLEAR * block.error[rows, places]) & np.isfinite(gap)
+        clear = (gap > CLEAR * block.error[rows, places]) & np.isfinite(gap)
         # what is off by little may be off by what the difference truncates
         clear &= gap > _SLIGHT * np.abs(value)
     # a line in units of the tensor says nothing about what lives on a scale of its own

@@ -253,7 +253,7 @@ class ReverseMode:
             if followed(subject, tensors):  # of a large one the first row has no graph
                 values, leaves = subject.with_leaves(chosen)
                 tensors = subject.evaluate(values, grad=True)
-            if subject.elsewhere:
+            if subject.beside:
                 subject.unfollowed = own_leaves(subject, tensors)
         if len(chosen) == len(subject.cells):
             subject.forward_value = to_row(tensors)

@@ -39,10 +39,10 @@ def followed(subject: TorchSubject, outputs: Sequence[Any]) -> bool:
         Whether another evaluation is needed for the same graph with private tensors.
     """
     search = getattr(subject.program, "search", None)
-    if search is None or subject.elsewhere or not own_leaves(subject, outputs):
+    if search is None or subject.beside or not own_leaves(subject, outputs):
         return False
     search(() if subject.loss is None else (subject.loss,))
-    subject.elsewhere = True
+    subject.beside = True
     return True
 
 
@@ -66,11 +66,11 @@ def followed_unseen(subject: Subject) -> bool:
         return False
     program: Any = subject.program
     search = getattr(program, "search", None)
-    if search is None or subject.elsewhere:
+    if search is None or subject.beside:
         return False
     search(() if subject.loss is None else (subject.loss,))
-    subject.elsewhere = bool(program.beside)
-    return subject.elsewhere
+    subject.beside = bool(program.beside)
+    return subject.beside
 
 
 def own_leaves(subject: TorchSubject, outputs: Sequence[Any]) -> tuple[str, ...]:

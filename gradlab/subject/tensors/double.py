@@ -229,7 +229,7 @@ def _like(
     """Return a subject with another program, of which all else is known already."""
     twin = type(subject)(program, cells, loss=loss, root=subject.root)
     twin.reset, twin.kept = subject.reset, subject.kept
-    twin.elsewhere, twin.whole = subject.elsewhere, subject.whole
+    twin.beside, twin.whole = subject.beside, subject.whole
     twin.needs_grad, twin.draws = subject.needs_grad, subject.draws
     twin.chunk_bytes, twin.asserts = subject.chunk_bytes, subject.asserts
     transfer = getattr(subject.analytic, "on", None)

@@ -168,7 +168,7 @@ class TorchSubject:
         self.needs_grad: bool | None = None  # unknown before the first evaluation
         self.kept: tuple[int, ...] | None = None  # outputs that require grad; all
         self.whole = False  # keep those without grad as well
-        self.elsewhere = False  # a module's parameters are read beside its tables,
+        self.beside = False  # a module's parameters are read beside its tables,
         self.unfollowed: tuple[str, ...] = ()  # where those could not be exchanged
         self._signature: list[tuple[str, tuple[int, ...], Any]] | None = None
         self._outputs: tuple[Variable, ...] | None = None
@@ -310,7 +310,7 @@ class TorchSubject:
             result = self.program.call(values, buffers)
             if self.loss is not None:  # which may read the parameters: a penalty
                 own = self.program.standing
-                with own(values, buffers) if self.elsewhere else DEVICE:
+                with own(values, buffers) if self.beside else DEVICE:
                     result = scalar_loss(self.loss(result))
         found = observe(result, self.root)
         return found if self.kept is None else found.only(self.kept)

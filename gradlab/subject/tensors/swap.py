@@ -44,7 +44,7 @@ class Swap:
         self.own = {name: members[name] for name in wanted}
         self.roots: tuple[object, ...] | None = None
         self.made = 0  # parameters, in the last call
-        self._elsewhere: list[Holder] = []
+        self._beside: list[Holder] = []
         self._module = module
         self._places: list[tuple[dict[str, Any], str, str]] = []
         self._padded: dict[int, int] = {}  # place: row that is a constant
@@ -82,19 +82,19 @@ class Swap:
         self.roots = (self._module, *roots)
         tables, names = {id(table) for table, _, _ in self._places}, self.name_of()
         found = holders_of(names.keys(), self.roots)
-        self._elsewhere = [place for place in found if id(place.space) not in tables]
-        parts = (id(part) for place in self._elsewhere for part in place.parts())
+        self._beside = [place for place in found if id(place.space) not in tables]
+        parts = (id(part) for place in self._beside for part in place.parts())
         self._tied |= {names[part] for part in parts if part in names}
 
     @property
     def beside(self) -> bool:
         """Whether the search found places besides the module's own tables."""
-        return bool(self._elsewhere)
+        return bool(self._beside)
 
     @property
     def lends(self) -> bool:
         """Whether its parameters are found in its tables alone, and as they are."""
-        return not (self._padded or self._free_places or self._elsewhere)
+        return not (self._padded or self._free_places or self._beside)
 
     def call(self, state: Mapping[str, Any], arguments: tuple[Any, ...]) -> object:
         """Return ``module(*arguments)`` with `state` in place of its own tensors."""
@@ -152,13 +152,13 @@ class Swap:
             _dress(table[own_name])
         if self._free_places:
             self._free_places.set_up()
-        if self._elsewhere:
+        if self._beside:
             others = {id(tensor): state[name] for name, tensor in self.own.items()}
-            for holder in self._elsewhere:
+            for holder in self._beside:
                 holder.exchange(others)
 
     def _put_back(self, saved: list[Any], fixed: list[dict[str, Any]]) -> None:
-        for holder in self._elsewhere:
+        for holder in self._beside:
             holder.put(holder.held)
         for (table, own_name, _), tensor in zip(self._places, saved, strict=True):
             table[own_name] = tensor
