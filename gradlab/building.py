@@ -38,7 +38,7 @@ from gradlab.subject.subject import GIVEN
 from gradlab.subject.tensors import tensors_in_place
 from gradlab.subject.tensors import values as torch_values
 from gradlab.subject.tensors.dependent import dependent_inputs
-from gradlab.subject.tensors.widening import widened_call
+from gradlab.subject.tensors.in_double.widening import widened_call
 from gradlab.subject.tree import argument_names, flatten, leaves_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from gradlab.pipeline.unrounded import accusing_nobody, unrounded
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
 from gradlab.subject.state_guard import StateGuard
-from gradlab.subject.tensors.captured_inputs import followed_unseen
+from gradlab.subject.tensors.calling.captured_inputs import followed_unseen
 from gradlab.subject.tensors.values import looks_like_module
 
 if TYPE_CHECKING:

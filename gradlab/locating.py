@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gradlab.localisation.located import Located, WrongEntry
     from gradlab.subject.subject import Variable
-    from gradlab.subject.tensors.deliberate import Purpose
+    from gradlab.subject.tensors.gradients.deliberate import Purpose
 
 __all__ = ["locate"]
 
@@ -156,7 +156,7 @@ def locate(
 
 def _but_on_purpose(found: Located, subject: Any) -> Located:
     """Take out what is not the derivative on purpose, and say so, as `check` does."""
-    from gradlab.subject.tensors.deliberate import purposes
+    from gradlab.subject.tensors.gradients.deliberate import purposes
 
     for purpose in purposes(subject):
         variable = subject.inputs[purpose.which]

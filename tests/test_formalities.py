@@ -39,7 +39,7 @@ TORCH_FILES = (
     "subject/guarding/torch_state.py",
     "subject/state_guard.py",
     "subject/tensors/*.py",
-    "subject/tensors/incremental/*.py",
+    "subject/tensors/*/*.py",
 )
 MAX_BODY = 60  # lines of one function, its docstring left out
 IMPORT_RATIO = 1.5

@@ -267,7 +267,7 @@ def _epsilon_inside(subject: Subject) -> float:
     """Round-off of a subject in short precision, which may be shorter inside."""
     if subject.epsilon < DOUBLE or not is_torch_subject(subject):
         return subject.epsilon
-    from gradlab.subject.tensors.precision import inner_epsilon
+    from gradlab.subject.tensors.gradients.precision import inner_epsilon
 
     return inner_epsilon(subject)
 

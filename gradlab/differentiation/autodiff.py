@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.tensors.programs import Program
+    from gradlab.subject.tensors.calling.programs import Program
 
 __all__ = ["COTANGENT", "second_order"]
 

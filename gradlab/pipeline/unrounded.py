@@ -67,7 +67,7 @@ def unrounded(
     settled = report.verdict == Verdict.AGREES or report.partial
     if settled or not is_torch_subject(subject) or meter.crew is not None:
         return report
-    from gradlab.subject.tensors.double import without_halves
+    from gradlab.subject.tensors.in_double.double import without_halves
 
     twin = without_halves(subject)
     if twin is None:

@@ -138,7 +138,7 @@ def _pusher(
     if jvp is None:
         if not is_torch_subject(subject):
             raise InputError("pass jvp= (Jacobian times vector) for a NumPy function")
-        from gradlab.subject.tensors.forward import push
+        from gradlab.subject.tensors.gradients.forward import push
 
         def forward(which: int, tangent: NDArray[np.float64]) -> NDArray[np.float64]:
             try:

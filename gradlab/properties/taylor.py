@@ -178,7 +178,7 @@ def _valid_steps(steps: Any) -> NDArray[np.float64]:
 
 def _rest_of(line: Line) -> tuple[Line, list[str]]:
     """Leave out what is not the derivative on purpose, and say so, as `check` does."""
-    from gradlab.subject.tensors.deliberate import purposes
+    from gradlab.subject.tensors.gradients.deliberate import purposes
 
     subject: Any = line.bench.subject
     parts, told = [part.copy() for part in line.parts], []

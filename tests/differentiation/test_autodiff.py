@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.subject.tensors import engine as torch_engine
-from gradlab.subject.tensors.backward import Backward
-from gradlab.subject.tensors.forward import ForwardMode
+from gradlab.subject.tensors.gradients import engine as torch_engine
+from gradlab.subject.tensors.gradients.backward import Backward
+from gradlab.subject.tensors.gradients.forward import ForwardMode
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import DOUBLE, REAL, Through, eye_of, randn
 

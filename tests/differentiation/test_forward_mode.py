@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradlab.subject.tensors.forward import ForwardMode
+from gradlab.subject.tensors.gradients.forward import ForwardMode
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import REAL, Through, eye_of, randn
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradlab.subject.tensors.engine import run_backward
+from gradlab.subject.tensors.gradients.engine import run_backward
 from gradlab.subject.tensors.incremental import input_products
 from tests.differentiation.test_through_products import (
     BATCH,

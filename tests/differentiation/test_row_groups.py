@@ -16,7 +16,7 @@ from gradlab.differentiation.sparse import row_groups
 from gradlab.differentiation.sparse.row_groups import grouped_rows
 from gradlab.late import is_made
 from gradlab.pipeline.sides.analytic_side import analytic_side
-from gradlab.subject.tensors.forward import ForwardMode
+from gradlab.subject.tensors.gradients.forward import ForwardMode
 from tests.specimens.functions import stray, with_backward
 
 

@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture
 def passes(monkeypatch):
     """Backward passes of gradlab: how many inputs each was for."""
-    from gradlab.subject.tensors.backward import Backward
+    from gradlab.subject.tensors.gradients.backward import Backward
 
     seen, run = [], Backward._grad
 

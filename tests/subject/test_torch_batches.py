@@ -11,8 +11,8 @@ from gradlab.differentiation.evaluation import (
     Meter,
     displaced_rows,
 )
-from gradlab.subject.tensors.loops import same_values
-from gradlab.subject.tensors.stacks import Plan
+from gradlab.subject.tensors.batching.loops import same_values
+from gradlab.subject.tensors.batching.stacks import Plan
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import (
     DOUBLE,
@@ -143,7 +143,7 @@ def test_sums_in_another_order_are_the_same_values(rng):
 
 def test_the_first_rows_that_are_wanted_are_the_trial_of_batches(monkeypatch):
     """No displacement goes through two batches, and all come to what single ones do."""
-    from gradlab.subject.tensors import batches as torch_batches
+    from gradlab.subject.tensors.batching import batches as torch_batches
 
     monkeypatch.setattr(torch_batches, "CLEARLY", np.inf)  # however long they take
     sizes, mapped = [], torch_batches.mapped

@@ -14,7 +14,7 @@ import gradlab as gl
 torch = pytest.importorskip("torch")
 
 from gradlab.subject.tensors import walk  # noqa: E402
-from gradlab.subject.tensors.devices import (  # noqa: E402 - after torch
+from gradlab.subject.tensors.batching.devices import (  # noqa: E402 - after torch
     batch_bytes,
     copies,
     out_of_memory,
@@ -101,7 +101,7 @@ def test_batches_are_bounded_by_the_memory_of_the_host():
 
 def test_batch_that_does_not_fit_is_made_smaller(monkeypatch):
     """A device without room is no reason to evaluate one by one, nor for nan."""
-    from gradlab.subject.tensors.batches import Batches
+    from gradlab.subject.tensors.batching.batches import Batches
     from gradlab.subject.tensors.subjects import torch_subject
 
     x = torch.linspace(0, 1, 256, dtype=torch.float64)

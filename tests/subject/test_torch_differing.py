@@ -14,8 +14,8 @@ from gradlab.subject.tensors.incremental.differing import (
     whole,
 )
 from gradlab.subject.tensors.incremental.displaced_entries import one_entry
+from gradlab.subject.tensors.incremental.words import words
 from gradlab.subject.tensors.subjects import torch_subject
-from gradlab.subject.tensors.words import words
 from tests.specimens.torch_sides import randn
 
 torch = pytest.importorskip("torch")

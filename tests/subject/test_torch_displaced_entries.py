@@ -223,7 +223,7 @@ def test_one_wrong_entry_is_found():
 
 def test_the_trial_of_copies_makes_no_more_than_fit_into_a_batch(monkeypatch):
     """Hundreds of entries are tried without copies; where that fails, few copies."""
-    from gradlab.subject.tensors import batches as torch_batches
+    from gradlab.subject.tensors.batching import batches as torch_batches
 
     made, copied = [], torch_batches.copied
 

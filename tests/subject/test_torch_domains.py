@@ -12,7 +12,7 @@ from gradlab.errors import SubjectError
 
 torch = pytest.importorskip("torch")
 
-from gradlab.subject.tensors.domains import DEVICE, in_domain  # noqa: E402
+from gradlab.subject.tensors.calling.domains import DEVICE, in_domain  # noqa: E402
 from gradlab.subject.tensors.subjects import torch_subject  # noqa: E402
 
 entropy = torch.nn.functional.binary_cross_entropy

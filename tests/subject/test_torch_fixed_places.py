@@ -11,7 +11,7 @@ import gradlab as gl
 
 torch = pytest.importorskip("torch")
 
-from gradlab.subject.tensors.fixed_places import free_places  # noqa: E402
+from gradlab.subject.tensors.calling.fixed_places import free_places  # noqa: E402
 from tests.specimens.slips import Slipping  # noqa: E402
 
 

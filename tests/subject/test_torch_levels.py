@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradlab.subject.tensors import levels
+from gradlab.subject.tensors.batching import levels
 
 torch = pytest.importorskip("torch")
 

@@ -8,7 +8,7 @@ import gradlab as gl
 
 torch = pytest.importorskip("torch")
 
-from gradlab.subject.tensors import same_draws  # noqa: E402
+from gradlab.subject.tensors.in_double import same_draws  # noqa: E402
 
 NOISY = {
     "randn_like": lambda x: x + torch.randn_like(x),

@@ -14,8 +14,8 @@ from gradlab.differentiation.directions import Direction, Walk, unit_of, whole
 
 torch = pytest.importorskip("torch")
 
+from gradlab.subject.tensors.in_double.transient_parameters import Loan, Rooms  # noqa: E402
 from gradlab.subject.tensors.subjects import torch_subject  # noqa: E402
-from gradlab.subject.tensors.transient_parameters import Loan, Rooms  # noqa: E402
 
 WIDTH = 1500  # two layers: 18 MB in float32, from 16 MiB on parameters are lent
 

@@ -228,7 +228,7 @@ def written(case: Case) -> list[Clue]:
     subject = case.evidence.subject
     if not is_torch_subject(subject) or case.variable.name not in subject.mutated:
         return []
-    from gradlab.subject.tensors.hidden_writes import unrecorded
+    from gradlab.subject.tensors.gradients.hidden_writes import unrecorded
 
     case.evidence.meter.spend(1)
     found = unrecorded(subject, case.part.which)

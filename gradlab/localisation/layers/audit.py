@@ -26,9 +26,9 @@ from gradlab.localisation.layers.recording.record import (
 from gradlab.localisation.layers.recording.state import kept_attributes, private_buffers
 from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.localisation.layers.rows import hooked_row, rows_of
-from gradlab.subject.tensors.domains import asserting_watched, in_domain
-from gradlab.subject.tensors.fixed_places import free_places
-from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.calling.domains import asserting_watched, in_domain
+from gradlab.subject.tensors.calling.fixed_places import free_places
+from gradlab.subject.tensors.calling.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

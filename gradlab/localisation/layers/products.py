@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.labels import stopped_at
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
-from gradlab.subject.tensors.engine import run_backward
+from gradlab.subject.tensors.gradients.engine import run_backward
 from gradlab.subject.tensors.graph import graph_nodes
 
 if TYPE_CHECKING:

@@ -137,8 +137,8 @@ class Precise:
         """Do the same for large gradients, which are handed over one at a time.
 
         Those of the subject itself are kept meanwhile, in their own precision; scatter
-        is not measured. See `gradlab.subject.tensors.analytic.ReverseMode.stream`;
-        where `useless` turns out true, what was taken does not count.
+        is not measured. See `ReverseMode.stream` of torch subjects; where `useless`
+        turns out true, what was taken does not count.
         """
         mine: Any = self.subject.analytic
         other: Any = self.twin.analytic

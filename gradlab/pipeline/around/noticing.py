@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.modes import Modal
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
-    from gradlab.subject.tensors.cotangents import Trial
+    from gradlab.subject.tensors.gradients.cotangents import Trial
 
 __all__ = ["excuse_cancellation", "noticed"]
 
@@ -86,7 +86,10 @@ def noticed(
     subject = own.subject
     if not is_torch_subject(subject):
         return asked_again(subject, comparisons)
-    from gradlab.subject.tensors.cotangents import cotangent_trials, moves_unseen
+    from gradlab.subject.tensors.gradients.cotangents import (
+        cotangent_trials,
+        moves_unseen,
+    )
 
     findings: list[Finding] = []
     module = getattr(subject.program, "module", None)
@@ -172,7 +175,7 @@ def _modes(module: Any, layers: tuple[Modal, ...]) -> Iterator[Finding]:
 
 
 def _padded(module: Any) -> Iterator[Finding]:
-    from gradlab.subject.tensors.deliberate import padded_row
+    from gradlab.subject.tensors.gradients.deliberate import padded_row
 
     for name, layer in module.named_modules():
         row = padded_row(layer)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
-    from gradlab.subject.tensors.deliberate import Purpose
+    from gradlab.subject.tensors.gradients.deliberate import Purpose
 
 __all__ = ["excused", "purposeful"]
 
@@ -38,7 +38,7 @@ def excused(subject: Subject, blocks: list[Block]) -> list[Finding]:
     wrong = [block for block in blocks if block.accused]
     if not wrong or not is_torch_subject(subject):
         return []
-    from gradlab.subject.tensors.deliberate import purposes
+    from gradlab.subject.tensors.gradients.deliberate import purposes
 
     return [
         _deliberate(subject, purpose)
@@ -52,7 +52,7 @@ def purposeful(subject: Subject) -> dict[int, Finding]:
     """Say, before any look, which inputs cannot be compared; by position."""
     if not is_torch_subject(subject):
         return {}
-    from gradlab.subject.tensors.deliberate import purposes
+    from gradlab.subject.tensors.gradients.deliberate import purposes
 
     return {p.which: _deliberate(subject, p) for p in purposes(subject, graph=False)}
 

@@ -77,7 +77,7 @@ def _by_torch(
     subject: Subject, columns: Sequence[NDArray[np.intp]] | None, meter: Meter
 ) -> AnalyticSide | None:
     """Differentiate by torch in reverse mode, whatever was given; None if it cannot."""
-    from gradlab.subject.tensors.analytic import ReverseMode
+    from gradlab.subject.tensors.gradients.analytic import ReverseMode
 
     kept: Any = copy.copy(subject)  # a TorchSubject
     kept.analytic = ReverseMode(kept)

@@ -13,17 +13,19 @@ import functools
 from typing import TYPE_CHECKING, Any, Literal
 
 from gradlab.errors import InputError, InputTypeError, SubjectError
-from gradlab.subject.tensors.analytic import ReverseMode
-from gradlab.subject.tensors.batches import Batches
+from gradlab.subject.tensors.batching.batches import Batches
+from gradlab.subject.tensors.batching.devices import batch_bytes
+from gradlab.subject.tensors.batching.loops import same_values
 from gradlab.subject.tensors.bits import Before
-from gradlab.subject.tensors.captured_inputs import followed
-from gradlab.subject.tensors.devices import batch_bytes
-from gradlab.subject.tensors.domains import DEVICE, asserting_watched, in_domain
-from gradlab.subject.tensors.double import in_double
-from gradlab.subject.tensors.forward import ForwardMode
-from gradlab.subject.tensors.freed import changed
+from gradlab.subject.tensors.calling.captured_inputs import followed
+from gradlab.subject.tensors.calling.domains import DEVICE, asserting_watched, in_domain
+from gradlab.subject.tensors.calling.freed import changed
+from gradlab.subject.tensors.calling.programs import prepare
+from gradlab.subject.tensors.gradients.analytic import ReverseMode
+from gradlab.subject.tensors.gradients.forward import ForwardMode
+from gradlab.subject.tensors.in_double.double import in_double
+from gradlab.subject.tensors.in_double.transient_parameters import lent
 from gradlab.subject.tensors.incremental.input_products import products_of
-from gradlab.subject.tensors.loops import same_values
 from gradlab.subject.tensors.outputs import (
     no_more_the_same,
     observe,
@@ -32,8 +34,6 @@ from gradlab.subject.tensors.outputs import (
     variables_of,
 )
 from gradlab.subject.tensors.overlaps import sharing
-from gradlab.subject.tensors.programs import prepare
-from gradlab.subject.tensors.transient_parameters import lent
 from gradlab.subject.tensors.walk import displace
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.subject.subject import Analytic, Coordinates, Variable
+    from gradlab.subject.tensors.calling.programs import Program
     from gradlab.subject.tensors.outputs import Observed
-    from gradlab.subject.tensors.programs import Program
     from gradlab.subject.tensors.values import Cell
 
 __all__ = ["TorchSubject", "torch_subject"]

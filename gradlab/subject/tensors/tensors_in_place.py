@@ -132,7 +132,7 @@ def rounds(fn: Callable[[], Any], params: Any) -> bool:
         return False
     import torch
 
-    from gradlab.subject.tensors.double import narrowing_watched
+    from gradlab.subject.tensors.in_double.double import narrowing_watched
 
     try:
         with narrowing_watched(float(torch.finfo(torch.float32).eps)) as narrowed:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.subject.subject import Coordinates
-    from gradlab.subject.tensors.transient_parameters import Lending
+    from gradlab.subject.tensors.in_double.transient_parameters import Lending
 
 __all__ = [
     "Cell",

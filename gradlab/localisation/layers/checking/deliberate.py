@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.variables import ReplayError
-from gradlab.subject.tensors.deliberate import (
+from gradlab.subject.tensors.gradients.deliberate import (
     IMPLICIT,
     ctc_alone,
     drawn_implicitly,

@@ -17,7 +17,7 @@ from gradlab.differentiation.least_scales import NOTICED, SMALL, Way
 from gradlab.localisation.layers.products import length
 from gradlab.localisation.layers.replaying.directions import Direction, typical_size
 from gradlab.localisation.layers.variables import ReplayError
-from gradlab.subject.tensors.double import narrowing_watched
+from gradlab.subject.tensors.in_double.double import narrowing_watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

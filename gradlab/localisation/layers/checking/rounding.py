@@ -8,8 +8,8 @@ from gradlab.localisation.layers.checking.judge import judge
 from gradlab.localisation.layers.checking.probe import Precision, narrows
 from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
-from gradlab.subject.tensors.double import narrowing_watched
-from gradlab.subject.tensors.lossless_casts import Casts
+from gradlab.subject.tensors.in_double.double import narrowing_watched
+from gradlab.subject.tensors.in_double.lossless_casts import Casts
 
 if TYPE_CHECKING:
     from gradlab.localisation.layers.checking.probe import Measure

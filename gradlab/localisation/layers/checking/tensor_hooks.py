@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.localisation.layers.checking.probe import quick
 from gradlab.localisation.layers.recording.hooks import place_of_hook
 from gradlab.localisation.layers.variables import ReplayError
-from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.calling.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import threading
 import types
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gradlab.subject.tensors.domains import DEVICE
+from gradlab.subject.tensors.calling.domains import DEVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from gradlab.localisation.layers.recording.intercept import call_function, call_
 from gradlab.localisation.layers.recording.owners import Owners
 from gradlab.localisation.layers.recording.state import entry_of, random_now
 from gradlab.localisation.layers.recording.trees import Hole, leaves, take_out
-from gradlab.subject.tensors.freed import freed
+from gradlab.subject.tensors.calling.freed import freed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,7 +15,7 @@ import functools
 from typing import Any
 
 from gradlab.subject.tensors.incremental.short_softmax import called
-from gradlab.subject.tensors.words import (
+from gradlab.subject.tensors.incremental.words import (
     is_batched,
     over_leaves,
     tensors_in,

@@ -8,7 +8,7 @@ over an evaluation of the user's function, hands it a tensor without memory in p
 the weight, lets the products of that through with the change added, and refuses every
 other use: then copies have to do. The values are those of the function itself, up to
 the order of summation, which is checked against single evaluations
-(`gradlab.subject.tensors.batches`). Nothing here knows of derivatives.
+(`gradlab.subject.tensors.batching.batches`). Nothing here knows of derivatives.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.tensors.incremental.differing import OtherUseError, differing
 from gradlab.subject.tensors.incremental.standing_in import Met, standing_in
-from gradlab.subject.tensors.words import is_batched
+from gradlab.subject.tensors.incremental.words import is_batched
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,7 +32,12 @@ from gradlab.subject.tensors.incremental.linear_functions import (
 )
 from gradlab.subject.tensors.incremental.short_softmax import called
 from gradlab.subject.tensors.incremental.standing_in import watching
-from gradlab.subject.tensors.words import is_transformed, over_leaves, tensors_in, words
+from gradlab.subject.tensors.incremental.words import (
+    is_transformed,
+    over_leaves,
+    tensors_in,
+    words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.subject.subject import side_by_side
-from gradlab.subject.tensors.engine import run_backward
+from gradlab.subject.tensors.batching.loops import same_values
+from gradlab.subject.tensors.batching.stacks import vmapped
+from gradlab.subject.tensors.gradients.engine import run_backward
 from gradlab.subject.tensors.incremental.differing import OtherUseError, differing
 from gradlab.subject.tensors.incremental.following import End, end_replaced, ends_of
-from gradlab.subject.tensors.loops import same_values
 from gradlab.subject.tensors.outputs import to_row
-from gradlab.subject.tensors.stacks import vmapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ import functools
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from gradlab.subject.tensors.words import tensors_in, words
+from gradlab.subject.tensors.incremental.words import tensors_in, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

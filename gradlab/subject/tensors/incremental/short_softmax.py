@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.words import is_batched
+from gradlab.subject.tensors.incremental.words import is_batched
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Literal
 
+from gradlab.subject.tensors.calling.uncompiled import uncompiled
 from gradlab.subject.tensors.incremental.differing import (
     OtherUseError,
     answered,
@@ -21,8 +22,7 @@ from gradlab.subject.tensors.incremental.differing import (
     without_memory,
 )
 from gradlab.subject.tensors.incremental.short_softmax import called
-from gradlab.subject.tensors.uncompiled import uncompiled
-from gradlab.subject.tensors.words import over_leaves, tensors_in, words
+from gradlab.subject.tensors.incremental.words import over_leaves, tensors_in, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

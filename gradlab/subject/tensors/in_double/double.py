@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.subject.subject import DOUBLE
-from gradlab.subject.tensors.lossless_casts import (
+from gradlab.subject.tensors.calling.uncompiled import uncompiled
+from gradlab.subject.tensors.in_double.lossless_casts import (
     AnalyticWithin,
     Casts,
     Within,
     loss_within,
 )
-from gradlab.subject.tensors.same_draws import SameDraws, draws_by_dtype
-from gradlab.subject.tensors.transient_parameters import Lending, Rooms, may_be_lent
-from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.in_double.same_draws import SameDraws, draws_by_dtype
+from gradlab.subject.tensors.in_double.transient_parameters import (
+    Lending,
+    Rooms,
+    may_be_lent,
+)
 from gradlab.subject.tensors.values import (
     Cell,
     dtype_name,
@@ -29,8 +33,8 @@ from gradlab.subject.tensors.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from gradlab.subject.tensors.lossless_casts import Around
-    from gradlab.subject.tensors.programs import Program
+    from gradlab.subject.tensors.calling.programs import Program
+    from gradlab.subject.tensors.in_double.lossless_casts import Around
     from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["in_double", "narrowing_watched", "within", "without_halves"]
@@ -59,7 +63,7 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
     itself widened as they are used. Each attempt is evaluated once while every torch
     function is watched. One that casts float64 to less disqualifies it, unless the type
     cast to holds all inputs as they were: such casts are left out, see
-    `gradlab.subject.tensors.lossless_casts`.
+    `gradlab.subject.tensors.in_double.lossless_casts`.
 
     Examples
     --------

@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.constants import double_dtype
-from gradlab.subject.tensors.lossless_casts import Casts
-from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.calling.constants import double_dtype
+from gradlab.subject.tensors.calling.uncompiled import uncompiled
+from gradlab.subject.tensors.in_double.lossless_casts import Casts
 from gradlab.subject.tensors.values import is_differentiable
 
 if TYPE_CHECKING:

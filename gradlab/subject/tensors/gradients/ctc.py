@@ -10,7 +10,7 @@ import contextlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.calling.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -72,7 +72,7 @@ def cotangent_trials(subject: TorchSubject, seed: int) -> tuple[Trial, ...]:
     seed
         Of the cotangent.
     """
-    from gradlab.subject.tensors.double import narrowing_watched
+    from gradlab.subject.tensors.in_double.double import narrowing_watched
 
     if sum(cell.values.nbytes for cell in subject.cells) > _LARGE:
         return ()

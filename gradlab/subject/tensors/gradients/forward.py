@@ -9,7 +9,7 @@ import numpy as np
 
 from gradlab.labels import stopped_at
 from gradlab.subject.subject import Problem, Pullback, output_rows
-from gradlab.subject.tensors.cotangents import SLACK
+from gradlab.subject.tensors.gradients.cotangents import SLACK
 from gradlab.subject.tensors.outputs import stack_of_rows, to_row
 
 if TYPE_CHECKING:

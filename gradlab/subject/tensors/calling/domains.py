@@ -15,7 +15,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import SubjectError
-from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.calling.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.tensors.cotangents import SLACK
+from gradlab.subject.tensors.gradients.cotangents import SLACK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

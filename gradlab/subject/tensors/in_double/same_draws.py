@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.calling.uncompiled import uncompiled
 from gradlab.subject.tensors.values import is_double
 
 if TYPE_CHECKING:

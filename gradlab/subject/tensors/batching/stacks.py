@@ -7,8 +7,8 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.devices import copies
-from gradlab.subject.tensors.levels import map_forward
+from gradlab.subject.tensors.batching.devices import copies
+from gradlab.subject.tensors.batching.levels import map_forward
 from gradlab.subject.tensors.outputs import stack_of_rows
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.subject.subject import Problem, Pullback, output_rows
-from gradlab.subject.tensors.answers import add_up, close, weights_of
-from gradlab.subject.tensors.backward import Backward
-from gradlab.subject.tensors.captured_inputs import followed, own_leaves
-from gradlab.subject.tensors.cotangents import has_own_code
-from gradlab.subject.tensors.double import narrowing_watched
+from gradlab.subject.tensors.calling.captured_inputs import followed, own_leaves
+from gradlab.subject.tensors.gradients.answers import add_up, close, weights_of
+from gradlab.subject.tensors.gradients.backward import Backward
+from gradlab.subject.tensors.gradients.cotangents import has_own_code
+from gradlab.subject.tensors.gradients.precision import Unseen, is_single, lost_digits
+from gradlab.subject.tensors.gradients.problems import about, raised
+from gradlab.subject.tensors.in_double.double import narrowing_watched
 from gradlab.subject.tensors.outputs import to_row
-from gradlab.subject.tensors.precision import Unseen, is_single, lost_digits
-from gradlab.subject.tensors.problems import about, raised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.tensors.ctc import with_its_derivative
-from gradlab.subject.tensors.double import within
+from gradlab.subject.tensors.gradients.ctc import with_its_derivative
+from gradlab.subject.tensors.gradients.hidden_writes import written_parameters
 from gradlab.subject.tensors.graph import graph_nodes
-from gradlab.subject.tensors.hidden_writes import written_parameters
+from gradlab.subject.tensors.in_double.double import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

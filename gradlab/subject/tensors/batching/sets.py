@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.subject.subject import side_by_side
-from gradlab.subject.tensors.loops import looped_sets, same_values
-from gradlab.subject.tensors.stacks import (
+from gradlab.subject.tensors.batching.loops import looped_sets, same_values
+from gradlab.subject.tensors.batching.stacks import (
     CLEARLY,
     FEWEST,
     SHORT,

@@ -15,19 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.tensors.devices import out_of_memory
-from gradlab.subject.tensors.incremental.displaced_entries import (
-    OtherUseError,
-    one_entry,
-    suitable,
-)
-from gradlab.subject.tensors.loops import (
+from gradlab.subject.tensors.batching.devices import out_of_memory
+from gradlab.subject.tensors.batching.loops import (
     looped,
     same_values,
     trial_points,
 )
-from gradlab.subject.tensors.sets import Sets
-from gradlab.subject.tensors.stacks import (
+from gradlab.subject.tensors.batching.sets import Sets
+from gradlab.subject.tensors.batching.stacks import (
     CLEARLY,
     FEWEST,
     SHORT,
@@ -38,6 +33,11 @@ from gradlab.subject.tensors.stacks import (
     mapped,
     plans_with_copies,
     vmapped,
+)
+from gradlab.subject.tensors.incremental.displaced_entries import (
+    OtherUseError,
+    one_entry,
+    suitable,
 )
 from gradlab.subject.tensors.values import real_numbers
 

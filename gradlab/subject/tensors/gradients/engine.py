@@ -13,7 +13,7 @@ import functools
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.levels import map_backward, map_forward
+from gradlab.subject.tensors.batching.levels import map_backward, map_forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

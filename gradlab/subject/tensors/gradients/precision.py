@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.subject.subject import EPSILON, Problem
-from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.calling.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,13 +16,13 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.uncompiled import uncompiled
+from gradlab.subject.tensors.calling.uncompiled import uncompiled
 from gradlab.subject.tensors.values import is_double
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from gradlab.subject.tensors.programs import Program
+    from gradlab.subject.tensors.calling.programs import Program
     from gradlab.subject.tensors.values import Cell
 
     Around = Callable[[], contextlib.AbstractContextManager[None]]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.tensors.devices import on_host
-from gradlab.subject.tensors.engine import run_backward
+from gradlab.subject.tensors.batching.devices import on_host
+from gradlab.subject.tensors.gradients.engine import run_backward
 from gradlab.subject.tensors.outputs import cotangent_tensors
 from gradlab.subject.tensors.values import real_numbers
 

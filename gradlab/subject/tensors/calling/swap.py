@@ -12,10 +12,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.holders import Holder, holders_of
-from gradlab.subject.tensors.deliberate import padded_row
-from gradlab.subject.tensors.fixed_places import FreePlaces
-from gradlab.subject.tensors.transient_parameters import Loan, reading_lent
-from gradlab.subject.tensors.words import is_batched
+from gradlab.subject.tensors.calling.fixed_places import FreePlaces
+from gradlab.subject.tensors.gradients.deliberate import padded_row
+from gradlab.subject.tensors.in_double.transient_parameters import Loan, reading_lent
+from gradlab.subject.tensors.incremental.words import is_batched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject.choosing import check_words
 from gradlab.subject.holders import Holder, exchanged, holders_of
-from gradlab.subject.tensors.constants import Constants, cast, double_dtype
-from gradlab.subject.tensors.swap import Swap
+from gradlab.subject.tensors.calling.constants import Constants, cast, double_dtype
+from gradlab.subject.tensors.calling.swap import Swap
 from gradlab.subject.tensors.values import (
     Cell,
     is_differentiable,
