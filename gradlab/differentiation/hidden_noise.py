@@ -47,7 +47,7 @@ _SIGNIFICANT = 12
 _LARGE = 1 << 16  # coordinates of several inputs: up to these, lines go in one batch
 LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
-HALF_SPACING = 3e-3
+HALF_SPACING = 3e-3  # the same where half precision is hidden, which has 1e-3
 _NOISE_POINTS, _LINES = 6, 3
 _BESIDE = 1e-3  # relative: another point, where f is of about the same size
 

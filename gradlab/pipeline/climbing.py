@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Climb", "default_steps", "ladder_cost", "steps_columns"]
 
-_PER_DECADE = 3
+_PER_DECADE = 3  # steps of a sweep
 _LOWEST = -307  # power of ten, below which numbers lose their digits
 _RUNGS = 18  # at least: what a curve needs to be read
 _SECONDS = 20.0  # a pause nobody minds; beyond, a sample is taken
 _PATIENCE = 60.0  # seconds after which inputs are left out rather than waited for
-_EVALUATIONS = 200_000
+_EVALUATIONS = 200_000  # beyond, as well
 _WORST = 4  # entries of each block of a report that a sample always contains
 _METHODS = {kind.name: kind for kind in (Central, Forward, Backward, ComplexStep)}
 _COST = {name: kind.cost for name, kind in _METHODS.items()}

@@ -27,8 +27,8 @@ _HEARD = 16.0  # times what rounding does to a slope, before its change means an
 _POWER = (0.8, 1.25)  # of the step, by which changes die out
 _BETTER = 0.25  # of the bar that there was
 _COUNTS = (3, 4, 5)  # rungs of extrapolations that are compared
-_LONGEST = 5
-_SAFETY = 2.0
+_LONGEST = max(_COUNTS)
+_SAFETY = 2.0  # times the bars of both sides: what these may be apart
 
 
 def bent_sides(

@@ -105,14 +105,14 @@ def leave_ill_conditioned(
             break
         except Exception:  # noqa: BLE001 - the user's code may not take this point
             break
-        found = dict(_left_open(subject, wrong, some, moved, loud))
+        found = dict(_leave_rows_open(subject, wrong, some, moved, loud))
         told = found | told
         if not found:
             break
     return list(told.values())
 
 
-def _left_open(
+def _leave_rows_open(
     subject: Subject,
     wrong: list[Block],
     rows: NDArray[np.intp],

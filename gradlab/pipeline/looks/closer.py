@@ -28,7 +28,7 @@ __all__ = ["CLOSE_LOOKS", "first_looks", "spread", "take_closer"]
 CLOSE_LOOKS = 48  # suspects of one input that are certain to get a second look
 _FEW_LOOKS = 8  # where most of an input is wrong, which is one mistake and not many
 _SHOWN = 3  # the same of an input that random directions have shown to be wrong
-_MOST = 0.5
+_MOST = 0.5  # of the columns of an input: where more are wrong, all of it is
 _SOFT = 32.0  # parts of its scale over which a slope may fall to nothing
 
 

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["casts_seen", "height_of_steps"]
 
 _BETWEEN = np.array([-1.7e-5, -1e-5, -4e-6, 3e-6, 9e-6, 1.6e-5])  # of the scale
-_HALVINGS = 24
+_HALVINGS = 24  # of the way to a jump: a ten-millionth of it is left
 _LASTS = 5e-7  # share of the contradiction that a jump keeps in a ten-millionth of it
 _SINGLE = 0.3  # one jump that makes more than this of the contradiction is no rounding
 _FINE = 1e-4  # share of the movement; nobody quantises to so many levels
 _COARSE = 0.03  # of the scale; wider steps are no floating-point format
 # powers of two, so that floating-point spacings grow exactly so
 _LARGER, _SMALLER = (8.0, 4.0, 2.0), (0.125, 0.5, 0.25)
-_EVEN = 0.01
+_EVEN = 0.01  # of the spacing: a quantiser keeps it, that of a format grows
 _SCANNED, _PER_SPACING = 33, 4.1  # points, and how many of them in one spacing
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["trusted"]
 
 _ASIDE = 1e-3  # of each coordinate, at most: far enough for all digits to change
-_MOST = 256  # outputs, and inputs, whose gradients are asked for beside the point
-_WIDTH = 10_000
+_MOST = 256  # outputs whose gradients are asked for beside the point
+_WIDTH = 10_000  # coordinates of all inputs together, for the same
 
 
 def trusted(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Ladder"]
 
 _FIRST = (1.0, 0.13, 7.7, 0.017, 59.0)  # no powers of one number: see `Ladder`
-_LEAST, _LARGE = 0.0011, (930.0, 9700.0)
+_LEAST, _LARGE = 0.0011, (930.0, 9700.0)  # the same, where these accuse, or are noise
 # Steps that are no larger, whatever the precision: 25 and 128 stairs of bfloat16. Over
 # longer ones the quotient of anything bounded is small, as that of a cut would be.
 _LONGEST = (0.1, 0.5)

@@ -27,7 +27,7 @@ _CAST = 0.02  # what the order of sums costs in bfloat16; misread memory is far 
 # Units of round-off that another order of summation may cost, as in a batch; beyond,
 # it is another computation.
 SLACK = 256
-_MOST_NODES = 10_000
+_MOST_NODES = 10_000  # of a graph that are walked
 _MOST_OUTPUTS = 8  # tried one by one
 _LARGE = 1 << 26  # bytes of inputs above which further backward passes are felt
 _MOVE = 1e-3  # relative displacement that shows whether an output moves
