@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from gradlab.differentiation.gradients import claimed
-from gradlab.differentiation.hand_written import (
+from gradlab.differentiation.written.gradients import claimed
+from gradlab.differentiation.written.hand_written import (
     BackwardPass,
     Contracted,
     UserVjp,
     split_cache,
 )
-from gradlab.differentiation.written_jacobian import UserJacobian
+from gradlab.differentiation.written.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject.callables import (
     refuse_arrays,

@@ -12,7 +12,7 @@ from gradlab.late import Late
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.support import Support
+    from gradlab.differentiation.sparse.support import Support
 
 __all__ = ["BENT", "Pattern", "Quotients"]
 

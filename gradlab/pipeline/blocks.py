@@ -18,8 +18,8 @@ from gradlab.late import Late
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.entries import Entries
     from gradlab.differentiation.quotients import Pattern
+    from gradlab.differentiation.sparse.entries import Entries
     from gradlab.subject.subject import Subject
 
 __all__ = ["Block", "label_of"]

@@ -19,11 +19,11 @@ from gradlab.differentiation.analytic_noise import (
     analytic_noise,
     rounding_noise,
 )
-from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.least_scales import choose_least_scales, moves_nothing
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin, computes_otherwise
+from gradlab.differentiation.sparse.entries import Entries
 from gradlab.labels import few_of
 from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes

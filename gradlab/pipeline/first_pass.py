@@ -15,7 +15,7 @@ from gradlab.differentiation.method import Auto
 from gradlab.differentiation.quotients import Pattern
 from gradlab.differentiation.small_coordinates import counted_sizes
 from gradlab.differentiation.sparse.compression import compressed, compressed_together
-from gradlab.differentiation.support import Support
+from gradlab.differentiation.sparse.support import Support
 from gradlab.differentiation.through_products import ThroughProducts
 from gradlab.late import is_made, unmade
 from gradlab.pipeline.blocks import Block
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.entries import Entries
     from gradlab.differentiation.evaluation import Meter
     from gradlab.differentiation.method import Method
     from gradlab.differentiation.origin import Origin
     from gradlab.differentiation.quotients import Quotients
+    from gradlab.differentiation.sparse.entries import Entries
 
 __all__ = ["Wanted", "first_passes", "sparse_passes"]
 

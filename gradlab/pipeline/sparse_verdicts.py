@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering import Meter
     from gradlab.differentiation.origin import Origin
-    from gradlab.differentiation.support import Support
+    from gradlab.differentiation.sparse.support import Support
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Outcome
     from gradlab.pipeline.plan import Check, Plan

@@ -10,9 +10,9 @@ from torch.autograd import Function
 
 import gradlab as gl
 from gradlab.building import Sides, build_subject
-from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
 from gradlab.differentiation.sparse import row_groups
+from gradlab.differentiation.sparse.entries import Entries
 from gradlab.differentiation.sparse.row_groups import grouped_rows
 from gradlab.late import is_made
 from gradlab.pipeline.sides.analytic_side import analytic_side

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradlab.differentiation.entries import Entries
-from gradlab.differentiation.support import bands, listed
+from gradlab.differentiation.sparse.entries import Entries
+from gradlab.differentiation.sparse.support import bands, listed
 
 WHOLE = np.array([[0.0, 2.0, 0.0], [3.0, 0.0, 4.0], [0.0, 0.0, 0.0]])
 
@@ -30,7 +30,7 @@ def test_rows_list_their_columns_and_repeat_one_that_is_not_there():
 
 def test_patterns_are_read_a_few_rows_at_a_time(monkeypatch):
     """Whatever the rows of a band, the same is listed."""
-    monkeypatch.setattr("gradlab.differentiation.support._BAND", 3)
+    monkeypatch.setattr("gradlab.differentiation.sparse.support._BAND", 3)
     some = listed((WHOLE != 0).__getitem__, 3, 3)
 
     assert [band.stop - band.start for band in bands(3, 3)] == [1, 1, 1]

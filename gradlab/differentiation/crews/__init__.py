@@ -1,4 +1,4 @@
-"""Workers elsewhere that evaluate for a check: processes, threads, other machines.
+"""Workers that evaluate for a check: processes, threads, other machines.
 
 What is to be evaluated is cut into `pieces`, which a worker takes up in `work`; `pools`
 knows the kinds of executors, `silence` what to say while none answers, and `workers`

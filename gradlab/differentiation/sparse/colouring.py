@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.support import listed
+from gradlab.differentiation.sparse.support import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.entries import Entries
-    from gradlab.differentiation.support import Support
+    from gradlab.differentiation.sparse.entries import Entries
+    from gradlab.differentiation.sparse.support import Support
 
 __all__ = [
     "Colouring",

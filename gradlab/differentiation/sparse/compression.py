@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.finite_difference import scales_of, step_sizes
 from gradlab.differentiation.noise import ULPS
 from gradlab.differentiation.sparse.colouring import Colouring, colouring_of
@@ -35,6 +34,7 @@ from gradlab.differentiation.sparse.dependence import (
     touched_by,
     touched_in,
 )
+from gradlab.differentiation.sparse.entries import Entries
 from gradlab.differentiation.sparse.packed_slopes import (
     Slopes,
     differences,

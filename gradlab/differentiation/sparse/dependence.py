@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.evaluation import displaced_sets
 from gradlab.differentiation.finite_difference import step_sizes
 from gradlab.differentiation.noise import rounding_of
 from gradlab.differentiation.sparse.colouring import smallest_period
+from gradlab.differentiation.sparse.entries import Entries
 from gradlab.subject.subject import side_by_side
 
 if TYPE_CHECKING:

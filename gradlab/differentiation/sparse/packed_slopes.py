@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.differentiation.finite_difference import step_sizes
 from gradlab.differentiation.noise import ULPS
 from gradlab.differentiation.quotients import Pattern, Quotients
-from gradlab.differentiation.support import Support
+from gradlab.differentiation.sparse.support import Support
 from gradlab.subject.subject import side_by_side
 
 if TYPE_CHECKING:

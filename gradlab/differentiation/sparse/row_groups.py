@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.entries import Entries
 from gradlab.differentiation.sparse.colouring import smallest_period
 from gradlab.differentiation.sparse.dependence import axes_of
-from gradlab.differentiation.support import listed
+from gradlab.differentiation.sparse.entries import Entries
+from gradlab.differentiation.sparse.support import listed
 from gradlab.subject.subject import (
     block_slices,
     input_columns,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.evaluation import Meter
-    from gradlab.differentiation.support import Support
+    from gradlab.differentiation.sparse.support import Support
     from gradlab.subject.subject import Analytic, Problem, Subject, Variable
 
     Digits = list[NDArray[np.intp]]  # of the rows of one output, each (size,)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.sparse.dependence import hidden_by_rounding, stirred
-from gradlab.differentiation.support import bands
+from gradlab.differentiation.sparse.support import bands
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.entries import Entries
+from gradlab.differentiation.sparse.entries import Entries
 from gradlab.differentiation.sparse.row_groups import grouped_rows
 from gradlab.subject.subject import analytic_of, input_columns, output_rows
 

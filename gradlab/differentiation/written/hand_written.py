@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.differentiation.gradients import (
+from gradlab.differentiation.written.gradients import (
     MISSING,
     match_by_name,
     match_by_position,

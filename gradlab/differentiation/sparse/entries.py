@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.support import Support
+    from gradlab.differentiation.sparse.support import Support
 
 __all__ = ["Entries"]
 
@@ -28,7 +28,7 @@ class Entries:
 
     Examples
     --------
-    >>> from gradlab.differentiation.support import Support
+    >>> from gradlab.differentiation.sparse.support import Support
     >>> one = np.array([[1], [0]])
     >>> diagonal = Entries(Support(one, one >= 0, 3), np.array([[2.0], [3.0]]))
     >>> diagonal.matrix()
@@ -75,7 +75,7 @@ class Entries:
 
         Examples
         --------
-        >>> from gradlab.differentiation.support import Support
+        >>> from gradlab.differentiation.sparse.support import Support
         >>> one = np.array([[1], [0]])
         >>> diagonal = Entries(Support(one, one >= 0, 3), np.array([[2.0], [3.0]]))
         >>> both = np.array([[0, 1], [0, 1]])

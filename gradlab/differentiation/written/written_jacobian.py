@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.differentiation.hand_written import match, shielded, unique
+from gradlab.differentiation.written.hand_written import match, shielded, unique
 from gradlab.errors import InputTypeError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.subject import Problem, Pullback, output_rows
