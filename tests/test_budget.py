@@ -77,9 +77,12 @@ def test_a_sample_is_told_in_the_first_line():
     assert "coordinates" not in str(gl.check(cubes, x[:9], grad=right)).splitlines()[0]
 
 
-@pytest.mark.parametrize(("dtype", "calls"), [("float64", 5), ("float32", 10)])
+@pytest.mark.parametrize(("dtype", "calls"), [("float64", 8), ("float32", 13)])
 def test_the_analytic_side_is_asked_once(dtype, calls):
-    """For every row; and once more in float64, where its arithmetic is shorter."""
+    """For every row; and once more in float64, where its arithmetic is shorter.
+
+    Thrice with other cotangents: it may be right for the rows of a Jacobian alone.
+    """
     x, vjp = np.linspace(0.1, 1.0, 5, dtype=dtype), Counting(lambda c, x: c * np.cos(x))
     gl.check(np.sin, x, vjp=vjp, diagnose=False)
     assert vjp.calls == calls

@@ -15,6 +15,7 @@ from gradlab.diagnosis.evidence import Evidence
 from gradlab.diagnosis.finding import BugKind, rank, spared
 from gradlab.diagnosis.left_open import left_open
 from gradlab.diagnosis.returned import returned
+from gradlab.diagnosis.upstream import hidden_upstream, respond
 from gradlab.differentiation.evaluation import BudgetExhausted, base_row
 from gradlab.differentiation.foresight import announce
 from gradlab.differentiation.metering import why_stopped
@@ -225,17 +226,24 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
 def _findings(
     seen: Seen, layers: Layers | None, *, explain: bool
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """Look for causes; what was compared stands, whatever happens meanwhile."""
+    """Look for causes; what was compared stands, whatever happens meanwhile.
+
+    Whoever asks for no causes hears all the same of a backward that is wrong although
+    its gradient agrees: that is no cause, but a verdict.
+    """
+    evidence = seen.evidence
+    wrong = any(map(_is_wrong, seen.comparisons))
     missing: tuple[str, ...] = ()
-    if explain:
-        try:
-            known = layers is not None and any(map(_is_wrong, seen.comparisons))
-            spoiled = layers.spoiled() if layers is not None and known else ()
-            return diagnose(seen.evidence, spoiled), missing
-        except (BudgetExhausted, KeyboardInterrupt) as stop:
-            missing = (f"{why_stopped(stop)}: the cause was not looked for",)
-    told = returned(seen.evidence)  # what needs no looking
-    return rank(unexplained(seen.evidence, told)), missing
+    try:
+        if explain:
+            spoiled = layers.spoiled() if layers is not None and wrong else ()
+            return diagnose(evidence, spoiled), missing
+        hidden = [] if wrong else hidden_upstream(evidence, respond(evidence))
+    except (BudgetExhausted, KeyboardInterrupt) as stop:
+        hidden = []
+        missing = (f"{why_stopped(stop)}: the cause was not looked for",)
+    told = [*returned(evidence), *hidden]  # what needs no looking, or next to none
+    return rank(unexplained(evidence, told)), missing
 
 
 def _once_told(findings: Iterable[Finding], excuses: list[Finding]) -> list[Finding]:
