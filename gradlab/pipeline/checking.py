@@ -38,6 +38,7 @@ from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.plan import Check, Plan
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, analytic_side
 from gradlab.pipeline.sides.held_in_half import bearable_in_half
+from gradlab.pipeline.sides.rounded_always import scatter_of_rounded
 from gradlab.pipeline.sides.trusting import trusted
 from gradlab.pipeline.sparse_verdicts import settled_at_once
 from gradlab.pipeline.suspects import accept, is_beyond_doubt
@@ -73,7 +74,7 @@ class AnalyticColumns:
     side: AnalyticSide
     precise: AnalyticSide | None  # in float64, if it is not
     round_off: list[NDArray[np.float64]] | None
-    bearable: list[NDArray[np.float64]] | None = None  # of numbers in half precision
+    bearable: list[NDArray[np.float64]] | None = None  # what few digits of it cost
 
 
 def run_full(
@@ -106,16 +107,20 @@ def analytic_columns(
     """Read out the analytic side; of the given coordinates only, where there are."""
     subject, twin = check.subject, check.twin
     own = analytic_side(subject, columns, check.meter)
-    precise = None
-    if twin is not None and twin.analytic is not None:
+    if twin is None:
+        return AnalyticColumns(own, None, None)
+    precise = round_off = bearable = None
+    if twin.analytic is not None:
         wide = analytic_side(twin, columns, check.meter)
         precise = trusted(wide, own, twin, check.meter)
-    round_off = None
-    if twin is not None and precise is not None and not columns:
-        round_off = _round_off((subject, twin), own, precise, check.plan.seed)
-    bearable = None
-    if twin is not None:
-        bearable = bearable_in_half(subject, twin, columns, check.meter)
+        if precise is None:
+            bearable = scatter_of_rounded(twin, wide, columns, check.meter)
+            precise = None if bearable is None else wide
+        elif not columns:
+            round_off = _round_off((subject, twin), own, precise, check.plan.seed)
+    held = bearable_in_half(subject, twin, columns, check.meter)
+    if held is not None:  # numbers: nothing else is forgiven
+        precise, bearable = own, held
     return AnalyticColumns(own, precise, round_off, bearable)
 
 
@@ -286,8 +291,7 @@ def add_analytic(
         block.analytic = cut(analytic.side.value(which))
     if analytic.precise is not None and chosen:
         block.precise = cut(analytic.precise.value(which))
-    if analytic.bearable is not None and chosen:  # nothing else is forgiven
-        block.precise = block.analytic
+    if analytic.bearable is not None and chosen:
         block.digits = cut(analytic.bearable[which])
     if analytic.round_off is not None and chosen:
         block.slack = cut(analytic.round_off[which])

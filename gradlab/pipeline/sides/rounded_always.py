@@ -1,0 +1,123 @@
+"""How exact gradients are that are rounded whatever comes in.
+
+A gradient cast to float16 at its end has no more digits where the inputs are float64.
+It says more than the one that half precision computed, all the same: what it rounds off
+is scatter around a smooth function of the point, and can be measured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.differentiation.analytic_noise import MOST_ROWS
+from gradlab.differentiation.gradients_elsewhere import gradients_at
+from gradlab.subject.subject import is_torch_subject, output_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.metering import Meter
+    from gradlab.pipeline.sides.analytic_side import AnalyticSide
+    from gradlab.subject.subject import Subject
+
+__all__ = ["scatter_of_rounded"]
+
+_LINES = 2
+# Of five points in a row: what is left where all that bends smoothly is taken out.
+_FOURTH = np.array([1.0, -4.0, 6.0, -4.0, 1.0])
+_APART = 8.0  # roundings between two points: each rounds anew, on its way as well
+# As of gradients that are held: times the scatter of the entry and of a typical one,
+# for it was seen in few points, and units of round-off of the entry itself, for a
+# constant may be rounded, which scatters nowhere.
+_TIMES, _UNITS = 8.0, 8.0
+
+
+def scatter_of_rounded(
+    twin: Subject,
+    wide: AnalyticSide,
+    columns: Sequence[NDArray[np.intp]] | None,
+    meter: Meter,
+) -> list[NDArray[np.float64]] | None:
+    """Say by how much gradients in `wide` may be off for their few digits.
+
+    Parameters
+    ----------
+    twin
+        The subject in float64; back at its point afterwards.
+    wide
+        Its gradients there.
+    columns
+        Coordinates that are looked at, one array per input; None for all.
+    meter
+        Charged for eight gradients.
+
+    Returns
+    -------
+    list of ndarray or None
+        (rows, coordinates) per input; None where gradients have all digits, something
+        else is the matter with them, or they cannot be asked for elsewhere.
+    """
+    rows = output_rows(twin.outputs)
+    odd = any(problem.kind != "dtype" for problem in wide.problems)
+    if is_torch_subject(twin) or odd or rows > MOST_ROWS or not rows:
+        return None
+    epsilon = max(_epsilon_of(values) for values in wide.values)
+    if epsilon == 0:
+        return None
+    rng = np.random.default_rng(11)
+    found = [np.zeros(values.shape) for values in wide.values]
+    for _ in range(_LINES):
+        bent = _fourth_difference(twin, _APART * epsilon, rows, rng)
+        meter.owe(len(_FOURTH) - 1)
+        if bent is None:
+            return None
+        for which, part in enumerate(bent):
+            kept = part if columns is None else part[:, columns[which]]
+            np.fmax(found[which], np.abs(kept), out=found[which])
+    return [
+        _TIMES * (scatter + np.sqrt((scatter**2).mean())) + _UNITS * epsilon * np.abs(v)
+        for scatter, v in zip(found, wide.values, strict=True)
+    ]
+
+
+def _epsilon_of(values: NDArray[np.float64]) -> float:
+    """Round-off of the shortest numbers that hold all of these; 0 if none does."""
+    if not np.isfinite(values).all():
+        return 0.0
+    for short in (np.float16, np.float32):
+        with np.errstate(over="ignore"):
+            if (values.astype(short) == values).all():
+                return float(np.finfo(short).eps)
+    return 0.0
+
+
+def _fourth_difference(
+    twin: Subject, apart: float, rows: int, rng: np.random.Generator
+) -> list[NDArray[np.float64]] | None:
+    """Give the scatter of each entry along a line through the point, (rows, n).
+
+    That of points this far apart, in parts of each coordinate; None if it is none.
+    """
+    points = [twin.point(which) for which in range(len(twin.inputs))]
+    moves = []
+    for point in points:
+        size = np.abs(point).max(initial=0.0) or 1.0
+        size = np.where(point != 0, np.abs(point), size)
+        moves.append(apart * size * rng.uniform(0.5, 1.0, point.size))
+    total: list[NDArray[np.float64]] = []
+    for step, weight in zip(range(-2, 3), _FOURTH, strict=True):
+        there = {
+            k: p + step * m for k, (p, m) in enumerate(zip(points, moves, strict=True))
+        }
+        pulled = gradients_at(twin, there, np.eye(rows))
+        if pulled is None or not all(np.isfinite(part).all() for part in pulled):
+            return None
+        scaled = [weight / np.linalg.norm(_FOURTH) * part for part in pulled]
+        total = (
+            scaled if not total else [a + b for a, b in zip(total, scaled, strict=True)]
+        )
+    return total
