@@ -23,6 +23,7 @@ from gradlab.differentiation.evaluation import line_of, line_rows
 from gradlab.errors import GradlabError
 from gradlab.labels import few_of
 from gradlab.pipeline.around.asking_again import asked_again
+from gradlab.pipeline.around.frozen_inputs import asked_for_alone
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def noticed(
         wrong = any(c.verdict == Verdict.DISAGREES for c in comparisons)
         if not wrong:
             findings += _trials(cotangent_trials(subject, seed), subject)
+            findings += asked_for_alone(subject, own.base)
     return findings
 
 
