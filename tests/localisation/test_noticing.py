@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -220,3 +221,24 @@ def test_a_flat_point_is_still_told_of(f):
     """Units that are dead, or stairs, whatever power they follow from further off."""
     report = gl.check(f, torch.tensor([0.0, 0.0], dtype=torch.float64))
     assert [f.kind for f in report.findings] == [gl.BugKind.NONDIFFERENTIABLE]
+
+
+def test_a_flat_point_of_numpy_is_told_of():
+    """A cast to half precision is stairs; its gradient may as well have been cut."""
+    report = gl.check(
+        lambda x: np.tanh(x).astype(np.float16).astype(float).sum(),
+        np.array([0.3, -1.2]),
+        grad=np.zeros_like,
+    )
+    assert [str(f.kind) for f in report.findings] == ["nondifferentiable"]
+    assert "Every slope of f by x is zero here" in report.findings[0].evidence
+
+
+@pytest.mark.parametrize("norm", [np.linalg.norm, lambda x: np.abs(x).sum()])
+def test_a_kink_is_no_flat_point(norm):
+    """Between two slopes zero is one of many: that it is a kink is all there is."""
+    report = gl.check(norm, np.zeros(3), grad=np.zeros_like)
+    assert [f.severity for f in report.findings] == ["note"]
+
+    report = gl.check(torch.linalg.vector_norm, torch.zeros(3, dtype=torch.float64))
+    assert not any("Every slope" in f.evidence for f in report.findings)

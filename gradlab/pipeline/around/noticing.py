@@ -86,7 +86,8 @@ def noticed(
     """
     subject = own.subject
     if not is_torch_subject(subject):
-        return asked_again(subject, comparisons)
+        flat = _flat(own, comparisons, meter, seed, moving)
+        return [*asked_again(subject, comparisons), *flat]
     from gradlab.subject.tensors.gradients.cotangents import (
         cotangent_trials,
         moves_unseen,
@@ -215,7 +216,8 @@ def _flat(
 ) -> Iterator[Finding]:
     """Tell inputs that f moves with, although every slope at the point is zero.
 
-    Not those of which the point is stationary, as zero is of a sum of squares.
+    Not those of which the point is stationary, as zero is of a sum of squares, nor of
+    which it is a kink, as of a norm.
     """
     subject, base = own.subject, own.base
     rows: dict[str, list[Comparison]] = {}
@@ -241,7 +243,13 @@ def _flat(
         line = line_of(subject, [(which, np.arange(point.size), moves)])
         try:
             moved = line_rows(subject, line, (1.0,), meter)
-            told = _apart(moved, base)[0] > _ROUNDED * np.abs(base)
+            bars = [
+                c.numeric_error.max(initial=0.0)
+                for c in rows[subject.inputs[which].name]
+            ]
+            # a slope within its bar, as between both sides of a kink, is none of zero
+            least = np.fmax(_ROUNDED * np.abs(base), max(bars) * np.abs(moves).sum())
+            told = _apart(moved, base)[0] > least
             if not told.any():
                 continue
             nearer = line_rows(subject, line, _HALVED, meter)
