@@ -35,6 +35,7 @@ _LARGE = 100_000  # coordinates beyond which a gradient that agrees is left alon
 # Of an answer: by less the answer to a sum may differ from the sum of two, for an
 # adjoint may be solved to a tolerance. A cotangent cast to bfloat16 costs twice that.
 _UNEVEN = 1e-3
+_ROUNDINGS = 256.0  # of f, that sums may cost
 _SPREAD = 3.0  # cotangents of the second kind: beyond what is cut off at one
 
 
@@ -81,12 +82,18 @@ class Response:
         d = evidence.rng.uniform(-_SPREAD, _SPREAD, len(c))
         if len(c) == 1:
             d = -2 * c - np.abs(d)  # a sign that is ignored shows where two differ
-        relative, told = max(1e3 * evidence.subject.epsilon, 1e-6), True
-        for once, other, both in _answers(evidence, analytic, (c, d, c + d)):
+        subject, told = evidence.subject, True
+        relative = max(1e3 * subject.epsilon, 1e-6)
+        # what is left of zero by cancellation is the rounding of what f is made of
+        height = float(np.abs(evidence.base) @ (np.abs(c) + np.abs(d)))
+        for which, answers in enumerate(_answers(evidence, analytic, (c, d, c + d))):
+            once, other, both = answers
             size = float((np.abs(once) + np.abs(other)).max(initial=0.0))
             apart = float(np.abs(both - once - other).max(initial=0.0))
-            self._sums.append(apart if apart > _UNEVEN * size else 0.0)
-            told &= apart <= max(relative * size, self.debris)  # a nan is not
+            reach = float(np.abs(subject.point(which)).max(initial=0.0)) or 1.0
+            rest = max(self.debris, _ROUNDINGS * subject.epsilon * height / reach)
+            self._sums.append(apart if apart > max(_UNEVEN * size, rest) else 0.0)
+            told &= apart <= max(relative * size, rest)  # a nan is not
         return told
 
     def _few(self, evidence: Evidence, analytic: Any, c: NDArray[np.float64]) -> None:

@@ -116,7 +116,7 @@ def analytic_columns(
         if precise is None:
             bearable = scatter_of_rounded(twin, wide, columns, check.meter)
             precise = None if bearable is None else wide
-        elif not columns:
+        if precise is not None and not columns:
             round_off = _round_off((subject, twin), own, precise, check.plan.seed)
     held = bearable_in_half(subject, twin, columns, check.meter)
     if held is not None:  # numbers: nothing else is forgiven

@@ -15,6 +15,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted
 from gradlab.differentiation.metering import DEAR, why_stopped
 from gradlab.pipeline.around.beside import leave_ties_open
 from gradlab.pipeline.around.excuses import taken_back
+from gradlab.pipeline.around.joint_kinks import joint_kinks
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.coverage import readable
 from gradlab.pipeline.large.searched import as_looked_at, with_found
@@ -63,6 +64,7 @@ def look_closer(
             found = _look_at(own, plan, meter, probes, names, {} if k else aside)
             if found is not None and probes.columns is None:
                 excuses += taken_back(subject, found, meter, plan.seed)
+                excuses += joint_kinks(subject, found, meter, plan.seed)
                 if found.stopped:  # single entries do not show what happens at a tie
                     leave_ties_open(subject, found)
             outcome = (
