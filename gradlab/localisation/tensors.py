@@ -116,6 +116,9 @@ class TensorProbes:
         its coordinates. None if it came to its end.
     handed
         Names of inputs that are wrong because of what is handed to them.
+    kinks
+        By input: coordinates that were measured one by one, and are right by
+        themselves, where f has a kink.
     """
 
     tensors: tuple[TensorProbe, ...]
@@ -129,6 +132,7 @@ class TensorProbes:
     found: Mapping[int, Mapping[int, Column]] = dataclasses.field(default_factory=dict)
     likeliest: tuple[int, NDArray[np.intp]] | None = None
     handed: frozenset[str] = frozenset()
+    kinks: Mapping[int, list[int]] = dataclasses.field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
@@ -247,7 +251,17 @@ def probe_tensors(
         found,
         None if finished else _likeliest(bench, search),
         frozenset(subject.inputs[k].name for k in handed),
+        _kinks(bench),
     )
+
+
+def _kinks(bench: Bench) -> dict[int, list[int]]:
+    """List coordinates that are right at a kink, by input."""
+    found: dict[int, list[int]] = {}
+    for (which, position), column in bench.known.items():
+        if column.means is not None and not column.wrong:
+            found.setdefault(which, []).append(position)
+    return found
 
 
 def _likeliest(bench: Bench, search: Search) -> tuple[int, NDArray[np.intp]] | None:

@@ -173,6 +173,8 @@ def _look_at(
         few = _SAMPLE_DEAR if spare else _SAMPLE
         few = variable.size if _all_are_cheap(subject, meter) else few
         found = named_entries(probes, variable)
+        kinks = np.array(probes.kinks.get(which, [])[:_UNTOLD], dtype=np.intp)
+        apart = np.union1d(apart, kinks)  # right by themselves: together, perhaps not
         some = np.union1d(apart, _positions(variable, found, few, rng))
         columns.append(with_mirrored(subject, which, some))
     return _compared(own, plan, meter, columns)
