@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, Severity
 from gradlab.diagnosis.measuring.measures import Case, Clue, sides_of
-from gradlab.diagnosis.responses import ALWAYS, UNMOVED, Response
+from gradlab.diagnosis.measuring.responses import ALWAYS, UNMOVED, Response
 from gradlab.subject.subject import DOUBLE, is_torch_subject
 
 if TYPE_CHECKING:
