@@ -19,6 +19,7 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.entries import locate_entries
 from gradlab.pipeline.confirming import upheld
 from gradlab.pipeline.coverage import by_directions, mixed_inputs
+from gradlab.pipeline.kinks_together import with_kinks
 from gradlab.pipeline.one_by_one import with_mixed
 from gradlab.pipeline.plan import Plan
 from gradlab.presentation.widgets.progress import progress_bar
@@ -136,6 +137,7 @@ def locate(
             raise BudgetError(msg) from cause
         announce(meter, by_directions(input_columns(subject.inputs)), "search")
         own, mixed = Origin(subject, base), mixed_inputs(subject)
+        kinks: dict[int, list[int]] = {}
         found = locate_entries(
             subject,
             tolerance=tolerance,
@@ -145,9 +147,12 @@ def locate(
             base=base,
             hear=lambda named, measured: upheld(named, measured, own, plan, meter),
             aside=mixed,
+            kinks=kinks,
         )
         if mixed:
             found = with_mixed(found, own, mixed, plan, meter, int(limit))
+        if kinks and found.ok and not found.stopped:
+            found = with_kinks(found, own, kinks, plan, meter)
         if not found.ok and is_torch_subject(subject):
             found = _but_on_purpose(found, subject)
         done = dataclasses.replace(found, remarks=(*_told(notes), *found.remarks))

@@ -11,6 +11,7 @@ from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter
 from gradlab.differentiation.metering import why_stopped
 from gradlab.localisation.located import Located, Suspect, WrongEntry
+from gradlab.localisation.searching.columns import right_at_kinks
 from gradlab.localisation.searching.output_rows import wrong_cells
 from gradlab.localisation.searching.search import Search
 from gradlab.localisation.searching.set_up import set_aside, set_up
@@ -45,6 +46,7 @@ def locate_entries(
     base: NDArray[np.float64] | None = None,
     hear: Hearing | None = None,
     aside: Mapping[int, NDArray[np.intp]] | None = None,
+    kinks: dict[int, list[int]] | None = None,
 ) -> Located:
     """Find wrong entries by group testing with random directions.
 
@@ -70,6 +72,9 @@ def locate_entries(
         for errors that are larger than those.
     aside
         By input: coordinates that somebody else looks at.
+    kinks
+        Gets those that are right at a kink, by input: what they are together is for
+        somebody else to ask.
 
     Raises
     ------
@@ -111,6 +116,8 @@ def locate_entries(
             search.run()
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         stopped = why_stopped(stop)
+    if kinks is not None:
+        kinks |= right_at_kinks(bench.known)
     found = located_from(bench, search, stopped=stopped)
     stand = tuple(entry for entry in found.entries if verdicts.get(_place(entry), True))
     return dataclasses.replace(found, entries=stand)

@@ -19,6 +19,7 @@ from gradlab.differentiation.evaluation import BudgetExhausted, Meter
 from gradlab.differentiation.metering import DEAR, why_stopped
 from gradlab.localisation.entries import located_from
 from gradlab.localisation.searching import group_testing
+from gradlab.localisation.searching.columns import right_at_kinks
 from gradlab.localisation.searching.search import NOTHING, Search
 from gradlab.localisation.searching.set_up import set_aside, set_up
 from gradlab.localisation.searching.tensor_search import Judged, judge
@@ -251,17 +252,8 @@ def probe_tensors(
         found,
         None if finished else _likeliest(bench, search),
         frozenset(subject.inputs[k].name for k in handed),
-        _kinks(bench),
+        right_at_kinks(bench.known),
     )
-
-
-def _kinks(bench: Bench) -> dict[int, list[int]]:
-    """List coordinates that are right at a kink, by input."""
-    found: dict[int, list[int]] = {}
-    for (which, position), column in bench.known.items():
-        if column.means is not None and not column.wrong:
-            found.setdefault(which, []).append(position)
-    return found
 
 
 def _likeliest(bench: Bench, search: Search) -> tuple[int, NDArray[np.intp]] | None:

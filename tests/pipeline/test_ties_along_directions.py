@@ -67,3 +67,30 @@ def test_nor_is_torch_where_a_picture_has_equal_pixels(seed):
         return (weights * torch.nn.functional.max_pool2d(picture, 2)).sum()
 
     assert gl.check(f, picture, coverage="probe").ok
+
+
+@pytest.mark.parametrize("way", WRONG)
+def test_a_search_leaves_them_open_and_says_why(way):
+    """None of the entries is wrong by itself, so none is named."""
+    value, x, gradient = largest_of_pairs(8, 2)
+
+    found = gl.locate(value, x, grad=gradient(WRONG[way]))
+
+    assert not found.entries
+    assert not found.complete
+    tied = np.argwhere(x == x[:, ::-1])
+    assert sorted(s.first for s in found.suspects) == list(map(tuple, tied.tolist()))
+    assert any("of all together it is none" in remark for remark in found.remarks)
+
+
+@pytest.mark.parametrize("way", RIGHT)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_search_says_nothing_of_right_ones(way, seed):
+    """As a check does of all entries, where directions met these kinks."""
+    value, x, gradient = largest_of_pairs(8, 2, seed)
+
+    found = gl.locate(value, x, grad=gradient(RIGHT[way]))
+
+    assert found.ok
+    assert found.complete
+    assert not found.remarks

@@ -11,11 +11,13 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.magnitudes import magnitudes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from gradlab.differentiation.origin import Origin
 
-__all__ = ["Column", "apart", "draw_cotangent", "scale_of"]
+__all__ = ["Column", "apart", "draw_cotangent", "right_at_kinks", "scale_of"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +90,15 @@ def apart(analytic: float, numeric: float, slack: float) -> bool:
     if np.isfinite(numeric) and not np.isfinite(analytic):
         return True
     return bool(abs(analytic - numeric) > slack)
+
+
+def right_at_kinks(known: Mapping[tuple[int, int], Column]) -> dict[int, list[int]]:
+    """List coordinates that are right by themselves where f has a kink, by input."""
+    found: dict[int, list[int]] = {}
+    for (which, position), column in known.items():
+        if column.means is not None and not column.wrong:
+            found.setdefault(which, []).append(position)
+    return found
 
 
 def scale_of(gradient: NDArray[np.float64]) -> float:
