@@ -72,8 +72,8 @@ class TensorProbe:
         Whether an entry that is not zero could be off by one percent unseen, beside
         far larger ones. Only of inputs that have few entries.
     crowded
-        Of a dear subject, the step, in sizes of the inputs, from which on even finer
-        ones cross kinks; 0 if some step crosses none.
+        The step, in sizes of the inputs, that crosses kinks as all coarser ones do,
+        where finer ones are nothing but round-off; 0 if some step crosses none.
     """
 
     input: str
@@ -312,6 +312,7 @@ def _tensor(
         verdict = Verdict.AGREES
     if verdict == Verdict.AGREES and not (empty or np.isfinite(bench.base).all()):
         verdict = Verdict.UNDECIDED  # outputs that are nan have no part in a direction
+    fine = bench.dear or bench.kinks  # the finest steps were tried
     return TensorProbe(
         inputs[which].name,
         verdict,
@@ -320,7 +321,7 @@ def _tensor(
         np.array([probe.error for probe in probes]),
         float(power),
         _hides(bench, which, power),
-        min((probe.step for probe in probes if bench.dear and probe.rough), default=0),
+        min((p.step for p in probes if fine and p.rough), default=0.0),
     )
 
 

@@ -118,7 +118,7 @@ def _quick_column(bench: Bench, which: int, position: int, *, twice: bool) -> Co
     size = max(abs(analytic), bench.sizes(which)[0])
     enough = max(allowed, VISIBLE * size) / (2 * SAFETY)
     slope, bar, step = quick_slope(
-        bench.line(direction, [*bench.ripples, *bench.heard]),
+        bench.line(direction),
         enough=abs(along) * enough,
         share=VISIBLE / (2 * SAFETY),
         twice=twice,

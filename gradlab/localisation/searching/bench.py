@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY, Tolerance, roundings, stillness
-from gradlab.differentiation.directions import (
-    Direction,
-    Part,
-    unit_of,
-    whole,
-    without,
-)
+from gradlab.differentiation.directions import Direction, Part, unit_of, whole, without
 from gradlab.differentiation.line_slope import moved_exponent
 from gradlab.differentiation.probe import Probe, ProbeSettings, probe, ripple
 from gradlab.localisation.searching.columns import Column, draw_cotangent
@@ -75,6 +69,8 @@ class Bench:
     dear
         Whether evaluations are so dear that directions get two of them, and a tensor
         is judged as a whole instead of entry by entry.
+    kinks
+        Whether steps finer than smooth functions need tell more; None if nobody knows.
     precise
         Takes the round-off of short arithmetic out of the gradients; None where they
         are judged as they come.
@@ -104,6 +100,7 @@ class Bench:
     settled: list[Part] = dataclasses.field(default_factory=list)
     wary: bool = True
     dear: bool = False
+    kinks: bool | None = None
     immovable: dict[int, NDArray[np.intp]] = dataclasses.field(default_factory=dict)
     precise: Precise | None = None
     spare: Precise | None = None
@@ -275,23 +272,29 @@ class Bench:
         )
         return dataclasses.replace(moved, still=self.apart) if self.apart else moved
 
-    def line(self, direction: Direction, heard: Sequence[NDArray[np.float64]]) -> Line:
+    def line(self, direction: Direction) -> Line:
         """Line along a direction, to be measured in few evaluations."""
+        heard = [*self.ripples, *self.heard]
         return Line(self.origin, direction, self.cotangent, self.meter, heard)
 
     def measure(
         self, direction: Direction, resolution: float, *, proven: bool = False
     ) -> Probe:
         """Compare both sides along a direction, and remember the step that served."""
-        if self.dear and len(direction.parts) * 2 <= direction.size:
+        many = len(direction.parts) * 2 <= direction.size
+        if many and (self.dear or self.kinks):
             return self._quick(direction, resolution, proven=proven)
-        start = self.exponent
-        if self._reach is not None:
-            shift = direction.reach - self._reach
-            start = moved_exponent(start, shift, self.numeric.epsilon)
+        shift = 0.0 if self._reach is None else direction.reach - self._reach
+        start = moved_exponent(self.exponent, shift, self.numeric.epsilon)
         settings = ProbeSettings(start, self.noise, resolution, self.wary)
         sides = self.gradients, self.cotangent
         found = probe(self.origin, direction, *sides, self.meter, settings)
+        if many and self.kinks is None and not found.error <= resolution:
+            self._served = direction.reach, found.exponent
+            closer = self._quick(direction, resolution, proven=proven)
+            self.kinks = closer.error < found.error
+            if self.kinks:
+                return closer
         self.exponent, self._reach = found.exponent, direction.reach
         defect = abs(found.defect) > SAFETY * found.error
         if found.rough:
@@ -302,14 +305,10 @@ class Bench:
 
     def _quick(self, direction: Direction, resolution: float, *, proven: bool) -> Probe:
         """Compare both sides along a direction in few evaluations."""
-        start = None
-        if self._served is not None:
-            length, exponent = self._served
-            further = direction.reach - length
-            start = next_start(exponent, further, self.numeric.epsilon)
+        start = next_start(self._served, direction.reach, self.numeric.epsilon)
         analytic = self.gradients.along(direction)
         found = quick_probe(
-            self.line(direction, self.heard),
+            self.line(direction),
             analytic=analytic,
             resolution=resolution,
             slack=self._round_off(direction.parts) * analytic[1],

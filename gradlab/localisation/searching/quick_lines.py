@@ -152,25 +152,30 @@ def quick_probe(
     return Quick(probe, own, serves=usual and not shown)
 
 
-def next_start(exponent: int, shift: float, epsilon: float) -> int:
-    """Exponent to start from along a direction that reaches further than the last.
+def next_start(
+    served: tuple[float, int] | None, reach: float, epsilon: float
+) -> int | None:
+    """Exponent to start from along a direction, by what served along another.
 
     Parameters
     ----------
-    exponent
-        Of the step that served there.
-    shift
-        Logarithm to base two of how much further.
+    served
+        How far that one reached, as a logarithm to base two, and the exponent there.
+    reach
+        How far this one reaches.
     epsilon
         Round-off of f.
 
     Examples
     --------
-    >>> next_start(26, 1.0, 2.0**-52), next_start(26, 7.0, 2.0**-52)
+    >>> next_start((9.0, 26), 10.0, 2.0**-52), next_start((9.0, 26), 16.0, 2.0**-52)
     (27, 28)
     """
+    if served is None:
+        return None
+    length, exponent = served
     finest = round(FINEST * scale_of(epsilon))
-    return min(max(_LEAST, round(exponent + shift)), max(exponent, finest))
+    return min(max(_LEAST, round(exponent + reach - length)), max(exponent, finest))
 
 
 def quick_slope(
