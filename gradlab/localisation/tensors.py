@@ -120,6 +120,8 @@ class TensorProbes:
     kinks
         By input: coordinates that were measured one by one, and are right by
         themselves, where f has a kink.
+    crowd
+        Whether only the finest steps got along with the kinks of f.
     """
 
     tensors: tuple[TensorProbe, ...]
@@ -134,6 +136,7 @@ class TensorProbes:
     likeliest: tuple[int, NDArray[np.intp]] | None = None
     handed: frozenset[str] = frozenset()
     kinks: Mapping[int, list[int]] = dataclasses.field(default_factory=dict)
+    crowd: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -253,6 +256,7 @@ def probe_tensors(
         None if finished else _likeliest(bench, search),
         frozenset(subject.inputs[k].name for k in handed),
         right_at_kinks(bench.known),
+        bool(bench.crowd),
     )
 
 
@@ -312,7 +316,7 @@ def _tensor(
         verdict = Verdict.AGREES
     if verdict == Verdict.AGREES and not (empty or np.isfinite(bench.base).all()):
         verdict = Verdict.UNDECIDED  # outputs that are nan have no part in a direction
-    fine = bench.dear or bench.kinks  # the finest steps were tried
+    fine = bench.dear or bench.crowd  # the finest steps were tried
     return TensorProbe(
         inputs[which].name,
         verdict,

@@ -76,10 +76,10 @@ def test_a_kink_at_the_point_accuses_nobody(point):
     assert report.verdict != gl.Verdict.DISAGREES
 
 
-def crowded(seed, width=1e-3):
+def crowded(seed, width=1e-3, count=COUNT):
     """A sum of rectifiers: some thirty of two million turn within a step of 2**-26."""
     rng = np.random.default_rng(seed)
-    weights, x = rng.uniform(0.5, 1.5, COUNT), 1 + width * rng.normal(size=COUNT)
+    weights, x = rng.uniform(0.5, 1.5, count), 1 + width * rng.normal(size=count)
     return (
         lambda x: float(weights @ np.maximum(x - 1, 0)),
         lambda x: weights * (x > 1),
@@ -110,6 +110,19 @@ def test_kinks_that_crowd_round_the_point_hide_no_slip(seed, slip):
     report = checked(fn, lambda x: factor * grad(x), x)
 
     assert report.verdict == gl.Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_crowd_in_a_smaller_function_is_stepped_between_as_well(wrong):
+    """Where long steps cross thousands of kinks one entry of 200,000 still shows."""
+    fn, grad, x = crowded(101, width=1e-2, count=200_000)
+    factor = np.ones(len(x))
+    factor[np.flatnonzero(x > 1)[77]] = 1.5 if wrong else 1.0
+
+    report = checked(fn, lambda x: factor * grad(x), x)
+
+    told = gl.Verdict.DISAGREES if wrong else gl.Verdict.AGREES
+    assert report.verdict == told
 
 
 def test_a_crowd_that_no_step_passes_is_told_as_that():

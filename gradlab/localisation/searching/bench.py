@@ -69,8 +69,8 @@ class Bench:
     dear
         Whether evaluations are so dear that directions get two of them, and a tensor
         is judged as a whole instead of entry by entry.
-    kinks
-        Whether steps finer than smooth functions need tell more; None if nobody knows.
+    crowd
+        Whether only finer steps than usual get along with kinks; None if nobody knows.
     precise
         Takes the round-off of short arithmetic out of the gradients; None where they
         are judged as they come.
@@ -100,7 +100,7 @@ class Bench:
     settled: list[Part] = dataclasses.field(default_factory=list)
     wary: bool = True
     dear: bool = False
-    kinks: bool | None = None
+    crowd: bool | None = None
     immovable: dict[int, NDArray[np.intp]] = dataclasses.field(default_factory=dict)
     precise: Precise | None = None
     spare: Precise | None = None
@@ -282,18 +282,18 @@ class Bench:
     ) -> Probe:
         """Compare both sides along a direction, and remember the step that served."""
         many = len(direction.parts) * 2 <= direction.size
-        if many and (self.dear or self.kinks):
+        if many and (self.dear or self.crowd):
             return self._quick(direction, resolution, proven=proven)
         shift = 0.0 if self._reach is None else direction.reach - self._reach
         start = moved_exponent(self.exponent, shift, self.numeric.epsilon)
         settings = ProbeSettings(start, self.noise, resolution, self.wary)
         sides = self.gradients, self.cotangent
         found = probe(self.origin, direction, *sides, self.meter, settings)
-        if many and self.kinks is None and not found.error <= resolution:
+        if many and self.crowd is None and not found.error <= resolution:
             self._served = direction.reach, found.exponent
             closer = self._quick(direction, resolution, proven=proven)
-            self.kinks = closer.error < found.error
-            if self.kinks:
+            self.crowd = closer.error < found.error
+            if self.crowd:
                 return closer
         self.exponent, self._reach = found.exponent, direction.reach
         defect = abs(found.defect) > SAFETY * found.error

@@ -140,12 +140,13 @@ def compare_by_probes(
 
 
 def _crowded(probes: TensorProbes) -> dict[str, tuple[str, ...]]:
-    """Note the inputs that are undecided because no step is between their kinks."""
+    """Note kinks, and the inputs that are undecided because no step avoids them."""
+    notes: dict[str, tuple[str, ...]] = {"kinks": ("",)} if probes.crowd else {}
     torn = [t for t in probes.tensors if t.crowded and t.verdict == Verdict.UNDECIDED]
-    if not torn:
-        return {}
-    step = min(t.crowded for t in torn)
-    return {"crowded": (f"{step:.0e}", *(t.input for t in torn))}
+    if torn:
+        step = min(t.crowded for t in torn)
+        notes["crowded"] = (f"{step:.0e}", *(t.input for t in torn))
+    return notes
 
 
 def _contradicted(
