@@ -16,6 +16,7 @@ FLAWS = {
     "cut off": lambda g: g.clip(-1, 1),
     "normalised": lambda g: g / ((g * g).sum() ** 0.5 + 1e-30),
     "neighbours multiplied": lambda g: g + 0.2 * g * (g.sum() - g),
+    "enlarged where none is zero": lambda g: g * (1.1 if (g != 0).all() else 1.0),
     "largest alone": lambda g: g * (abs(g) == abs(g).max()),
 }
 X = np.random.default_rng(3).normal(size=6)

@@ -82,6 +82,8 @@ class Response:
         d = evidence.rng.uniform(-_SPREAD, _SPREAD, len(c))
         if len(c) == 1:
             d = -2 * c - np.abs(d)  # a sign that is ignored shows where two differ
+        # a backward may look at zeros, and at what is largest: that is another entry
+        d[np.argsort(-np.abs(c))[: len(c) // 2]] = 0.0
         subject, told = evidence.subject, True
         relative = max(1e3 * subject.epsilon, 1e-6)
         # what is left of zero by cancellation is the rounding of what f is made of
