@@ -55,7 +55,8 @@ class Response:
         analytic = subject.analytic
         if analytic is None or not analytic.takes_cotangents:
             return
-        if getattr(analytic, "linear", None) and not wrong:
+        linear = getattr(analytic, "linear", None)
+        if linear and not wrong:
             return  # seen to be a linear map when it was read out
         large = input_columns(subject.inputs) > _LARGE
         if large and not wrong:
@@ -68,7 +69,8 @@ class Response:
             self._few(evidence, analytic, c)
             return
         try:
-            if not wrong and self._adds_up(evidence, analytic, c):
+            adds_up = not wrong and self._adds_up(evidence, analytic, c)
+            if adds_up and linear is None:  # and not seen to be none
                 return
             seeds = (0 * c, c, 2 * c, -c, c)
             self.values = _answers(evidence, analytic, seeds)
