@@ -228,10 +228,7 @@ def _flat(
         for which, variable in enumerate(subject.inputs)
         if variable.coordinates
         and which not in moving
-        and all(
-            c.verdict == Verdict.AGREES and not (c.analytic.any() or c.numeric.any())
-            for c in rows.get(variable.name, [])
-        )
+        and all(map(_is_flat, rows.get(variable.name, [])))
     ][:_NAMED]
     if not flat or not rows:
         return
@@ -243,12 +240,10 @@ def _flat(
         line = line_of(subject, [(which, np.arange(point.size), moves)])
         try:
             moved = line_rows(subject, line, (1.0,), meter)
-            bars = [
-                c.numeric_error.max(initial=0.0)
-                for c in rows[subject.inputs[which].name]
-            ]
+            bars = map(_bar, rows.get(subject.inputs[which].name, []))
             # a slope within its bar, as between both sides of a kink, is none of zero
-            least = np.fmax(_ROUNDED * np.abs(base), max(bars) * np.abs(moves).sum())
+            slope = max(bars, default=0.0)
+            least = np.fmax(_ROUNDED * np.abs(base), slope * np.abs(moves).sum())
             told = _apart(moved, base)[0] > least
             if not told.any():
                 continue
@@ -259,6 +254,26 @@ def _flat(
         faded = (apart[1:] <= _FADES * apart[:-1]) & (apart[1:] > 0)
         if (told & ~faded.all(axis=0)).any():
             yield _flat_here(subject.inputs[which].name)
+
+
+def _is_flat(comparison: Comparison) -> bool:
+    """Whether both sides are zero; of directions, as far as differences can tell."""
+    numeric = comparison.numeric
+    if comparison.coverage == "probe":
+        numeric = np.abs(numeric) > comparison.numeric_error
+    none = not (comparison.analytic.any() or numeric.any())
+    return comparison.verdict == Verdict.AGREES and none
+
+
+def _bar(comparison: Comparison) -> float:
+    """Largest slope that an entry may have; of directions, by the one that knows best.
+
+    Another may have met noise, or a step of stairs.
+    """
+    bars = comparison.numeric_error
+    if comparison.coverage == "probe":
+        return float(bars.min(initial=np.inf))
+    return float(bars.max(initial=0.0))
 
 
 def _apart(rows: NDArray[np.float64], base: NDArray[np.float64]) -> NDArray[np.float64]:
