@@ -139,7 +139,7 @@ class Line:
         return any(map(self._bent, sorted(self.slopes, reverse=True)[:STORY]))
 
     @property
-    def nears(self) -> bool:
+    def past_kinks(self) -> bool:
         """Whether kinks are left behind: coarser steps would cross more of them."""
         return not self.kinked and any(map(self._bent, self.slopes))
 

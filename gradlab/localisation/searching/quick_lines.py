@@ -135,7 +135,7 @@ def quick_probe(
                 line.step(_COARSE)  # not to be seen from closer: stairs, or nothing
             if shown and line.supports(expected, best, bar):
                 bar = abs(expected - best)  # other steps tell the other story
-            elif (bar <= resolution or line.nears) and (
+            elif (bar <= resolution or line.past_kinks) and (
                 not shown or len(line.slopes) > STORY
             ):
                 break
