@@ -6,11 +6,13 @@ what is promised about them holds to the last evaluation, on any machine.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import time
 
 import numpy as np
 import pytest
+import torch
 
 import gradlab as gl
 from gradlab.differentiation.metering import Budget, BudgetExhausted, Meter
@@ -151,6 +153,59 @@ def test_seconds_bound_the_analytic_side_too(clock):
     with pytest.raises(BudgetError, match="before anything could be compared"):
         gl.check(lambda x: A @ np.sin(x), x, coverage="full", **options)
     assert 0 < clock.slept <= 1.2
+
+
+def _slow_tanh(each, factor):
+    """Return a custom Function of torch, both ways of which take `each` seconds."""
+
+    class Tanh(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            time.sleep(each)
+            ctx.save_for_backward(x)
+            return x.tanh()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            time.sleep(each)
+            (x,) = ctx.saved_tensors
+            return factor * gradient * (1 - x.tanh() ** 2)
+
+    return Tanh.apply
+
+
+@pytest.mark.parametrize("each", [1e-3, 1e-2, 5e-2])
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+@pytest.mark.parametrize("coverage", ["auto", "full", "sample", "probe"])
+def test_seconds_bound_gradients_of_torch_too(clock, each, factor, coverage):
+    """Where they are over, no backward is tried with other cotangents either."""
+    f = _slow_tanh(each, factor)
+    x = torch.linspace(-1, 1, 300, dtype=torch.float64, requires_grad=True)
+    with contextlib.suppress(BudgetError):
+        report = gl.check(f, x, budget="1s", coverage=coverage)
+        never = gl.Verdict.DISAGREES if factor == 1 else gl.Verdict.AGREES
+        assert report.verdict != never
+    assert clock.slept <= 1.2
+
+
+def test_what_was_seen_before_the_seconds_were_over_is_told(clock):
+    """A layer in training mode costs no look, and is told although others were not."""
+
+    class Slow(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.normalise = torch.nn.BatchNorm1d(3).double()
+
+        def forward(self, x):
+            return _slow_tanh(0.3, 1.0)(self.normalise(x))
+
+    model = Slow().eval()
+    model.normalise.train()
+    x = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(4, 3).clone()
+    report = gl.check(model, x, budget="6s", loss=lambda y: (y**2).sum(), seed=1)
+    assert report.partial
+    assert any("was not looked for to the end" in each for each in report.remarks)
+    assert gl.BugKind.STATEFUL in {finding.kind for finding in report.findings}
 
 
 def test_estimate_is_true(clock):

@@ -101,4 +101,4 @@ def test_nothing_is_looked_at_once_the_budget_is_spent(point):
     own, plan = Origin(subject, subject.row()), Plan(Auto(), Tolerance())
     comparisons = compare(subject, plan, Meter()).comparisons
 
-    assert not noticed(own, comparisons, Meter(Budget(evaluations=0)), plan.seed)
+    assert not [*noticed(own, comparisons, Meter(Budget(evaluations=0)), plan.seed)]

@@ -165,10 +165,7 @@ class Meter:
             If they do not fit; nothing is counted then.
         """
         self.need(count)
-        seconds = self.budget.seconds
-        if seconds is not None and self.seconds > seconds - self._kept_seconds():
-            msg = f"{seconds:g} seconds are spent"
-            raise BudgetExhausted(msg)
+        self.in_time()
         self.evaluations += count
         if show:
             self.shown(count)
@@ -206,6 +203,19 @@ class Meter:
         limit = self.budget.evaluations
         if limit is not None and self.evaluations + count > limit - self.kept:
             msg = f"{limit} evaluations are spent"
+            raise BudgetExhausted(msg)
+
+    def in_time(self) -> None:
+        """Begin nothing more, gradients neither, where the seconds are over.
+
+        Raises
+        ------
+        BudgetExhausted
+            If they are.
+        """
+        seconds = self.budget.seconds
+        if seconds is not None and self.seconds > seconds - self._kept_seconds():
+            msg = f"{seconds:g} seconds are spent"
             raise BudgetExhausted(msg)
 
     def owe(self, count: int) -> None:

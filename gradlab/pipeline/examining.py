@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.diagnosis.finding import Finding
-    from gradlab.differentiation.evaluation import Budget, Meter
+    from gradlab.differentiation.evaluation import Meter
     from gradlab.pipeline.layers import Layers
     from gradlab.pipeline.outcome import Outcome
     from gradlab.pipeline.plan import Plan
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 __all__ = ["compare", "examine"]
 
 _ROWS = 16  # of the analytic side that are timed
+_LEAST = 4  # evaluations' time that these take at least, and all of them
 _WAIT = 5.0  # seconds that are worth an estimate in the report
 _EVERY = 2_000_000  # evaluations that nobody waits for, however fast they are
 _COLD = 5.0  # seconds; a check that seems to take longer is worth a second timing
@@ -172,12 +173,14 @@ def _conditions(
     own: Origin, seen: Seen, plan: Plan, meter: Meter
 ) -> tuple[list[Finding], tuple[str, ...]]:
     """Look around the comparison, as far as that is not cut short."""
+    found: list[Finding] = []
     try:
-        moving = _moving(seen)
-        return noticed(own, seen.comparisons, meter, plan.seed, moving), ()
+        for finding in noticed(own, seen.comparisons, meter, plan.seed, _moving(seen)):
+            found.append(finding)  # noqa: PERF402 - what was found by then is kept
     except (BudgetExhausted, KeyboardInterrupt) as stop:
-        what = "what the numbers do not show (state, modes, memory) was not looked for"
-        return [], (f"{why_stopped(stop)}: {what}",)
+        what = "what the numbers do not show (state, modes, memory)"
+        return found, (f"{why_stopped(stop)}: {what} was not looked for to the end",)
+    return found, ()
 
 
 def _moving(seen: Seen) -> set[int]:
@@ -214,7 +217,7 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
     price = Price(
         evaluations=[plan.method_of(v.name).cost for v in subject.inputs],
         each=each,
-        analytic=_analytic_seconds(subject, meter.budget),
+        analytic=_analytic_seconds(subject, meter),
     )
     coverage = choose_columns(subject, plan.coverage, meter.budget, plan.seed, price)
     expected = estimate(coverage, price, input_columns(subject.inputs))
@@ -321,14 +324,19 @@ def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
     )
 
 
-def _analytic_seconds(subject: Subject, budget: Budget) -> float:
+def _analytic_seconds(subject: Subject, meter: Meter) -> float:
     """Extrapolate from a few rows how long the analytic side takes; 0 if it is short.
 
-    Only where it matters: with a budget in seconds.
+    Only where it matters: with a budget in seconds. Of one that has no room for those
+    few rows, they would take what is left for the comparison.
     """
+    budget = meter.budget
     rows, analytic = output_rows(subject.outputs), analytic_of(subject)
     if budget.seconds is None or rows <= _ROWS or not analytic.takes_cotangents:
         return 0.0
+    least = _LEAST * meter.each
+    if meter.seconds + least > budget.seconds:
+        return least
     some = np.zeros((_ROWS, rows))
     some[np.arange(_ROWS), np.linspace(0, rows - 1, _ROWS).astype(int)] = 1.0
     began = time.perf_counter()

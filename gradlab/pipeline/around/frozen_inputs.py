@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.evaluation import Meter
+
 __all__ = ["asked_for_alone"]
 
 _LARGE = 1 << 24  # bytes of inputs above which further passes are felt
@@ -28,7 +30,9 @@ _SLACK = 256  # units of round-off, as of cotangents that lie otherwise in memor
 _NAMED = 3
 
 
-def asked_for_alone(subject: Any, base: NDArray[np.float64]) -> Iterator[Finding]:
+def asked_for_alone(
+    subject: Any, base: NDArray[np.float64], meter: Meter
+) -> Iterator[Finding]:
     """Ask for the gradients of some inputs, the others being constants.
 
     Meant for graphs that contain code of the user's: torch's own operations give the
@@ -40,11 +44,19 @@ def asked_for_alone(subject: Any, base: NDArray[np.float64]) -> Iterator[Finding
         Of torch, at its point; evaluated before.
     base
         f at the point, shape (rows,).
+    meter
+        No gradient is asked for beyond the seconds of its budget.
+
+    Raises
+    ------
+    BudgetExhausted
+        If they are over.
     """
     count = len(subject.inputs)
     size = sum(cell.values.nbytes for cell in subject.cells)
     if count < 2 or size > _LARGE or not output_rows(subject.outputs):
         return
+    meter.in_time()
     cotangent = np.cos(1.0 + 1.7 * np.arange(len(base)))
     everything = range(count)
     whole = _gradients(subject, cotangent, everything)
@@ -57,6 +69,7 @@ def asked_for_alone(subject: Any, base: NDArray[np.float64]) -> Iterator[Finding
         # of what has no gradient at all nothing more can be lost
         if not any(whole[k].any() for k in group):
             continue
+        meter.in_time()
         alone = _gradients(subject, cotangent, group)
         told = _difference(subject, base @ cotangent, whole, alone, group)
         if told and not _moves(subject, cotangent, whole):

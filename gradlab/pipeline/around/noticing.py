@@ -27,7 +27,7 @@ from gradlab.pipeline.around.frozen_inputs import asked_for_alone
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -68,8 +68,10 @@ def noticed(
     meter: Meter,
     seed: int,
     moving: Collection[int] = (),
-) -> list[Finding]:
-    """Look for conditions around a comparison.
+) -> Iterator[Finding]:
+    """Look for conditions around a comparison, those first that cost nothing.
+
+    Whoever stops it has what was found until then.
 
     Parameters
     ----------
@@ -78,41 +80,47 @@ def noticed(
     comparisons
         What is wrong already is not accused twice.
     meter
-        Charged for every evaluation.
+        Charged for every evaluation; no gradient is asked for beyond its seconds.
     seed
         Of the displacements and cotangents that are tried.
     moving
         Inputs of which some slope is known not to be zero, without a matrix.
+
+    Raises
+    ------
+    BudgetExhausted
+        If the budget ends before all was looked for.
     """
     subject = own.subject
     if not is_torch_subject(subject):
-        flat = _flat(own, comparisons, meter, seed, moving)
-        return [*asked_again(subject, comparisons), *flat]
+        yield from asked_again(subject, comparisons)
+        yield from _flat(own, comparisons, meter, seed, moving)
+        return
     from gradlab.subject.tensors.gradients.cotangents import (
         cotangent_trials,
         moves_unseen,
     )
 
-    findings: list[Finding] = []
     module = getattr(subject.program, "module", None)
     if module is not None:
         from gradlab.localisation.layers.modes import modal_layers
         from gradlab.subject.tensors.parameter_aliases import held_twice
 
-        findings += _modes(module, modal_layers(module))
-        findings += _padded(module)
-        findings += [_held_twice(*pair) for pair in held_twice(subject).items()]
+        yield from _modes(module, modal_layers(module))
+        yield from _padded(module)
+        yield from (_held_twice(*pair) for pair in held_twice(subject).items())
+    yield from map(_unfollowed, subject.unfollowed)
     if subject.kept is not None:
-        findings += [_unseen(name, by) for name, by in moves_unseen(subject).items()]
-    findings += map(_unfollowed, subject.unfollowed)
-    findings += _flat(own, comparisons, meter, seed, moving)
+        meter.in_time()
+        yield from (_unseen(name, by) for name, by in moves_unseen(subject).items())
+    yield from _flat(own, comparisons, meter, seed, moving)
     analytic: Any = subject.analytic
     if getattr(analytic, "own_code", False) and not analytic.stateful:
         wrong = any(c.verdict == Verdict.DISAGREES for c in comparisons)
         if not wrong:
-            findings += _trials(cotangent_trials(subject, seed), subject)
-            findings += asked_for_alone(subject, own.base)
-    return findings
+            trials = cotangent_trials(subject, seed, meter.in_time)
+            yield from _trials(trials, subject)
+            yield from asked_for_alone(subject, own.base, meter)
 
 
 def excuse_cancellation(
@@ -324,7 +332,7 @@ def _unfollowed(name: str) -> Finding:
     )
 
 
-def _trials(trials: tuple[Trial, ...], subject: Subject) -> Iterator[Finding]:
+def _trials(trials: Iterable[Trial], subject: Subject) -> Iterator[Finding]:
     told: set[str] = set()
     for trial in trials:
         if trial.way in told:

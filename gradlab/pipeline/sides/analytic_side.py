@@ -89,6 +89,8 @@ def analytic_side(
     BudgetExhausted
         If the seconds are spent before all rows are there.
     """
+    if meter is not None:  # without time for f, nothing would be made of it
+        meter.in_time()
     analytic = analytic_of(subject)
     rows = output_rows(subject.outputs)
     width = max(1, input_columns(subject.inputs))
@@ -123,7 +125,7 @@ def analytic_side(
             matrix[start:stop] = part
         start = stop
         if meter is not None and start < rows:
-            meter.spend(0)  # raises when the seconds are over
+            meter.in_time()
             if timed and time.perf_counter() - began < _PULL_SECONDS:
                 size = min(4 * size, chunk)
     if not rows:

@@ -13,11 +13,12 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any, Literal
 
+from gradlab.errors import GradlabError
 from gradlab.subject.own_seeds import own_seed
 from gradlab.subject.tensors.graph import graph_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gradlab.subject.tensors.subjects import TorchSubject
 
@@ -59,7 +60,9 @@ class Trial:
     raised: bool
 
 
-def cotangent_trials(subject: TorchSubject, seed: int) -> tuple[Trial, ...]:
+def cotangent_trials(
+    subject: TorchSubject, seed: int, in_time: Callable[[], None]
+) -> Iterator[Trial]:
     """Send the same gradients in other ways, and compare what comes back.
 
     Meant for graphs that contain code of the user's (`has_own_code`): torch's own
@@ -71,31 +74,44 @@ def cotangent_trials(subject: TorchSubject, seed: int) -> tuple[Trial, ...]:
         Evaluated before.
     seed
         Of the cotangent.
+    in_time
+        Called before each part of the work; what it raises ends it.
     """
     from gradlab.subject.tensors.in_double.double import narrowing_watched
 
     if sum(cell.values.nbytes for cell in subject.cells) > _LARGE:
-        return ()
+        return
+    in_time()
     try:
         values, leaves = subject.with_leaves(range(len(subject.cells)))
         with narrowing_watched() as narrowed:
             tensors = subject.evaluate(values, grad=True)
             outputs = [t for t in tensors if t.requires_grad]
-            trials = _Trials(subject, leaves, outputs, seed)
-        return trials.run(narrowed)
+            trials = _Trials(subject, leaves, outputs, seed, in_time)
     except Exception:  # noqa: BLE001 - whatever the user's code raises has been told
-        return ()
+        return
+    try:
+        yield from trials.run(narrowed)
+    except GradlabError:  # there is no more time
+        raise
+    except Exception:  # noqa: BLE001 - as above
+        return
 
 
 class _Trials:
     def __init__(
-        self, subject: TorchSubject, leaves: list[Any], outputs: list[Any], seed: int
+        self,
+        subject: TorchSubject,
+        leaves: list[Any],
+        outputs: list[Any],
+        seed: int,
+        in_time: Callable[[], None],
     ) -> None:
         import torch
 
         generator = torch.Generator("cpu").manual_seed(own_seed(seed, "trials"))
         self._subject, self._leaves, self._outputs = subject, leaves, outputs
-        self._deliver = _delivery()
+        self._deliver, self._in_time = _delivery(), in_time
         self._sizes = [0.0] * len(leaves)  # of gradients of random cotangents
         self._floors = [0.0] * len(leaves)  # of which f shows no more digits
         self._blur = 0.0  # relative difference that is no matter of memory
@@ -106,17 +122,18 @@ class _Trials:
             for t in outputs
         ]
 
-    def run(self, narrowed: list[str]) -> tuple[Trial, ...]:
+    def run(self, narrowed: list[str]) -> Iterator[Trial]:
         """Try all ways; `narrowed` names the casts to less in the forward pass."""
-        found: list[Trial] = []
         plain = self._backward(self._weights)
         if not self._same(plain, self._backward(self._weights)):
-            return ()  # no two answers are alike: told elsewhere
+            return  # no two answers are alike: told elsewhere
         sizes = [_largest(gradient) for gradient in plain]
         self._sizes = [size if size < float("inf") else 0.0 for size in sizes]
         self._floors = self._least_seen()
+        self._in_time()
         self._blur = _CAST if narrowed else self._rounding(plain)
         for k, weight in enumerate(self._weights[:_MOST_OUTPUTS]):
+            self._in_time()
             zeros = [w * 0 for w in self._weights]
             alone = self._backward(_put(zeros, k, weight))
             ways: list[tuple[Any, Any, Any]] = []
@@ -132,10 +149,10 @@ class _Trials:
                 nothing: list[Any] = [None] * len(zeros)
                 ways.append(("alone", alone, _put(nothing, k, weight)))
             for way, expected, sent in ways:
+                self._in_time()
                 trial = self._try(way, k, expected, sent)
                 if trial is not None:
-                    found.append(trial)
-        return tuple(found)
+                    yield trial
 
     def _try(
         self, way: Any, k: int, expected: list[Any], sent: list[Any]
