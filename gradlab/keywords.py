@@ -246,7 +246,7 @@ def handed_on(
     Raises
     ------
     InputTypeError
-        If the function does not know one of them either, and an option is called alike.
+        If the function does not know one of them either.
 
     Examples
     --------
@@ -261,7 +261,8 @@ def handed_on(
     except SubjectError as error:
         for name in named:
             if f"unexpected keyword argument '{name}'" in str(error):
-                told = no_such_option(door, name, options)
-                if "did you mean" in str(told):
-                    raise told from None
+                told = str(no_such_option(door, name, options))
+                if "did you mean" not in told:  # it may have been meant for the function
+                    told = f"{error}; {told}"
+                raise InputTypeError(told) from None
         raise

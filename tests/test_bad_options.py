@@ -197,6 +197,8 @@ def test_an_option_of_an_audit_that_the_model_does_not_know_either():
         gl.blame(layer, x, los=torch.sum)
     with pytest.raises(GradlabError, match="unexpected keyword argument 'mask'"):
         gl.blame(layer, x, mask=None)
+    with pytest.raises(GradlabError, match=r"no option 'budget'; it has loss=, seed="):
+        gl.blame(layer, x, budget="10s")
 
 
 def test_what_raised_in_a_model_is_shown_without_lines_of_gradlab():
