@@ -262,7 +262,7 @@ def handed_on(
         for name in named:
             if f"unexpected keyword argument '{name}'" in str(error):
                 told = str(no_such_option(door, name, options))
-                if "did you mean" not in told:  # it may have been meant for the function
+                if "did you mean" not in told:  # nor does the function
                     told = f"{error}; {told}"
                 raise InputTypeError(told) from None
         raise
