@@ -5,12 +5,14 @@ Counted are evaluations of f and entries that are read, never seconds.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.differentiation.adaptive import AdaptiveSettings, Rounding
 from gradlab.differentiation.ladder import reading
 from gradlab.differentiation.ladder.rungs import Samples
 from gradlab.differentiation.ladder.tableau import Tableau, layout
@@ -183,3 +185,78 @@ def test_outputs_that_move_on_either_side_of_the_largest_rung_are_known():
     samples.extend(sample, np.ones(2), np.array([[3.0, 3.0], [1.0, 1.0]]))
 
     assert samples.moved().tolist() == [[True, True, False], [False, True, True]]
+
+
+def laddered(depths, outputs, seed):
+    """Values of x Phi(x) far to the left, on ladders of several depths.
+
+    Its factor 1 + erf cancels there: f is linear between two jumps of its rounding.
+    """
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(-8.1, -6.5, len(depths))
+    weights = rng.uniform(0.5, 2, (len(depths), outputs))
+
+    def f(x):
+        return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
+
+    base = np.zeros(outputs)
+
+    def sample(which, taken):
+        moved = [
+            f(points[c] + h) - f(points[c]) for c, h in zip(which, taken, strict=True)
+        ]
+        return base + np.array(moved)[:, None] * weights[which], taken
+
+    base += f(points[0])
+    samples = Samples(base, points)
+    first = np.arange(max(depths), dtype=float)
+    wish = [np.where(first < depth, 14 + 2 * first, np.nan) for depth in depths]
+    samples.extend(sample, np.ones(len(depths)), np.transpose(wish))
+    return samples
+
+
+def read_as_arrays(samples, which):
+    """Read all outputs of some coordinates; list what is said, field by field."""
+    rounding = Rounding.over(samples.base.size)
+    found = reading.read(samples, which, slice(None), rounding, AdaptiveSettings())
+    return {
+        name: getattr(record, name)
+        for record in (found.estimate, found.doubt)
+        for name in record.__slots__
+    }
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_bar_does_not_depend_on_what_is_read_beside_it(seed):
+    """Bars of ledges were lost beside a ladder with more rungs.
+
+    The other reading is of each coordinate alone.
+    """
+    depths = np.array([6, 7, 8, 9, 10, 11, 14])
+    samples = laddered(depths, 3, seed)
+    together = read_as_arrays(samples, np.arange(depths.size))
+    assert (together["ledge"] > 0).any()
+    for c in range(depths.size):
+        alone = read_as_arrays(samples, np.array([c]))
+        for name, array in alone.items():
+            np.testing.assert_array_equal(together[name][[c]], array, err_msg=name)
+
+
+def test_short_ladders_are_not_padded_to_a_deep_one(monkeypatch):
+    """One of twenty rungs beside sixty of seven; in whatever order they come."""
+    depths = np.array([7] * 30 + [20] + [7] * 30)
+    samples = laddered(depths, 8, 0)
+    every, sizes = np.arange(depths.size), []
+    extrapolate = reading.extrapolate_central
+
+    def counted(ladder, *args):
+        sizes.append(ladder.right.shape)
+        return extrapolate(ladder, *args)
+
+    monkeypatch.setattr(reading, "extrapolate_central", counted)
+    cut = read_as_arrays(samples, every)
+    assert sorted(sizes) == [(7, 60, 8), (20, 1, 8)]
+    monkeypatch.setattr(reading, "_PIECE", math.inf)
+    whole = read_as_arrays(samples, every)
+    for name, array in whole.items():
+        np.testing.assert_array_equal(cut[name], array, err_msg=name)

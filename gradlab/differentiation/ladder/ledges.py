@@ -72,7 +72,8 @@ def ledges(
         alike = np.minimum(right, left) * _ALIKE > np.maximum(right, left)
         ledge &= alike.any(axis=0)
         ledge &= _erratic(h[above], odd[above], _REGULAR * tall + 4 * known[b + 1])
-        differ = np.abs(slope[above] - slope[b]).max(axis=0)
+        # what is not there, above the rungs of a shorter ladder, says nothing
+        differ = np.fmax.reduce(np.abs(slope[above] - slope[b]), axis=0)
         apart = np.where(ledge, np.fmax(apart, differ), apart)
     return apart
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Reading", "blocks", "read"]
 
 _RUNS = 4  # that most outputs of a coordinate can agree on
+_PIECE = 15_000  # comparisons that take as long as it takes to begin with a piece
 
 Index = np.ndarray | slice
 
@@ -106,9 +107,8 @@ def read(
     floor, inherited = rounding.floor, rounding.inherited
     base = samples.base[outputs]
     shape = (which.size, base.shape[-1])
-    whole: list[tuple[slice, slice, Estimate, Suspicion]] = []
-    each = _comparisons(samples.depth(which), settings.width, served)
-    for rows, columns in blocks(shape, each, settings.block):
+    whole: list[tuple[Index, slice, Estimate, Suspicion]] = []
+    for rows, columns in _pieces(samples.count[which], shape[1], settings, served):
         own = outputs[rows, columns] if isinstance(outputs, np.ndarray) else columns
         ladder = samples.part(which[rows], own)
         only = None if served is None else _often(served[rows])
@@ -157,6 +157,48 @@ def _often(served: np.ndarray) -> tuple[tuple[int, int], ...]:
     runs, counts = np.unique(served.reshape(-1, 2), axis=0, return_counts=True)
     most = np.sort(np.argsort(-counts, kind="stable")[:_RUNS])
     return tuple((int(bottom), int(top)) for bottom, top in runs[most])
+
+
+def _pieces(
+    counts: np.ndarray,
+    outputs: int,
+    settings: AdaptiveSettings,
+    served: np.ndarray | None,
+) -> Iterator[tuple[Index, slice]]:
+    """Cut ladders with so many rungs into pieces; apart where padding costs more.
+
+    Comparisons grow with the square of the rungs: beside one ladder of twenty rungs,
+    each of seven would cost as much. What is `served` is in order already.
+    """
+    parts: list[Index] = [slice(None)]
+    if served is None and counts.min() < counts.max():
+        depths, many = np.unique(counts, return_counts=True)
+        costs = [_comparisons(int(depth), settings.width, None) for depth in depths]
+        sizes = _apart(outputs * np.array(costs), many)
+        if len(sizes) > 1:
+            order = np.argsort(counts, kind="stable")
+            parts = [*np.split(order, np.cumsum(sizes)[:-1])]
+    for part in parts:
+        own = counts[part]
+        each = _comparisons(int(own.max(initial=0)), settings.width, served)
+        for rows, columns in blocks((own.size, outputs), each, settings.block):
+            yield rows if isinstance(part, slice) else part[rows], columns
+
+
+def _apart(costs: np.ndarray, many: np.ndarray) -> list[int]:
+    """Cut ladders, in order of what each costs, where that saves more than a piece.
+
+    Examples
+    --------
+    >>> _apart(np.array([1_000, 1_100, 9_000]), np.array([9, 4, 1]))  # so many of each
+    [13, 1]
+    """
+    ends = np.cumsum(many)
+    saved = ends[:-1] * (costs[-1] - costs[:-1])
+    if saved.max(initial=0) <= _PIECE:
+        return [int(ends[-1])]
+    cut = int(np.argmax(saved)) + 1
+    return _apart(costs[:cut], many[:cut]) + _apart(costs[cut:], many[cut:])
 
 
 def _comparisons(depth: int, width: int, served: np.ndarray | None) -> int:
