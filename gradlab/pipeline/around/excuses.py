@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gradlab.pipeline.around.at_an_edge import leave_edges_open
 from gradlab.pipeline.around.beside import look_beside
 from gradlab.pipeline.around.held_in_place import accept_held_in_place
 from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
@@ -59,6 +60,7 @@ def taken_back(
         *(excused(subject, outcome.blocks) if on_purpose else ()),
         *accept_shared_out(subject, outcome),
         *accept_held_in_place(outcome, meter),
+        *leave_edges_open(subject, outcome, meter),
         *leave_lost_in_half(subject, outcome),
         *look_beside(subject, outcome, meter, seed),
         *leave_ill_conditioned(subject, outcome, meter, seed),

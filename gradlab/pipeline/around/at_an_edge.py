@@ -1,0 +1,124 @@
+"""Accusations at the edge of where f is defined, of gradients that are right inside.
+
+At a probability of one torch's binary cross-entropy raises beyond, has a slope before,
+and a gradient of zero, for a clamp that keeps it from infinity. A derivative has two
+sides; what a formula gives where there is one is a convention. Where the gradient a
+millionth inside is the slope that f has there, the formula is right, and the edge open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.tolerance import SAFETY
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.gradients_elsewhere import gradients_at
+from gradlab.differentiation.smoothness import Smoothness
+from gradlab.errors import GradlabError
+from gradlab.pipeline.blocks import label_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Outcome
+    from gradlab.subject.subject import Subject
+
+__all__ = ["leave_edges_open"]
+
+_INSIDE = (2.0**-20, 2.0**-16)  # of the sizes: how far inside gradients are asked for
+_COARSE = 16.0  # units of round-off, that this is at least
+_LIKE = 1e-3  # relative difference of slopes at the edge and so close to it
+_MOST_ROWS = 256  # for which gradients inside are asked for
+
+
+def leave_edges_open(
+    subject: Subject, outcome: Outcome, meter: Meter
+) -> Iterator[Finding]:
+    """Leave accusations open at an edge where the gradient right inside is right.
+
+    Parameters
+    ----------
+    subject
+        As the user has it.
+    outcome
+        Judged; verdicts of its blocks are changed.
+    meter
+        Charged for two gradients of each input that is accused at an edge.
+    """
+    if outcome.stopped:
+        return
+    for block in outcome.blocks:
+        if not block.accused:
+            continue
+        edge = block.wrong & (block.kinds == Smoothness.EDGE)
+        rows = np.flatnonzero(edge.any(axis=1))
+        if not 0 < rows.size <= _MOST_ROWS:
+            continue
+        inside = [_gradient_inside(subject, block, edge, rows, by) for by in _INSIDE]
+        meter.owe(len(_INSIDE))
+        for gradient in inside:
+            edge[rows] &= _is_slope(block, gradient, rows)
+        if edge.any():
+            block.leave_open(edge)
+            yield _told(subject, block, edge)
+
+
+def _gradient_inside(
+    subject: Subject,
+    block: Block,
+    edge: NDArray[np.bool_],
+    rows: NDArray[np.intp],
+    by: float,
+) -> NDArray[np.float64] | None:
+    """Give some rows with all coordinates that stand at an edge moved inside."""
+    columns = np.flatnonzero(edge.any(axis=0))
+    ahead = (edge & np.isfinite(block.right))[:, columns].any(axis=0)
+    by = max(by, _COARSE * subject.epsilon)
+    point = subject.point(block.which).copy()
+    moves = np.where(ahead, by, -by) * block.scales[columns]
+    point[block.positions[columns]] += moves
+    cotangents = np.zeros((rows.size, len(block.height)))
+    cotangents[np.arange(rows.size), rows] = 1.0
+    try:
+        pulled = gradients_at(subject, {block.which: point}, cotangents)
+    except GradlabError:  # outside after all
+        return None
+    return None if pulled is None else pulled[block.which][:, block.positions]
+
+
+def _is_slope(
+    block: Block, gradient: NDArray[np.float64] | None, rows: NDArray[np.intp]
+) -> NDArray[np.bool_]:
+    """Whether a gradient inside is the slope that f has at the edge, for each entry."""
+    slope = block.value[rows]
+    if gradient is None:
+        return np.zeros(slope.shape, dtype=bool)
+    with np.errstate(all="ignore"):
+        allowed = _LIKE * np.abs(slope) + SAFETY * block.error[rows]
+        # and bars may not be what makes them alike
+        near = np.abs(gradient - slope) <= np.minimum(allowed, 0.1 * block.gap[rows])
+    return np.asarray(near)
+
+
+def _told(subject: Subject, block: Block, edge: NDArray[np.bool_]) -> Finding:
+    row, column = (int(i) for i in np.argwhere(edge)[0])
+    label = label_of(subject, block, column)
+    count, total = int(edge.any(axis=0).sum()), edge.shape[1]
+    return Finding(
+        BugKind.NONDIFFERENTIABLE,
+        "warning",
+        block.name,
+        0.85,
+        f"{count:,} of {total:,} entries of {block.name} stand at the edge of where f "
+        f"is defined, such as {label}: slope {block.value[row, column]:.6g} from "
+        f"inside, analytic {block.analytic[row, column]:.6g}; a millionth inside the "
+        f"gradient is that slope.",
+        "Nothing is wrong inside. To have these entries compared, move the point off "
+        "the edge by a millionth, as clamp(1e-6, 1 - 1e-6) does.",
+    )
