@@ -103,7 +103,7 @@ def _is_slope(
         allowed = _LIKE * np.abs(slope) + SAFETY * block.error[rows]
         # and bars may not be what makes them alike
         near = np.abs(gradient - slope) <= np.minimum(allowed, 0.1 * block.gap[rows])
-    return np.asarray(near)
+    return np.asarray(near & np.isfinite(allowed))  # no slope is like an infinite one
 
 
 def _told(subject: Subject, block: Block, edge: NDArray[np.bool_]) -> Finding:
