@@ -191,7 +191,7 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
     rough = evidence.notes.get("rough", ())
     half = "half" if rough else "single"
     heard = {*rough, *evidence.notes.get("rounded", ())}
-    if "kinks" in evidence.notes:
+    if "crowded" in evidence.notes:  # kinks, and nothing that rounds, make bars wide
         parts = [part for part in parts if names[part.which] in heard]
     noisy = [p for p in parts if names[p.which] in heard or _hidden_noise(evidence, p)]
     if noisy:

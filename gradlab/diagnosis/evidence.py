@@ -77,8 +77,8 @@ class Evidence:
         first exception; "second_opinion": the method whose step misled; "own_steps":
         inputs measured at steps that the user asked for; "rough": inputs that half
         precision hides in; "rounded": those that rounding inside f leaves open;
-        "kinks": that these, and nothing that rounds, make bars wide;
-        "crowded": a step that crosses kinks still, and the inputs that leaves open;
+        "crowded": that kinks make bars wide: a step that crosses some still, and the
+        inputs, if any, that leaves open;
         "jumps": an entry, and the height and distance of a jump of
         f from there, where bars rest on such.
     reference

@@ -67,19 +67,19 @@ def _of_entries(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _crowded(evidence: Evidence) -> Iterator[Finding]:
-    if "crowded" not in evidence.notes:
+    step, *names = evidence.notes.get("crowded", ("",))
+    if not names:
         return
-    step, name, *others = evidence.notes["crowded"]
     yield Finding(
         BugKind.NONDIFFERENTIABLE,
         "warning",
-        name,
+        names[0],
         0.8,
         f"Kinks crowd round the point: a step of {step} of the size of all entries "
         f"still crosses some on either side, and finer ones are round-off.",
         "Check with fewer examples or tokens at a time: each number that meets a relu, "
         "an abs or a max brings a kink.",
-        also=tuple(others),
+        also=tuple(names[1:]),
     )
 
 

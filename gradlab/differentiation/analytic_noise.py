@@ -36,6 +36,7 @@ __all__ = [
     "MOST_ROWS",
     "SCATTER",
     "analytic_noise",
+    "rest_of_zero",
     "rounding_noise",
     "rows_together",
     "value_bend",
@@ -48,6 +49,7 @@ _REPETITIONS = 4
 GRADIENTS = 1 + 2 * _REPETITIONS  # that `rounding_noise` asks for
 SCATTER = 4.0  # times the scatter seen in four repetitions: as far as round-off goes
 MOST_ROWS = 256  # outputs for which gradients are asked for five times
+_REST = 256.0  # units of round-off of what cancels
 AWAY = 2.0**10  # roundings away every sum inside has rounded anew, and little has bent
 # Step ahead for one behind: of two of the same length the remainders of x + h and x - h
 # add up to those of 2 x, and nothing is seen. What three such values deviate from a
@@ -255,6 +257,24 @@ def _rows_at(
         for which in range(len(subject.inputs)):
             subject.place(which, None)
     return rows
+
+
+def rest_of_zero(subject: Subject, which: int, height: float) -> float:
+    """Tell what may be left of a gradient that is zero by cancellation.
+
+    It is the rounding of the terms that cancel, which are as large as f makes them.
+
+    Parameters
+    ----------
+    subject
+        At its point.
+    which
+        The input that the gradient is taken by.
+    height
+        Of f, weighted as what is pulled back is.
+    """
+    reach = float(np.abs(subject.point(which)).max(initial=0.0)) or 1.0
+    return _REST * subject.epsilon * height / reach
 
 
 def rows_together(subject: Subject, meter: Meter) -> int:

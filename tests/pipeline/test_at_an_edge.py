@@ -104,3 +104,33 @@ def test_cross_entropy_of_torch_for_what_is_certain(dtype, factor):
     right = factor == 1
     told = gl.Verdict.UNDECIDED if right else gl.Verdict.DISAGREES
     assert report.verdict == told
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("coverage", COVERAGES)
+def test_cross_entropy_of_torch_by_every_way_of_adding_up(coverage, reduction):
+    """One output or one for each probability: the edge is as open."""
+    torch = pytest.importorskip("torch")
+    labels = torch.tensor(LABELS)
+    loss = torch.nn.BCELoss(reduction=reduction)
+    p = torch.tensor(P, requires_grad=True)
+
+    report = gl.check(lambda p: loss(p, labels), p, coverage=coverage)
+
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert gl.BugKind.NONDIFFERENTIABLE in {f.kind for f in report.findings}
+
+
+def test_as_many_outputs_stand_at_an_edge_as_there_are():
+    """Three hundred of them; more than 256 were told as wrong."""
+    torch = pytest.importorskip("torch")
+    p = torch.linspace(0.1, 0.9, 600, dtype=torch.float64)
+    p[::2] = 1.0
+    p.requires_grad_()
+    labels = torch.ones(600, dtype=torch.float64)
+    loss = torch.nn.functional.binary_cross_entropy
+
+    report = gl.check(lambda p: loss(p, labels, reduction="none"), p)
+
+    assert report.verdict == gl.Verdict.UNDECIDED
+    assert gl.BugKind.NONDIFFERENTIABLE in {f.kind for f in report.findings}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.differentiation.analytic_noise import rest_of_zero
 from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _LARGE = 100_000  # coordinates beyond which a gradient that agrees is left alon
 # Of an answer: by less the answer to a sum may differ from the sum of two, for an
 # adjoint may be solved to a tolerance. A cotangent cast to bfloat16 costs twice that.
 _UNEVEN = 1e-3
-_ROUNDINGS = 256.0  # of f, that sums may cost
 _SPREAD = 3.0  # cotangents of the second kind: beyond what is cut off at one
 
 
@@ -88,14 +88,12 @@ class Response:
         d[np.argsort(-np.abs(c))[: len(c) // 2]] = 0.0
         subject, told = evidence.subject, True
         relative = max(1e3 * subject.epsilon, 1e-6)
-        # what is left of zero by cancellation is the rounding of what f is made of
         height = float(np.abs(evidence.base) @ (np.abs(c) + np.abs(d)))
         for which, answers in enumerate(_answers(evidence, analytic, (c, d, c + d))):
             once, other, both = answers
             size = float((np.abs(once) + np.abs(other)).max(initial=0.0))
             apart = float(np.abs(both - once - other).max(initial=0.0))
-            reach = float(np.abs(subject.point(which)).max(initial=0.0)) or 1.0
-            rest = max(self.debris, _ROUNDINGS * subject.epsilon * height / reach)
+            rest = max(self.debris, rest_of_zero(subject, which, height))
             self._sums.append(apart if apart > max(_UNEVEN * size, rest) else 0.0)
             told &= apart <= max(relative * size, rest)  # a nan is not
         return told

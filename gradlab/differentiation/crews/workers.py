@@ -252,7 +252,7 @@ class Workers:
                 landed, _ = wait(flying, patience, FIRST_COMPLETED)
                 if flying and not landed and patience < silence.LOOK:
                     self._note(_SILENT)
-                    meter.spend(0)  # raises: the seconds are over
+                    meter.in_time()
                 elif flying and not landed:
                     most = max(job.piece.count for job in flying.values())
                     self._silence.lasts(

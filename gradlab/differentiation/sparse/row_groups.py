@@ -274,7 +274,7 @@ def _pulled(
     problems: dict[Problem, None] = {}
     for start in range(0, len(cotangents), chunk):
         if meter is not None:
-            meter.spend(0)  # raises when the seconds are over
+            meter.in_time()
         with np.errstate(all="ignore"):
             pulled = analytic.pull(cotangents[start : start + chunk])
         if not all(np.isfinite(value).all() for value in pulled.values):

@@ -14,6 +14,7 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.analytic_noise import rows_together
 from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.errors import GradlabError
@@ -34,7 +35,6 @@ __all__ = ["leave_edges_open"]
 _INSIDE = (2.0**-20, 2.0**-16)  # of the sizes: how far inside gradients are asked for
 _COARSE = 16.0  # units of round-off, that this is at least
 _LIKE = 1e-3  # relative difference of slopes at the edge and so close to it
-_MOST_ROWS = 256  # for which gradients inside are asked for
 
 
 def leave_edges_open(
@@ -49,7 +49,8 @@ def leave_edges_open(
     outcome
         Judged; verdicts of its blocks are changed.
     meter
-        Charged for two gradients of each input that is accused at an edge.
+        Charged for two gradients of each input that is accused at an edge, and of more
+        outputs than fit at a time for two of each lot, while the first ones are right.
     """
     if outcome.stopped:
         return
@@ -57,16 +58,30 @@ def leave_edges_open(
         if not block.accused:
             continue
         edge = block.wrong & (block.kinds == Smoothness.EDGE)
-        rows = np.flatnonzero(edge.any(axis=1))
-        if not 0 < rows.size <= _MOST_ROWS:
-            continue
-        inside = [_gradient_inside(subject, block, edge, rows, by) for by in _INSIDE]
-        meter.owe(len(_INSIDE))
-        for gradient in inside:
-            edge[rows] &= _is_slope(block, gradient, rows)
-        if edge.any():
-            block.leave_open(edge)
-            yield _told(subject, block, edge)
+        right = _right_inside(subject, block, edge, meter)
+        if right.any():
+            block.leave_open(right)
+            yield _told(subject, block, right)
+
+
+def _right_inside(
+    subject: Subject, block: Block, edge: NDArray[np.bool_], meter: Meter
+) -> NDArray[np.bool_]:
+    """Tell where the gradient inside is the slope at the edge, a few rows at a time."""
+    right = np.zeros_like(edge)
+    together = rows_together(subject, meter)
+    accused = np.flatnonzero(edge.any(axis=1))
+    for rows in np.split(accused, range(together, len(accused), together)):
+        if not rows.size:
+            break
+        right[rows] = edge[rows]
+        for by in _INSIDE:
+            meter.owe(1)
+            gradient = _gradient_inside(subject, block, edge, rows, by)
+            right[rows] &= _is_slope(block, gradient, rows)
+        if not right[rows].any():  # nor are the others
+            break
+    return right
 
 
 def _gradient_inside(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.analytic_noise import rest_of_zero
 from gradlab.labels import few_of
 from gradlab.subject.subject import output_rows
 
@@ -26,7 +27,6 @@ __all__ = ["asked_for_alone"]
 
 _LARGE = 1 << 24  # bytes of inputs above which further passes are felt
 _EACH = 4  # inputs that are asked for one by one; of more, every other one
-_SLACK = 256  # units of round-off, as of cotangents that lie otherwise in memory
 _NAMED = 3
 
 
@@ -109,9 +109,7 @@ def _difference(
             continue
         size = float(np.abs(one).max(initial=0.0))
         apart = float(np.abs(two - one).max(initial=0.0))
-        # what is left of zero by cancellation is the rounding of larger terms
-        floor = abs(height) / (np.abs(subject.point(k)).max(initial=0.0) or 1.0)
-        if not apart <= max(epsilon**0.5 * size, _SLACK * epsilon * floor):
+        if not apart <= max(epsilon**0.5 * size, rest_of_zero(subject, k, abs(height))):
             part = apart / size if size else np.inf
             name = subject.inputs[k].name
             return f"that of {name} changes by {part:.2g} times its size"

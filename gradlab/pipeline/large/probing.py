@@ -141,12 +141,11 @@ def compare_by_probes(
 
 def _crowded(probes: TensorProbes) -> dict[str, tuple[str, ...]]:
     """Note kinks, and the inputs that are undecided because no step avoids them."""
-    notes: dict[str, tuple[str, ...]] = {"kinks": ("",)} if probes.crowd else {}
     torn = [t for t in probes.tensors if t.crowded and t.verdict == Verdict.UNDECIDED]
-    if torn:
-        step = min(t.crowded for t in torn)
-        notes["crowded"] = (f"{step:.0e}", *(t.input for t in torn))
-    return notes
+    if not (torn or probes.crowd):
+        return {}
+    step = min((t.crowded for t in torn), default=0.0)
+    return {"crowded": (f"{step:.0e}", *(t.input for t in torn))}
 
 
 def _contradicted(

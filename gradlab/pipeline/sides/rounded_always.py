@@ -28,7 +28,8 @@ __all__ = ["scatter_of_rounded"]
 
 _LINES = 2
 # Of five points in a row: what is left where all that bends smoothly is taken out.
-_FOURTH = np.array([1.0, -4.0, 6.0, -4.0, 1.0])
+_FOURTH = {-2: 1.0, -1: -4.0, 0: 6.0, 1: -4.0, 2: 1.0}
+_LENGTH = sum(weight**2 for weight in _FOURTH.values()) ** 0.5
 _APART = 8.0  # roundings between two points: each rounds anew, on its way as well
 # As of gradients that are held: times the scatter of the entry and of a typical one,
 # for it was seen in few points, and units of round-off of the entry itself, for a
@@ -71,7 +72,7 @@ def scatter_of_rounded(
     rng = np.random.default_rng(11)
     found = [np.zeros(values.shape) for values in wide.values]
     for _ in range(_LINES):
-        bent = _fourth_difference(twin, _APART * epsilon, rows, rng)
+        bent = _fourth_difference(twin, wide.values, _APART * epsilon, rng)
         meter.owe(len(_FOURTH) - 1)
         if bent is None:
             return None
@@ -96,7 +97,10 @@ def _epsilon_of(values: NDArray[np.float64]) -> float:
 
 
 def _fourth_difference(
-    twin: Subject, apart: float, rows: int, rng: np.random.Generator
+    twin: Subject,
+    here: Sequence[NDArray[np.float64]],
+    apart: float,
+    rng: np.random.Generator,
 ) -> list[NDArray[np.float64]] | None:
     """Give the scatter of each entry along a line through the point, (rows, n).
 
@@ -108,16 +112,14 @@ def _fourth_difference(
         size = np.abs(point).max(initial=0.0) or 1.0
         size = np.where(point != 0, np.abs(point), size)
         moves.append(apart * size * rng.uniform(0.5, 1.0, point.size))
-    total: list[NDArray[np.float64]] = []
-    for step, weight in zip(range(-2, 3), _FOURTH, strict=True):
+    total = [np.zeros(values.shape) for values in here]
+    for step, weight in _FOURTH.items():
         there = {
             k: p + step * m for k, (p, m) in enumerate(zip(points, moves, strict=True))
         }
-        pulled = gradients_at(twin, there, np.eye(rows))
+        pulled = gradients_at(twin, there, np.eye(len(here[0]))) if step else here
         if pulled is None or not all(np.isfinite(part).all() for part in pulled):
             return None
-        scaled = [weight / np.linalg.norm(_FOURTH) * part for part in pulled]
-        total = (
-            scaled if not total else [a + b for a, b in zip(total, scaled, strict=True)]
-        )
+        share = weight / _LENGTH
+        total = [a + share * b for a, b in zip(total, pulled, strict=True)]
     return total
