@@ -28,16 +28,16 @@ def coupled_axes(case: Case) -> list[Clue]:
     """
     if case.scalar or case.analytic.size > _LARGE or case.variable.is_complex:
         return []
-    if not case.part.complete or not case.variable.shape:
-        return []
-    if case.variable.support is not None:
+    if not case.variable.shape or case.variable.support is not None:
         return []
     clues: list[Clue] = []
     for output, part in case.parts_of_output:
         if not case.wrong[part].any():
             continue
-        ours = _across(~case.analytic_zero[part], output, case.variable)
-        true = _across(~case.numeric_zero[part], output, case.variable)
+        ours, true = (
+            _across(~zero[part], output, case)
+            for zero in (case.analytic_zero, case.numeric_zero)
+        )
         new, gone = sorted(ours - true), sorted(true - ours)
         if new:
             clues.append(_wrong_axis(case, output, new[0], lost=bool(gone)))
@@ -47,14 +47,16 @@ def coupled_axes(case: Case) -> list[Clue]:
 
 
 def _across(
-    mask: NDArray[np.bool_], output: Variable, variable: Variable
+    mask: NDArray[np.bool_], output: Variable, case: Case
 ) -> set[tuple[int, int]]:
     """Pairs (axis of output, axis of input) of equal length that are crossed."""
     rows, columns = np.nonzero(mask)
+    variable = case.variable
     if not output.shape:
         return set()
     left = np.unravel_index(rows, output.shape)
-    right = np.unravel_index(columns, variable.shape)
+    # not all columns are there: entries of -inf, as masks have them, are not moved
+    right = np.unravel_index(case.part.positions[columns], variable.shape)
     return {
         (p, q)
         for p, length in enumerate(output.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.labels import stopped_at
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = [
     "all_finite",
     "any_nonzero",
+    "change_along",
+    "finite_part",
     "gradients",
     "inner",
     "leaves_behind",
@@ -58,6 +61,20 @@ def all_finite(tensor: Any) -> bool:
 def any_nonzero(tensor: Any) -> bool:
     """Whether an entry is not zero: a sum that is not has such a term."""
     return bool(tensor.sum() != 0) or bool(tensor.any())
+
+
+def change_along(weight: Any, output: Any, base: Any) -> float:
+    """Inner product of a weight with what changed; what stays infinite has not."""
+    change = inner(weight, output - base)
+    if math.isfinite(change):
+        return change
+    moved = output.masked_fill(output == base, 0.0)
+    return inner(weight, moved - base.masked_fill(output == base, 0.0))
+
+
+def finite_part(tensor: Any) -> Any:
+    """Put zero where a tensor is nan or infinite."""
+    return tensor if all_finite(tensor) else tensor.nan_to_num(0.0, 0.0, 0.0)
 
 
 def weighted_sums(outputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:

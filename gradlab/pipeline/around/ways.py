@@ -43,7 +43,8 @@ class Ways:
     def sizes(self, block: Block) -> NDArray[np.float64]:
         """Sizes of all coordinates of an input, those not looked at as well."""
         sizes = np.abs(self.subject.point(block.which))
-        sizes[~(sizes > 0)] = np.median(block.units) if block.units.size else 1.0
+        own = (sizes > 0) & np.isfinite(sizes)
+        sizes[~own] = np.median(block.units) if block.units.size else 1.0
         sizes[block.positions] = block.units
         return sizes
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from gradlab.differentiation.least_scales import NOTICED, SMALL, Way
-from gradlab.localisation.layers.products import length
+from gradlab.localisation.layers.products import finite_part, length
 from gradlab.localisation.layers.replaying.directions import Direction, typical_size
 from gradlab.localisation.layers.variables import ReplayError
 from gradlab.subject.tensors.in_double.double import narrowing_watched
@@ -191,7 +191,7 @@ def rounding(product: Product) -> float:
     """Size of the weighted outputs, whose last digits are lost in a difference."""
     if product.size is None:
         pairs = zip(product.cotangents, product.outputs, strict=True)
-        sizes = [length(weight * out) for weight, out in pairs if weight is not None]
+        sizes = [length(w * finite_part(out)) for w, out in pairs if w is not None]
         product.size = math.hypot(*sizes)
     # Entries are themselves sums of many terms.
     return _ULPS * product.size

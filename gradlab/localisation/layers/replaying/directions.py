@@ -93,7 +93,9 @@ class Direction:
             self._columns = drawn[matrix.shape[0] :] * self.size
             return
         dense = _normal(base, tuple(base.shape), seed, self._dtype)
-        dense = dense * (base.abs() if relative else self.size)
+        # one size for all would be that of the largest, which may move nothing
+        self._sizes: Any = base.abs() if relative else self.size
+        dense = dense * self._sizes
         self._dense = dense if mask is None else dense * mask
 
     def move(self, step: float, scratch: Scratch | None = None) -> Callable[[], Any]:
@@ -143,7 +145,10 @@ class Direction:
         if gradient is None:
             return 0.0, 0.0
         if self._rows is None:
-            return inner(gradient, self._dense), length(gradient) * self.size
+            size = self._sizes
+            if isinstance(size, float):
+                return inner(gradient, self._dense), length(gradient) * size
+            return inner(gradient, self._dense), length(gradient * size)
         matrix = gradient.reshape(self._matrix.shape)
         row = self._rows.to(matrix.dtype) @ matrix
         return inner(row, self._columns), length(row) * self.size

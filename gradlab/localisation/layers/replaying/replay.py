@@ -13,8 +13,8 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.products import (
+    change_along,
     gradients,
-    inner,
     leaves_behind,
     nodes_behind,
 )
@@ -392,7 +392,7 @@ class Piece:
             raise ReplayError("takes another path when its inputs move")
         with torch.no_grad():
             return sum(
-                inner(weight, output - base)
+                change_along(weight, output, base)
                 for weight, output, base in zip(
                     product.cotangents, outputs, product.outputs, strict=True
                 )
