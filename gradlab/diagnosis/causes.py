@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from gradlab.diagnosis import leftovers
+from gradlab.diagnosis.alike import alike
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measuring.layer_shapes import layer_of, layers_of
-from gradlab.diagnosis.measuring.measures import Case, cases_of
+from gradlab.diagnosis.measuring.measures import fraction_words
+from gradlab.diagnosis.measuring.sides import wrong_inputs
 from gradlab.labels import few_of
+
+if TYPE_CHECKING:
+    from gradlab.diagnosis.measuring.measures import Case, Clue
 
 __all__ = ["Causes"]
 
 _CAUSE = 0.75  # above it, an explanation may explain the inputs before it as well
 _OF_EACH = {BugKind.DTYPE, BugKind.ACCUMULATED_GRAD}  # slips of no error signal
 _NAMED = 4  # of the inputs that are spoiled
+_NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 
 
 class Causes:
@@ -29,21 +36,32 @@ class Causes:
         self._lead: Case | None = None  # or that of a weight that stands alone
         self._told: dict[str, list[Finding]] = {}
         self._cases: dict[str, Case] = {}
-        self._spoiled: list[Case] = []
+        self._kinds: dict[str, set[BugKind]] = {}
+        self._best: dict[str, Clue] = {}
+        self._spoiled: list[str] = []
 
-    def add(self, case: Case, told: list[Finding], *, guessed: bool) -> None:
+    def add(
+        self, case: Case, told: list[Finding], clues: list[Clue], *, guessed: bool
+    ) -> None:
         """Take what is told of an input; `guessed`: it has no explanation of its own.
 
-        It is spoiled as well where it has the kind of the root, in other words.
+        It is spoiled as well where it has the kind of the root, in other words, or one
+        that the root could be called as surely.
         """
         if self.root is None and guessed:
             self.root = self._lead
         if self.root is not None:
-            same = self._told[self.root.name][0].kind
-            if guessed or (told and all(f.kind == same for f in told)):
-                self._spoiled.append(case)
+            same = self._kinds[self.root.name]
+            as_root = told and all(f.kind in same for f in told)
+            if guessed or as_root or _by_accident(case, told):
+                self._spoiled.append(case.name)
                 return
         self._told[case.name], self._cases[case.name] = told, case
+        best = max(clues, key=lambda clue: clue.confidence, default=None)
+        if best is not None:
+            self._best[case.name] = best
+        sure = {clue.kind for clue in clues if clue.confidence > _CAUSE}
+        self._kinds[case.name] = {told[0].kind, *sure} if told else sure
         if told and told[0].kind in _OF_EACH:
             return  # so is each gradient that is made like that, whatever comes back
         if self.root is None and told and told[0].confidence > _CAUSE:
@@ -54,17 +72,47 @@ class Causes:
 
     def findings(self) -> list[Finding]:
         """Return all findings, that of the root with what it spoils."""
+        self._spoiled += filter(self._spoils, self._unseen())
         if self.root is not None and self._spoiled:
-            first, *others = self._told[self.root.name]
-            whole = _with_spoiled(first, self.root, self._spoiled)
-            self._told[self.root.name] = [whole, *others]
-        found = [finding for told in self._told.values() for finding in told]
+            first, *others = self._told.pop(self.root.name)
+            rest = [finding for told in self._told.values() for finding in told]
+            first, *rest = alike([first, *others, *rest])
+            found = [_with_spoiled(first, self.root, self._spoiled), *rest]
+        else:
+            found = [finding for told in self._told.values() for finding in told]
         plain = [finding for finding in found if leftovers.is_plain(finding)]
-        if len(plain) < 2:
+        if not plain:
             return found
-        whole = leftovers.told_together(plain[0], plain[1:])
-        kept = [whole if finding is plain[0] else finding for finding in found]
-        return [finding for finding in kept if finding not in plain]
+        also = [place for finding in plain[1:] for place in finding.places]
+        whole = leftovers.told_together(plain[0], (*also, *self._unseen()))
+        through = self._through(whole.places)
+        whole = leftovers.told_through(whole, through)
+        rest = [f for f in found if f not in plain and f.where not in through]
+        return [whole, *rest]
+
+    def _through(self, unexplained: tuple[str, ...]) -> dict[str, str]:
+        """Name what is wrong on its way through an unexplained input alone."""
+        return {
+            name: clue.through
+            for name, clue in self._best.items()
+            if clue.through in unexplained and name in self._told
+        }
+
+    def _unseen(self) -> list[str]:
+        """Name what only directions show to be wrong, the last first."""
+        if not self._cases:
+            return []
+        evidence = next(iter(self._cases.values())).evidence
+        wrong = sorted(wrong_inputs(evidence), reverse=True)
+        names = [evidence.subject.inputs[which].name for which in wrong]
+        return [name for name in names if name not in {*self._told, *self._spoiled}]
+
+    def _spoils(self, name: str) -> bool:
+        """Whether the root may spoil an input: one of its layer, or one before it."""
+        if self.root is None:
+            return False
+        names = [v.name for v in self.root.evidence.subject.inputs]
+        return name in names[: self.root.part.which] or name in _signal(self.root)
 
     def _open_signal(self, case: Case) -> None:
         """Make a layer the root if all that is known is that its signal is wrong."""
@@ -76,7 +124,7 @@ class Causes:
         self.root = self._cases[first]
         for name in mates:
             del self._told[name]
-            self._spoiled.append(self._cases[name])
+            self._spoiled.append(name)
 
 
 def _signal(case: Case) -> set[str]:
@@ -85,17 +133,27 @@ def _signal(case: Case) -> set[str]:
     That is handed on to the layers before it; one line of code alone hands nothing on.
     """
     layer = layer_of(case.evidence, case.part.which)
-    wrong = {other.part.which: other.name for other in cases_of(case.evidence)}
-    if layer is None or not {layer.weight, layer.bias} <= wrong.keys():
+    if layer is None:
+        return set()
+    inputs, wrong = case.evidence.subject.inputs, wrong_inputs(case.evidence)
+    if not {layer.weight, layer.bias} <= wrong:
         return set()
     members = {layer.weight, layer.bias, layer.recurrent}
-    return {name for which, name in wrong.items() if which in members}
+    return {inputs[which].name for which in wrong if which in members}
 
 
 def _stands_alone(case: Case) -> bool:
     """Whether no bias tells the error signal of a weight from its own line."""
     layer = layer_of(case.evidence, case.part.which)
     return layer is None and len(case.variable.shape) > 1
+
+
+def _by_accident(case: Case, told: list[Finding]) -> bool:
+    """Whether a factor is no number that anybody writes: of one sample all have one."""
+    n = case.numeric[case.wrong]
+    c = float(case.analytic[case.wrong] @ n / (n @ n)) if n.any() else 0.0
+    odd = fraction_words(c) is None or abs(c - 1) < _NEAR_ONE
+    return odd and all(f.kind == BugKind.SCALE for f in told)
 
 
 def _is_open(told: list[Finding]) -> bool:
@@ -113,16 +171,15 @@ def _right_behind(root: Case) -> str:
             continue
         layer = layer_of(evidence, which)
         members = {which} if layer is None else {layer.weight, layer.bias}
-        wrong = {case.part.which for case in cases_of(evidence)}
-        return "" if wrong & members else variable.name
+        return "" if wrong_inputs(evidence) & members else variable.name
     return ""
 
 
-def _with_spoiled(finding: Finding, root: Case, spoiled: list[Case]) -> Finding:
+def _with_spoiled(finding: Finding, root: Case, spoiled: list[str]) -> Finding:
     """Name what else is wrong, and how that hangs together, as far as can be told."""
     members = _signal(root)
-    mates = [case.name for case in spoiled if case.name in members]
-    before = [case.name for case in spoiled if case.name not in members]
+    mates = [name for name in spoiled if name in members]
+    before = [name for name in spoiled if name not in members]
     evidence, advice = finding.evidence, finding.advice
     behind = _right_behind(root) if finding.kind == BugKind.UNKNOWN else ""
     if behind:
@@ -143,5 +200,6 @@ def _with_spoiled(finding: Finding, root: Case, spoiled: list[Case]) -> Finding:
             f" {few_of(before, _NAMED)} {verb} before it, and may be spoiled by it."
         )
         advice += " Then check again: what comes before may be right."
-    also = tuple(case.name for case in spoiled)
-    return dataclasses.replace(finding, evidence=evidence, advice=advice, also=also)
+    return dataclasses.replace(
+        finding, evidence=evidence, advice=advice, also=(*finding.also, *spoiled)
+    )

@@ -81,7 +81,8 @@ def diagnose(evidence: Evidence, spoiled: Collection[str] = ()) -> tuple[Finding
             clues += _ask(case, findings, costly=costly)
             certain = any(f.where == case.name and f.confidence > _SURE for f in slips)
             told = _told(case, clues, certain=certain)
-            causes.add(case, told, guessed=not certain and _only_guessed(clues))
+            guessed = not certain and _only_guessed(clues)
+            causes.add(case, told, clues, guessed=guessed)
         findings += causes.findings()
     return rank(_in_order(evidence, unexplained(evidence, findings)))
 
@@ -227,7 +228,7 @@ def _not_finite(comparison: Comparison, row: int, column: int) -> Finding:
 def unexplained(evidence: Evidence, findings: list[Finding]) -> list[Finding]:
     """Add an honest "unknown" for every wrong input that nothing explains."""
     told = {place for f in findings if f.severity == "error" for place in f.places}
-    result = list(findings)
+    result, rest = list(findings), list[Finding]()
     cases = {case.name: case for case in cases_of(evidence)}
     for comparison in evidence.comparisons:
         name = comparison.input.name
@@ -240,7 +241,7 @@ def unexplained(evidence: Evidence, findings: list[Finding]) -> list[Finding]:
             result.append(_not_finite(comparison, row, column))
             continue
         place = f" {place_words(cases[name])}" if name in cases else ""
-        result.append(
+        rest.append(
             Finding(
                 BugKind.UNKNOWN,
                 "error",
@@ -253,4 +254,6 @@ def unexplained(evidence: Evidence, findings: list[Finding]) -> list[Finding]:
                 f"Look at the error matrix: report.plot({name!r}).",
             )
         )
-    return result
+    also = tuple(finding.where for finding in rest[-2::-1])
+    last = rest[-1:]  # nearest to the output
+    return result + [leftovers.told_together(one, also) for one in last]

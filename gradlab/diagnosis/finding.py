@@ -11,9 +11,23 @@ from gradlab.labels import few_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-__all__ = ["NOTHING_TO_DO", "BugKind", "Finding", "asks_nothing", "rank", "spared"]
+__all__ = [
+    "NEARLY_RIGHT",
+    "NOTHING_TO_DO",
+    "BugKind",
+    "Finding",
+    "asks_nothing",
+    "rank",
+    "spared",
+]
 
 NOTHING_TO_DO = "Nothing to do."  # the advice that is none
+# what to do about a gradient that is off by very little
+NEARLY_RIGHT = (
+    "If the function iterates or integrates to a tolerance, make that smaller: where "
+    "the difference shrinks with it the gradient is right. Else compare constants of "
+    "forward and backward: an epsilon, a rounded coefficient, n for n - 1."
+)
 
 Severity = Literal["error", "warning", "note"]
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")

@@ -10,12 +10,12 @@ import dataclasses
 
 import numpy as np
 
-from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.diagnosis.measuring.measures import NEARLY_RIGHT, Case, Clue
+from gradlab.diagnosis.finding import NEARLY_RIGHT, BugKind, Finding
+from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.places import place_words
 from gradlab.labels import few_of
 
-__all__ = ["halved", "is_plain", "terms", "told_together", "unnamed"]
+__all__ = ["halved", "is_plain", "terms", "told_through", "told_together", "unnamed"]
 
 _CLOSE_TO_ONE = 0.1  # of which two digits would not say that it is another number
 _LITTLE = 1e-2  # of the length of a gradient: few terms of it are as small
@@ -91,17 +91,18 @@ def is_plain(finding: Finding) -> bool:
     return finding.kind == BugKind.UNKNOWN and finding.evidence.startswith(_LEAD)
 
 
-def told_together(first: Finding, others: list[Finding]) -> Finding:
+def told_together(first: Finding, also: tuple[str, ...]) -> Finding:
     """Say once that nothing explains several inputs: one mistake may spoil them all.
 
     Parameters
     ----------
     first
         Nearest to the output, whose error is described.
-    others
-        Of which no more is known.
+    also
+        Names of others, of which no more is known.
     """
-    also = tuple(place for finding in others for place in finding.places)
+    if not also:
+        return first
     verb = "is" if len(also) == 1 else "are"
     told = (
         f" {few_of(also, _NAMED)} {verb} wrong as well, and nothing explains that "
@@ -109,6 +110,18 @@ def told_together(first: Finding, others: list[Finding]) -> Finding:
     )
     return dataclasses.replace(
         first, evidence=first.evidence + told, also=(*first.also, *also)
+    )
+
+
+def told_through(first: Finding, through: dict[str, str]) -> Finding:
+    """Add inputs that are wrong on their way through another that is told here."""
+    told = "".join(
+        f" With all of {other} at zero the gradient of {name} is right: it is wrong on "
+        f"its way through {other}."
+        for name, other in through.items()
+    )
+    return dataclasses.replace(
+        first, evidence=first.evidence + told, also=(*first.also, *through)
     )
 
 

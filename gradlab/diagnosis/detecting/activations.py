@@ -16,7 +16,8 @@ from gradlab.diagnosis.measuring.levels import (
     level_at,
     spread,
 )
-from gradlab.diagnosis.measuring.measures import Case, Clue, sides_of
+from gradlab.diagnosis.measuring.measures import Case, Clue
+from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,13 +45,13 @@ def equal_units(case: Case) -> list[Clue]:
     if layer is None:
         return []
     evidence = case.evidence
-    wrong = {side.part.which for side in sides_of(evidence) if side.is_wrong}
+    wrong = wrong_inputs(evidence)
     alone = not wrong & {layer.weight, layer.recurrent}
     if wrong & {layer.weight, layer.bias} == {layer.weight}:
         return _of_weight_alone(case, layer)
-    if layer.bias not in wrong or (alone and not is_named(evidence, layer)):
+    bias = side_of(evidence, layer.bias) if layer.bias in wrong else None
+    if bias is None or (alone and not is_named(evidence, layer)):
         return []
-    bias = next(side for side in sides_of(evidence) if side.part.which == layer.bias)
     signal = bias.error
     if abs(float(signal.sum())) < 1e-9 * np.abs(signal).max() and signal.size > 2:
         return []  # what sums to zero over units comes from a loss, not from a slope

@@ -11,8 +11,9 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
-from gradlab.diagnosis.measuring.measures import Case, Clue, sides_of
+from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import stays
+from gradlab.diagnosis.measuring.sides import wrong_inputs
 from gradlab.diagnosis.measuring.sums import vanishing_sums
 
 __all__ = ["steady"]
@@ -57,7 +58,7 @@ def _reading(case: Case, members: list[int], which: int) -> list[Clue]:
     """Tell labels of other samples from those that are missing or something else."""
     evidence = case.evidence
     names = " and ".join(evidence.subject.inputs[k].name for k in members)
-    wrong = {side.part.which for side in sides_of(evidence) if side.is_wrong}
+    wrong = wrong_inputs(evidence)
     told = f"The error of {case.name} is the same at other values of {names}"
     rest = [k for k in members if k != which]
     if rest and which == members[0] and rest[0] not in wrong:

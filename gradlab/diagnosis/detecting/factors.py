@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.finding import NEARLY_RIGHT, BugKind
 from gradlab.diagnosis.measuring.held import held_arrays
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import (
     EXACT,
-    NEARLY_RIGHT,
     Case,
     Clue,
     cases_of,
@@ -21,6 +20,7 @@ from gradlab.diagnosis.measuring.measures import (
     sides_of,
 )
 from gradlab.diagnosis.measuring.places import place_words, whole_words
+from gradlab.diagnosis.measuring.sides import wrong_inputs
 from gradlab.subject.subject import holds_numbers
 
 if TYPE_CHECKING:
@@ -213,8 +213,9 @@ def _mean_for_sum(case: Case, c: float) -> Clue | None:
     count = round(1 / c)
     if layer is None or layer.bias != case.part.which or layer.recurrent is not None:
         return None
-    wrong = {other.part.which for other in cases_of(case.evidence)}
-    if layer.weight in wrong or count < 3 or abs(c * count - 1) > _CLOSE:
+    if count < 3 or abs(c * count - 1) > _CLOSE:
+        return None
+    if layer.weight in wrong_inputs(case.evidence):
         return None
     weight = case.evidence.subject.inputs[layer.weight].name
     return Clue(

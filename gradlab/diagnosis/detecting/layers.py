@@ -19,7 +19,8 @@ from gradlab.diagnosis.measuring.layer_shapes import (
     layers_of,
     shift_of,
 )
-from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, sides_of
+from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
+from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +38,7 @@ def siblings(case: Case) -> list[Clue]:
         return _gain(case) or _alone(case)
     if is_after_a_gain(case.evidence, layer):
         return _alone(case)
-    wrong = {side.part.which for side in sides_of(case.evidence) if side.is_wrong}
+    wrong = wrong_inputs(case.evidence)
     inputs = case.evidence.subject.inputs
     mine = case.part.which
     members = {layer.weight, layer.bias}
@@ -72,11 +73,13 @@ def _moves(evidence: Evidence, others: set[int]) -> bool:
 def _gain(case: Case) -> list[Clue]:
     """Detect a gain of a normalisation that is wrong where its shift is right."""
     shift = shift_of(case.evidence, case.part.which)
-    sides = sides_of(case.evidence)
-    if shift is None or sides[shift].is_wrong or not _moves(case.evidence, {shift}):
+    if shift is None or shift in wrong_inputs(case.evidence):
         return []
-    name = sides[shift].name
-    if case.share(sides[shift].numeric) > EXACT:
+    theirs = side_of(case.evidence, shift)
+    if theirs is None or not _moves(case.evidence, {shift}):
+        return []
+    name = theirs.name
+    if case.share(theirs.numeric) > EXACT:
         return [
             Clue(
                 BugKind.MISSING_TERM,

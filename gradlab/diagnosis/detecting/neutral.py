@@ -89,6 +89,7 @@ def _read(case: Case, which: int, neutral: float) -> list[Clue]:
             else f"Go through {other} to the output, and back: is that part added, "
             f"with the same factors and in the same order?",
             () if carried else (BugKind.TRANSPOSE, BugKind.WRONG_DERIVATIVE),
+            "" if carried else other,
         )
     ]
 

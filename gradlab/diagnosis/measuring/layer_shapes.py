@@ -94,7 +94,33 @@ def layers_of(evidence: Evidence) -> list[Layer]:
         else:
             found.append(Layer(near, i))
             taken.add(near)
+    return found + _of_one_output(inputs, taken)
+
+
+def _of_one_output(inputs: tuple[Variable, ...], taken: set[int]) -> list[Layer]:
+    """Layers with a single unit, ``W3`` of shape (1, 5) and ``b3`` of one number.
+
+    Shapes alone say nothing there: the names have to.
+    """
+    found = []
+    for i, bias in enumerate(inputs):
+        start, _, last = bias.name.rpartition(".")
+        if bias.size != 1 or not _BIAS.fullmatch(last.lower()):
+            continue
+        found += [
+            Layer(j, i)
+            for j in (i - 1, i + 1)
+            if j in range(len(inputs)) and j not in taken
+            if _is_one_row(inputs[j]) and inputs[j].name.rpartition(".")[0] == start
+            if _digits(inputs[j].name) == _digits(last)
+        ][:1]
     return found
+
+
+def _is_one_row(weight: Variable) -> bool:
+    """Whether an array is called a weight, and gives one number."""
+    last = weight.name.rpartition(".")[2].lower()
+    return last.startswith("w") and 1 < weight.size == max(weight.shape)
 
 
 def _recurs(weight: Variable, units: int) -> bool:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXACT",
-    "NEARLY_RIGHT",
     "Case",
     "Clue",
     "cases_of",
@@ -35,12 +34,6 @@ __all__ = [
 ]
 
 EXACT = 0.98  # share of the error above which an explanation is called exact
-# what to do about a gradient that is off by very little
-NEARLY_RIGHT = (
-    "If the function iterates or integrates to a tolerance, make that smaller: where "
-    "the difference shrinks with it the gradient is right. Else compare constants of "
-    "forward and backward: an epsilon, a rounded coefficient, n for n - 1."
-)
 _UNNAMED = 0.3  # confidence of a measurement that no kind is the name of
 _QUICK = 1024  # entries
 _SIMPLE = 1e-4  # relative: so close to a simple ratio a factor is that ratio
@@ -56,6 +49,7 @@ class Clue:
     evidence: str
     advice: str
     doubts: tuple[BugKind, ...] = ()  # that the measurement itself leaves open
+    through: str = ""  # the input through which alone it is known to be wrong
 
     def finding(self, where: str) -> Finding:
         """Return it as an error of the input `where`."""

@@ -1,0 +1,39 @@
+"""Which inputs are wrong: by their entries, or along random directions alone.
+
+Not every input is there entry by entry: what was probed may have no `Case`, and is not
+right for that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.measuring.measures import cases_of, sides_of
+
+if TYPE_CHECKING:
+    from gradlab.diagnosis.evidence import Evidence
+    from gradlab.diagnosis.measuring.measures import Case
+
+__all__ = ["side_of", "wrong_inputs"]
+
+
+def wrong_inputs(evidence: Evidence) -> set[int]:
+    """Numbers of the inputs that are wrong."""
+    if "wrong" not in evidence.kept:
+        told = {
+            comparison.input.name
+            for comparison in evidence.comparisons
+            if comparison.verdict >= Verdict.DISAGREES
+        }
+        wrong = {k for k, v in enumerate(evidence.subject.inputs) if v.name in told}
+        wrong |= {case.part.which for case in cases_of(evidence)}
+        evidence.kept["wrong"] = wrong
+    result: set[int] = evidence.kept["wrong"]
+    return result
+
+
+def side_of(evidence: Evidence, which: int) -> Case | None:
+    """Both sides of an input, None where its entries were not looked at."""
+    found = (side for side in sides_of(evidence) if side.part.which == which)
+    return next(found, None)
