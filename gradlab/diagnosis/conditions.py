@@ -175,7 +175,7 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
             "",
             0.9,
             f"The function computes with a round-off of {epsilon:.2g}; {told}"
-            f"{measured(evidence.comparisons)}.",
+            f"{measured(evidence.comparisons)}.{_coarser(evidence)}",
             NOTHING_TO_DO
             if evidence.reference is not None
             else in_float64(evidence.subject),
@@ -206,6 +206,16 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
             f"Look for a cast to {half} precision inside the function, numbers that "
             f"are stored or printed with few digits, or a solver that stops early.",
         )
+
+
+def _coarser(evidence: Evidence) -> str:
+    """Say of float32 that something inside has fewer digits still, if it has."""
+    if evidence.reference is not None or not evidence.notes.get("rough"):
+        return ""
+    return (
+        " Something inside has fewer digits still, as products in TensorFloat-32 "
+        "or half precision have."
+    )
 
 
 def _stops_early(evidence: Evidence) -> Finding:

@@ -14,6 +14,7 @@ from gradlab.differentiation.hidden_noise import LAST_DIGITS, hidden_rounding
 from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
+from gradlab.pipeline.looks.coarse_arithmetic import hear_over_stairs, stairs_of
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
 from gradlab.pipeline.looks.idle import settle_idle, settle_zeros
 from gradlab.pipeline.looks.last_digits import hear_last_digits, noise_once
@@ -51,6 +52,21 @@ def look_again(check: Check, outcome: Outcome) -> None:
     if any(settled):
         judge_all(check.subject, outcome, check.plan)
     hear_last_digits(check, outcome, noise)
+    _doubt_coarse(check, outcome, blocks)
+
+
+def _doubt_coarse(check: Check, outcome: Outcome, blocks: list[Block]) -> None:
+    """Hear what is left of the accusations again, if f is made of stairs."""
+    accused = [block for block in blocks if block.accused]
+    if not accused:
+        return
+    stairs = stairs_of(check.reference, check.meter, check.plan.seed)
+    if stairs is None:
+        return
+    for block in accused:
+        if hear_over_stairs(check.reference, block, stairs, check.meter):
+            outcome.rough += (block.name,)
+    judge_all(check.subject, outcome, check.plan)
 
 
 def _looked_at(check: Check, outcome: Outcome) -> list[Block]:

@@ -18,10 +18,11 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import base_row, displaced_rows
+from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, spread
 from gradlab.pipeline.looks.step_heights import casts_seen, height_of_steps
+from gradlab.pipeline.looks.wide_slopes import Wide, wide_slopes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["see_through_steps"]
 
-# of the scale: over so much the slope of many steps is taken
-_REACHES = (0.25, 0.06, 0.015)
-_POINTS = np.array([0.19, 0.34, 0.52, 0.67, 0.81, 1.0])
-_SHARP = 0.1  # relative bar above which a shorter reach is tried
 _LIKE = 0.25  # a gradient this close to the wide slope may be meant for it
 _ROUGH = (Smoothness.STAIRCASE, Smoothness.NOISY)
 # of the scale: more than a step of bfloat16; the same where all coordinates move
@@ -65,64 +62,6 @@ class _Steps:
     height: float
     share: float
     width: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Wide:
-    """Slopes over a quarter of the scale of each coordinate, (rows, n).
-
-    Attributes
-    ----------
-    value, error
-        Slope at the point of a cubic (its odd part) through twelve values, and its bar.
-    reach
-        Largest step, shape (n,).
-    """
-
-    value: NDArray[np.float64]
-    error: NDArray[np.float64]
-    reach: NDArray[np.float64]
-
-
-def _wide_slopes(
-    subject: Subject,
-    which: int,
-    positions: NDArray[np.intp],
-    reach: NDArray[np.float64],
-    meter: Meter,
-) -> _Wide:
-    """Fit slopes to values far from the point.
-
-    Parameters
-    ----------
-    reach
-        Largest step of each position, shape (n,).
-    """
-    n = len(positions)
-    steps = (_POINTS[:, None] * reach).reshape(-1)
-    where = np.tile(positions, 2 * len(_POINTS))
-    values, taken = displaced_rows(
-        subject, which, where, np.concatenate([steps, -steps]), meter
-    )
-    half = len(steps)
-    odd = ((values[:half] - values[half:]) / 2).reshape(len(_POINTS), n, -1)
-    t = ((taken[:half] - taken[half:]) / 2).reshape(len(_POINTS), n) / reach
-    slope = np.full((odd.shape[2], n), np.nan)
-    error = np.full_like(slope, np.inf)
-    for j in range(n):
-        if not np.isfinite(t[:, j]).all():
-            continue
-        cubic = np.stack([t[:, j], t[:, j] ** 3], axis=1)
-        quintic = np.column_stack([cubic, t[:, j] ** 5])
-        lever = np.linalg.pinv(cubic)
-        with np.errstate(all="ignore"):  # far out f may be infinite, or no number
-            fitted = lever @ odd[:, j]
-            stray = np.sqrt(((cubic @ fitted - odd[:, j]) ** 2).sum(axis=0) / 4)
-            finer = np.linalg.pinv(quintic) @ odd[:, j]
-            slope[:, j] = fitted[0] / reach[j]
-            bar = stray * np.linalg.norm(lever[0]) + 0.5 * np.abs(finer[0] - fitted[0])
-            error[:, j] = np.where(np.isfinite(bar), bar / reach[j], np.inf)
-    return _Wide(slope, error, reach)
 
 
 def see_through_steps(
@@ -161,7 +100,7 @@ def see_through_steps(
     columns = np.flatnonzero(wrong.any(axis=0))
     untold = _untold(block)
     chosen = spread(np.flatnonzero((wrong | untold).any(axis=0)), CLOSE_LOOKS)
-    wide = _sharpest(reference, block, chosen, meter)
+    wide = wide_slopes(reference, block, chosen, meter)
     # another output has a step of its own, by its size: less is no movement
     sizes = np.abs(base_row(reference, meter))
     step_of = sizes * min(height / max(float(sizes[row]), 1e-300), _COARSEST)
@@ -199,7 +138,7 @@ def _steps_seen(
         return None
     gap = _moved(block, wrong)
     first = int(np.argmax(gap.max(axis=0)))
-    wide = _sharpest(reference, block, np.array([first]), meter)
+    wide = wide_slopes(reference, block, np.array([first]), meter)
     mistaken = _mistaken(block, wide, np.array([first])) & wrong[:, [first]]
     if not mistaken.any():
         return None
@@ -266,30 +205,7 @@ def _between_steps(reference: Subject, block: Block, meter: Meter) -> NDArray[np
     return between
 
 
-def _sharpest(
-    subject: Subject, block: Block, columns: NDArray[np.intp], meter: Meter
-) -> _Wide:
-    """Slopes over a quarter of the scale, or over less where that is sharper."""
-    positions, scales = block.positions[columns], block.latest_scales[columns]
-    wide = _wide_slopes(subject, block.which, positions, _REACHES[0] * scales, meter)
-    for reach in _REACHES[1:]:
-        with np.errstate(all="ignore"):
-            vague = ~(wide.error <= _SHARP * np.abs(wide.value))
-        if not vague.any():
-            break
-        near = _wide_slopes(subject, block.which, positions, reach * scales, meter)
-        better = near.error < wide.error
-        wide = _Wide(
-            np.where(better, near.value, wide.value),
-            np.where(better, near.error, wide.error),
-            np.where(better.any(axis=0), near.reach, wide.reach),
-        )
-    return wide
-
-
-def _mistaken(
-    block: Block, wide: _Wide, columns: NDArray[np.intp]
-) -> NDArray[np.bool_]:
+def _mistaken(block: Block, wide: Wide, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Entries where both slopes contradict each other, and a gradient is the wide one.
 
     Or where the gradient is one with the wide slope, and f is noise on small steps.

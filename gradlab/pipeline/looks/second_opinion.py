@@ -10,16 +10,20 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.method import Adaptive
+from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.pipeline.judging import judge_block, judge_in_place_of, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, spread, take_closer
+from gradlab.pipeline.looks.coarse_arithmetic import hear_over_stairs, stairs_of
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
 from gradlab.pipeline.looks.last_digits import noise_once, widen_bars
 from gradlab.pipeline.looks.other_steps import hear_again
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Outcome
     from gradlab.pipeline.plan import Check
@@ -37,18 +41,24 @@ def second_opinion_on(check: Check, outcome: Outcome) -> None:
     marked.
     """
     plan = check.plan
+    stairs = functools.cache(lambda at: stairs_of(at, check.meter, plan.seed))
     for block in outcome.blocks:
         method = plan.method_of(block.name)
+        if isinstance(method, Auto):
+            continue
         if isinstance(method, Adaptive) and not outcome.stopped:
             _see_through(check, block, outcome)
-        if plan.finds_steps(block.name):
+        if not plan.finds_steps(block.name):
+            block.upheld = np.zeros(len(block.positions), dtype=bool)
+        if outcome.stopped:
             continue
-        block.upheld = np.zeros(len(block.positions), dtype=bool)
-        if not outcome.stopped:
-            try:
+        try:
+            if block.upheld is not None:
                 _hear(check, block, outcome, block.upheld)
-            except (BudgetExhausted, KeyboardInterrupt) as stop:
-                outcome.cut_short(stop)
+            if block.accused:
+                _doubt_coarse(check, block, outcome, stairs)
+        except (BudgetExhausted, KeyboardInterrupt) as stop:
+            outcome.cut_short(stop)
 
 
 def _see_through(check: Check, block: Block, outcome: Outcome) -> None:
@@ -63,6 +73,23 @@ def _see_through(check: Check, block: Block, outcome: Outcome) -> None:
     outcome.rough += (block.name,)
     matters = matters_of(outcome.blocks, outcome.known)
     judge_block(subject, block, check.plan, matters, outcome)
+
+
+def _doubt_coarse(
+    check: Check,
+    block: Block,
+    outcome: Outcome,
+    stairs: Callable[[Origin], NDArray[np.float64] | None],
+) -> None:
+    """Leave open what is right over many stairs, if f is made of them."""
+    at = check.reference if check.plan.finds_steps(block.name) else check.own
+    heights, twin = stairs(at), block.copy()
+    if heights is None:
+        return
+    if hear_over_stairs(at, twin, heights, check.meter):
+        judge_in_place_of(check.subject, block, twin, outcome, check.plan)
+        block.leave_open(block.wrong & ~twin.wrong)
+        outcome.rough += (block.name,)
 
 
 def _hear(
