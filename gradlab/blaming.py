@@ -126,8 +126,9 @@ def _explained(audit: LayerAudit) -> LayerAudit:
             return audit
         told = explained(finding, mistake, local)
         if mistake.cuts:  # these are named already, with their lines
-            kind, confidence = told.kind, told.confidence
-            told = dataclasses.replace(finding, kind=kind, confidence=confidence)
+            told = dataclasses.replace(
+                finding, kind=told.kind, confidence=told.confidence, doubts=told.doubts
+            )
         audit = dataclasses.replace(
             audit,
             findings=(*audit.findings[:k], told, *audit.findings[k + 1 :]),

@@ -74,9 +74,9 @@ class Causes:
         """Return all findings, that of the root with what it spoils."""
         self._spoiled += filter(self._spoils, self._unseen())
         if self.root is not None and self._spoiled:
-            first, *others = self._told.pop(self.root.name)
-            rest = [finding for told in self._told.values() for finding in told]
-            first, *rest = alike([first, *others, *rest])
+            root = self._told[self.root.name][0]
+            others = [f for told in self._told.values() for f in told if f is not root]
+            first, *rest = alike([root, *others])
             found = [_with_spoiled(first, self.root, self._spoiled), *rest]
         else:
             found = [finding for told in self._told.values() for finding in told]

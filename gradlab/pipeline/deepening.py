@@ -190,6 +190,7 @@ def _told_by(finding: Finding, mistake: LayerMistake, cause: Finding) -> Finding
         confidence=max(finding.confidence, 0.98 * cause.confidence),
         evidence=f"{mistake.sentence()} {cause.evidence}",
         advice=cause.advice,
+        doubts=cause.doubts,
     )
 
 

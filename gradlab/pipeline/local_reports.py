@@ -233,6 +233,7 @@ def explained(finding: Finding, mistake: LayerMistake, local: Report) -> Finding
         confidence=max(finding.confidence, cause.confidence),
         evidence=f"{mistake.sentence()} {told}",
         advice=cause.advice,
+        doubts=cause.doubts,
     )
 
 

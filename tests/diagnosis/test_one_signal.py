@@ -103,6 +103,35 @@ def test_a_single_unit_is_a_layer_by_its_name(slip, rng):
     assert "the layer of W2 and b2" in found.evidence
 
 
+def test_a_cause_is_not_told_as_spoiled_by_itself(rng):
+    """Order F for order C behind a convolution: nothing explains it, and b leads."""
+    images, y = rng.normal(size=(4, 2, 4, 4)), rng.normal(size=(4, 3))
+    windows = np.lib.stride_tricks.sliding_window_view(images, (2, 2), axis=(2, 3))
+    params = {
+        "W": rng.normal(size=(3, 2, 2, 2)),
+        "b": rng.normal(size=3),
+        "V": rng.normal(size=(27, 3)),
+    }
+
+    def loss_and_grads(p):
+        z = np.einsum("ncijkl,ockl->noij", windows, p["W"])
+        h = np.tanh(z + p["b"][:, None, None])
+        r = h.reshape(4, 27) @ p["V"] - y
+        back = (r @ p["V"].T).reshape(4, 3, 3, 3).transpose(0, 3, 1, 2) * (1 - h**2)
+        grads = {
+            "W": np.einsum("noij,ncijkl->ockl", back, windows),
+            "b": back.sum(axis=(0, 2, 3)),
+            "V": h.reshape(4, 27).T @ r,
+        }
+        return (r**2).sum() / 2, grads
+
+    (found,) = gl.check(loss_and_grads, params).findings
+
+    assert found.places == ("b", "W")
+    assert "V, behind it, is right" in found.evidence
+    assert "b is wrong as well" not in found.evidence
+
+
 def test_the_right_classifier_has_no_finding(rng):
     """Its last layer has one unit, and is right."""
     assert not gl.check(*classifier(rng)).findings

@@ -121,11 +121,12 @@ def broken_sums(case: Case) -> list[Clue]:
             0.945 if lost else 0.79,
             f"The numeric gradient of {case.name} sums to zero along axis {axis}, the "
             f"analytic one to up to {left:.4g}, {place_words(case)}: the term that "
-            f"balances it is missing.",
+            f"balances it is missing"
+            f"{'' if lost else ', or runs along another axis, or has another weight'}.",
             f"Add the term of {case.name} that is common to the whole axis {axis}: the "
             f"sum in a softmax, the mean in a normalisation, the true class in a "
             f"margin.",
-            () if lost else (BugKind.WRONG_DERIVATIVE,),
+            () if lost else (BugKind.WRONG_AXIS, BugKind.WRONG_DERIVATIVE),
         )
     ]
 
@@ -296,6 +297,9 @@ def units(case: Case) -> list[Clue]:
             abs(per - round(per)) < 1e-3 * per and 1 < round(per) < 1e6
         ):
             if moved and _may_count(case, counts, round(per)):
+                whole = case.numeric[0] * per
+                if np.abs(whole - np.round(whole)).max() < _CLOSE:
+                    return [_margins(case, round(per))]
                 clue = _moved_labels(case, round(per))
                 # as a penalty |w| would be off: other points tell which it is
                 signs = np.ptp(counts * np.sign(case.point)) < 1e-6
@@ -339,6 +343,20 @@ def _moved_labels(case: Case, samples: int) -> Clue:
         f"The error of {case.name} consists of whole multiples of 1/{samples} that sum "
         f"to zero: labels are counted at the wrong index.",
         "Check the index of the one-hot label in the gradient of the loss.",
+    )
+
+
+def _margins(case: Case, samples: int) -> Clue:
+    """Tell of a gradient that counts itself, as that of a hinge loss does."""
+    return Clue(
+        BugKind.UNKNOWN,
+        0.8,
+        f"The error of {case.name} consists of whole multiples of 1/{samples} that sum "
+        f"to zero, and so does its gradient: margins are counted that should not be, "
+        f"or not counted, or labels stand at the wrong index.",
+        "Compare the condition of the margin (score - score of the label + 1 > 0), and "
+        "the index of the label, in the gradient of the loss with the forward pass.",
+        (BugKind.WRONG_MASK, BugKind.WRONG_INDEX),
     )
 
 

@@ -19,6 +19,7 @@ _LONGEST = 100  # members of the longest group, where no array has its length
 _CLOSE = 1e-5  # how near to whole numbers ratios have to be
 _SAME = 1e-5  # relative: ratios as near as that are one factor
 _FEW = 3  # factors that need not follow an index
+_TIMES, _PARTS = 64, 12  # that anybody counts of one number, and the least of these
 _ENTRIES = 4  # that are enough to speak of whole numbers
 
 
@@ -43,17 +44,34 @@ def uneven_means(case: Case) -> list[Clue]:
         return []
     # the total, or the longest group, which alone is right then
     longest = range(2, _LONGEST) if abs(ratios.max() - 1) <= _CLOSE else ()
-    for total in sorted({1, *sizes, *longest} - {0}):
+    counted = case.scalar and _both_count(a, n)
+    totals = {1} if counted else {1, *sizes, *longest}
+    for total in sorted(totals - {0}):
         counts = _different_counts(ratios * total, total)
         if counts:
             words = "is missing" if total == 1 else f"is 1/{total} instead"
             times = "" if total == 1 else f"{total} x "
             return [_clue(case, f"{times}analytic / numeric", counts, words)]
-    counts = _different_counts(1 / ratios, 1)
+    counts = [] if counted else _different_counts(1 / ratios, 1)
     if counts:
         words = "is there twice, or with a sum"
         return [_clue(case, "numeric / analytic", counts, words)]
     return []
+
+
+def _both_count(a: NDArray[np.float64], n: NDArray[np.float64]) -> bool:
+    """Whether both sides are a few times one number: margins that are counted.
+
+    Their ratios are whole multiples of something then, whatever is wrong.
+    """
+    if np.ptp(n) <= _CLOSE * np.abs(n).max():
+        return False
+    values = np.abs(np.concatenate([a, n]))
+    for parts in range(1, _PARTS):
+        times = values / values.min() * parts
+        if times.max() <= _TIMES and (abs(times - np.round(times)) <= _CLOSE).all():
+            return True
+    return False
 
 
 def _different_counts(ratios: NDArray[np.float64], total: int) -> list[int]:

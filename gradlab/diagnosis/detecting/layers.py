@@ -51,6 +51,8 @@ def siblings(case: Case) -> list[Clue]:
     if int(case.wrong.sum()) < max(2, 0.2 * case.numeric.size):
         return []  # a line of code would spoil more than a few entries
     others = " and ".join(inputs[j].name for j in sorted(members - {mine}))
+    if mine == layer.weight and len(case.variable.shape) > 2:
+        return [_over_places(case, others)]
     lead = (
         f"{others}, by name and shape of the same layer, "
         f"{'is' if len(members) == 2 else 'are'} right, so its error signal is; "
@@ -59,6 +61,21 @@ def siblings(case: Case) -> list[Clue]:
         Clue(kind, trust, f"{lead}{told}.", advice)
         for kind, trust, told, advice in _lines(case, layer)
     ]
+
+
+def _over_places(case: Case, bias: str) -> Clue:
+    """Say what the bias of a convolution knows: the sum of the signal, no place."""
+    return Clue(
+        BugKind.UNKNOWN,
+        0.62,
+        f"{bias}, by name and shape of the same layer, is right, so the sum of its "
+        f"error signal over positions and samples is; at which positions it stands, or "
+        f"the array that it is multiplied with for {case.name}, is not.",
+        f"Check what comes between {case.name} and the next weight (the mask of a "
+        f"pooling, the order of a reshape), then that the gradient of {case.name} uses "
+        f"the very array that entered the layer, with its stride and padding.",
+        (BugKind.WRONG_MASK, BugKind.WRONG_INDEX, BugKind.STALE_CACHE),
+    )
 
 
 def _moves(evidence: Evidence, others: set[int]) -> bool:

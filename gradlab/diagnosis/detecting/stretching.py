@@ -47,18 +47,24 @@ def part_along_itself(case: Case) -> list[Clue]:
         if true.max() > (_STILL if true.size > 1 else _ALONE) or ours.max() < _MOVES:
             continue
         there = _mixes_entries(case)
+        kind, other = BugKind.MISSING_TERM, BugKind.WRONG_DERIVATIVE
+        if there:
+            kind, other = other, kind
+        # of a loss a term that is missing looks like one with another factor
+        doubts = (other,) if there or case.scalar else ()
         return [
             Clue(
-                BugKind.WRONG_DERIVATIVE if there else BugKind.MISSING_TERM,
+                kind,
                 0.99 if case.scalar and _shrinks(case) else 0.72 if there else 0.88,
                 f"The function does not change when {which}{case.name} is stretched: "
                 f"it is normalised. The analytic gradient has a part along "
                 f"{case.name} itself (cosine {ours.max():.2g}), the numeric one has "
-                f"none.",
+                f"none: the term of the norm is missing, or has another factor.",
                 f"Differentiate the norm, or the mean and the deviation, behind "
                 f"{case.name} as well: of y = x / |x| that is "
-                f"dx = (dy - y sum(y dy)) / |x|.",
-                (BugKind.MISSING_TERM,) if there else (),
+                f"dx = (dy - y sum(y dy)) / |x|. Of a batch norm compare the sign, the "
+                f"power and the factor of the derivative of (var + eps)**-0.5.",
+                doubts,
             )
         ]
     return []

@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import Case, Clue
-from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at
+from gradlab.diagnosis.measuring.moving import analytic_at, quadratic, slopes_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -226,6 +226,8 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
         factors.append(c)
     if np.ptp(factors) > _CLOSE * max(map(abs, factors)):
         return []
+    if quadratic(case.evidence, case.part.which):
+        return []  # an activation bends it
     lead = (
         f"Where one slice of {case.name} (the weights of one unit, in a layer) is zero"
     )

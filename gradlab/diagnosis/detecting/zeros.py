@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.diagnosis.detecting.passing import passed_on
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import (
     EXACT,
     Case,
@@ -17,6 +18,7 @@ from gradlab.diagnosis.measuring.measures import (
     reaches,
 )
 from gradlab.diagnosis.measuring.places import place_words
+from gradlab.diagnosis.measuring.sides import side_of
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -322,6 +324,19 @@ def _wrong_alike(case: Case, lost: NDArray[np.bool_]) -> list[str]:
     ]
 
 
+def _wrong_beyond(case: Case, unit: int) -> bool:
+    """Whether the weight of a bias is wrong in other units than the one it loses."""
+    layer = layer_of(case.evidence, case.part.which)
+    weight = None if layer is None else side_of(case.evidence, layer.weight)
+    if layer is None or layer.bias != case.part.which or weight is None:
+        return False
+    if not weight.part.complete:
+        return weight.is_wrong
+    wrong = weight.wrong.any(axis=0).reshape(weight.variable.shape)
+    axes = [k for k, n in enumerate(wrong.shape) if n == case.variable.size]
+    return all(np.delete(wrong, unit, axis).any() for axis in axes)
+
+
 def _ends(case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_]) -> list[Clue]:
     """First or last slices that are never written: a loop that ends too early."""
     if extra.any():
@@ -337,6 +352,7 @@ def _ends(case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_]) -> list
         if len(hit) != 1 or length < (3 if touched.size < 6 else 2):
             continue
         whole = np.take(touched | ~moves, hit[0], axis).all()
+        whole &= touched.ndim > 1 or not _wrong_beyond(case, int(hit[0]))
         if hit[0] in {0, length - 1} and whole:
             return [
                 Clue(

@@ -13,6 +13,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue
+from gradlab.diagnosis.measuring.moving import affine
 from gradlab.diagnosis.measuring.places import place_words
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ def _pieces(curve: Curve) -> list[Clue] | None:
     size = float(np.abs(every).max(initial=0.0))
     gaps = np.abs(curve.a[:, None] - np.append(every, 0.0)[None]).min(axis=1)
     known = bool((gaps <= 1e-5 * size).all())
+    if not known and affine(case.evidence, case.part.which):
+        return []  # of a straight line nothing says which other slopes these are
     told = (
         f"{case.name} meets a function of straight pieces (its slopes stand still "
         f"around the point)"

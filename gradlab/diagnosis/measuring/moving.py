@@ -30,6 +30,7 @@ __all__ = [
     "analytic_at",
     "both_sides_at",
     "cotangent_of",
+    "quadratic",
     "slopes_at",
     "stays",
     "unit_directions",
@@ -217,24 +218,34 @@ def affine(evidence: Evidence, which: int) -> bool | None:
     bool or None
         None where the function cannot be evaluated far from the point.
     """
+    return _is_polynomial(evidence, which, (1.0, -2.0, 1.0))
+
+
+def quadratic(evidence: Evidence, which: int) -> bool | None:
+    """Whether it is of the second degree, or less; as `affine` is."""
+    return _is_polynomial(evidence, which, (1.0, -3.0, 3.0, -1.0))
+
+
+def _is_polynomial(
+    evidence: Evidence, which: int, weights: tuple[float, ...]
+) -> bool | None:
+    """Whether weighted values at as many even steps add up to nothing."""
     subject = evidence.reference or evidence.subject
     here = np.asarray(subject.point(which), dtype=np.float64)
     size = float(np.abs(here).max(initial=0.0)) or 1.0
     slack = max(1e-9, 1e3 * subject.epsilon)
     try:
-        evidence.meter.spend(1)
-        subject.place(which, here)
-        base = subject.row()
         for _ in range(2):
             step = 2 * size * evidence.rng.normal(size=len(here))
-            evidence.meter.spend(2)
-            subject.place(which, here + step)
-            up = subject.row()
-            subject.place(which, here - step)
-            bend = up + subject.row() - 2 * base
+            evidence.meter.spend(len(weights))
+            values = []
+            for k in range(len(weights)):
+                subject.place(which, here + (1 - k) * step)
+                values.append(subject.row())
+            bend = np.tensordot(weights, np.array(values), 1)
             if not np.isfinite(bend).all():
                 return None
-            if np.abs(bend).max() > slack * max(float(np.abs(up).max()), 1.0):
+            if np.abs(bend).max() > slack * max(float(np.abs(values).max()), 1.0):
                 return False
     except BudgetExhausted:
         raise
