@@ -10,6 +10,7 @@ from gradlab.differentiation.evaluation import displaced_sets, line_rows
 from gradlab.differentiation.finite_difference import scales_of
 from gradlab.differentiation.magnitudes import is_short
 from gradlab.differentiation.noise import difference_noise
+from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +24,7 @@ __all__ = [
     "LAST_DIGITS",
     "ROUGH",
     "SPACING",
+    "coarse_noise",
     "hidden_rounding",
     "inherited_at_most",
     "may_be_rough",
@@ -102,6 +104,26 @@ def noise_level(
     # 1 + small has lost what is below its last digit, and then stands still
     noise = np.where(still, np.fmax(noise, LAST_DIGITS), np.nan_to_num(noise))
     return np.asarray(noise)
+
+
+def coarse_noise(origin: Origin, meter: Meter, seed: int) -> NDArray[np.float64] | None:
+    """Measure the noise of an f that computes in less than its numbers can hold.
+
+    Products in TensorFloat-32 stand still over the steps at which that of float32 is
+    measured, and are a staircase over longer ones.
+
+    Returns
+    -------
+    ndarray or None
+        As `noise_level`, over steps of half precision. None where it is no more than
+        rounding, and where f runs in float64: the copy there has all digits, as far as
+        casts are seen.
+    """
+    if origin.subject.epsilon <= DOUBLE:
+        return None
+    noise = noise_level(origin, meter, seed, spacing=HALF_SPACING)
+    own = ROUGH * origin.subject.epsilon * np.abs(origin.base)
+    return noise if (noise > own).any() else None
 
 
 def _on_both_sides(levels: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.hidden_noise import HALF_SPACING, ROUGH, noise_level
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.closer import spread
 from gradlab.pipeline.looks.wide_slopes import wide_slopes
-from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,23 +29,11 @@ if TYPE_CHECKING:
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
 
-__all__ = ["hear_over_stairs", "stairs_of"]
+__all__ = ["hear_over_stairs"]
 
 _LOOKS = 8  # columns first: where all are upheld, so are the others
 _SCATTERED = 2.0  # bars of a fit to six pairs, which are too few to know their scatter
 _NOISY = 3.0  # times the standard deviation of f
-
-
-def stairs_of(origin: Origin, meter: Meter, seed: int) -> NDArray[np.float64] | None:
-    """Measure how high the stairs of each output are, (rows,); None if there are none.
-
-    Not where f runs in float64: no arithmetic is left then that is shorter.
-    """
-    if origin.subject.epsilon <= DOUBLE:
-        return None
-    noise = noise_level(origin, meter, seed, spacing=HALF_SPACING)
-    own = ROUGH * origin.subject.epsilon * np.abs(origin.base)
-    return noise if (noise > own).any() else None
 
 
 def hear_over_stairs(
@@ -62,7 +48,7 @@ def hear_over_stairs(
     block
         Judged; entries that are taken back have the wide slope and its bar.
     stairs
-        Of each output, from `stairs_of`.
+        Of each output, from `coarse_noise`.
     meter
         Charged for twelve to 36 evaluations of each column that is looked at.
 

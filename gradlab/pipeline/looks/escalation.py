@@ -10,11 +10,15 @@ from gradlab.comparison.judge import NEGLIGIBLE
 from gradlab.comparison.tolerance import CLEAR, stillness_in_noise
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.foresight import foreseen
-from gradlab.differentiation.hidden_noise import LAST_DIGITS, hidden_rounding
+from gradlab.differentiation.hidden_noise import (
+    LAST_DIGITS,
+    coarse_noise,
+    hidden_rounding,
+)
 from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
-from gradlab.pipeline.looks.coarse_arithmetic import hear_over_stairs, stairs_of
+from gradlab.pipeline.looks.coarse_arithmetic import hear_over_stairs
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
 from gradlab.pipeline.looks.idle import settle_idle, settle_zeros
 from gradlab.pipeline.looks.last_digits import hear_last_digits, noise_once
@@ -60,7 +64,7 @@ def _doubt_coarse(check: Check, outcome: Outcome, blocks: list[Block]) -> None:
     accused = [block for block in blocks if block.accused]
     if not accused:
         return
-    stairs = stairs_of(check.reference, check.meter, check.plan.seed)
+    stairs = coarse_noise(check.reference, check.meter, check.plan.seed)
     if stairs is None:
         return
     for block in accused:

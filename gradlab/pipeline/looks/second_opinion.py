@@ -10,10 +10,11 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.hidden_noise import coarse_noise
 from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.pipeline.judging import judge_block, judge_in_place_of, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, spread, take_closer
-from gradlab.pipeline.looks.coarse_arithmetic import hear_over_stairs, stairs_of
+from gradlab.pipeline.looks.coarse_arithmetic import hear_over_stairs
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
 from gradlab.pipeline.looks.last_digits import noise_once, widen_bars
 from gradlab.pipeline.looks.other_steps import hear_again
@@ -41,7 +42,7 @@ def second_opinion_on(check: Check, outcome: Outcome) -> None:
     marked.
     """
     plan = check.plan
-    stairs = functools.cache(lambda at: stairs_of(at, check.meter, plan.seed))
+    stairs = functools.cache(lambda at: coarse_noise(at, check.meter, plan.seed))
     for block in outcome.blocks:
         method = plan.method_of(block.name)
         if isinstance(method, Auto):

@@ -18,7 +18,7 @@ from gradlab.differentiation.finite_difference import (
     scales_of,
     step_sizes,
 )
-from gradlab.differentiation.hidden_noise import noise_level
+from gradlab.differentiation.hidden_noise import coarse_noise, noise_level
 from gradlab.differentiation.method import (
     Adaptive,
     Auto,
@@ -108,6 +108,7 @@ def _climbed(
 
     One ladder alone may take a staircase of single precision for a slope. What most
     coordinates show of an output tells; only then is noise measured, in 36 evaluations.
+    Where f does not run in float64 so many tell whether it is coarser still.
     """
     subject, base = origin.subject, origin.base
     found = adaptive_columns(origin, which, positions, meter)
@@ -119,9 +120,12 @@ def _climbed(
         vague = found.error > np.fmax(_VAGUE * np.abs(found.value), loud[:, positions])
         rough |= vague
     share = (rough & moved).sum(axis=1) / np.maximum(moved.sum(axis=1), 1)
-    if not (share >= _HALF).any():
+    coarse = coarse_noise(origin, meter, _SEED)
+    if not (share >= _HALF).any() and coarse is None:
         return found
     noise = noise_level(origin, meter, _SEED)
+    if coarse is not None:
+        noise = np.fmax(noise, coarse)
     return adaptive_columns(origin, which, positions, meter, noise=noise)
 
 
