@@ -79,6 +79,10 @@ CASES = {
         lambda: gl.check(f, X, grad=grad, budget=np.inf),
         "budget must be a positive number .* got inf",
     ),
+    "a class where settings are wanted": (
+        lambda: gl.check(f, X, grad=grad, method=gl.ComplexStep),
+        r"is the class gl.ComplexStep; pass an object of it, gl.ComplexStep\(\)",
+    ),
     "settings where a sweep wants names": (
         lambda: gl.sweep(f, X, grad=grad, methods=gl.Central(step=0.1)),
         r"must be some of 'central'.* got Central\(step=0.1\)",

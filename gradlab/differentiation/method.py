@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -184,7 +184,7 @@ def resolve_method(method: str | Method) -> Method:
     Raises
     ------
     InputError
-        If the name is unknown; the message lists the known ones.
+        If the name is unknown, with a list of the known ones, or it is a class.
 
     Examples
     --------
@@ -195,6 +195,10 @@ def resolve_method(method: str | Method) -> Method:
         return method
     known = _BY_NAME.get(str(method).replace("_", "-"))
     if known is None:
+        if isinstance(given := cast("object", method), type):
+            name = given.__name__
+            msg = f"method is the class gl.{name}; pass an object of it, gl.{name}()"
+            raise InputError(msg)
         msg = (
             f"method must be one of {', '.join(map(repr, _BY_NAME))} or a settings "
             f"object such as gl.Central(step=1e-6), got {method!r}"
