@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HALF_SPACING",
     "LAST_DIGITS",
+    "NOISE_COST",
     "ROUGH",
     "SPACING",
     "coarse_noise",
@@ -51,6 +52,7 @@ LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
 HALF_SPACING = 3e-3  # the same where half precision is hidden, which has 1e-3
 _NOISE_POINTS, _LINES = 6, 3
+NOISE_COST = _LINES * 2 * _NOISE_POINTS  # evaluations
 _BESIDE = 1e-3  # relative: another point, where f is of about the same size
 
 
@@ -77,7 +79,7 @@ def noise_level(
         Standard deviation of f around a smooth function, shape (rows,); 0 where there
         is none, or it cannot be told.
     """
-    meter.need(_LINES * 2 * _NOISE_POINTS)
+    meter.need(NOISE_COST)
     subject, base = origin.subject, origin.base
     rng = np.random.default_rng([seed, 11])
     values = np.stack(_along_lines(subject, rng, meter, spacing), axis=1)

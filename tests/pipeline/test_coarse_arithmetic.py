@@ -125,3 +125,19 @@ def test_bars_of_adaptive_differences_cover_what_stairs_do():
     right = np.kron(np.eye(4), rounded(w, 11).numpy().T)
     off = np.abs(found.value.reshape(right.shape) - right)
     assert (off <= 3 * found.error.reshape(right.shape) + 1e-5).all()
+
+
+@pytest.mark.parametrize("method", ["auto", "adaptive"])
+def test_a_budget_that_ends_accuses_nobody_for_stairs(method):
+    """It hears the worst of what is sure over a good part of the scale."""
+    for budget in (800, 1300):
+        for seed in SEEDS:
+            options = {"budget": budget, "method": method}
+            assert not checked(linear, product(11), seed, **options).culprits
+
+
+def test_a_budget_that_ends_tells_what_is_wrong_all_the_same():
+    """By a half, and of most of it."""
+    reports = [checked(linear, product(11, 1.5), seed, budget=800) for seed in SEEDS]
+
+    assert sum(report.verdict == gl.Verdict.DISAGREES for report in reports) >= 2

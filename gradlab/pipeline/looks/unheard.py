@@ -25,6 +25,8 @@ from gradlab.pipeline.looks.closer import take_closer
 from gradlab.pipeline.looks.early_stops import SLIGHT
 from gradlab.pipeline.looks.last_digits import may_be_last_digits
 from gradlab.pipeline.looks.upholding import upheld_together
+from gradlab.pipeline.looks.wide_slopes import wide_slopes
+from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +49,7 @@ KEPT = 22 + _BESIDE  # evaluations of a budget: those, and a ladder
 # of the ladder, or a cheap difference: along a stair any slope may be meant
 _KINDS = (-1, Smoothness.SMOOTH, Smoothness.KINK)
 _COARSEST = 2.0**-7  # relative: the largest step of bfloat16, on both sides
+_SHORTEST = 0.1  # relative: more than stairs of bfloat16 make of a wide slope
 _TRIED = 3  # columns that may climb, until one is wrong for certain
 
 
@@ -77,8 +80,34 @@ def hear_in_haste(check: Check, outcome: Outcome) -> None:
         except BudgetExhausted:
             pass
     for block in wrong:
+        if sure[block.which].any() and not _holds_far_out(check, block, outcome, sure):
+            sure[block.which][:] = False
         hasty = block.wrong & ~sure[block.which]
         outcome.leave_unheard(block, hasty, plan.first_method(block.name))
+
+
+def _holds_far_out(
+    check: Check, block: Block, outcome: Outcome, sure: dict[int, NDArray[np.bool_]]
+) -> bool:
+    """Whether the worst of what is sure is wrong over a good part of its scale as well.
+
+    Where f does not run in float64 nobody has looked for stairs of shorter arithmetic,
+    beside which a ladder agrees with itself by luck.
+    """
+    at = check.reference if check.plan.finds_steps(block.name) else check.own
+    if at.subject.epsilon <= DOUBLE:
+        return True
+    if outcome.stopped == INTERRUPTED:
+        return False
+    found = np.where(sure[block.which], block.gap, -1.0)
+    row, column = np.unravel_index(found.argmax(), found.shape)
+    try:
+        wide = wide_slopes(at.subject, block, np.array([column]), check.meter)
+    except BudgetExhausted:
+        return False
+    value, error = float(wide.value[row, 0]), float(wide.error[row, 0])
+    gap = abs(float(block.formula[row, column]) - value)
+    return gap > CLEAR * error and gap > _SHORTEST * abs(value)
 
 
 def _confirmed(check: Check, block: Block) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from gradlab.differentiation.finite_difference import (
     scales_of,
     step_sizes,
 )
-from gradlab.differentiation.hidden_noise import coarse_noise, noise_level
+from gradlab.differentiation.hidden_noise import NOISE_COST, coarse_noise, noise_level
 from gradlab.differentiation.method import (
     Adaptive,
     Auto,
@@ -120,7 +120,9 @@ def _climbed(
         vague = found.error > np.fmax(_VAGUE * np.abs(found.value), loud[:, positions])
         rough |= vague
     share = (rough & moved).sum(axis=1) / np.maximum(moved.sum(axis=1), 1)
-    coarse = coarse_noise(origin, meter, _SEED)
+    coarse = None
+    if meter.left() > NOISE_COST:  # what the ladders have found is not lost for it
+        coarse = coarse_noise(origin, meter, _SEED)
     if not (share >= _HALF).any() and coarse is None:
         return found
     noise = noise_level(origin, meter, _SEED)
