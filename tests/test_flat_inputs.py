@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import gradlab as gl
 from gradlab.comparison.tolerance import Tolerance
-from gradlab.differentiation.evaluation import Budget, Meter
+from gradlab.differentiation.evaluation import Budget, BudgetExhausted, Meter
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.pipeline.around.noticing import noticed
@@ -96,9 +97,22 @@ def test_what_a_look_costs_is_charged(point):
 
 
 def test_nothing_is_looked_at_once_the_budget_is_spent(point):
-    """What was compared stands; the look is left out."""
+    """What was compared stands; who asked for the look says that it was left out."""
     subject = torch_subject(lambda x, y: torch.round(3 * x).sum() + (y**2).sum(), point)
     own, plan = Origin(subject, subject.row()), Plan(Auto(), Tolerance())
     comparisons = compare(subject, plan, Meter()).comparisons
 
-    assert not [*noticed(own, comparisons, Meter(Budget(evaluations=0)), plan.seed)]
+    with pytest.raises(BudgetExhausted):
+        list(noticed(own, comparisons, Meter(Budget(evaluations=0)), plan.seed))
+
+
+def test_a_budget_that_ends_before_a_flat_input_was_moved_says_so():
+    """All slopes are zero, as they were read; nobody has looked whether f is flat."""
+
+    def rounded(x):
+        return np.round(10 * x).sum() / 10
+
+    point = np.array([0.12, 0.53, 0.77])
+    report = gl.check(rounded, point, grad=np.zeros_like, budget=8)
+
+    assert any("was not looked for to the end" in remark for remark in report.remarks)

@@ -19,7 +19,7 @@ from gradlab.differentiation.analytic_noise import (
     analytic_noise,
     value_noise,
 )
-from gradlab.differentiation.evaluation import line_of, line_rows
+from gradlab.differentiation.evaluation import BudgetExhausted, line_of, line_rows
 from gradlab.errors import GradlabError
 from gradlab.labels import few_of
 from gradlab.pipeline.around.asking_again import asked_again
@@ -256,7 +256,9 @@ def _flat(
             if not told.any():
                 continue
             nearer = line_rows(subject, line, _HALVED, meter)
-        except GradlabError:  # no budget is left, or f is another function there
+        except BudgetExhausted:
+            raise
+        except GradlabError:  # f is another function there
             continue
         apart = _apart(np.concatenate([moved, nearer]), base)
         faded = (apart[1:] <= _FADES * apart[:-1]) & (apart[1:] > 0)
