@@ -344,12 +344,13 @@ def _in_place(
     )
     _check_finite(subject)
     subject.roots = (fn, *inputs, sides.params, sides.grad, sides.loss)
-    if by_autograd:
+    held = sides.grad is not None and not callable(sides.grad)
+    if by_autograd or (tensors and held):
         subject.widened = functools.partial(widened_call, tensors)
     if callable(sides.grad):
         grad = sides.grad
         subject.side = lambda s: Contracted(s.around(lambda: grad(*inputs)), s, "grad")
-    elif sides.grad is not None:
+    elif held:
         subject.analytic = _held(sides.grad, subject)
     elif by_autograd:
         moving = [leaf for leaf in tensors if leaf.name not in frozen]

@@ -66,6 +66,28 @@ def test_right_gradients_agree_in_float32(kind, seed):
     assert "evaluated in float64" in str(report)
 
 
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("slip", [1.0, 1.05])
+def test_gradients_that_training_left_in_float32(kind, slip):
+    """What stands in ``.grad`` is compared in float64; 5 % of one entry show."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(*LAYERS[kind]()), torch.randn(5, 6)
+
+    def loss():
+        return (model(x) - 0.3).square().mean()
+
+    loss().backward()
+    held = {name: p.grad.clone() for name, p in model.named_parameters()}
+    flat = held["0.weight"].view(-1)
+    flat[flat.abs().argsort()[flat.numel() // 2]] *= slip
+
+    report = gl.check(loss, params=model, grad=held)
+
+    assert report.verdict == (Verdict.AGREES if slip == 1 else Verdict.DISAGREES)
+    assert "evaluated in float64" in str(report)
+    assert model[0].weight.dtype is torch.float32
+
+
 def test_one_percent_is_told_in_float32():
     """The wrong backward of a custom function shows through its parameters."""
     torch.manual_seed(0)
