@@ -10,12 +10,13 @@ from gradlab.building import Sides, build_subject
 from gradlab.differentiation.crews.opening import crew_of
 from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
 from gradlab.differentiation.jacobian import Jacobian
-from gradlab.differentiation.method import resolve_method
+from gradlab.differentiation.method import ComplexStep, resolve_method
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, SubjectError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.sides.analytic_side import analytic_side
+from gradlab.pipeline.sides.early_ends import early_ends
 from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.pipeline.sides.own_bars import own_bars
 from gradlab.subject.numpy_values import as_complex
@@ -61,7 +62,10 @@ def numeric_jacobian(
         coordinate. "central" takes two, and four for the error bars of every 25 that
         are smooth; "forward" takes two. Where these contradict, one more is taken for
         each, and then some twenty. "complex-step" takes one and some twenty for all
-        coordinates together.
+        coordinates together. All take four more for each input, two if it is one
+        number, to see whether f runs the same lines elsewhere; where it does not, as a
+        solver that stops at a tolerance, some seventy tell how far its slopes may be
+        from those of the solution.
     wrt, names, params, budget, executor
         As for `gradlab.check`.
 
@@ -111,6 +115,8 @@ def numeric_jacobian(
                 every = np.arange(variable.coordinates)
                 found = numeric_side(origin, which, every, chosen, meter)
                 error = own_bars(origin, which, found, chosen, meter)
+                if not isinstance(chosen, ComplexStep):
+                    error = np.fmax(error, early_ends(origin, which, meter))
                 parts = (found.value, error, found.step)
                 count = meter.evaluations - spent
                 spent = meter.evaluations

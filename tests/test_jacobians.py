@@ -81,14 +81,17 @@ SMOOTH = {
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_bar_of_a_central_difference_covers_its_error(name):
-    """Of what bends on a scale far below x as well, for one further evaluation."""
+    """Of what bends on a scale far below x as well, for one further evaluation.
+
+    And two for whether f stops early.
+    """
     f, x, exact = SMOOTH[name]
 
     jacobian = gl.numeric_jacobian(f, np.array(x), method="central")
 
     assert abs(jacobian.value - exact) <= 5 * jacobian.error
     assert jacobian.error <= 1e-3 * abs(exact)
-    assert jacobian.evaluations == 3
+    assert jacobian.evaluations == 5
 
 
 def test_bar_of_a_central_difference_covers_a_kink():

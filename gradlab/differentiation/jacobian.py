@@ -37,7 +37,7 @@ class Jacobian:
     Examples
     --------
     >>> gl.numeric_jacobian(lambda x: x**2, np.ones(2), method="complex-step")
-    Jacobian(shape=(2, 2), method='complex-step', evaluations=19), bars up to 7e-15
+    Jacobian(shape=(2, 2), method='complex-step', evaluations=23), bars up to 7e-15
     [[2. 0.]
      [0. 2.]]
     """

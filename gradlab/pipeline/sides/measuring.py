@@ -6,6 +6,7 @@ joins complex entries again at the end.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,7 @@ from gradlab.differentiation.method import (
 from gradlab.differentiation.quotients import Quotients
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.sides.believing import believed
+from gradlab.pipeline.sides.early_ends import early_ends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,7 +79,9 @@ def numeric_side(
         case ComplexStep():
             scales = scales_of(subject, which)[positions]
             found = complex_step(subject, which, positions, scales, method.step, meter)
-            return believed(origin, which, positions, scales, found, meter)
+            found = believed(origin, which, positions, scales, found, meter)
+            off = early_ends(origin, which, meter)[:, positions]
+            return dataclasses.replace(found, error=np.fmax(found.error, off))
         case Forward() | Backward():
             steps = _steps(subject, which, positions, method.step, epsilon, 1)
             sign = 1.0 if isinstance(method, Forward) else -1.0
