@@ -10,10 +10,11 @@ from gradlab.diagnosis.alike import alike
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measuring.layer_shapes import layer_of, layers_of
 from gradlab.diagnosis.measuring.measures import fraction_words
-from gradlab.diagnosis.measuring.sides import wrong_inputs
+from gradlab.diagnosis.measuring.sides import right_inputs, wrong_inputs
 from gradlab.labels import few_of
 
 if TYPE_CHECKING:
+    from gradlab.diagnosis.evidence import Evidence
     from gradlab.diagnosis.measuring.measures import Case, Clue
 
 __all__ = ["Causes"]
@@ -87,6 +88,9 @@ class Causes:
         whole = leftovers.told_together(plain[0], (*also, *self._unseen()))
         through = self._through(whole.places)
         whole = leftovers.told_through(whole, through)
+        if self.root is None:
+            right = right_inputs(self._evidence, whole.where)
+            whole = leftovers.beside_right(whole, right)
         rest = [f for f in found if f not in plain and f.where not in through]
         return [whole, *rest]
 
@@ -98,11 +102,15 @@ class Causes:
             if clue.through in unexplained and name in self._told
         }
 
+    @property
+    def _evidence(self) -> Evidence:
+        return next(iter(self._cases.values())).evidence
+
     def _unseen(self) -> list[str]:
         """Name what only directions show to be wrong, the last first."""
         if not self._cases:
             return []
-        evidence = next(iter(self._cases.values())).evidence
+        evidence = self._evidence
         wrong = sorted(wrong_inputs(evidence), reverse=True)
         names = [evidence.subject.inputs[which].name for which in wrong]
         return [name for name in names if name not in {*self._told, *self._spoiled}]

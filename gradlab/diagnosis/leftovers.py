@@ -15,7 +15,15 @@ from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.places import place_words
 from gradlab.labels import few_of
 
-__all__ = ["halved", "is_plain", "terms", "told_through", "told_together", "unnamed"]
+__all__ = [
+    "beside_right",
+    "halved",
+    "is_plain",
+    "terms",
+    "told_through",
+    "told_together",
+    "unnamed",
+]
 
 _CLOSE_TO_ONE = 0.1  # of which two digits would not say that it is another number
 _LITTLE = 1e-2  # of the length of a gradient: few terms of it are as small
@@ -123,6 +131,15 @@ def told_through(first: Finding, through: dict[str, str]) -> Finding:
     return dataclasses.replace(
         first, evidence=first.evidence + told, also=(*first.also, *through)
     )
+
+
+def beside_right(finding: Finding, right: list[str]) -> Finding:
+    """Name the inputs that are right: the mistake is on no way to them."""
+    if not right:
+        return finding
+    are = "is the gradient" if len(right) == 1 else "are the gradients"
+    told = f" Right {are} of {few_of(right, _NAMED)}."
+    return dataclasses.replace(finding, evidence=finding.evidence + told)
 
 
 def _off(case: Case) -> float:

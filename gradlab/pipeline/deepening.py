@@ -101,6 +101,8 @@ def _with_layers(report: Report, layers: Layers, plan: Plan) -> Report:
     hooked = {mistake.where for mistake in _mistakes(audit) if mistake.hook}
     done = {n for row in audit.rows if row.name in hooked for n in row.parameters}
     kept = spared(report.findings, {*spoiled, *entering, *(done & own)})
+    # what its layer says in the same words is told
+    kept = [f for f in kept if not any(f.evidence in w.evidence for w in wrong)]
     return dataclasses.replace(
         report,
         layers=audit,

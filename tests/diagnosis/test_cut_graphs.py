@@ -188,6 +188,27 @@ def test_module_that_cuts(how, named, seed):
     assert not net.level.any()
 
 
+def test_a_cut_beside_a_parameter_of_its_own_module_is_one_finding():
+    """What the module is told of says the same of its one wrong parameter."""
+
+    class Skip(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.W = nn.Parameter(torch.randn(3, 4, dtype=torch.float64))
+            self.V = nn.Parameter(torch.randn(4, 4, dtype=torch.float64))
+
+        def forward(self, x):
+            x = torch.tanh(x @ self.W)
+            return x.detach() + torch.tanh(x @ self.V)
+
+    torch.manual_seed(0)
+    net, x = Skip(), torch.randn(5, 3, dtype=torch.float64)
+    (finding,) = gl.check(net, x, loss=lambda out: (out**2).mean()).findings
+
+    assert (finding.kind, finding.where) == ("detached", "Skip")
+    assert "the gradient of W is right" in finding.evidence
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("how", ["data", "buffer", "detach"])
 def test_audit_names_what_cuts(how, seed):

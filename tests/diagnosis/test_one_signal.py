@@ -159,7 +159,7 @@ def gated(rng, slip=""):
         x, h, Wz, Uz, Wn, Un, z, n = cache
         az = up * (h - n) * z * (1 - z) * (-1 if slip == "sign" else 1)
         an = up * (1 - z) * (1 - n**2)
-        dh = az @ Uz.T + an @ Un.T + up * z
+        dh = az @ Uz.T + an @ Un.T + (0 if slip == "carry" else up * z)
         return az @ Wz.T + an @ Wn.T, dh, x.T @ az, h.T @ az, x.T @ an, h.T @ an
 
     return forward, arrays, backward
@@ -173,6 +173,24 @@ def test_one_sign_of_two_matrices_is_one_finding(rng):
     assert found.kind == "sign"
     assert found.places == ("Uz", "Wz", "h", "x")
     assert "h, x come before it" in found.evidence
+
+
+def test_a_lost_path_of_a_state_is_left_open(rng):
+    """Of a loss the state alone is wrong: in its own line, or for want of a path."""
+    forward, arrays, backward = gated(rng, "carry")
+    weights = rng.normal(size=(4, 5))
+
+    def loss_and_grads(p):
+        out, cache = forward(*p.values())
+        return (out * weights).sum(), dict(
+            zip(p, backward(weights, cache), strict=True)
+        )
+
+    names = ("x", "h", "Wz", "Uz", "Wn", "Un")
+    (found,) = gl.check(loss_and_grads, dict(zip(names, arrays, strict=True))).findings
+
+    assert found.places == ("h",)
+    assert "missing_term" in found.doubts
 
 
 def test_the_right_gate_has_no_finding(rng):

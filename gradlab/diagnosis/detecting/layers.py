@@ -140,7 +140,11 @@ def _alone(case: Case) -> list[Clue]:
         f"Check that the gradient of {case.name} uses the very array that "
         f"{case.name} was multiplied with, and adds up every use of it."
     )
-    kinds = ((BugKind.STALE_CACHE, 0.59), (BugKind.LOST_ACCUMULATION, 0.5))
+    kinds = (
+        (BugKind.STALE_CACHE, 0.59),
+        (BugKind.LOST_ACCUMULATION, 0.5),
+        (BugKind.MISSING_TERM, 0.49),
+    )
     return [Clue(kind, trust, told, advice) for kind, trust in kinds]
 
 

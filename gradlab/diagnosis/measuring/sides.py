@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.measuring.measures import cases_of, sides_of
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
     from gradlab.diagnosis.measuring.measures import Case
 
-__all__ = ["side_of", "wrong_inputs"]
+__all__ = ["right_inputs", "side_of", "wrong_inputs"]
+
+_MOVES = 10.0  # error bars: a gradient that is more than nothing
 
 
 def wrong_inputs(evidence: Evidence) -> set[int]:
@@ -31,6 +35,18 @@ def wrong_inputs(evidence: Evidence) -> set[int]:
         evidence.kept["wrong"] = wrong
     result: set[int] = evidence.kept["wrong"]
     return result
+
+
+def right_inputs(evidence: Evidence, near: str) -> list[str]:
+    """Names of the inputs that have a right gradient, those near an input first."""
+    told: dict[str, bool] = {}
+    for each in evidence.comparisons:
+        moves = np.abs(each.numeric) > _MOVES * np.asarray(each.numeric_error)
+        right = each.verdict == Verdict.AGREES and bool(moves.any())
+        told[each.input.name] = right and told.get(each.input.name, True)
+    place = {name: k for k, name in enumerate(told)}
+    names = sorted(told, key=lambda name: abs(place[name] - place[near]))
+    return [name for name in names if told[name]]
 
 
 def side_of(evidence: Evidence, which: int) -> Case | None:
