@@ -345,7 +345,7 @@ def _in_place(
     _check_finite(subject)
     subject.roots = (fn, *inputs, sides.params, sides.grad, sides.loss)
     held = sides.grad is not None and not callable(sides.grad)
-    if by_autograd or (tensors and held):
+    if by_autograd or (tensors and sides.grad is not None):
         subject.widened = functools.partial(widened_call, tensors)
     if callable(sides.grad):
         grad = sides.grad

@@ -59,6 +59,39 @@ def test_loss_of_a_loss_with_its_own_gradients_is_refused():
         gl.check(fn, np.ones(3), loss=lambda value: value**2)
 
 
+@pytest.mark.parametrize("slip", [1.0, 2.0])
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("value", [lambda y: y, float])
+def test_gradients_in_a_list_behind_the_loss_are_those_that_are_checked(
+    net, slip, kept, value
+):
+    """As in a dict: autograd was asked again, and agreed whatever had come."""
+
+    def loss_and_gradients():
+        loss = (net(X) ** 2).sum()
+        found = torch.autograd.grad(loss, list(net.parameters()), retain_graph=kept)
+        return value(loss), [slip * each for each in found]
+
+    report = gl.check(loss_and_gradients, params=net)
+
+    right = gl.Verdict.AGREES if slip == 1 else gl.Verdict.DISAGREES
+    assert report.verdict is right
+    assert [f.kind for f in report.findings] == ([] if slip == 1 else ["scale"])
+
+
+@pytest.mark.parametrize("more", [lambda y: y, lambda y: [y], lambda y: (y, y)])
+def test_predictions_behind_the_loss_are_no_gradients(net, more):
+    """Autograd is asked of the loss, whatever else the function hands out."""
+
+    def loss_and_predictions():
+        y = net(X)
+        return (y**2).sum(), more(y)
+
+    report = gl.check(loss_and_predictions, params=net)
+
+    assert report.verdict is gl.Verdict.AGREES
+
+
 @pytest.mark.parametrize("given", ["parameters", "named_parameters", "state_dict"])
 def test_parameters_are_taken_in_the_forms_in_which_a_module_gives_them(net, given):
     """An iterator is read once; a state_dict is memory without the graph."""

@@ -88,6 +88,35 @@ def test_gradients_that_training_left_in_float32(kind, slip):
     assert model[0].weight.dtype is torch.float32
 
 
+@pytest.mark.parametrize("asked", ["with the loss", "as grad="])
+@pytest.mark.parametrize("slip", [1.0, 1.05])
+def test_steps_that_call_backward_themselves(asked, slip):
+    """They run in float64, `.grad` and all; the model's own is as it was."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(*LAYERS["perceptron"]()), torch.randn(5, 6)
+
+    def loss():
+        return (model(x) - 0.3).square().mean()
+
+    def gradients():
+        model.zero_grad()
+        value = loss()
+        value.backward()
+        held = {name: p.grad for name, p in model.named_parameters()}
+        return value.item(), {**held, "2.weight": slip * held["2.weight"]}
+
+    params = dict(model.named_parameters())
+    if asked == "as grad=":
+        report = gl.check(loss, params=params, grad=lambda: gradients()[1])
+    else:
+        report = gl.check(gradients, params=params)
+
+    assert report.verdict == (Verdict.AGREES if slip == 1 else Verdict.DISAGREES)
+    assert report.culprits == (() if slip == 1 else ("2.weight",))
+    assert "evaluated in float64" in str(report)
+    assert all(p.grad is None for p in model.parameters())
+
+
 def test_one_percent_is_told_in_float32():
     """The wrong backward of a custom function shows through its parameters."""
     torch.manual_seed(0)

@@ -31,6 +31,8 @@ __all__ = [
     "short",
 ]
 
+_PAIR = 2  # a loss and its gradients
+
 
 def live_array(tensor: Any) -> NDArray[Any]:
     """View a tensor's own memory as a NumPy array.
@@ -163,9 +165,10 @@ def gradients_in_place(fn: Callable[[], Any], leaves: Sequence[Leaf]) -> dict[st
                 tensor.requires_grad_(True)
         with torch.enable_grad():
             result = fn()
+        returned = _returned(result, leaves)
+        if returned is not None:
+            return returned
         loss = result[0] if isinstance(result, tuple | list) else result
-        if isinstance(result, tuple | list) and hasattr(result[1], "keys"):
-            return dict(result[1])
         if not isinstance(loss, torch.Tensor):
             msg = (
                 f"with tensors in params=, the function must return a scalar tensor, "
@@ -183,6 +186,28 @@ def gradients_in_place(fn: Callable[[], Any], leaves: Sequence[Leaf]) -> dict[st
     finally:
         for tensor, flag in kept:
             tensor.requires_grad_(flag)
+
+
+def _returned(result: Any, leaves: Sequence[Leaf]) -> dict[str, Any] | None:
+    """Pick the gradients of a pair (loss, gradients), by name; None if it is no pair.
+
+    Those that stand in no mapping must have the shapes of the tensors, or be None:
+    beside a loss a function may return its predictions.
+    """
+    if not isinstance(result, tuple | list) or len(result) != _PAIR:
+        return None
+    found = result[1]
+    if hasattr(found, "keys"):
+        return dict(found)
+    single = hasattr(found, "shape") and len(leaves) == 1
+    found = (found,) if single else found
+    if not isinstance(found, tuple | list) or len(found) != len(leaves):
+        return None
+    for gradient, leaf in zip(found, leaves, strict=True):
+        shape = getattr(gradient, "shape", None)
+        if gradient is not None and shape != leaf.value.shape:
+            return None
+    return {leaf.name: each for leaf, each in zip(leaves, found, strict=True)}
 
 
 def _on_the_same_memory(tensors: Sequence[Any], loss: Any) -> list[Any]:

@@ -56,6 +56,7 @@ def widened_call(
     from torch.overrides import TorchFunctionMode
 
     wide = {id(leaf.value): torch.from_numpy(arrays[leaf.name]) for leaf in tensors}
+    learnt = [wide[id(leaf.value)] for leaf in tensors if leaf.value.requires_grad]
     real = [leaf.value for leaf in tensors if is_differentiable(leaf.value)]
     casts = Casts.harmless(tensor.dtype for tensor in real)
 
@@ -71,6 +72,13 @@ def widened_call(
     @functools.wraps(call)
     def inside(*arguments: Any) -> Any:
         with uncompiled(), casts.left_out(), Widening():
+            try:
+                return call(*arguments)
+            except RuntimeError:
+                if all(tensor.requires_grad for tensor in learnt):
+                    raise
+            for tensor in learnt:  # a step of training, that calls backward itself
+                tensor.requires_grad_(True)
             return call(*arguments)
 
     return inside
@@ -85,6 +93,9 @@ def _exchanging(
     name = getattr(func, "__name__", "")
     writes = name in _SETTERS or (name.endswith("_") and not name.endswith("__"))
     lost = writes and bool(args) and given[0] is not args[0]
+    written = getattr(getattr(func, "__self__", None), "__name__", "")
+    if name == "__set__" and written == "grad" and id(args[0]) in wide:
+        lost = False  # the wide copy has a gradient of its own
     if lost or named.get("out") is not kwargs.get("out"):
         msg = f"{name} writes to a tensor of short numbers"
         raise TypeError(msg)
