@@ -10,6 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.measuring.torch_modes import CHECKPOINT, NOT_REENTRANT
 from gradlab.labels import code_place, few_of
 from gradlab.localisation.layers.audited import LayerMistake
 from gradlab.localisation.layers.recording.frames import owner_name
@@ -92,6 +93,8 @@ def _finding(blamed: Blamed, mistake: LayerMistake) -> Finding:
     elif mistake.cuts:
         met = ", ".join(mistake.cuts)
         advice = f"Take out what stands between input and output: {met}."
+        if CHECKPOINT in met:
+            advice = NOT_REENTRANT
     return Finding(
         BugKind(kind), "error", mistake.where, confidence, mistake.sentence(), advice
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 import gradlab as gl
@@ -186,6 +188,35 @@ def test_module_that_cuts(how, named, seed):
     assert named in finding.evidence
     assert not net.level.requires_grad
     assert not net.level.any()
+
+
+@pytest.mark.parametrize("door", ["check", "blame"])
+def test_a_reentrant_checkpoint_is_called_by_its_name(door):
+    """Nothing that it is given requires grad: nothing inside gets a gradient."""
+    from torch.utils.checkpoint import checkpoint
+
+    class Saving(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 4).double(), nn.Linear(4, 2).double()
+            self.reentrant = True
+
+        def forward(self, x):
+            hidden = checkpoint(self.first, x, use_reentrant=self.reentrant)
+            return self.last(torch.tanh(hidden))
+
+    torch.manual_seed(0)
+    net, x = Saving(), torch.randn(5, 3, dtype=torch.float64)
+    ask = getattr(gl, door)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says so, too
+        finding = ask(net, x, loss=lambda out: (out**2).mean()).findings[0]
+
+    assert (finding.kind, finding.where) == ("detached", "Saving")
+    assert "uses re-entrant checkpoint (" in finding.evidence
+    assert finding.advice.startswith("Pass use_reentrant=False")
+    net.reentrant = False
+    assert not ask(net, x, loss=lambda out: (out**2).mean()).findings
 
 
 def test_a_cut_beside_a_parameter_of_its_own_module_is_one_finding():

@@ -17,7 +17,13 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measuring.measures import Case, Clue, sides_of
-from gradlab.diagnosis.measuring.torch_modes import calling_line, under
+from gradlab.diagnosis.measuring.torch_modes import (
+    CHECKPOINT,
+    NOT_REENTRANT,
+    calling_line,
+    in_checkpoint,
+    under,
+)
 from gradlab.subject.subject import is_torch_subject
 from gradlab.subject.tensors.incremental.standing_in import watching
 
@@ -204,12 +210,15 @@ def _cut(case: Case, guilty: dict[str, str], met: collections.Counter[str]) -> C
             "If that is meant (a straight-through estimator), leave it out of the "
             "check with wrt=; else take it out.",
         )
+    advice = (
+        f"Remove the one that stands between the input and the output, or "
+        f"{_if_meant(case)}."
+    )
     return Clue(
         BugKind.DETACHED,
         0.99,
         f"{words}, the gradient of {case.name} is right.",
-        f"Remove the one that stands between the input and the output, or "
-        f"{_if_meant(case)}.",
+        NOT_REENTRANT if CHECKPOINT in words else advice,
     )
 
 
@@ -358,8 +367,9 @@ def _mode(undone: _Undone, undo: _Undo, *, copies: bool) -> Callable[[], Any]:
         cut |= name == _NO_GRAPH
         line = calling_line() if cut else ""
         if cut:
-            met[f"{name}@{line}"] += 1
-            undone.places[f"{name}@{line}"] = line
+            own = CHECKPOINT if name == "no_grad" and in_checkpoint() else name
+            met[f"{own}@{line}"] += 1
+            undone.places[f"{own}@{line}"] = line
         elif counted and name in _EXITS | {"register_hook"}:
             met[name] += 1
         if cut and undo.cuts and undo.line in {None, line}:

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 
     Mode = Callable[[], Any]  # makes a context manager for one call
 
-__all__ = ["calling_line", "under"]
+__all__ = ["CHECKPOINT", "NOT_REENTRANT", "calling_line", "in_checkpoint", "under"]
 
+CHECKPOINT = "re-entrant checkpoint"  # what is called so in a finding
+NOT_REENTRANT = (
+    "Pass use_reentrant=False to that checkpoint: a re-entrant one hands on no "
+    "gradient where no tensor that it is given requires grad."
+)
 _OWN = ("torch.", "gradlab.", "numpy.", "contextlib.")
 
 
@@ -35,6 +40,21 @@ def calling_line() -> str:
             return code_place(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return ""
+
+
+def in_checkpoint() -> bool:
+    """Whether the line that the user's code runs has called `torch.utils.checkpoint`.
+
+    A re-entrant one runs without recording; where no input of it requires grad, nothing
+    inside gets a gradient.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        module = f"{frame.f_globals.get('__name__', '')}."
+        if module == "torch.utils.checkpoint." or not module.startswith(_OWN):
+            return module.startswith(_OWN)
+        frame = frame.f_back
+    return False
 
 
 @contextlib.contextmanager
