@@ -157,3 +157,44 @@ def test_hooks_that_only_look_are_not_accused():
 
     assert report.verdict == gl.Verdict.AGREES
     assert not report.findings
+
+
+class Picky(torch.autograd.Function):
+    """Takes one precision alone, as a kernel does."""
+
+    @staticmethod
+    def forward(ctx, x, kind, factor):
+        if x.dtype != torch.float32:
+            msg = f"float32 is wanted, not {x.dtype}"
+            raise kind(msg)
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return torch.sin(x)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        (x,) = ctx.saved_tensors
+        return ctx.factor * upstream * x.cos(), None, None
+
+
+class Sine(nn.Module):
+    def __init__(self, kind, factor):
+        super().__init__()
+        self.options = kind, factor
+
+    def forward(self, x):
+        return Picky.apply(x, *self.options)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+@pytest.mark.parametrize("kind", [TypeError, ValueError, AssertionError, RuntimeError])
+def test_a_function_that_refuses_float64_is_judged_in_its_own(kind, factor):
+    """Whatever it raises; wrong ones were not checked but for RuntimeError."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), Sine(kind, factor), nn.Linear(6, 2))
+
+    audit = gl.blame(model, torch.randn(5, 4), loss=lambda out: out.square().mean())
+
+    assert audit.culprits == (() if factor == 1 else ("1",))
+    rows = audit.table.set_index("name")["state"]
+    assert rows["1:Picky"] == ("right" if factor == 1 else "wrong")

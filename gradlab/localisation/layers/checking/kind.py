@@ -7,7 +7,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.checking.probe import quick
-from gradlab.localisation.layers.variables import ReplayError
 from gradlab.subject.own_seeds import own_seed
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def characterise(
                 "same when that is doubled",
                 0.9,
             )
-    except (ReplayError, RuntimeError):
+    except Exception:  # noqa: BLE001 - the user's code may raise anything
         return _two_slopes(worst)
     if all(analytic == 0 for analytic, _ in pairs):
         return Character(

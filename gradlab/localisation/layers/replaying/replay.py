@@ -30,7 +30,6 @@ from gradlab.localisation.layers.recording.trees import fill, take_out
 from gradlab.localisation.layers.replaying.directions import Scratch
 from gradlab.localisation.layers.replaying.stand_in import StandIn, registered_leaves
 from gradlab.localisation.layers.variables import (
-    BackwardError,
     Product,
     ReplayError,
     Variable,
@@ -201,7 +200,7 @@ class Piece:
             ]
             try:
                 return self._product(unasked, only, seen)
-            except (BackwardError, RuntimeError):
+            except Exception:
                 if not unasked:
                     raise
                 return self._product([], only, seen)
