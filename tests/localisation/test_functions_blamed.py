@@ -198,3 +198,40 @@ def test_a_function_that_refuses_float64_is_judged_in_its_own(kind, factor):
     assert audit.culprits == (() if factor == 1 else ("1",))
     rows = audit.table.set_index("name")["state"]
     assert rows["1:Picky"] == ("right" if factor == 1 else "wrong")
+
+
+class Half(torch.autograd.Function):
+    """Takes and returns bfloat16 alone."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        if x.dtype != torch.bfloat16:
+            msg = f"bfloat16 is wanted, not {x.dtype}"
+            raise TypeError(msg)
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return torch.sin(x.float()).bfloat16()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        (x,) = ctx.saved_tensors
+        return (ctx.factor * upstream.float() * x.float().cos()).bfloat16(), None
+
+
+@pytest.mark.parametrize("factor", [2.0, -1.0, 0.0])
+def test_what_half_precision_cannot_tell_is_not_called_right(factor):
+    """Rounding is as large as the slope; five of twelve wrong ones were."""
+
+    class Layer(nn.Module):
+        def forward(self, x):
+            return Half.apply(x, factor)
+
+    states = []
+    for seed in range(4):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(6, 8), Layer(), nn.Linear(8, 3)).bfloat16()
+        x = torch.randn(5, 6).bfloat16()
+        audit = gl.blame(model, x, loss=lambda out: out.float().square().mean())
+        states.append(audit.table.set_index("name")["state"]["1:Half"])
+
+    assert "right" not in states

@@ -15,6 +15,7 @@ from gradlab.localisation.layers.checking.probe import (
 )
 from gradlab.localisation.layers.replaying.directions import Direction, typical_size
 from gradlab.localisation.layers.variables import ReplayError
+from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,9 +96,7 @@ class _Judge:
             found = [self._along(pair[0])]
             if found[0].certain and found[0].agrees:
                 # Fewer entries cross fewer kinks; they are rounded as the whole is.
-                rounded = doubt is not None and not doubt.agrees
-                rounded &= doubt is not None and doubt.note == "noise"
-                if rounded and style in _PARTS:
+                if style in _PARTS and self._rounded(doubt):
                     break
                 return found[0]
             if style == "alone" and found[0].note == "kink" and found[0].agrees:
@@ -115,6 +114,12 @@ class _Judge:
             doubt = doubt or next((m for m in found if not m.certain), None) or found[1]
         assert doubt is not None  # noqa: S101 - there is always a first attempt
         return doubt
+
+    def _rounded(self, doubt: Measure | None) -> bool:
+        """Whether what is doubtful of the whole may be rounding."""
+        if doubt is None or doubt.note != "noise":
+            return False
+        return not doubt.agrees or self._precision.epsilon > DOUBLE
 
     def _spread_out(self) -> bool:
         """Whether the slope hangs on entries a thousand times smaller than usual.

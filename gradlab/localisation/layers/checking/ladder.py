@@ -14,6 +14,7 @@ from gradlab.localisation.layers.checking.probe import (
     slopes,
 )
 from gradlab.localisation.layers.variables import ReplayError
+from gradlab.subject.subject import SINGLE
 
 if TYPE_CHECKING:
     from gradlab.localisation.layers.checking.probe import Precision
@@ -153,10 +154,11 @@ class Ladder:
         allowed = self._precision.tolerance * scale + 5 * bar
         if difference <= allowed:
             # A bar that would hide anything proves nothing, unless the slope is zero
-            # within what the outputs resolve.
+            # within what the outputs resolve; half precision resolves no such thing.
             if self._stands_still(found):
                 return Measure(*values, agrees=False, certain=False, note="noise")
-            still = 0.0 if self._bent else 1e-4 * self._size
+            blind = self._bent or self._precision.epsilon > SINGLE
+            still = 0.0 if blind else 1e-4 * self._size
             clear = bar <= max(CLEAR * scale, still)
             return Measure(*values, agrees=True, certain=clear, note="noise")
         if min(seen.gap for _, seen in self._seen) > 0.1 * difference:

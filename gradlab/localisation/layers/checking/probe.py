@@ -17,6 +17,7 @@ from gradlab.differentiation.least_scales import NOTICED, SMALL, Way
 from gradlab.localisation.layers.products import finite_part, length
 from gradlab.localisation.layers.replaying.directions import Direction, typical_size
 from gradlab.localisation.layers.variables import ReplayError
+from gradlab.subject.subject import DOUBLE
 from gradlab.subject.tensors.in_double.double import narrowing_watched
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 CLEAR = 0.05  # of a slope: a bar that is wider hides anything
+_TELLING = 0.5  # of the larger slope: as much is missing where one is twice the other
 _ULPS = 8.0  # units in the last place that an output may be off by
 _NEARER = 1 / 30  # of the step: as many times fewer kinks, and as much more rounding
 
@@ -307,6 +309,8 @@ def quick(
         allowed = precision.tolerance * scale + found.noise
         agrees = abs(analytic - found.central) <= allowed  # False for nan, too
         agrees &= not bent or found.noise <= CLEAR * scale
+        # short arithmetic may round off all that twice the slope would change
+        agrees &= precision.epsilon <= DOUBLE or allowed <= _TELLING * scale
         values = label, analytic, found.central, found.noise, scale
         return Measure(*values, agrees), found
 
