@@ -17,7 +17,10 @@ from gradlab.subject.numpy_values import (
     scatter,
     working_copy,
 )
-from gradlab.subject.subject import DOUBLE, EPSILON, SINGLE, Variable
+from gradlab.subject.subject import DOUBLE, EPSILON, SINGLE, Variable, output_rows
+from gradlab.subject.tensors.calling.constants import cast, double_dtype
+from gradlab.subject.tensors.in_double.widening import WideTensors
+from gradlab.subject.tensors.values import is_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +74,7 @@ class ArraySubject:
         live: bool = False,
         kind: str = "NumPy function",
         output_name: str = "out",
-        stand_ins: tuple[StandIns, ...] = (),
+        stand_ins: tuple[StandIns | WideTensors, ...] = (),
     ) -> None:
         self.kind = kind
         self.analytic: Analytic | None = None
@@ -271,7 +274,7 @@ class ArraySubject:
         self,
         tree: Tree,
         call: Callable[..., Any],
-        stand_ins: tuple[StandIns, ...] = (),
+        stand_ins: tuple[StandIns | WideTensors, ...] = (),
     ) -> ArraySubject:
         """Return the same function on other arrays, with its analytic side."""
         twin = ArraySubject(
@@ -333,7 +336,7 @@ class ArraySubject:
         resolves; else something inside is not float64.
         """
         tree = self._cast_tree(_WIDER)
-        call, stand_ins = self._call, []
+        call, stand_ins = self._call, list[StandIns | WideTensors]()
         if self.widened is not None:
             call = self.widened(call, {leaf.name: leaf.value for leaf in tree.leaves})
         elif self.live:
@@ -346,6 +349,8 @@ class ArraySubject:
             if found is None:
                 return None
             stand_ins.append(found)
+        elif any(is_torch(leaf.value) for leaf in tree.leaves):
+            stand_ins.append(WideTensors())
         if self.epsilon > SINGLE:
             mine = [leaf.value for leaf in self.tree.leaves]
             found = StandIns.of_halves(self.roots, mine)
@@ -359,12 +364,26 @@ class ArraySubject:
                     wide and is_fine(twin) and (not self.live or follows(self, twin))
                 )
                 twin.row()  # caches that a gradient reads hold the point again
+                if usable and isinstance(next(iter(stand_ins), None), WideTensors):
+                    usable = _differentiates(twin)
         except Exception:  # noqa: BLE001 - whatever the user's code raises: no reference
             return None
         return twin if usable else None
 
 
+def _differentiates(twin: ArraySubject) -> bool:
+    """Whether a gradient in float64 can be had; one in short digits is not held to it.
+
+    What it makes in single precision, to write to, loses digits that f then has.
+    """
+    if twin.analytic is None:
+        return True
+    return not twin.analytic.pull(np.ones((1, output_rows(twin.outputs)))).problems
+
+
 def _cast_leaf(value: Any, dtypes: Mapping[str, str]) -> Any:
     if isinstance(value, np.ndarray | np.generic) and value.dtype.name in dtypes:
         return value.astype(dtypes[value.dtype.name])
+    if is_torch(value) and str(value.dtype).removeprefix("torch.") in dtypes:
+        return cast(value, double_dtype)
     return value

@@ -22,6 +22,7 @@ from gradlab.subject.tensors.in_double.transient_parameters import (
     Rooms,
     may_be_lent,
 )
+from gradlab.subject.tensors.in_double.widening import double_default
 from gradlab.subject.tensors.values import (
     Cell,
     dtype_name,
@@ -198,7 +199,7 @@ def _attempted(
     for default in (False, True):
         tried = program
         if default:
-            tried = Within(program, _double_default, changes_defaults=True)
+            tried = Within(program, double_default, changes_defaults=True)
         double = _like(subject, tried, cells, subject.loss)
         narrowed = _narrowed(double)
         if casts.wide and (narrowed or (beside and narrowed is None)):
@@ -355,16 +356,3 @@ def _epsilon(tensor: Any) -> float:
     import torch
 
     return float(torch.finfo(tensor.dtype).eps)
-
-
-@contextlib.contextmanager
-def _double_default() -> Iterator[None]:
-    """Make float64 torch's default dtype."""
-    import torch
-
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -10,6 +10,7 @@ left out, as they are where a module is widened.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,11 @@ from gradlab.subject.tensors.in_double.lossless_casts import Casts
 from gradlab.subject.tensors.values import is_differentiable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gradlab.subject.tree import Leaf
 
-__all__ = ["widened_call"]
+__all__ = ["WideTensors", "double_default", "widened_call"]
 
 _SETTERS = frozenset({"__set__", "__setitem__"})
 _SETTERS |= {f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "pow")}
@@ -84,6 +85,42 @@ def widened_call(
     return inside
 
 
+class WideTensors:
+    """Stands in for the tensors that hand-written code holds itself, in float64.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x, wide = torch.ones(2), torch.ones(2, dtype=torch.float64)
+    >>> WideTensors().around(lambda: x @ wide)().dtype
+    torch.float64
+    """
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `call`, computed in float64 whatever it meets."""
+        widened = widened_call([], call, {})
+
+        @functools.wraps(call)
+        def inside(*arguments: Any) -> Any:
+            with double_default():
+                return widened(*arguments)
+
+        return inside
+
+
+@contextlib.contextmanager
+def double_default() -> Iterator[None]:
+    """Make float64 torch's default dtype."""
+    import torch
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 def _exchanging(
     func: Any, wide: Mapping[int, Any], args: Any, kwargs: Mapping[str, Any]
 ) -> Any:
@@ -106,8 +143,10 @@ def _exchanged(value: Any, wide: Mapping[int, Any]) -> Any:
     import torch
 
     if isinstance(value, torch.Tensor):
-        other = wide.get(id(value))
-        return value.to(double_dtype(value)) if other is None else other
+        other, wanted = wide.get(id(value)), double_dtype(value)
+        if other is None and value.dtype != wanted:  # or it would be copied
+            other = value.to(wanted)
+        return value if other is None else other
     if type(value) in (list, tuple):
         return type(value)(_exchanged(part, wide) for part in value)
     return value
