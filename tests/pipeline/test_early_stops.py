@@ -5,6 +5,7 @@ The truth is the implicit function theorem at a solution to the last digit.
 
 from __future__ import annotations
 
+import mpmath as mp
 import numpy as np
 import pytest
 import torch
@@ -258,3 +259,29 @@ def test_slip_of_a_smooth_function_costs_little():
 
     assert slight.verdict == much.verdict == gl.Verdict.DISAGREES
     assert slight.evaluations <= 3 * much.evaluations + 600
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-4])
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_as_many_steps_along_every_axis_are_seen_on_other_lines(tolerance, factor):
+    """A mean that is iterated does not jump within reach along what is followed."""
+    x = np.random.default_rng([0, 14]).uniform(0.2, 3, 2)
+
+    def mean(x):
+        a, g = x
+        while abs(a - g) >= tolerance:
+            a, g = (a + g) / 2, np.sqrt(a * g)
+        return a
+
+    def grad(x):
+        with mp.workdps(30):
+            a, g = map(float, x)
+            parts = (
+                mp.diff(lambda a: mp.agm(a, g), a),
+                mp.diff(lambda g: mp.agm(a, g), g),
+            )
+        return factor * np.array(parts, float)
+
+    report = gl.check(mean, x, grad=grad)
+
+    assert (report.verdict == gl.Verdict.DISAGREES) is (factor > 1)

@@ -26,6 +26,7 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.following import Lanes, nearest_jump, next_jump
+from gradlab.pipeline.sides.early_ends import early_ends
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = [
     "jumps_of",
     "widen_as_others",
     "widen_by_jumps",
+    "widen_by_lines",
 ]
 
 SLIGHT = 1e-2  # of the largest entry of the row: more is no matter of a tolerance
@@ -208,6 +210,28 @@ def widen_as_others(block: Block, jumps: Jumps) -> bool:
     slight = _slight(block)[1] & ~jumps.spoiled[:, None]
     bar = jumps.change[:, None] / block.latest_scales
     return block.widen(bar, slight)
+
+
+def widen_by_lines(
+    origin: Origin, block: Block, meter: Meter, spoiled: NDArray[np.bool_]
+) -> bool:
+    """Widen bars of slight accusations where f runs other lines farther on, and jumps.
+
+    Along one axis a solver may take as many steps as far as f is followed. Four
+    evaluations where the lines are the same, else some seventy.
+
+    Parameters
+    ----------
+    origin, block, meter
+        As for `widen_by_jumps`.
+    spoiled
+        Outputs accused of much, (rows,).
+    """
+    slight = _slight(block)[1] & ~spoiled[:, None]
+    if not slight.any():
+        return False
+    off = early_ends(origin, block.which, meter)[:, block.positions]
+    return block.widen(off, slight)
 
 
 def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -30,6 +30,7 @@ from gradlab.pipeline.looks.early_stops import (
     jumps_of,
     widen_as_others,
     widen_by_jumps,
+    widen_by_lines,
 )
 from gradlab.pipeline.looks.following import Lanes, nearest_jump
 from gradlab.subject.subject import SINGLE
@@ -91,6 +92,11 @@ def hear_last_digits(
     if jumps.change.any():
         for block in outcome.blocks:
             wider |= widen_as_others(block, jumps)
+    spoiled = jumps_of(outcome.blocks).spoiled
+    for block in outcome.blocks:
+        if not isinstance(plan.method_of(block.name), ComplexStep):
+            k = 0 if plan.finds_steps(block.name) else 1
+            wider |= widen_by_lines(origins[k], block, meter, spoiled)
     if wider:
         judge_all(subject, outcome, plan)
 
