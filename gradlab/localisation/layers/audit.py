@@ -159,7 +159,8 @@ class _Audit:
                 for frame, row in zip(frames, rows, strict=False)  # calls come first
                 if row.state is LayerState.UNCHECKED
                 and not self._outcomes[frame.number].empty
-            ),
+            )
+            + tuple(row for row in rows[len(frames) :] if not row.idle),
             culprits=tuple(dict.fromkeys(culprits)),
             contaminated=names,
             blamed=self._blamed(wrong),

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.audited import LayerRow, LayerState
 from gradlab.localisation.layers.flow import feeders
-from gradlab.localisation.layers.recording.frames import source_of
+from gradlab.localisation.layers.recording.frames import (
+    parameters_handed_in,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,9 +60,11 @@ def rows_of(
         for frame in frames
     ]
     called = {id(frame.target) for frame in frames}
+    within = {id(module): frame for frame in frames for module in frame.within}
     for name, module in program.module.named_modules():
         if id(module) not in called and not _is_mere_list(module):
-            rows.append(_never_called(program.owners, name, module))
+            caller = within.get(id(module))
+            rows.append(_never_called(program.owners, name, module, caller))
     return rows
 
 
@@ -114,8 +119,20 @@ def _answered_for(frame: Frame, outcomes: Mapping[int, Outcome]) -> Outcome:
     return outcome
 
 
-def _never_called(owners: Owners, name: str, module: Any) -> LayerRow:
+def _never_called(
+    owners: Owners, name: str, module: Any, caller: Frame | None
+) -> LayerRow:
+    """Make the row of a module that was not called, or inside a Function alone."""
     own = owners.by_module.get(id(module), [])
+    reason, open_ = "was not called in this run", False
+    if caller is not None:
+        reason = f"was called inside the Function `{caller.type}` alone"
+        handed = {id(parameter) for parameter in parameters_handed_in(caller).values()}
+        open_ = any(p.requires_grad and id(p) not in handed for p in own)
+    if open_:
+        reason += (
+            ", which is not given its parameters: gl.check compares their gradients"
+        )
     return LayerRow(
         name=name,
         type=type(module).__name__,
@@ -124,12 +141,12 @@ def _never_called(owners: Owners, name: str, module: Any) -> LayerRow:
         error=float("nan"),
         bar=float("nan"),
         piece="",
-        reason="was not called in this run",
+        reason=reason,
         file="",
         line=0,
         parameters=tuple(owners.name(parameter) for parameter in own),
         depth=name.count(".") + 1,
-        idle=True,
+        idle=not open_,
     )
 
 

@@ -78,6 +78,8 @@ class Frame:
         Gradient that arrived at each output in the recorded backward, or None.
     input_cotangents
         Gradient that the call handed on to each input: filled in by its own check.
+    within
+        Modules that a custom Function calls, which are part of it.
     """
 
     number: int
@@ -99,6 +101,7 @@ class Frame:
     children: list[Frame] = dataclasses.field(default_factory=list)
     cotangents: list[Any] = dataclasses.field(default_factory=list)
     input_cotangents: list[Any] = dataclasses.field(default_factory=list)
+    within: list[Any] = dataclasses.field(default_factory=list)
 
     @property
     def depth(self) -> int:

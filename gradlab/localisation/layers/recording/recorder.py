@@ -117,7 +117,10 @@ class Recorder:
     ) -> Any:
         """Note the call of a module of the model; let all others pass."""
         name = self._names.get(id(module))
-        if name is None or self._inside_function() or not self._is_piece(module):
+        if name is not None and self._inside_function():
+            self._stack[-1].within.append(module)
+            return call_module(module, args, kwargs)
+        if name is None or not self._is_piece(module):
             return call_module(module, args, kwargs)
         return self._note("module", module, name, args, kwargs)
 
