@@ -355,7 +355,7 @@ def _in_place(
     elif by_autograd:
         moving = [leaf for leaf in tensors if leaf.name not in frozen]
         subject.analytic = Contracted(
-            lambda: tensors_in_place.gradients_in_place(run, moving),
+            lambda: tensors_in_place.gradients_in_place(run, moving, tensors),
             subject,
             "autograd, reverse mode",
         )

@@ -79,6 +79,26 @@ def test_gradients_in_a_list_behind_the_loss_are_those_that_are_checked(
     assert [f.kind for f in report.findings] == ([] if slip == 1 else ["scale"])
 
 
+@pytest.mark.parametrize("slip", [1.0, 2.0])
+@pytest.mark.parametrize("all_of_them", [True, False])
+def test_lists_of_gradients_where_some_are_frozen(net, slip, all_of_them):
+    """They may have a None for what is frozen, or leave it out."""
+    net.bias.requires_grad_(False)
+
+    def loss_and_gradients():
+        net.zero_grad()
+        loss = (net(X) ** 2).sum()
+        loss.backward(retain_graph=True)
+        found = [slip * net.weight.grad]
+        return loss, [*found, None] if all_of_them else found
+
+    report = gl.check(loss_and_gradients, params=net)
+
+    right = gl.Verdict.AGREES if slip == 1 else gl.Verdict.DISAGREES
+    assert report.verdict is right
+    assert [c.input.name for c in report.comparisons] == ["weight"]
+
+
 @pytest.mark.parametrize("more", [lambda y: y, lambda y: [y], lambda y: (y, y)])
 def test_predictions_behind_the_loss_are_no_gradients(net, more):
     """Autograd is asked of the loss, whatever else the function hands out."""

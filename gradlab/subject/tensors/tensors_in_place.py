@@ -149,9 +149,13 @@ def rounds(fn: Callable[[], Any], params: Any) -> bool:
     return not read or any(id(leaf.value) in read for leaf in tensors)
 
 
-def gradients_in_place(fn: Callable[[], Any], leaves: Sequence[Leaf]) -> dict[str, Any]:
+def gradients_in_place(
+    fn: Callable[[], Any], leaves: Sequence[Leaf], every: Sequence[Leaf] = ()
+) -> dict[str, Any]:
     """Differentiate a loss with respect to tensors it reads by itself.
 
+    Gradients that come with the loss are taken as they are, in a list also where it has
+    one for `every` tensor, those included that are frozen.
     `.grad` plays no part; ``requires_grad`` is switched on for the call only.
     """
     import torch
@@ -165,9 +169,10 @@ def gradients_in_place(fn: Callable[[], Any], leaves: Sequence[Leaf]) -> dict[st
                 tensor.requires_grad_(True)
         with torch.enable_grad():
             result = fn()
-        returned = _returned(result, leaves)
-        if returned is not None:
-            return returned
+        for asked_for in (leaves, every):
+            returned = _returned(result, asked_for)
+            if returned is not None:
+                return returned
         loss = result[0] if isinstance(result, tuple | list) else result
         if not isinstance(loss, torch.Tensor):
             msg = (
