@@ -211,10 +211,33 @@ def check(
         raise BudgetError(_spent(cause)) from cause
     report, guard, crew, meter = done
     told = (*guard.remarks, *(crew.remarks if crew is not None else ()))
-    if told:
-        report = dataclasses.replace(report, remarks=(*report.remarks, *told))
+    told = (*report.remarks, *told, *_taken_for_outputs(report))
+    report = dataclasses.replace(report, remarks=told)
     live = Live(fn=fn, inputs=inputs, sides=sides, plan=plan, executor=executor)
     return dataclasses.replace(report, seconds=meter.seconds, live=live)
+
+
+def _taken_for_outputs(report: Report) -> tuple[str, ...]:
+    """Say where gradients behind the loss of a torch function may be what was meant.
+
+    New parameters behind a loss look the same, and are outputs.
+    """
+    inputs = {c.input.name: c.input.shape for c in report.comparisons}
+    outputs = {c.output.name: c.output.shape for c in report.comparisons}
+    loss = outputs.pop("out.0", ())
+    behind = {name.removeprefix("out.1."): shape for name, shape in outputs.items()}
+    alike = [behind[name] for name in sorted(behind)] == list(inputs.values())
+    if loss != () or not (behind == inputs or alike):
+        return ()
+    if not all(name.startswith("out.1.") for name in outputs):
+        return ()
+    names = ", ".join(inputs)
+    said = (
+        f"what the function returns behind its loss has the shapes of {names}, and was "
+        f"differentiated as its other outputs are: if these are gradients, nobody has "
+        f"compared them; pass them as grad="
+    )
+    return (said,)
 
 
 def _stood_still(report: Report) -> bool:

@@ -95,3 +95,28 @@ def test_backward_that_writes_to_short_numbers_is_not_held_to_float64():
         return into, z.sum(0)
 
     assert gl.check(fn, w, b, vjp=vjp).verdict != Verdict.DISAGREES
+
+
+@pytest.mark.parametrize("container", ["dict", "tuple", "predictions"])
+def test_gradients_taken_for_outputs_are_said_to_be(container):
+    """A torch function is asked autograd of all it returns, its own gradients too."""
+    x, w, b = (each.double() for each in layer(0))
+
+    def values(w, b):
+        y = torch.tanh(x @ w + b)
+        z = 4 * y * (1 - y * y)  # twice too large
+        return (y**2).sum(), x.T @ z, z.sum(0), y
+
+    def in_dict(p):
+        loss, dw, db, _ = values(p["w"], p["b"])
+        return loss, {"w": dw, "b": db}
+
+    def in_tuple(w, b):
+        loss, dw, db, y = values(w, b)
+        return loss, ((dw, db) if container == "tuple" else (y, y))
+
+    given = ({"w": w, "b": b},) if container == "dict" else (w, b)
+    report = gl.check(in_dict if container == "dict" else in_tuple, *given)
+
+    said = any("nobody has compared them" in each for each in report.remarks)
+    assert said == (container != "predictions")
