@@ -223,9 +223,10 @@ def _conclude(check: Check, outcome: Outcome) -> None:
             block.error[outcome.unsteady > 0] = np.inf
     if outcome.stopped or outcome.unsteady is not None:
         judge_all(check.subject, outcome, check.plan)
-    second_opinion_on(check, outcome)
-    if outcome.stopped:
-        hear_in_haste(check, outcome)
+    with check.meter.watching():
+        second_opinion_on(check, outcome)
+        if outcome.stopped:
+            hear_in_haste(check, outcome)
 
 
 def _look_carefully(check: Check, outcome: Outcome) -> None:
@@ -256,7 +257,8 @@ def _look_closely(check: Check, outcome: Outcome) -> None:
     settle_still(check.reference, auto, check.meter, plan.seed)
     judge_all(subject, outcome, plan)
     if set_unsteady_aside(check.reference, outcome, check.meter):
-        look_again(check, outcome)
+        with check.meter.watching():  # a solver may not return beside the point
+            look_again(check, outcome)
 
 
 def _wanted(

@@ -285,3 +285,42 @@ def test_as_many_steps_along_every_axis_are_seen_on_other_lines(tolerance, facto
     report = gl.check(mean, x, grad=grad)
 
     assert (report.verdict == gl.Verdict.DISAGREES) is (factor > 1)
+
+
+def predators(rates):
+    """Let hares and lynxes live for a while, by the rules of Bogacki and Shampine."""
+    assert np.isfinite(rates).all(), "no user asked for a value there"
+    birth, hunt, death = rates
+    y, t, h = np.array([1.0, 0.5]), 0.0, 0.1
+
+    def flow(y):
+        return np.array([birth - hunt * y[1], hunt * y[0] - death]) * y
+
+    while 2.5 - t > 1e-12:
+        h = min(h, 2.5 - t)
+        one = flow(y)
+        two = flow(y + h / 2 * one)
+        three = flow(y + 0.75 * h * two)
+        new = y + h * (2 * one + 3 * two + 4 * three) / 9
+        off = h * (-5 * one / 72 + two / 12 + three / 9 - flow(new) / 8)
+        share = np.abs(off).max() / 1e-3
+        if share <= 1:
+            t, y = t + h, new
+        h *= min(5, max(0.2, 0.9 * (share + 1e-30) ** (-1 / 3)))
+    return y
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_solver_is_not_asked_at_nan(seed):
+    """Where one axis jumps and another does not; a loop of its own never ends there."""
+    rates = np.random.default_rng(seed).uniform(0.4, 1.2, 3)
+    exact = gl.numeric_jacobian(predators, rates, method="central").value
+    asked = []
+
+    def followed(rates):
+        asked.append(rates.copy())
+        return predators(rates)
+
+    gl.check(followed, rates, jac=lambda _: exact * 1.003)
+
+    assert np.isfinite(asked).all()

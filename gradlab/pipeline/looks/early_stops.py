@@ -162,7 +162,7 @@ def _changes(
     with np.errstate(all="ignore"):
         aside = _ASIDE * np.abs(away)
         aside = np.fmin(aside, _LONGEST * block.latest_scales[lanes.columns])
-    for k in np.flatnonzero(np.isfinite(aside)):
+    for k in np.flatnonzero(np.isfinite(away)):
         lane = lanes.some(np.array([k]))
         ends = away[k] + np.array([-1.0, 1.0]) * aside[k]
         slopes = [_slopes(lane, end, aside[k] / 2) for end in ends]

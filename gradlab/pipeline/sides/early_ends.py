@@ -90,7 +90,8 @@ def early_ends(origin: Origin, which: int, meter: Meter) -> NDArray[np.float64]:
     ]
     raised = meter.raised, meter.first_exception
     try:
-        off = _off_along(lines)
+        with meter.watching():
+            off = _off_along(lines)
     finally:  # so far away f may raise: nobody asked for a value there
         meter.raised, meter.first_exception = raised
     with np.errstate(all="ignore"):
