@@ -338,6 +338,8 @@ class ArraySubject:
         tree = self._cast_tree(_WIDER)
         call, stand_ins = self._call, list[StandIns | WideTensors]()
         if self.widened is not None:
+            if _halves(self):
+                return None
             call = self.widened(call, {leaf.name: leaf.value for leaf in tree.leaves})
         elif self.live:
             pairs = zip(self.tree.leaves, tree.leaves, strict=True)
@@ -369,6 +371,18 @@ class ArraySubject:
         except Exception:  # noqa: BLE001 - whatever the user's code raises: no reference
             return None
         return twin if usable else None
+
+
+def _halves(subject: ArraySubject) -> bool:
+    """Whether tensors in half precision are met on the way, as under autocast.
+
+    Its gradients come with as few digits, and float64 would hold them to more.
+    """
+    from gradlab.subject.tensors.in_double.double import narrowing_watched
+
+    with narrowing_watched(SINGLE) as narrowed:
+        subject.row()
+    return bool(narrowed)
 
 
 def _differentiates(twin: ArraySubject) -> bool:

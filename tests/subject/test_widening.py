@@ -220,3 +220,31 @@ def test_compiled_module_is_compiled_no_more_often():
     assert report.verdict == Verdict.AGREES
     assert "evaluated in float64" in str(report)
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("form", ["held", "asked", "stepped"])
+def test_right_gradients_under_autocast_are_not_held_to_float64(form):
+    """They have the digits of bfloat16, by whichever way they come."""
+    torch.manual_seed(0)
+    net, x = nn.Linear(4, 1), torch.randn(5, 4)
+    names = [name for name, _ in net.named_parameters()]
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return net(x).float().square().mean()
+
+    def grads():
+        found = torch.autograd.grad(loss(), list(net.parameters()))
+        return dict(zip(names, found, strict=True))
+
+    def step():
+        net.zero_grad()
+        value = loss()
+        value.backward()
+        return value.item(), {k: p.grad.clone() for k, p in net.named_parameters()}
+
+    options = {"held": {"grad": grads()}, "asked": {"grad": grads}, "stepped": {}}
+    fn = step if form == "stepped" else loss
+    report = gl.check(fn, params=net, **options[form])
+
+    assert report.verdict == Verdict.UNDECIDED
