@@ -20,6 +20,7 @@ from gradlab.subject.numpy_values import (
 from gradlab.subject.subject import DOUBLE, EPSILON, SINGLE, Variable, output_rows
 from gradlab.subject.tensors.calling.constants import cast, double_dtype
 from gradlab.subject.tensors.in_double.widening import WideTensors
+from gradlab.subject.tensors.tensors_in_place import meets_halves
 from gradlab.subject.tensors.values import is_torch
 
 if TYPE_CHECKING:
@@ -338,8 +339,8 @@ class ArraySubject:
         tree = self._cast_tree(_WIDER)
         call, stand_ins = self._call, list[StandIns | WideTensors]()
         if self.widened is not None:
-            if _halves(self):
-                return None
+            if meets_halves(self.row):
+                return None  # gradients have as few digits: float64 asks for more
             call = self.widened(call, {leaf.name: leaf.value for leaf in tree.leaves})
         elif self.live:
             pairs = zip(self.tree.leaves, tree.leaves, strict=True)
@@ -371,18 +372,6 @@ class ArraySubject:
         except Exception:  # noqa: BLE001 - whatever the user's code raises: no reference
             return None
         return twin if usable else None
-
-
-def _halves(subject: ArraySubject) -> bool:
-    """Whether tensors in half precision are met on the way, as under autocast.
-
-    Its gradients come with as few digits, and float64 would hold them to more.
-    """
-    from gradlab.subject.tensors.in_double.double import narrowing_watched
-
-    with narrowing_watched(SINGLE) as narrowed:
-        subject.row()
-    return bool(narrowed)
 
 
 def _differentiates(twin: ArraySubject) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.errors import InputError, SubjectError
+from gradlab.subject.subject import SINGLE
 from gradlab.subject.tensors.graph import graph_nodes
 from gradlab.subject.tensors.values import is_torch
 from gradlab.subject.tree import Tree, flatten, leaves_of
@@ -26,6 +27,7 @@ __all__ = [
     "gradients_in_place",
     "live_array",
     "live_tree",
+    "meets_halves",
     "named",
     "rounds",
     "short",
@@ -147,6 +149,23 @@ def rounds(fn: Callable[[], Any], params: Any) -> bool:
     nodes = graph_nodes([result.grad_fn])
     read = {id(getattr(node, "variable", None)) for node in nodes}
     return not read or any(id(leaf.value) in read for leaf in tensors)
+
+
+def meets_halves(fn: Callable[[], Any]) -> bool:
+    """Whether torch casts to half precision in a call, as under ``torch.autocast``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> w = torch.ones(2)
+    >>> meets_halves(lambda: w * w), meets_halves(lambda: w.half().sum())
+    (False, True)
+    """
+    from gradlab.subject.tensors.in_double.double import narrowing_watched
+
+    with narrowing_watched(SINGLE) as narrowed:
+        fn()
+    return bool(narrowed)
 
 
 def gradients_in_place(
