@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.building import Sides, build_subject, valid_seed
-from gradlab.comparison.swept import Swept
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.crews.opening import crew_of
 from gradlab.differentiation.evaluation import (
@@ -31,10 +30,10 @@ from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.keywords import kept_through, spelt
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.around.on_purpose import excused
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.climbing import Climb, default_steps, ladder_cost, steps_columns
 from gradlab.pipeline.plan import Plan
+from gradlab.pipeline.swept_blocks import swept_blocks
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
 from gradlab.subject.state_guard import StateGuard
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject
 
 __all__ = ["sweep"]
@@ -285,11 +283,10 @@ def _sweep(
     outcome = run_full(origin, plan, meter, columns)
     if ladder is None and subject.least_scales:  # known by now
         steps, remark = default_steps(subject)
+    blocks = swept_blocks(origin, outcome, meter, job.seed)
     remarks += [remark] if remark else []
     remarks += outcome.remarks
-    excuses = {f.where: f.evidence for f in excused(subject, outcome.blocks)}
     remarks += [f"{problem.where}: {problem.detail}" for problem in outcome.problems]
-    blocks = _swept(origin, outcome, excuses)
     numbers = steps.size * len(methods) * sum(block.analytic.size for block in blocks)
     climb = Climb(origin, meter, steps, keep=numbers <= _KEPT)
     pairs = list(itertools.product(methods, blocks))
@@ -327,47 +324,6 @@ def _seconds_each(subject: Subject, meter: Meter, began: float) -> float:
     return min(each, time.perf_counter() - began)
 
 
-def _swept(
-    origin: Origin, outcome: Outcome, excuses: Mapping[str, str]
-) -> tuple[Swept, ...]:
-    """Keep of a check what a sweep needs: values, bars and verdicts."""
-    subject = origin.subject
-    return tuple(
-        Swept(
-            variable=subject.inputs[found.which],
-            columns=found.positions,
-            analytic=found.analytic,
-            reference=found.side.value,
-            reference_error=found.side.error,
-            verdicts=found.verdicts,
-            kinds=found.kinds,
-            left=found.left,
-            right=found.right,
-            epsilon=subject.epsilon,
-            rounding=_rounding(origin, found.side.value),
-            resolution=_resolution(origin, found.scales),
-            dtype=_dtype(subject),
-            outputs=tuple(subject.outputs),
-            excuse=excuses.get(subject.inputs[found.which].name, ""),
-        )
-        for found in outcome.blocks
-        # an input of which nothing was looked at is left out; an empty one is not
-        if found.positions.size or not subject.inputs[found.which].coordinates
-    )
-
-
-def _rounding(origin: Origin, value: NDArray[np.float64]) -> float:
-    """Estimate the rounding error of a quotient: relative, times the step."""
-    size, slope = _largest(origin.base), _largest(value)
-    if not (slope > 0 and size > 0):
-        return float("nan")
-    return origin.subject.epsilon * size / slope
-
-
-def _largest(values: NDArray[np.float64]) -> float:
-    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))
-
-
 def _conditions(notes: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Say what was done to make the function repeatable."""
     words = {
@@ -380,17 +336,3 @@ def _conditions(notes: Mapping[str, tuple[str, ...]]) -> list[str]:
         for kind, sentence in words.items()
         if kind in notes
     ]
-
-
-def _resolution(origin: Origin, scales: NDArray[np.float64]) -> float:
-    """Estimate the noise of a central difference at its best step, eps^(1/3) wide."""
-    size = _largest(origin.base)
-    scale = float(np.median(scales)) if scales.size else 1.0
-    return float(origin.subject.epsilon ** (2 / 3) * size / scale)
-
-
-def _dtype(subject: Subject) -> str:
-    """Name of the coarsest arithmetic, for people."""
-    names = [variable.dtype for variable in (*subject.inputs, *subject.outputs)]
-    coarse = {"bfloat16": 0, "float16": 1, "complex32": 1, "float32": 2, "complex64": 2}
-    return min(names, key=lambda name: coarse.get(name, 9), default="float64")

@@ -65,6 +65,8 @@ def read_sweep(
     culprit = block.culprit
     if culprit is not None:
         return _wrong(block, culprit, steps, curves)
+    if block.together:
+        return f"wrong, though no entry is by itself: {block.together.rstrip('.')}"
     if curves.cut:
         first = "correct" if block.verdict == Verdict.AGREES else "not decided"
         measured = int(np.isfinite(curves.error).sum())

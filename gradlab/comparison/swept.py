@@ -59,6 +59,9 @@ class Swept:
         The outputs behind the rows; may be left out where there is one row.
     excuse
         Why what differs could not be compared: "" where it could.
+    together
+        What is wrong with entries that are right at kinks each by itself; "" if
+        nothing is.
     """
 
     variable: Variable
@@ -76,15 +79,20 @@ class Swept:
     dtype: str = "float64"
     outputs: tuple[Variable, ...] = ()
     excuse: str = ""
+    together: str = ""
 
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of any entry; undecided where no slope is resolved.
 
+        Entries that agree at kinks each by itself may be wrong together.
+
         A check may pass an input whose whole effect on f is negligible beside others,
         as the first weights of a deep saturated network. Asked for by itself, it is
         agreement that nobody has seen.
         """
+        if self.together:
+            return Verdict.DISAGREES
         worst = Verdict(int(self.verdicts.max(initial=0)))
         return worst if self.resolved else max(worst, Verdict.UNDECIDED)
 

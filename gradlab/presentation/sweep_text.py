@@ -35,10 +35,13 @@ def sweep_headline(sweep: Sweep) -> str:
     '✓ x agrees at its best step'
     """
     cut = any(curves.cut for curves in sweep.curves.values())
-    return f"{sweep.verdict.glyph} {_worst_inputs(sweep.verdicts, cut=cut)}"
+    kinks = {block.variable.name for block in sweep.blocks if block.together}
+    return f"{sweep.verdict.glyph} {_worst_inputs(sweep.verdicts, kinks, cut=cut)}"
 
 
-def _worst_inputs(verdicts: Mapping[str, Verdict], *, cut: bool) -> str:
+def _worst_inputs(
+    verdicts: Mapping[str, Verdict], kinks: set[str], *, cut: bool
+) -> str:
     if not verdicts:
         return "nothing was swept"
     worst = max(verdicts.values())
@@ -57,6 +60,8 @@ def _worst_inputs(verdicts: Mapping[str, Verdict], *, cut: bool) -> str:
     if worst == Verdict.UNDECIDED:
         return f"{names} {'is' if one else 'are'} undecided{gaps if cut else ''}"
     where = gaps if cut else " at every step"
+    if kinks.issuperset(guilty):
+        where = f" where {'its' if one else 'their'} kinks meet"
     return f"{names} {'disagrees' if one else 'disagree'}{where}"
 
 

@@ -1,0 +1,92 @@
+"""What a sweep keeps of the check that comes before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.comparison.swept import Swept
+from gradlab.pipeline.around.joint_kinks import joint_kinks
+from gradlab.pipeline.around.on_purpose import excused
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.outcome import Outcome
+    from gradlab.subject.subject import Subject
+
+__all__ = ["swept_blocks"]
+
+
+def swept_blocks(
+    origin: Origin, outcome: Outcome, meter: Meter, seed: int
+) -> tuple[Swept, ...]:
+    """Keep of a check what a sweep needs: values, bars and verdicts.
+
+    Parameters
+    ----------
+    origin
+        The subject, at its point.
+    outcome
+        Judged; where kinks meet in operations of torch, verdicts are changed.
+    meter
+        Charged for kinks that are followed together (`joint_kinks`).
+    seed
+        Of points beside.
+    """
+    subject = origin.subject
+    excuses = {f.where: f.evidence for f in excused(subject, outcome.blocks)}
+    kinks = joint_kinks(subject, outcome, meter, seed)
+    together = {f.where: f.evidence for f in kinks if f.severity == "error"}
+    return tuple(
+        Swept(
+            variable=subject.inputs[found.which],
+            columns=found.positions,
+            analytic=found.analytic,
+            reference=found.side.value,
+            reference_error=found.side.error,
+            verdicts=found.verdicts,
+            kinds=found.kinds,
+            left=found.left,
+            right=found.right,
+            epsilon=subject.epsilon,
+            rounding=_rounding(origin, found.side.value),
+            resolution=_resolution(origin, found.scales),
+            dtype=_dtype(subject),
+            outputs=tuple(subject.outputs),
+            excuse=excuses.get(subject.inputs[found.which].name, ""),
+            together=together.get(subject.inputs[found.which].name, ""),
+        )
+        for found in outcome.blocks
+        # an input of which nothing was looked at is left out; an empty one is not
+        if found.positions.size or not subject.inputs[found.which].coordinates
+    )
+
+
+def _rounding(origin: Origin, value: NDArray[np.float64]) -> float:
+    """Estimate the rounding error of a quotient: relative, times the step."""
+    size, slope = _largest(origin.base), _largest(value)
+    if not (slope > 0 and size > 0):
+        return float("nan")
+    return origin.subject.epsilon * size / slope
+
+
+def _largest(values: NDArray[np.float64]) -> float:
+    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))
+
+
+def _resolution(origin: Origin, scales: NDArray[np.float64]) -> float:
+    """Estimate the noise of a central difference at its best step, eps^(1/3) wide."""
+    size = _largest(origin.base)
+    scale = float(np.median(scales)) if scales.size else 1.0
+    return float(origin.subject.epsilon ** (2 / 3) * size / scale)
+
+
+def _dtype(subject: Subject) -> str:
+    """Name of the coarsest arithmetic, for people."""
+    names = [variable.dtype for variable in (*subject.inputs, *subject.outputs)]
+    coarse = {"bfloat16": 0, "float16": 1, "complex32": 1, "float32": 2, "complex64": 2}
+    return min(names, key=lambda name: coarse.get(name, 9), default="float64")
