@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from gradlab.differentiation.written.gradients import claimed
-from gradlab.differentiation.written.hand_written import (
+from gradlab.differentiation.analytic.gradients import claimed
+from gradlab.differentiation.analytic.hand_written import (
     BackwardPass,
     Contracted,
     UserVjp,
     split_cache,
 )
-from gradlab.differentiation.written.written_jacobian import UserJacobian
+from gradlab.differentiation.analytic.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject.callables import (
     refuse_arrays,
@@ -44,7 +44,7 @@ from gradlab.subject.tree import argument_names, flatten, leaves_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from gradlab.differentiation.metering import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.subject.subject import Analytic, Subject
     from gradlab.subject.tree import Tree
 

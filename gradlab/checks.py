@@ -9,9 +9,9 @@ from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import read_tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind
-from gradlab.differentiation.bounds import parse_memory
 from gradlab.differentiation.crews.opening import crew_of
-from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
+from gradlab.differentiation.metering.budget import parse_budget, parse_memory
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.method import resolve_methods
 from gradlab.errors import BudgetError, InputError
 from gradlab.keywords import spelt

@@ -8,8 +8,9 @@ import numpy as np
 
 from gradlab.building import Sides, build_subject
 from gradlab.differentiation.crews.opening import crew_of
-from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
 from gradlab.differentiation.jacobian import Jacobian
+from gradlab.differentiation.metering.budget import parse_budget
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.method import ComplexStep, resolve_method
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, SubjectError

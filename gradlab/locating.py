@@ -9,8 +9,9 @@ import numpy as np
 
 from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import Tolerance
-from gradlab.differentiation.evaluation import BudgetExhausted, Meter, parse_budget
-from gradlab.differentiation.foresight import announce
+from gradlab.differentiation.metering.budget import parse_budget
+from gradlab.differentiation.metering.foresight import announce
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError

@@ -16,15 +16,16 @@ import numpy as np
 from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.crews.opening import crew_of
-from gradlab.differentiation.evaluation import (
+from gradlab.differentiation.error_curves import ORDERS
+from gradlab.differentiation.evaluation import base_row
+from gradlab.differentiation.metering.budget import parse_budget
+from gradlab.differentiation.metering.foresight import announce
+from gradlab.differentiation.metering.meter import (
+    INTERRUPTED,
     BudgetExhausted,
     Meter,
-    base_row,
-    parse_budget,
+    why_stopped,
 )
-from gradlab.differentiation.foresight import announce
-from gradlab.differentiation.ladder_reading import ORDERS
-from gradlab.differentiation.metering import INTERRUPTED, why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError

@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.comparison.sweep_reading import read_sweep
 from gradlab.comparison.swept import Curves, Swept, step_errors
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.ladder_reading import ORDERS, CurveReading
+from gradlab.differentiation.error_curves import ORDERS, CurveReading
 from gradlab.errors import InputError
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 import gradlab as gl
-from gradlab.differentiation.metering import Budget, BudgetExhausted, Meter
+from gradlab.differentiation.metering.budget import Budget
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.errors import BudgetError
 from gradlab.pipeline.coverage import Coverage, Price, estimate
 

@@ -7,7 +7,8 @@ import pytest
 
 import gradlab as gl
 from gradlab.comparison.tolerance import Tolerance
-from gradlab.differentiation.evaluation import Budget, BudgetExhausted, Meter
+from gradlab.differentiation.metering.budget import Budget
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.pipeline.around.noticing import noticed

@@ -33,7 +33,7 @@ TORCH_FILES = (
     "auditing.py",
     "compat/torch.py",
     "compat/torch_*.py",
-    "differentiation/autodiff.py",
+    "differentiation/analytic/second_order.py",
     "localisation/layers/*.py",
     "localisation/layers/*/*.py",
     "subject/guarding/torch_state.py",

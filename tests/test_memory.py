@@ -10,8 +10,8 @@ import pytest
 import gradlab as gl
 from gradlab.building import Sides, build_subject
 from gradlab.comparison.tally import Tallying
-from gradlab.differentiation.bounds import parse_memory
-from gradlab.differentiation.metering import Meter
+from gradlab.differentiation.metering.budget import parse_memory
+from gradlab.differentiation.metering.meter import Meter
 from gradlab.errors import InputError
 from gradlab.presentation.pictures import picture
 

@@ -14,7 +14,7 @@ import numpy as np
 from gradlab.comparison.relative_errors import relative_error
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.ladder_reading import CurveReading, flat_part, plateau
+from gradlab.differentiation.error_curves import CurveReading, flat_part, plateau
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:

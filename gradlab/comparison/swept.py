@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.comparison.relative_errors import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.ladder_reading import CurveReading, read_curve
+from gradlab.differentiation.error_curves import CurveReading, read_curve
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 from gradlab.diagnosis.kinks import kinks, label_of
 from gradlab.diagnosis.left_open import in_float64, measured
 from gradlab.diagnosis.measuring.held import where_nan
-from gradlab.differentiation.finite_difference import scales_of, step_sizes
+from gradlab.differentiation.sizes.scales import scales_of, step_sizes
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.subject.subject import DOUBLE, is_torch_subject
 

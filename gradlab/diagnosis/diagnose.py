@@ -19,7 +19,7 @@ from gradlab.diagnosis.causes import Causes
 from gradlab.diagnosis.finding import BugKind, Finding, rank
 from gradlab.diagnosis.measuring.measures import Case, Clue, cases_of
 from gradlab.diagnosis.measuring.places import place_words
-from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.metering.meter import BudgetExhausted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.quotients import Pattern
     from gradlab.localisation.searching.readings import Reading
     from gradlab.subject.subject import Problem, Subject

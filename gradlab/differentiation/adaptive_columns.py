@@ -15,17 +15,17 @@ import numpy as np
 
 from gradlab.differentiation.adaptive import AdaptiveSettings, Rounding, adaptive
 from gradlab.differentiation.evaluation import displaced_rows, line_rows
-from gradlab.differentiation.finite_difference import scales_of
-from gradlab.differentiation.hidden_noise import (
+from gradlab.differentiation.method import Adaptive
+from gradlab.differentiation.noise.hidden_noise import (
     ROUGH,
     SPACING,
     hidden_rounding,
     inherited_at_most,
     rounding_inside,
 )
-from gradlab.differentiation.method import Adaptive
-from gradlab.differentiation.noise import shared_noise
-from gradlab.differentiation.small_coordinates import joined, merged, on_their_own
+from gradlab.differentiation.noise.noise import shared_noise
+from gradlab.differentiation.sizes.scales import scales_of
+from gradlab.differentiation.sizes.small_coordinates import joined, merged, on_their_own
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.adaptive import Derivatives, Sampler
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
 
 __all__ = ["adaptive_columns", "adaptive_line"]

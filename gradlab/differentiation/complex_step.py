@@ -21,7 +21,7 @@ from gradlab.subject.subject import output_rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.subject.subject import Subject
 
 __all__ = ["complex_step", "underflow"]

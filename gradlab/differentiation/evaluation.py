@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gradlab.differentiation.bounds import Budget, parse_budget
-from gradlab.differentiation.metering import BudgetExhausted, Meter
-from gradlab.differentiation.timeouts import NotReturnedError
+from gradlab.differentiation.metering.budget import Budget, parse_budget
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
+from gradlab.differentiation.metering.timeouts import NotReturnedError
 from gradlab.errors import GradlabError, OutputsChangedError, SubjectError
 from gradlab.labels import stopped_at, tensor_wanted
 from gradlab.subject.subject import is_torch_subject, output_rows, side_by_side

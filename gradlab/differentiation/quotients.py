@@ -92,7 +92,7 @@ class Quotients:
         Where all but a few entries are known to be zero; None: nothing is known.
     through
         Entries of the product that was displaced instead of these coordinates
-        (`differentiation.through_products`); 0 where they were themselves.
+        (`differentiation.products`); 0 where they were themselves.
     """
 
     value: Late = Late()

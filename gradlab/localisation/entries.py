@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import Tolerance
-from gradlab.differentiation.evaluation import BudgetExhausted, Meter
-from gradlab.differentiation.metering import why_stopped
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter, why_stopped
 from gradlab.localisation.located import Located, Suspect, WrongEntry
 from gradlab.localisation.searching.columns import right_at_kinks
 from gradlab.localisation.searching.output_rows import wrong_cells

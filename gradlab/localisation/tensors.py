@@ -15,8 +15,12 @@ import numpy as np
 
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import BudgetExhausted, Meter
-from gradlab.differentiation.metering import DEAR, why_stopped
+from gradlab.differentiation.metering.meter import (
+    DEAR,
+    BudgetExhausted,
+    Meter,
+    why_stopped,
+)
 from gradlab.localisation.entries import located_from
 from gradlab.localisation.searching import group_testing
 from gradlab.localisation.searching.columns import right_at_kinks

@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.analytic_noise import (
+from gradlab.differentiation.evaluation import base_row
+from gradlab.differentiation.lines.least_scales import (
+    choose_least_scales,
+    moves_nothing,
+)
+from gradlab.differentiation.metering.meter import BudgetExhausted
+from gradlab.differentiation.method import Auto
+from gradlab.differentiation.noise.analytic_noise import (
     MOST_ROWS,
     SCATTER,
     analytic_noise,
     rounding_noise,
 )
-from gradlab.differentiation.evaluation import BudgetExhausted, base_row
-from gradlab.differentiation.least_scales import choose_least_scales, moves_nothing
-from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin, computes_otherwise
 from gradlab.differentiation.sparse.entries import Entries
 from gradlab.labels import few_of
@@ -49,7 +53,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.swept import Curves, Swept, step_errors
-from gradlab.differentiation.evaluation import Budget
-from gradlab.differentiation.finite_difference import scales_of
+from gradlab.differentiation.metering.budget import Budget
 from gradlab.differentiation.method import Backward, Central, ComplexStep, Forward
+from gradlab.differentiation.sizes.scales import scales_of
 from gradlab.errors import ComplexStepError
 from gradlab.pipeline.coverage import Price, choose_columns
 from gradlab.pipeline.sides.measuring import numeric_side
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.report import Report
     from gradlab.subject.subject import Subject, Variable

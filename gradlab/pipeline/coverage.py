@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.finite_difference import typical_sizes
-from gradlab.differentiation.metering import DEAR
-from gradlab.differentiation.small_coordinates import OWN_SCALE
+from gradlab.differentiation.metering.meter import DEAR
+from gradlab.differentiation.sizes.scales import typical_sizes
+from gradlab.differentiation.sizes.small_coordinates import OWN_SCALE
 from gradlab.subject.mirrors import with_mirrored
 from gradlab.subject.subject import input_columns, output_rows
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Budget
+    from gradlab.differentiation.metering.budget import Budget
     from gradlab.subject.subject import Subject
 
 __all__ = [

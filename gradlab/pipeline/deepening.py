@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank, spared
-from gradlab.differentiation.metering import BudgetExhausted, why_stopped
+from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.errors import GradlabError, InputError
 from gradlab.pipeline.around.on_purpose import purposeful
 from gradlab.pipeline.examining import compare
@@ -16,7 +16,7 @@ from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
     from gradlab.comparison.comparison import Comparison
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.localisation.layers.audited import LayerAudit, LayerMistake
     from gradlab.pipeline.layers import Layers
     from gradlab.pipeline.plan import Plan
@@ -216,7 +216,7 @@ def _with_second_order(
             f"a {subject.kind}; check the gradient function itself with jac="
         )
         raise InputError(msg)
-    from gradlab.differentiation.autodiff import COTANGENT, second_order
+    from gradlab.differentiation.analytic.second_order import COTANGENT, second_order
 
     twin = second_order(subject, plan.seed, varied=True)
     result = compare(twin, plan, meter)
@@ -256,7 +256,7 @@ def _place(comparison: Comparison, subject: Subject) -> str:
 
     Along the incoming gradient that is the one whose gradient it is of.
     """
-    from gradlab.differentiation.autodiff import COTANGENT
+    from gradlab.differentiation.analytic.second_order import COTANGENT
 
     if comparison.input.name != COTANGENT:
         return comparison.input.name

@@ -16,9 +16,9 @@ from gradlab.diagnosis.finding import BugKind, rank, spared
 from gradlab.diagnosis.left_open import left_open
 from gradlab.diagnosis.returned import returned
 from gradlab.diagnosis.upstream import hidden_upstream, respond
-from gradlab.differentiation.evaluation import BudgetExhausted, base_row
-from gradlab.differentiation.foresight import announce
-from gradlab.differentiation.metering import why_stopped
+from gradlab.differentiation.evaluation import base_row
+from gradlab.differentiation.metering.foresight import announce
+from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.differentiation.origin import Origin
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.around.excuses import taken_back
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.diagnosis.finding import Finding
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.layers import Layers
     from gradlab.pipeline.outcome import Outcome
     from gradlab.pipeline.plan import Plan

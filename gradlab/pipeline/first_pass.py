@@ -9,14 +9,14 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY, stillness
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.finite_difference import scales_of
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.method import Auto
+from gradlab.differentiation.products.through_products import ThroughProducts
 from gradlab.differentiation.quotients import Pattern
-from gradlab.differentiation.small_coordinates import counted_sizes
+from gradlab.differentiation.sizes.scales import scales_of
+from gradlab.differentiation.sizes.small_coordinates import counted_sizes
 from gradlab.differentiation.sparse.compression import compressed, compressed_together
 from gradlab.differentiation.sparse.support import Support
-from gradlab.differentiation.through_products import ThroughProducts
 from gradlab.late import is_made, unmade
 from gradlab.pipeline.blocks import Block
 from gradlab.pipeline.sides.measuring import numeric_side
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.method import Method
     from gradlab.differentiation.origin import Origin
     from gradlab.differentiation.quotients import Quotients

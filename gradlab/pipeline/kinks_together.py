@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.metering import BudgetExhausted, why_stopped
+from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.localisation.located import Suspect
 from gradlab.pipeline.around.joint_kinks import joint_kinks
 from gradlab.pipeline.checking import analytic_columns, begun, compare_columns
@@ -21,7 +21,7 @@ from gradlab.pipeline.coverage import readable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.located import Located
     from gradlab.pipeline.plan import Plan

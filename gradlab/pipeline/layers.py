@@ -14,7 +14,7 @@ from gradlab.errors import GradlabError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gradlab.differentiation.metering import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.localisation.layers.audited import LayerAudit
 
 __all__ = ["Layers"]

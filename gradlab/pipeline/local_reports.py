@@ -15,7 +15,8 @@ from gradlab.building import Sides
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.evaluation import Budget, Meter
+from gradlab.differentiation.metering.budget import Budget
+from gradlab.differentiation.metering.meter import Meter
 from gradlab.differentiation.method import Auto
 from gradlab.errors import InputError
 from gradlab.localisation.layers.audited import LayerState

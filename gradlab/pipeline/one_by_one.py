@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.metering import BudgetExhausted, why_stopped
+from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.localisation.located import Suspect, WrongEntry
 from gradlab.pipeline.confirming import examined
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.located import Located
     from gradlab.pipeline.plan import Plan

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from gradlab.differentiation.metering import why_stopped
+from gradlab.differentiation.metering.meter import why_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gradlab.comparison.tolerance import Tolerance
-    from gradlab.differentiation.metering import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.method import Method
     from gradlab.differentiation.origin import Origin
     from gradlab.subject.subject import Subject

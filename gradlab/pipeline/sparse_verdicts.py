@@ -25,7 +25,7 @@ from gradlab.pipeline.suspects import accept, is_beyond_doubt, suspicious
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.metering import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.differentiation.sparse.support import Support
     from gradlab.pipeline.blocks import Block

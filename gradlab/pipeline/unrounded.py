@@ -15,15 +15,14 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank
-from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.metering import why_stopped
+from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.pipeline.examining import examine
 from gradlab.subject.subject import analytic_of, is_torch_subject, output_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.plan import Plan
     from gradlab.report import Report
     from gradlab.subject.state_guard import StateGuard

@@ -14,7 +14,7 @@ from gradlab.checks import check
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind
-from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.errors import GradlabError
 from gradlab.pipeline.looks.early_stops import SLIGHT
 

@@ -150,7 +150,7 @@ def _autograd_product(
             "or hess= (the matrix); torch functions bring their own"
         )
         raise InputError(msg)
-    from gradlab.differentiation.autodiff import second_order
+    from gradlab.differentiation.analytic.second_order import second_order
 
     twin = second_order(subject, cotangent=cotangent)
     twin.row()

@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import Meter
+from gradlab.differentiation.metering.meter import Meter
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.properties.curvature import hessian_product, refuse_products

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.differentiation.evaluation import line_rows
-from gradlab.differentiation.noise import ULPS, difference_noise
-from gradlab.differentiation.small_coordinates import OWN_SCALE
+from gradlab.differentiation.noise.noise import ULPS, difference_noise
+from gradlab.differentiation.sizes.small_coordinates import OWN_SCALE
 from gradlab.errors import InputError
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.subject import DOUBLE

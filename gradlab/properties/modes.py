@@ -10,8 +10,9 @@ import numpy as np
 from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import SAFETY, Tolerance
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import Meter, line_rows
-from gradlab.differentiation.finite_difference import scales_of
+from gradlab.differentiation.evaluation import line_rows
+from gradlab.differentiation.metering.meter import Meter
+from gradlab.differentiation.sizes.scales import scales_of
 from gradlab.errors import GradlabError, InputError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation

@@ -12,11 +12,8 @@ from gradlab.building import Sides, build_subject
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.adaptive_columns import adaptive_columns
-from gradlab.differentiation.evaluation import (
-    BudgetExhausted,
-    Meter,
-    parse_budget,
-)
+from gradlab.differentiation.metering.budget import parse_budget
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError

@@ -10,12 +10,9 @@ import numpy as np
 
 from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import SAFETY, Tolerance
-from gradlab.differentiation.evaluation import (
-    BudgetExhausted,
-    Meter,
-    parse_budget,
-)
-from gradlab.differentiation.line_slope import Slope, line_slope, start_exponent
+from gradlab.differentiation.lines.line_slope import Slope, line_slope, start_exponent
+from gradlab.differentiation.metering.budget import parse_budget
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.errors import BudgetError, InputError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation

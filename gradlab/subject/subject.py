@@ -210,7 +210,7 @@ class Subject(Protocol):
     def least_scales(self) -> dict[int, float]:
         """By how much inputs are moved whose own size is nothing to f.
 
-        By number of the input; see `gradlab.differentiation.least_scales`.
+        By number of the input; see `gradlab.differentiation.lines.least_scales`.
         """
 
     def batches(self, which: int, count: int) -> bool:

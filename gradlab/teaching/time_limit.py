@@ -16,7 +16,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from gradlab.differentiation.timeouts import EvaluationTimeout, arrive, interrupt
+from gradlab.differentiation.metering.timeouts import (
+    EvaluationTimeout,
+    arrive,
+    interrupt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

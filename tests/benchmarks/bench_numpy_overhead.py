@@ -12,7 +12,8 @@ import time
 import numpy as np
 
 from gradlab.building import Sides, build_subject
-from gradlab.differentiation.evaluation import Meter, base_row, displaced_rows
+from gradlab.differentiation.evaluation import base_row, displaced_rows
+from gradlab.differentiation.metering.meter import Meter
 
 COUNT, ROUNDS = 10_000, 9
 

@@ -9,7 +9,7 @@ import pytest
 
 from gradlab.building import Sides, build_subject
 from gradlab.diagnosis.upstream import respond
-from gradlab.differentiation.evaluation import Meter
+from gradlab.differentiation.metering.meter import Meter
 
 SIZE = 100_001  # beyond what is asked five times as a matter of course
 

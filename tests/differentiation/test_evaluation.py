@@ -9,15 +9,9 @@ import pytest
 
 import gradlab as gl
 from gradlab.building import Sides, build_subject
-from gradlab.differentiation.evaluation import (
-    Budget,
-    BudgetExhausted,
-    Meter,
-    base_row,
-    displaced_rows,
-    line_rows,
-    parse_budget,
-)
+from gradlab.differentiation.evaluation import base_row, displaced_rows, line_rows
+from gradlab.differentiation.metering.budget import Budget, parse_budget
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.errors import BudgetError, SubjectError
 
 

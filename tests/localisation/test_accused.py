@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.directions import Direction, Part
-from gradlab.differentiation.weights import AxisWeights, MaskWeights
+from gradlab.differentiation.lines.directions import Direction
+from gradlab.differentiation.lines.parts import Part
+from gradlab.differentiation.lines.weights import AxisWeights, MaskWeights
 from gradlab.localisation.searching.readings import axes_of, rearranged
 from tests.specimens.functions import Spoiled
 

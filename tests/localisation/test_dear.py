@@ -11,7 +11,7 @@ from gradlab.subject.tensors.values import make_cell
 
 torch = pytest.importorskip("torch")
 
-COUNT = 2_100_000  # more than `gradlab.differentiation.metering.DEAR`
+COUNT = 2_100_000  # more than `gradlab.differentiation.metering.meter.DEAR`
 
 
 def sine(x):

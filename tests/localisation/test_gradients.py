@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.directions import Direction, Part
+from gradlab.differentiation.lines.directions import Direction
+from gradlab.differentiation.lines.parts import Part
 from gradlab.localisation.searching.gradients import Gradients
 
 torch = pytest.importorskip("torch")

@@ -8,7 +8,8 @@ import pytest
 from gradlab.building import Sides, build_subject
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import Budget, Meter
+from gradlab.differentiation.metering.budget import Budget
+from gradlab.differentiation.metering.meter import Meter
 from gradlab.localisation.tensors import probe_tensors
 from tests.localisation import dense_networks as nets
 

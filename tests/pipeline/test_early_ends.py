@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.paths import path_of
+from gradlab.pipeline.sides.lines_run import path_of
 
 METHODS = ["complex-step", "adaptive", "central", "forward"]
 

@@ -8,7 +8,7 @@ import pytest
 import gradlab as gl
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.noise import rounding_of
+from gradlab.differentiation.noise.noise import rounding_of
 
 EPSILON = 2.0**-53
 WIDTH = 0.01  # of the soft edge

@@ -8,8 +8,8 @@ import pytest
 import gradlab as gl
 from gradlab.building import Sides, build_subject
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import Meter
-from gradlab.differentiation.hidden_noise import hidden_rounding
+from gradlab.differentiation.metering.meter import Meter
+from gradlab.differentiation.noise.hidden_noise import hidden_rounding
 from gradlab.differentiation.origin import Origin
 
 

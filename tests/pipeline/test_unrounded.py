@@ -7,7 +7,7 @@ import functools
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.metering import BudgetExhausted
+from gradlab.differentiation.metering.meter import BudgetExhausted
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gradlab.building import Sides, build_subject
-from gradlab.differentiation.evaluation import Meter, base_row
+from gradlab.differentiation.evaluation import base_row
+from gradlab.differentiation.metering.meter import Meter
 
 
 def softmax(x):

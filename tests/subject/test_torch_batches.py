@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradlab.differentiation.evaluation import (
-    Budget,
-    BudgetExhausted,
-    Meter,
-    displaced_rows,
-)
+from gradlab.differentiation.evaluation import displaced_rows
+from gradlab.differentiation.metering.budget import Budget
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.subject.tensors.batching.loops import same_values
 from gradlab.subject.tensors.batching.stacks import Plan
 from gradlab.subject.tensors.subjects import torch_subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradlab.differentiation.product_groups import ProductGroup, worthwhile
+from gradlab.differentiation.products.product_groups import ProductGroup, worthwhile
 from gradlab.subject.tensors.incremental.input_products import products_of
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.torch_sides import randn

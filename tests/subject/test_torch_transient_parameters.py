@@ -10,7 +10,9 @@ import copy
 import numpy as np
 import pytest
 
-from gradlab.differentiation.directions import Direction, Walk, unit_of, whole
+from gradlab.differentiation.lines.directions import Direction, unit_of
+from gradlab.differentiation.lines.parts import whole
+from gradlab.differentiation.lines.walk import Walk
 
 torch = pytest.importorskip("torch")
 

@@ -13,7 +13,7 @@ import weakref
 import numpy as np
 import pytest
 
-from gradlab.differentiation import timeouts
+from gradlab.differentiation.metering import timeouts
 from gradlab.errors import InputError
 from gradlab.teaching import time_limit
 from gradlab.teaching.hunt import Hunt

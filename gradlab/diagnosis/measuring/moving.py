@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.gradients_elsewhere import gradients_at
+from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.differentiation.analytic_noise import rest_of_zero
+from gradlab.differentiation.noise.analytic_noise import rest_of_zero
 from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from gradlab.differentiation.evaluation import Meter, evaluate_rows, evaluate_sets
+from gradlab.differentiation.evaluation import evaluate_rows, evaluate_sets
+from gradlab.differentiation.metering.meter import Meter
 from gradlab.errors import InputError
 from gradlab.subject.subject import EPSILON, output_rows
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.ladder.creeping import spread
-from gradlab.differentiation.noise import rounding_of
+from gradlab.differentiation.noise.noise import rounding_of
 
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder.rungs import Ladder

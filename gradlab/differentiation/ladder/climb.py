@@ -20,9 +20,9 @@ from gradlab.differentiation.ladder.derivatives import (
     Sampler,
 )
 from gradlab.differentiation.ladder.planning import Situation, next_rungs, unsettled
-from gradlab.differentiation.ladder.reading import Reading, blocks, read
+from gradlab.differentiation.ladder.reading import Reading, blocks, read, underrated
 from gradlab.differentiation.ladder.rungs import Samples
-from gradlab.differentiation.noise import FEW, shared_noise, underrated
+from gradlab.differentiation.noise.noise import FEW, shared_noise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.noise import rounding_of
+from gradlab.differentiation.noise.noise import rounding_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

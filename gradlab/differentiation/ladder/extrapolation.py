@@ -23,7 +23,7 @@ from gradlab.differentiation.ladder.runs import Estimate, Pick, Runs
 from gradlab.differentiation.ladder.second_thoughts import overrule, roughen
 from gradlab.differentiation.ladder.strays import Rungs, foretold_bends, strays
 from gradlab.differentiation.ladder.tableau import Tableau, layout
-from gradlab.differentiation.noise import rounding_of
+from gradlab.differentiation.noise.noise import rounding_of
 
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder.rungs import Ladder

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from gradlab.differentiation.ladder.rungs import Ladder, Samples
     from gradlab.differentiation.ladder.runs import Estimate
 
-__all__ = ["Reading", "blocks", "read"]
+__all__ = ["Reading", "blocks", "read", "underrated"]
 
 _RUNS = 4  # that most outputs of a coordinate can agree on
+_CLEARLY = 2.0  # times what one coordinate saw, before it is told otherwise
 _PIECE = 15_000  # comparisons that take as long as it takes to begin with a piece
 
 Index = np.ndarray | slice
@@ -229,3 +230,11 @@ def blocks(
     for start in range(0, shape[0], rows):
         for left in range(0, shape[1], columns):
             yield slice(start, start + rows), slice(left, left + columns)
+
+
+def underrated(reading: Reading, noise: np.ndarray) -> np.ndarray:
+    """Say which entries rest on less noise than their output has, (C, m)."""
+    estimate = reading.estimate
+    with np.errstate(all="ignore"):
+        seen = np.fmax(estimate.noise, estimate.known)
+        return np.asarray((noise > _CLEARLY * seen) & (estimate.value != 0))

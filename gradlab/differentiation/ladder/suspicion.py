@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.ladder.runs import Pick
-from gradlab.differentiation.noise import rounding_of
+from gradlab.differentiation.noise.noise import rounding_of
 
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder.rungs import Ladder

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.finite_difference import scales_of, step_sizes
-from gradlab.differentiation.noise import ULPS
+from gradlab.differentiation.noise.noise import ULPS
+from gradlab.differentiation.sizes.scales import scales_of, step_sizes
 from gradlab.differentiation.sparse.colouring import Colouring, colouring_of
 from gradlab.differentiation.sparse.dependence import (
     Case,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.quotients import Quotients
     from gradlab.subject.subject import Subject
 
@@ -106,7 +106,8 @@ def compressed(
     Examples
     --------
     >>> from gradlab.building import Sides, build_subject
-    >>> from gradlab.differentiation.evaluation import Meter, base_row
+    >>> from gradlab.differentiation.evaluation import base_row
+    >>> from gradlab.differentiation.metering.meter import Meter
     >>> x = np.linspace(0.1, 1.0, 100)
     >>> subject = build_subject(np.sin, (x,), Sides(jac=np.cos))
     >>> meter = Meter()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.evaluation import displaced_sets
-from gradlab.differentiation.finite_difference import step_sizes
-from gradlab.differentiation.noise import rounding_of
+from gradlab.differentiation.noise.noise import rounding_of
+from gradlab.differentiation.sizes.scales import step_sizes
 from gradlab.differentiation.sparse.colouring import smallest_period
 from gradlab.differentiation.sparse.entries import Entries
 from gradlab.subject.subject import side_by_side
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.subject.subject import Subject
 
 __all__ = [

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.finite_difference import step_sizes
-from gradlab.differentiation.noise import ULPS
+from gradlab.differentiation.noise.noise import ULPS
 from gradlab.differentiation.quotients import Pattern, Quotients
+from gradlab.differentiation.sizes.scales import step_sizes
 from gradlab.differentiation.sparse.support import Support
 from gradlab.subject.subject import side_by_side
 

@@ -37,7 +37,7 @@ from gradlab.subject.subject import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.sparse.support import Support
     from gradlab.subject.subject import Analytic, Problem, Subject, Variable
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.directions import Part
+from gradlab.differentiation.lines.parts import Part
 from gradlab.localisation.searching.columns import Column
 from gradlab.localisation.searching.quick_lines import quick_slope
 from gradlab.localisation.searching.readings import Reading

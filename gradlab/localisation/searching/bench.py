@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY, Tolerance, roundings, stillness
-from gradlab.differentiation.directions import Direction, Part, unit_of, whole, without
-from gradlab.differentiation.line_slope import moved_exponent
-from gradlab.differentiation.probe import Probe, ProbeSettings, probe, ripple
+from gradlab.differentiation.lines.directions import Direction, unit_of
+from gradlab.differentiation.lines.line_slope import moved_exponent
+from gradlab.differentiation.lines.parts import Part, whole, without
+from gradlab.differentiation.lines.probe import Probe, ProbeSettings, probe, ripple
 from gradlab.localisation.searching.columns import Column, draw_cotangent
 from gradlab.localisation.searching.gradients import fetched
 from gradlab.localisation.searching.ladders import beyond_rounding, ladders_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.searching.gradients import Gradients
     from gradlab.localisation.searching.ladders import Ladder

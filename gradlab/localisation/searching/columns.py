@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.magnitudes import magnitudes
+from gradlab.differentiation.sizes.magnitudes import magnitudes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

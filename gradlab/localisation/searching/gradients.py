@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gradlab.differentiation.directions import Part
-from gradlab.differentiation.magnitudes import Magnitudes, magnitudes
+from gradlab.differentiation.lines.parts import Part
+from gradlab.differentiation.sizes.magnitudes import Magnitudes, magnitudes
 from gradlab.localisation.searching.precise import MOST_NUMBERS
 from gradlab.subject.free_memory import parked_again
 from gradlab.subject.subject import input_columns
@@ -24,7 +24,7 @@ from gradlab.subject.subject import input_columns
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.directions import Direction
+    from gradlab.differentiation.lines.directions import Direction
     from gradlab.localisation.searching.precise import Precise
     from gradlab.subject.subject import Problem, Pullback, Subject
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from gradlab.comparison.judge import CARE, NEGLIGIBLE
 from gradlab.comparison.tolerance import SAFETY, roundings
-from gradlab.differentiation.directions import Part
+from gradlab.differentiation.lines.parts import Part
 from gradlab.localisation.searching.lines import noise_bar
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.directions import Direction
-    from gradlab.differentiation.probe import Probe
+    from gradlab.differentiation.lines.directions import Direction
+    from gradlab.differentiation.lines.probe import Probe
     from gradlab.localisation.searching.bench import Bench
 
 __all__ = [

@@ -11,7 +11,7 @@ from gradlab.comparison.judge import Side
 from gradlab.comparison.kinks import Sides, nearest_slope
 from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.finite_difference import stairs
-from gradlab.differentiation.hidden_noise import (
+from gradlab.differentiation.noise.hidden_noise import (
     HALF_SPACING,
     LAST_DIGITS,
     ROUGH,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
 
 __all__ = ["Ladder", "beyond_rounding", "ladders_of"]

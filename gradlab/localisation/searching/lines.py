@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.directions import Walk
-from gradlab.differentiation.noise import ULPS
+from gradlab.differentiation.lines.walk import Walk
+from gradlab.differentiation.noise.noise import ULPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.directions import Direction
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.lines.directions import Direction
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
 
 __all__ = ["FINEST", "STORY", "Line", "noise_bar", "noise_of", "scale_of"]
@@ -85,7 +85,7 @@ class Line:
     direction
         Where to.
     cotangent, meter
-        As for `gradlab.differentiation.probe.probe`.
+        As for `gradlab.differentiation.lines.probe.probe`.
     heard
         Samples of the noise of f from other directions, each of shape (rows,).
     """

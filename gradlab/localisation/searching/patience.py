@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradlab.differentiation.directions import Part
+    from gradlab.differentiation.lines.parts import Part
     from gradlab.localisation.searching.columns import Column
 
 __all__ = ["Patience"]

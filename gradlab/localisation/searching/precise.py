@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.tolerance import roundings
-from gradlab.differentiation.analytic_noise import (
+from gradlab.differentiation.noise.analytic_noise import (
     SCATTER,
     analytic_noise,
     rounding_noise,
 )
-from gradlab.differentiation.magnitudes import is_short, magnitudes
+from gradlab.differentiation.sizes.magnitudes import is_short, magnitudes
 from gradlab.localisation.searching.columns import scale_of
 from gradlab.subject.subject import Pullback
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.probe import Probe
+from gradlab.differentiation.lines.probe import Probe
 from gradlab.localisation.searching.lines import (
     FINEST,
     STORY,
@@ -90,8 +90,9 @@ def quick_probe(
     Examples
     --------
     >>> from gradlab.building import Sides, build_subject
-    >>> from gradlab.differentiation.directions import Direction, whole
-    >>> from gradlab.differentiation.evaluation import Meter
+    >>> from gradlab.differentiation.lines.directions import Direction
+    >>> from gradlab.differentiation.lines.parts import whole
+    >>> from gradlab.differentiation.metering.meter import Meter
     >>> from gradlab.differentiation.origin import Origin
     >>> from gradlab.localisation.searching.lines import Line
     >>> x = np.linspace(0.1, 1.0, 50)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.directions import without
+from gradlab.differentiation.lines.parts import without
 from gradlab.localisation.searching import dense, group_testing
 from gradlab.localisation.searching.group_testing import (
     Group,
@@ -22,7 +22,7 @@ from gradlab.localisation.searching.group_testing import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradlab.differentiation.directions import Part
+    from gradlab.differentiation.lines.parts import Part
     from gradlab.localisation.searching.bench import Bench
     from gradlab.localisation.searching.columns import Column
     from gradlab.localisation.searching.readings import Reading

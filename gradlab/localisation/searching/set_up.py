@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.directions import unit_from, whole
 from gradlab.differentiation.evaluation import base_row
-from gradlab.differentiation.least_scales import (
+from gradlab.differentiation.lines.directions import unit_from
+from gradlab.differentiation.lines.least_scales import (
     choose_least_scales,
     moves_nothing,
 )
-from gradlab.differentiation.line_slope import start_exponent
-from gradlab.differentiation.magnitudes import looked_at, magnitudes
+from gradlab.differentiation.lines.line_slope import start_exponent
+from gradlab.differentiation.lines.parts import whole
 from gradlab.differentiation.origin import Origin, computes_otherwise
+from gradlab.differentiation.sizes.magnitudes import looked_at, magnitudes
 from gradlab.localisation.searching.bench import Bench
 from gradlab.localisation.searching.columns import draw_cotangent
 from gradlab.localisation.searching.gradients import Gradients
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.comparison.tolerance import Tolerance
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.subject.subject import Subject
 
 __all__ = ["set_aside", "set_up"]

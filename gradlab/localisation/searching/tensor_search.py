@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.foresight import foreseen
-from gradlab.differentiation.probe import Probe
+from gradlab.differentiation.lines.probe import Probe
+from gradlab.differentiation.metering.foresight import foreseen
 from gradlab.localisation.searching.accused import describe, show
 from gradlab.localisation.searching.dense import common_factor
 from gradlab.localisation.searching.group_testing import (
@@ -23,7 +23,7 @@ from gradlab.localisation.searching.telling_apart import FINE, told_apart
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from gradlab.differentiation.directions import Part
+    from gradlab.differentiation.lines.parts import Part
     from gradlab.localisation.searching.bench import Bench
     from gradlab.localisation.searching.search import Search
 

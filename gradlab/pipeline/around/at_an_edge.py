@@ -14,8 +14,8 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.analytic_noise import rows_together
-from gradlab.differentiation.gradients_elsewhere import gradients_at
+from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
+from gradlab.differentiation.noise.analytic_noise import rows_together
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.errors import GradlabError
 from gradlab.pipeline.blocks import label_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.analytic_noise import rows_together
-from gradlab.differentiation.evaluation import BudgetExhausted, base_row
-from gradlab.differentiation.gradients_elsewhere import gradients_at
-from gradlab.differentiation.metering import INTERRUPTED
+from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
+from gradlab.differentiation.evaluation import base_row
+from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.differentiation.noise.analytic_noise import rows_together
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.around.between import between_points
 from gradlab.pipeline.around.ways import Ways
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject

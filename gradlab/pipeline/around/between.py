@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.evaluation import line_rows
-from gradlab.differentiation.gradients_elsewhere import gradients_at
 from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
 

@@ -21,7 +21,7 @@ from gradlab.pipeline.around.unseen import leave_unseen
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.finding import Finding
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject
 

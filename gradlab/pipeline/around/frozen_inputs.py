@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.analytic_noise import rest_of_zero
+from gradlab.differentiation.noise.analytic_noise import rest_of_zero
 from gradlab.labels import few_of
 from gradlab.subject.subject import output_rows
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
 
 __all__ = ["asked_for_alone"]
 

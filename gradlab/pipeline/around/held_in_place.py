@@ -18,7 +18,7 @@ from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.outcome import Outcome
 
 __all__ = ["accept_held_in_place"]

@@ -23,7 +23,9 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.analytic_noise import (
+from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
+from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.differentiation.noise.analytic_noise import (
     AWAY,
     GRADIENTS,
     SCATTER,
@@ -31,9 +33,6 @@ from gradlab.differentiation.analytic_noise import (
     rows_together,
     value_bend,
 )
-from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.gradients_elsewhere import gradients_at
-from gradlab.differentiation.metering import INTERRUPTED
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import label_of
 from gradlab.subject.subject import has_own_code, is_torch_subject
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject

@@ -26,7 +26,8 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.evaluation import BudgetExhausted, line_of, line_rows
+from gradlab.differentiation.evaluation import line_of, line_rows
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.labels import few_of
 from gradlab.pipeline.around.between import between_points
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject

@@ -13,13 +13,14 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
-from gradlab.differentiation.analytic_noise import (
+from gradlab.differentiation.evaluation import line_of, line_rows
+from gradlab.differentiation.metering.meter import BudgetExhausted
+from gradlab.differentiation.noise.analytic_noise import (
     MOST_ROWS,
     SCATTER,
     analytic_noise,
     value_noise,
 )
-from gradlab.differentiation.evaluation import BudgetExhausted, line_of, line_rows
 from gradlab.errors import GradlabError
 from gradlab.labels import few_of
 from gradlab.pipeline.around.asking_again import asked_again
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.layers.modes import Modal
     from gradlab.pipeline.blocks import Block

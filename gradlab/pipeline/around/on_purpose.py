@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
-from gradlab.differentiation.analytic_noise import MOST_ROWS
+from gradlab.differentiation.noise.analytic_noise import MOST_ROWS
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from gradlab.differentiation.evaluation import line_rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.subject.subject import Subject
 
 __all__ = ["MOST", "Coordinates", "left_alone"]

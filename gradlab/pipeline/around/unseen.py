@@ -15,10 +15,9 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.analytic_noise import SCATTER, value_bend
-from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.metering import INTERRUPTED
-from gradlab.differentiation.small_coordinates import OWN_SCALE
+from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.differentiation.noise.analytic_noise import SCATTER, value_bend
+from gradlab.differentiation.sizes.small_coordinates import OWN_SCALE
 from gradlab.pipeline.blocks import label_of
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject

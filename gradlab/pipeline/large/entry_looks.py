@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.metering import DEAR, why_stopped
+from gradlab.differentiation.metering.meter import DEAR, BudgetExhausted, why_stopped
 from gradlab.pipeline.around.beside import leave_ties_open
 from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.around.joint_kinks import joint_kinks
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.diagnosis.finding import Finding
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.tensors import TensorProbes
     from gradlab.pipeline.outcome import Outcome

@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.comparison.comparison import Comparison
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Evidence
-from gradlab.differentiation.metering import DEAR
+from gradlab.differentiation.metering.meter import DEAR
 from gradlab.localisation.tensors import (
     TensorProbe,
     TensorProbes,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from gradlab.diagnosis.finding import Finding
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.plan import Plan
     from gradlab.subject.subject import Problem, Subject

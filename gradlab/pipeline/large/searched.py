@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.finite_difference import scales_of
+from gradlab.differentiation.sizes.scales import scales_of
 from gradlab.localisation.searching.accused import VISIBLE
 from gradlab.pipeline.blocks import Block
 from gradlab.pipeline.looks.steadiness import scatter_of
@@ -21,7 +21,7 @@ from gradlab.pipeline.sides.analytic_side import analytic_side
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.searching.columns import Column
     from gradlab.localisation.tensors import TensorProbes

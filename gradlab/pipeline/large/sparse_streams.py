@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.comparison.tolerance import Tolerance
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.quotients import Pattern
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.plan import Check, Plan

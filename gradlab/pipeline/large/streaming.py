@@ -19,7 +19,7 @@ import numpy as np
 from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tally import Tallying
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import BudgetExhausted
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.assembling import comparisons_of
 from gradlab.pipeline.checking import (
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from gradlab.comparison.comparison import Comparison
     from gradlab.comparison.tally import Tally
     from gradlab.diagnosis.finding import Finding
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.large.sparse_streams import Laid

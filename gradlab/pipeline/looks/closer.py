@@ -8,17 +8,17 @@ import numpy as np
 
 from gradlab.comparison.tolerance import CLEAR, SAFETY
 from gradlab.differentiation.adaptive_columns import adaptive_columns
-from gradlab.differentiation.hidden_noise import LAST_DIGITS
-from gradlab.differentiation.least_scales import UNSEEN
-from gradlab.differentiation.noise import rounding_of
-from gradlab.differentiation.small_coordinates import OWN_SCALE
+from gradlab.differentiation.lines.least_scales import UNSEEN
+from gradlab.differentiation.noise.hidden_noise import LAST_DIGITS
+from gradlab.differentiation.noise.noise import rounding_of
+from gradlab.differentiation.sizes.small_coordinates import OWN_SCALE
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.adaptive import Derivatives
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject

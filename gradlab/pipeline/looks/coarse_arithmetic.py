@@ -25,7 +25,7 @@ from gradlab.pipeline.looks.wide_slopes import wide_slopes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.gradients_elsewhere import gradients_at
+from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.following import Lanes, nearest_jump, next_jump
 from gradlab.pipeline.sides.early_ends import early_ends
@@ -32,7 +32,7 @@ from gradlab.subject.subject import is_torch_subject
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
 

@@ -9,13 +9,13 @@ import numpy as np
 from gradlab.comparison.judge import NEGLIGIBLE
 from gradlab.comparison.tolerance import CLEAR, stillness_in_noise
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.foresight import foreseen
-from gradlab.differentiation.hidden_noise import (
+from gradlab.differentiation.metering.foresight import foreseen
+from gradlab.differentiation.method import Adaptive, Auto
+from gradlab.differentiation.noise.hidden_noise import (
     LAST_DIGITS,
     coarse_noise,
     hidden_rounding,
 )
-from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.looks.coarse_arithmetic import hear_over_stairs

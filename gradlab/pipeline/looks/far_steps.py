@@ -23,7 +23,7 @@ from gradlab.differentiation.method import Auto
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.plan import Check

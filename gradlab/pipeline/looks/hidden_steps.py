@@ -27,7 +27,7 @@ from gradlab.pipeline.looks.wide_slopes import Wide, wide_slopes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
 

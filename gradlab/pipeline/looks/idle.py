@@ -8,12 +8,12 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import displaced_rows, line_of, line_rows
-from gradlab.differentiation.noise import rounding_of
+from gradlab.differentiation.noise.noise import rounding_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.hidden_noise import LAST_DIGITS, noise_level
 from gradlab.differentiation.method import ComplexStep
+from gradlab.differentiation.noise.hidden_noise import LAST_DIGITS, noise_level
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.looks.analytic_digits import excuse_own_digits
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.looks.early_stops import Jumps

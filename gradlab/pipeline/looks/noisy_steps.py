@@ -10,15 +10,15 @@ from gradlab.comparison.effects import sensitivity
 from gradlab.comparison.tolerance import SAFETY, is_rounding
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.finite_difference import seen_truncation
-from gradlab.differentiation.hidden_noise import LAST_DIGITS, ROUGH
 from gradlab.differentiation.method import Auto
+from gradlab.differentiation.noise.hidden_noise import LAST_DIGITS, ROUGH
 from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.pipeline.suspects import suspicious
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.hidden_noise import coarse_noise
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.method import Adaptive, Auto
+from gradlab.differentiation.noise.hidden_noise import coarse_noise
 from gradlab.pipeline.judging import judge_block, judge_in_place_of, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, spread, take_closer
 from gradlab.pipeline.looks.coarse_arithmetic import hear_over_stairs

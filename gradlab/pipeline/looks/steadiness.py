@@ -17,7 +17,7 @@ from gradlab.differentiation.evaluation import base_row
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.outcome import Outcome
 

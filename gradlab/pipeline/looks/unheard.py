@@ -16,8 +16,7 @@ import numpy as np
 from gradlab.comparison.judge import tops_of
 from gradlab.comparison.tolerance import CLEAR
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.evaluation import BudgetExhausted
-from gradlab.differentiation.metering import INTERRUPTED
+from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
 from gradlab.differentiation.method import Adaptive
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.judging import judge_in_place_of

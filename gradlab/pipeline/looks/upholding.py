@@ -23,14 +23,14 @@ from gradlab.comparison.tolerance import CLEAR, SAFETY
 from gradlab.differentiation.adaptive_columns import adaptive_line
 from gradlab.differentiation.evaluation import line_of
 from gradlab.differentiation.method import Adaptive
-from gradlab.differentiation.small_coordinates import OWN_SCALE
+from gradlab.differentiation.sizes.small_coordinates import OWN_SCALE
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block
 

@@ -12,7 +12,7 @@ from gradlab.differentiation.evaluation import displaced_rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Subject
 

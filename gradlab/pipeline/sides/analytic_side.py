@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["AnalyticSide", "analytic_side", "batch_bytes"]

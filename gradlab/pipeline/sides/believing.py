@@ -20,7 +20,7 @@ from gradlab.errors import ComplexStepError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.differentiation.quotients import Quotients
 

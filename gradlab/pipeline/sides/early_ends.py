@@ -3,7 +3,7 @@
 A solver ends at a tolerance. From here to there it takes the same number of steps, and
 its derivative is that of so many steps, to the last digit: no difference, and no
 complex step, sees that it is not the derivative of the solution. Farther on it takes a
-step more. Both places are told apart by the lines that are run (`paths.py`), for four
+step more. Both places are told apart by the lines that are run (`lines_run`), for four
 evaluations where f is a formula. Where f jumps as the lines change, and its slope does,
 the height of the jump over the way between two of them is what slopes are off by.
 
@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.evaluation import line_of, line_rows
-from gradlab.differentiation.finite_difference import scales_of
-from gradlab.differentiation.paths import path_of
+from gradlab.differentiation.sizes.scales import scales_of
+from gradlab.pipeline.sides.lines_run import path_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
 
 __all__ = ["early_ends"]

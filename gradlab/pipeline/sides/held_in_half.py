@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.metering import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.sides.analytic_side import AnalyticSide
     from gradlab.subject.subject import Subject
 

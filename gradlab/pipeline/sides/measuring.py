@@ -13,13 +13,7 @@ import numpy as np
 
 from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.complex_step import complex_step
-from gradlab.differentiation.finite_difference import (
-    central,
-    one_sided,
-    scales_of,
-    step_sizes,
-)
-from gradlab.differentiation.hidden_noise import NOISE_COST, coarse_noise, noise_level
+from gradlab.differentiation.finite_difference import central, one_sided
 from gradlab.differentiation.method import (
     Adaptive,
     Auto,
@@ -29,7 +23,13 @@ from gradlab.differentiation.method import (
     Forward,
     Method,
 )
+from gradlab.differentiation.noise.hidden_noise import (
+    NOISE_COST,
+    coarse_noise,
+    noise_level,
+)
 from gradlab.differentiation.quotients import Quotients
+from gradlab.differentiation.sizes.scales import scales_of, step_sizes
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.sides.believing import believed
 from gradlab.pipeline.sides.early_ends import early_ends
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.adaptive import Derivatives
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.subject.subject import Subject
 

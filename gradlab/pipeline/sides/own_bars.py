@@ -19,10 +19,11 @@ import numpy as np
 
 from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.evaluation import displaced_rows, displaced_sets
-from gradlab.differentiation.finite_difference import scales_of, seen_truncation, stairs
-from gradlab.differentiation.hidden_noise import ROUGH, noise_level
+from gradlab.differentiation.finite_difference import seen_truncation, stairs
 from gradlab.differentiation.method import Adaptive, Auto, Backward, ComplexStep
-from gradlab.differentiation.noise import ULPS
+from gradlab.differentiation.noise.hidden_noise import ROUGH, noise_level
+from gradlab.differentiation.noise.noise import ULPS
+from gradlab.differentiation.sizes.scales import scales_of
 from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.subject.subject import DOUBLE
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.method import Method
     from gradlab.differentiation.origin import Origin
     from gradlab.differentiation.quotients import Quotients

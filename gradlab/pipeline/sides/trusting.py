@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.gradients_elsewhere import gradients_at
-from gradlab.differentiation.magnitudes import is_short
+from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
+from gradlab.differentiation.sizes.magnitudes import is_short
 from gradlab.subject.subject import is_torch_subject, output_rows
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.metering import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.sides.analytic_side import AnalyticSide
     from gradlab.subject.subject import Subject
 

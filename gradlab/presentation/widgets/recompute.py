@@ -13,8 +13,8 @@ import numpy as np
 
 from gradlab.building import build_subject
 from gradlab.comparison.relative_errors import relative_error
-from gradlab.differentiation.evaluation import Meter
 from gradlab.differentiation.finite_difference import central
+from gradlab.differentiation.metering.meter import Meter
 from gradlab.differentiation.method import Backward, Central, ComplexStep, Forward
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import InputError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gradlab.differentiation.least_scales import NOTICED, SMALL, Way
+from gradlab.differentiation.lines.least_scales import NOTICED, SMALL, Way
 from gradlab.localisation.layers.products import finite_part, length
 from gradlab.localisation.layers.replaying.directions import Direction, typical_size
 from gradlab.localisation.layers.variables import ReplayError

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from gradlab.differentiation.least_scales import SMALL
+from gradlab.differentiation.lines.least_scales import SMALL
 from gradlab.localisation.layers.checking.probe import Precision, slopes
 from gradlab.localisation.layers.products import inner, length, nearest_parameter
 from gradlab.localisation.layers.recording.frames import dissolve

@@ -1,0 +1,343 @@
+"""What evaluations may cost, what they have cost, and who does them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gradlab.differentiation.metering.budget import Budget
+from gradlab.differentiation.metering.timeouts import Watch
+from gradlab.errors import GradlabError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gradlab.subject.subject import Subject
+
+__all__ = [
+    "DEAR",
+    "INTERRUPTED",
+    "Budget",
+    "BudgetExhausted",
+    "Crew",
+    "Meter",
+    "why_stopped",
+]
+
+
+INTERRUPTED = "interrupted"  # why work was left undone, if not by the budget
+DEAR = 2_000_000  # coordinates: from so many on every evaluation is dear
+_UNBOUNDED = 1 << 60  # evaluations
+# of a budget in seconds: how long others are waited for, and what may be kept back
+_GRACE, _KEPT = 1.1, 0.2
+_PART = 16  # of a bound on memory that one batch may take
+_LONGEST, _FACTOR = 10.0, 1000.0  # an evaluation may take: seconds, times the usual
+_LEAST, _LEAST_FACTOR = 0.5, 100.0  # the same where many have taken longer
+
+
+def _now() -> float:
+    """Look at the clock that is there when it is called: tests put up one of theirs."""
+    return time.perf_counter()
+
+
+class Progress(Protocol):
+    """Anything with tqdm's `update`."""
+
+    def update(self, n: int, /) -> Any: ...
+
+
+class Crew(Protocol):
+    """Workers elsewhere that evaluate for this process; None: it does so itself."""
+
+    @property
+    def breadth(self) -> int:
+        """Number of workers."""
+
+    def enlist(self, subject: Subject, meter: Meter) -> None:
+        """Make a subject known, before anything costs time; raises if it cannot."""
+
+    def rows(
+        self,
+        subject: Subject,
+        which: int,
+        positions: NDArray[np.intp],
+        displacements: NDArray[np.float64],
+        meter: Meter,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """As `displaced_rows`."""
+
+    def sets(
+        self,
+        subject: Subject,
+        inputs: tuple[int, ...],
+        displacements: NDArray[np.float64],
+        meter: Meter,
+    ) -> NDArray[np.float64] | None:
+        """As `displaced_sets`."""
+
+
+class BudgetExhausted(GradlabError):  # noqa: N818 - a signal, not an error
+    """Raised inside a check when its budget is spent; the check turns it into words."""
+
+
+def why_stopped(stop: BaseException | None) -> str:
+    """Say in a remark why work was left undone; None: it was not even begun.
+
+    Examples
+    --------
+    >>> why_stopped(KeyboardInterrupt()), why_stopped(BudgetExhausted())
+    ('interrupted', 'the budget ended')
+    """
+    return INTERRUPTED if isinstance(stop, KeyboardInterrupt) else "the budget ended"
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Meter:
+    """Counts evaluations, keeps the budget, moves the progress bar.
+
+    Parameters
+    ----------
+    budget
+        What may be spent.
+    progress
+        Moved by one for each evaluation, if given.
+    crew
+        Who evaluates, if not this process.
+    each
+        Seconds of one evaluation as it was measured, 0 while that is not known.
+    usual
+        Seconds that one at the point itself took at most; 0 before there was one.
+    watch
+        Ends evaluations that do not return, while there is one.
+    ended
+        Seconds after which it ended each.
+    memory
+        Bound in bytes on what is held beside the user's own; None is unbounded.
+    kept
+        Evaluations of the budget that are kept back just now; see `keeping`.
+    announced
+        Number of evaluations up to which the bar knows of all; see `foreseen`.
+    """
+
+    budget: Budget = dataclasses.field(default_factory=Budget)
+    progress: Progress | None = None
+    evaluations: int = 0
+    raised: int = 0
+    first_exception: Exception | None = None
+    started: float = dataclasses.field(default_factory=_now)
+    crew: Crew | None = None
+    each: float = 0.0
+    usual: float = 0.0
+    watch: Watch | None = None
+    ended: list[float] = dataclasses.field(default_factory=list)
+    memory: int | None = None
+    kept: int = 0
+    announced: int = 0
+
+    def room(self, most: int) -> int:
+        """Bytes of one batch: at most so many, and a small part of the bound.
+
+        Examples
+        --------
+        >>> Meter().room(1000), Meter(memory=8000).room(1000)
+        (1000, 500)
+        """
+        return most if self.memory is None else min(most, self.memory // _PART)
+
+    def spend(self, count: int, *, show: bool = True) -> None:
+        """Account for `count` evaluations that are about to happen.
+
+        Parameters
+        ----------
+        count
+            How many.
+        show
+            Whether to move the bar at once; else `shown` does when they are done.
+
+        Raises
+        ------
+        BudgetExhausted
+            If they do not fit; nothing is counted then.
+        """
+        self.need(count)
+        self.in_time()
+        self.evaluations += count
+        if show:
+            self.shown(count)
+
+    @contextlib.contextmanager
+    def keeping(self, evaluations: int) -> Iterator[None]:
+        """Keep so many evaluations back for what comes after; half of them at most.
+
+        Examples
+        --------
+        >>> meter = Meter(Budget(evaluations=50))
+        >>> with meter.keeping(20):
+        ...     meter.left()
+        30
+        """
+        before, all_ = self.kept, self.budget.evaluations or _UNBOUNDED
+        self.kept = max(0, min(evaluations, (all_ - self.evaluations) // 2))
+        try:
+            yield
+        finally:
+            self.kept = before
+
+    def _kept_seconds(self) -> float:
+        kept = self.kept * self.seconds / max(self.evaluations, 1)
+        return min(kept, _KEPT * (self.budget.seconds or 0.0))
+
+    def need(self, count: int) -> None:
+        """Begin nothing that takes `count` evaluations where fewer are left.
+
+        Raises
+        ------
+        BudgetExhausted
+            If they do not fit.
+        """
+        limit = self.budget.evaluations
+        if limit is not None and self.evaluations + count > limit - self.kept:
+            msg = f"{limit} evaluations are spent"
+            raise BudgetExhausted(msg)
+
+    def in_time(self) -> None:
+        """Begin nothing more, gradients neither, where the seconds are over.
+
+        Raises
+        ------
+        BudgetExhausted
+            If they are.
+        """
+        seconds = self.budget.seconds
+        if seconds is not None and self.seconds > seconds - self._kept_seconds():
+            msg = f"{seconds:g} seconds are spent"
+            raise BudgetExhausted(msg)
+
+    def owe(self, count: int) -> None:
+        """Account for evaluations that no end of a budget may prevent, and show them.
+
+        Examples
+        --------
+        >>> meter = Meter(Budget(evaluations=2))
+        >>> meter.owe(5)
+        >>> meter.evaluations, meter.left()
+        (5, 0)
+        """
+        self.evaluations += count
+        self.shown(count)
+
+    def shown(self, count: int) -> None:
+        """Move the bar; one that turns out to be too short grows."""
+        bar: Any = self.progress
+        if bar is None:
+            return
+        total, done = getattr(bar, "total", None), getattr(bar, "n", None)
+        if total is not None and done is not None and done + count > total:
+            bar.total = done + count
+        bar.update(count)  # of a bar nothing else is asked for
+
+    def expect(self, more: float) -> None:
+        """Tell the bar of evaluations that nobody knew of before; fewer if negative.
+
+        While more is `foreseen`, only of what goes beyond that.
+        """
+        within = self.announced - self.evaluations
+        if within > 0:
+            more = max(0.0, more - within)
+            self.announced += round(more)
+        self.lengthen(more)
+
+    def expect_at_least(self, count: int) -> None:
+        """Tell the bar that so many are ahead in all, where it knows of fewer."""
+        bar: Any = self.progress
+        known = (getattr(bar, "total", None) or 0) - getattr(bar, "n", 0)
+        self.lengthen(max(0, count - known))
+
+    def lengthen(self, more: float) -> None:
+        """Move the end of the bar, which is never before what was done."""
+        bar: Any = self.progress
+        if bar is not None and getattr(bar, "total", None) and hasattr(bar, "n"):
+            bar.total = max(bar.n, round(bar.total + more))
+
+    def left(self) -> int:
+        """Return how many evaluations the budget leaves; never less than 0.
+
+        Of a budget in seconds, a tenth of what is left: so much may be lost.
+        """
+        most = _UNBOUNDED
+        if self.budget.evaluations is not None:
+            most = self.budget.evaluations - self.kept - self.evaluations
+        if self.budget.seconds is not None and self.evaluations:
+            each = self.seconds / self.evaluations
+            left = self.budget.seconds - self._kept_seconds() - self.seconds
+            time_left = max(0.0, left)
+            most = min(most, int(0.1 * time_left / max(each, 1e-9)) + 1)
+        return max(0, most)
+
+    @property
+    def unspent(self) -> float | None:
+        """What is left of the budget, in evaluations or seconds; None without one.
+
+        Examples
+        --------
+        >>> Meter(Budget(evaluations=20), evaluations=5).unspent
+        15
+        """
+        if self.budget.evaluations is not None:
+            return self.budget.evaluations - self.evaluations
+        if self.budget.seconds is not None:
+            return max(0.0, self.budget.seconds - self.seconds)
+        return None
+
+    def grace(self) -> float:
+        """Return the seconds that one may wait for what others do; inf if unbounded.
+
+        A tenth beyond the budget: what is nearly done by then is not thrown away.
+
+        Examples
+        --------
+        >>> Meter().grace()
+        inf
+        """
+        if self.budget.seconds is None:
+            return float("inf")
+        return max(0.0, _GRACE * self.budget.seconds - self.seconds)
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether evaluations need only be counted."""
+        limits = (self.budget.evaluations, self.budget.seconds, self.progress)
+        return all(limit is None for limit in limits)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the meter was made."""
+        return _now() - self.started
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """End evaluations that do not return, where it is known how long they take.
+
+        A thousand times as long as at the point is for ever, from ten seconds on.
+        """
+        if self.watch is not None or not self.usual:
+            yield
+            return
+        least = max(_LEAST, _LEAST_FACTOR * self.usual)
+        limit = min(max(_LONGEST, _FACTOR * self.usual), max(least, self.grace()))
+        try:
+            with Watch(limit, least, self.ended) as self.watch:
+                yield
+        finally:
+            self.watch = None
+
+    def failed(self, cause: Exception) -> None:
+        """Remember that the function raised away from the point."""
+        self.raised += 1
+        if self.first_exception is None:
+            self.first_exception = cause

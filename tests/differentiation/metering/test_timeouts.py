@@ -1,0 +1,119 @@
+"""Evaluations that do not return are ended, and nothing else is."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab.differentiation.metering import meter as metering
+from gradlab.differentiation.metering.timeouts import (
+    WATCHING,
+    NotReturnedError,
+    Watch,
+    arrive,
+)
+
+LIMIT = 0.3  # seconds
+
+
+def forever():
+    """Take for ever, as an integration whose step shrinks to nothing does."""
+    count = 0
+    while True:
+        count += 1
+
+
+def swallowing():
+    """Swallow whatever is raised, a few times, and return a number."""
+    for _ in range(3):
+        try:  # noqa: SIM105 - the slip that is looked at
+            forever()
+        except:  # noqa: E722 - the same
+            pass
+    return 1.0
+
+
+def inverse_by_iteration(x):
+    """Solve ``y**3 = x`` by small steps, from x on: for large x, they blow up."""
+    y = np.array(x)
+    while True:
+        step = 0.1 * (y**3 - x)
+        y = y - step
+        if (np.abs(step) < 1e-9).all():  # never true of nan
+            return y
+
+
+@pytest.mark.parametrize("work", [forever, swallowing])
+def test_what_does_not_return_is_ended(work):
+    """A loop without an end is, and so is one that catches everything."""
+    with Watch(LIMIT, LIMIT, []) as watch, pytest.raises(NotReturnedError):
+        watch.call(work)
+
+
+def test_nothing_arrives_later():
+    """After the function has ended, no interruption is under way any more."""
+    ended: list[float] = []
+    with Watch(2 * LIMIT, LIMIT, ended) as watch:
+        for _ in range(5):
+            with pytest.raises(NotReturnedError):
+                watch.call(forever)
+            arrive()
+        assert watch.call(lambda: 6 * 7) == 42
+    assert ended == sorted(ended, reverse=True)
+    assert ended[0] == 2 * LIMIT
+    assert ended[-1] == LIMIT
+
+
+def test_an_exception_of_the_function_comes_through():
+    """What a function raises by itself is what the caller gets."""
+    with Watch(60.0, 60.0, []) as watch, pytest.raises(ZeroDivisionError):
+        watch.call(lambda: 1 / 0)
+
+
+def test_a_check_ends_where_the_function_does_not_return(monkeypatch):
+    """Far points are given up; the report says so, and nothing is accused of it."""
+    monkeypatch.setattr(metering, "_LONGEST", LIMIT)
+    monkeypatch.setattr(metering, "_LEAST", LIMIT / 10)
+    x = np.array([0.7, 1.1, 0.4])
+    report = gl.check(
+        inverse_by_iteration,
+        x,
+        jac=lambda x: np.diag(np.cbrt(x) ** -2.0 / 3),
+        method="adaptive",
+    )
+    assert report.verdict.name == "AGREES"
+    assert any("had not returned" in remark for remark in report.remarks)
+    assert not report.findings
+    assert x.tolist() == [0.7, 1.1, 0.4]
+    for thread in threading.enumerate():
+        if thread.name == WATCHING:
+            thread.join(60.0)
+            assert not thread.is_alive()
+
+
+def test_a_wrong_gradient_is_still_told(monkeypatch):
+    """Given up are far points alone; what is near tells a wrong entry."""
+    monkeypatch.setattr(metering, "_LONGEST", LIMIT)
+    monkeypatch.setattr(metering, "_LEAST", LIMIT / 10)
+    report = gl.check(
+        inverse_by_iteration,
+        np.array([0.7, 1.1, 0.4]),
+        jac=lambda x: np.diag([1.0, 1.0, 1.01] * np.cbrt(x) ** -2.0 / 3),
+        method="adaptive",
+    )
+    assert report.verdict.name == "DISAGREES"
+    assert "[2]" in str(report.findings[0])
+
+
+def test_a_slow_function_is_waited_for(monkeypatch):
+    """A thousand times what it takes at the point is the least that it is given."""
+    monkeypatch.setattr(metering, "_LONGEST", 0.0)
+    meter = metering.Meter(usual=3600.0)
+    with meter.watching():
+        assert meter.watch is not None
+        assert meter.watch.call(lambda: 6 * 7) == 42
+    assert meter.watch is None
+    assert not meter.ended
