@@ -10,6 +10,7 @@ from gradlab.comparison.tolerance import read_tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind
 from gradlab.differentiation.crews.opening import crew_of
+from gradlab.differentiation.metering.bar import Bar
 from gradlab.differentiation.metering.budget import parse_budget, parse_memory
 from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.method import resolve_methods
@@ -168,7 +169,7 @@ def check(
             crew_of(executor) as crew,
             StateGuard(*roots) as guard,
         ):
-            meter = Meter(parse_budget(budget), bar, crew=crew, memory=plan.memory)
+            meter = Meter(parse_budget(budget), Bar(bar), crew=crew, memory=plan.memory)
             subject = build_subject(fn, inputs, sides, meter)
             checked = [variable.name for variable in subject.inputs]
             plan.refuse_unknown(checked)

@@ -9,8 +9,8 @@ import numpy as np
 
 from gradlab.building import Sides, build_subject, valid_seed
 from gradlab.comparison.tolerance import Tolerance
+from gradlab.differentiation.metering.bar import Bar
 from gradlab.differentiation.metering.budget import parse_budget
-from gradlab.differentiation.metering.foresight import announce
 from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
@@ -129,14 +129,14 @@ def locate(
         progress_bar(progress) as bar,
         StateGuard(*roots, copy_parameters=None) as guard,
     ):
-        meter = Meter(limits, bar)
+        meter = Meter(limits, Bar(bar))
         subject = build_subject(fn, inputs, sides, meter)
         try:
             base, notes = first_evaluation(subject, roots, meter, guard)
         except BudgetExhausted as cause:
             msg = f"the budget ended before anything was searched ({cause}); allow more"
             raise BudgetError(msg) from cause
-        announce(meter, by_directions(input_columns(subject.inputs)), "search")
+        meter.bar.begin(by_directions(input_columns(subject.inputs)), "search")
         own, mixed = Origin(subject, base), mixed_inputs(subject)
         kinks: dict[int, list[int]] = {}
         found = locate_entries(

@@ -18,8 +18,8 @@ from gradlab.comparison.tolerance import Tolerance
 from gradlab.differentiation.crews.opening import crew_of
 from gradlab.differentiation.error_curves import ORDERS
 from gradlab.differentiation.evaluation import base_row
+from gradlab.differentiation.metering.bar import Bar
 from gradlab.differentiation.metering.budget import parse_budget
-from gradlab.differentiation.metering.foresight import announce
 from gradlab.differentiation.metering.meter import (
     INTERRUPTED,
     BudgetExhausted,
@@ -160,7 +160,7 @@ def sweep(
             crew_of(executor) as crew,
             StateGuard(*roots, copy_parameters=None),
         ):
-            meter = Meter(parse_budget(budget), bar, crew=crew)
+            meter = Meter(parse_budget(budget), Bar(bar), crew=crew)
             found = _sweep(job, ladder, chosen, meter, roots)
         told = crew.remarks if crew is not None else ()
         live = None if job.report is not None else _live(job, executor)
@@ -279,7 +279,7 @@ def _sweep(
     plan = Plan(Auto(), job.tolerance, "full", job.seed)
     cost = Auto.cost + ladder_cost(steps.size, methods)
     count = cost * sum(map(len, columns))
-    announce(meter, count, f"sweep, about {count * each:.2g} s")
+    meter.bar.begin(count, f"sweep, about {count * each:.2g} s")
     origin = Origin(subject, base)
     outcome = run_full(origin, plan, meter, columns)
     if ladder is None and subject.least_scales:  # known by now

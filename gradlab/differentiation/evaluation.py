@@ -69,7 +69,7 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
         kind = type(cause).__name__
         msg = f"the function raised {kind} at the given inputs: {cause}{where}"
         raise SubjectError(msg) from cause
-    meter.usual = max(meter.usual, time.perf_counter() - began)
+    meter.timeouts.usual = max(meter.timeouts.usual, time.perf_counter() - began)
     return row
 
 
@@ -202,8 +202,8 @@ def _loop(
     meter: Meter,
 ) -> None:
     flat, row = subject.coordinates(which), subject.row
-    if meter.watch is not None:
-        row = functools.partial(meter.watch.call, row)
+    if meter.timeouts.watch is not None:
+        row = functools.partial(meter.timeouts.watch.call, row)
     unbounded = meter.unbounded
     i = -1
     try:

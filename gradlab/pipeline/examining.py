@@ -17,7 +17,6 @@ from gradlab.diagnosis.left_open import left_open
 from gradlab.diagnosis.returned import returned
 from gradlab.diagnosis.upstream import hidden_upstream, respond
 from gradlab.differentiation.evaluation import base_row
-from gradlab.differentiation.metering.foresight import announce
 from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.differentiation.origin import Origin
 from gradlab.localisation.conditions import first_evaluation
@@ -222,7 +221,7 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
     coverage = choose_columns(subject, plan.coverage, meter.budget, plan.seed, price)
     expected = estimate(coverage, price, input_columns(subject.inputs))
     words = f"{coverage.name}, about {expected.seconds:.2g} s"
-    announce(meter, expected.evaluations, words)
+    meter.bar.begin(expected.evaluations, words)
     return coverage, expected
 
 
@@ -353,13 +352,14 @@ def _told_before(meter: Meter, expected: Estimate) -> tuple[str, ...]:
 
 def _given_up(meter: Meter) -> tuple[str, ...]:
     """Tell of evaluations that did not return."""
-    count = len(meter.ended)
+    ended, usual = meter.timeouts.ended, meter.timeouts.usual
+    count = len(ended)
     if not count:
         return ()
     what = "1 evaluation" if count == 1 else f"{count} evaluations"
     words = (
-        f"{what} away from the point had not returned after {meter.ended[0]:.2g} s, "
-        f"where one at the point takes {meter.usual:.1g} s; given up"
+        f"{what} away from the point had not returned after {ended[0]:.2g} s, "
+        f"where one at the point takes {usual:.1g} s; given up"
     )
     return (words,)
 

@@ -208,7 +208,7 @@ def _slices(
         while done < len(positions):
             short = meter.kept and meter.left() < method.cost
             if short and all(each.agrees for each in seen):
-                meter.kept = 0
+                meter.release()
             # what a budget leaves, or the whole slice would be lost with it
             slice_size = min(slice_size, meter.left() // method.cost)
             slice_size = max(unit, slice_size - slice_size % unit)

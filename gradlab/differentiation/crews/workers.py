@@ -86,7 +86,7 @@ class _Member:
 
 
 class Workers:
-    """Evaluates for a `Meter` on an executor; see `metering.Crew`.
+    """Evaluates for a `Meter` on an executor; see `Crew` there.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ class Workers:
                     future = None if self._lost else self._sent(member, job)
                     if future is None:
                         done.append((job.start, evaluated(member.subject, job.piece)))
-                        meter.shown(job.piece.count)
+                        meter.bar.advance(job.piece.count)
                     else:
                         flying[future] = job
                 patience = min(silence.LOOK, meter.grace())
@@ -265,7 +265,7 @@ class Workers:
                     result = self._received(member, job, future, meter)
                     if isinstance(result, Done):
                         done.append((job.start, result))
-                        meter.shown(job.piece.count)
+                        meter.bar.advance(job.piece.count)
                     else:
                         waiting[:0] = result
         finally:

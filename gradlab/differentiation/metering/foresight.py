@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gradlab.differentiation.metering.meter import Meter
 
-__all__ = ["Course", "announce", "foreseen"]
-
-
-def announce(meter: Meter, count: int, words: str = "") -> None:
-    """Tell the progress bar how long it is, and what it stands for."""
-    bar: Any = meter.progress  # something with tqdm's `update`; the rest is asked for
-    if bar is not None and hasattr(bar, "reset"):
-        bar.reset(total=count or None)
-        if words and hasattr(bar, "set_description"):
-            bar.set_description(words)
+__all__ = ["Course", "foreseen"]
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -56,8 +47,8 @@ class Course:
             self.parts += 1
             self.pace += (spent - self.pace) / self.parts
         until = meter.evaluations + round(self.pace * left)
-        meter.lengthen(until - max(meter.announced, meter.evaluations))
-        meter.announced = until
+        meter.bar.lengthen(until - max(meter.bar.announced, meter.evaluations))
+        meter.bar.announced = until
 
 
 @contextlib.contextmanager
@@ -69,10 +60,11 @@ def foreseen(meter: Meter, each: float, parts: int = 1) -> Iterator[Course]:
 
     Examples
     --------
+    >>> from gradlab.differentiation.metering.bar import Bar
     >>> from gradlab.differentiation.metering.meter import Meter
     >>> from gradlab.presentation.widgets.progress import NotebookProgress
     >>> bar = NotebookProgress(total=10)
-    >>> meter = Meter(progress=bar)
+    >>> meter = Meter(bar=Bar(bar))
     >>> with foreseen(meter, 50, parts=2) as course:
     ...     meter.expect(24)
     ...     meter.spend(20)
@@ -84,11 +76,11 @@ def foreseen(meter: Meter, each: float, parts: int = 1) -> Iterator[Course]:
     >>> bar.total
     30
     """
-    before = meter.announced
+    before = meter.bar.announced
     meter.expect(each * parts)
-    meter.announced = max(before, meter.evaluations + round(each * parts))
+    meter.bar.announced = max(before, meter.evaluations + round(each * parts))
     try:
         yield Course(meter, each, meter.evaluations)
     finally:
-        meter.lengthen(min(0, max(meter.evaluations, before) - meter.announced))
-        meter.announced = before
+        meter.bar.lengthen(min(0, max(meter.evaluations, before) - meter.bar.announced))
+        meter.bar.announced = before

@@ -1,14 +1,15 @@
-"""What evaluations may cost, what they have cost, and who does them."""
+"""The meter of a call: what evaluations may cost, and what they have cost."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from gradlab.differentiation.metering.bar import Bar
 from gradlab.differentiation.metering.budget import Budget
-from gradlab.differentiation.metering.timeouts import Watch
+from gradlab.differentiation.metering.timeouts import Timeouts
 from gradlab.errors import GradlabError
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DEAR",
     "INTERRUPTED",
-    "Budget",
     "BudgetExhausted",
     "Crew",
     "Meter",
@@ -36,19 +36,11 @@ _UNBOUNDED = 1 << 60  # evaluations
 # of a budget in seconds: how long others are waited for, and what may be kept back
 _GRACE, _KEPT = 1.1, 0.2
 _PART = 16  # of a bound on memory that one batch may take
-_LONGEST, _FACTOR = 10.0, 1000.0  # an evaluation may take: seconds, times the usual
-_LEAST, _LEAST_FACTOR = 0.5, 100.0  # the same where many have taken longer
 
 
 def _now() -> float:
     """Look at the clock that is there when it is called: tests put up one of theirs."""
     return time.perf_counter()
-
-
-class Progress(Protocol):
-    """Anything with tqdm's `update`."""
-
-    def update(self, n: int, /) -> Any: ...
 
 
 class Crew(Protocol):
@@ -98,46 +90,43 @@ def why_stopped(stop: BaseException | None) -> str:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Meter:
-    """Counts evaluations, keeps the budget, moves the progress bar.
+    """Counts evaluations and keeps the budget; tells the progress bar of both.
 
     Parameters
     ----------
     budget
         What may be spent.
-    progress
-        Moved by one for each evaluation, if given.
+    bar
+        Moved by one for each evaluation.
+    evaluations
+        How many there were.
+    raised, first_exception
+        How many of them raised, and what the first of these did.
+    started
+        Time of the clock when the call began.
     crew
         Who evaluates, if not this process.
     each
         Seconds of one evaluation as it was measured, 0 while that is not known.
-    usual
-        Seconds that one at the point itself took at most; 0 before there was one.
-    watch
-        Ends evaluations that do not return, while there is one.
-    ended
-        Seconds after which it ended each.
+    timeouts
+        Ends evaluations that do not return; see `watching`.
     memory
         Bound in bytes on what is held beside the user's own; None is unbounded.
     kept
         Evaluations of the budget that are kept back just now; see `keeping`.
-    announced
-        Number of evaluations up to which the bar knows of all; see `foreseen`.
     """
 
     budget: Budget = dataclasses.field(default_factory=Budget)
-    progress: Progress | None = None
+    bar: Bar = dataclasses.field(default_factory=Bar)
     evaluations: int = 0
     raised: int = 0
     first_exception: Exception | None = None
     started: float = dataclasses.field(default_factory=_now)
     crew: Crew | None = None
     each: float = 0.0
-    usual: float = 0.0
-    watch: Watch | None = None
-    ended: list[float] = dataclasses.field(default_factory=list)
+    timeouts: Timeouts = dataclasses.field(default_factory=Timeouts)
     memory: int | None = None
     kept: int = 0
-    announced: int = 0
 
     def room(self, most: int) -> int:
         """Bytes of one batch: at most so many, and a small part of the bound.
@@ -157,7 +146,7 @@ class Meter:
         count
             How many.
         show
-            Whether to move the bar at once; else `shown` does when they are done.
+            Whether to move the bar at once; else whoever waits for them does.
 
         Raises
         ------
@@ -168,7 +157,7 @@ class Meter:
         self.in_time()
         self.evaluations += count
         if show:
-            self.shown(count)
+            self.bar.advance(count)
 
     @contextlib.contextmanager
     def keeping(self, evaluations: int) -> Iterator[None]:
@@ -187,6 +176,10 @@ class Meter:
             yield
         finally:
             self.kept = before
+
+    def release(self) -> None:
+        """Let what is kept back be spent: nothing that comes after needs it."""
+        self.kept = 0
 
     def _kept_seconds(self) -> float:
         kept = self.kept * self.seconds / max(self.evaluations, 1)
@@ -229,40 +222,14 @@ class Meter:
         (5, 0)
         """
         self.evaluations += count
-        self.shown(count)
-
-    def shown(self, count: int) -> None:
-        """Move the bar; one that turns out to be too short grows."""
-        bar: Any = self.progress
-        if bar is None:
-            return
-        total, done = getattr(bar, "total", None), getattr(bar, "n", None)
-        if total is not None and done is not None and done + count > total:
-            bar.total = done + count
-        bar.update(count)  # of a bar nothing else is asked for
+        self.bar.advance(count)
 
     def expect(self, more: float) -> None:
         """Tell the bar of evaluations that nobody knew of before; fewer if negative.
 
         While more is `foreseen`, only of what goes beyond that.
         """
-        within = self.announced - self.evaluations
-        if within > 0:
-            more = max(0.0, more - within)
-            self.announced += round(more)
-        self.lengthen(more)
-
-    def expect_at_least(self, count: int) -> None:
-        """Tell the bar that so many are ahead in all, where it knows of fewer."""
-        bar: Any = self.progress
-        known = (getattr(bar, "total", None) or 0) - getattr(bar, "n", 0)
-        self.lengthen(max(0, count - known))
-
-    def lengthen(self, more: float) -> None:
-        """Move the end of the bar, which is never before what was done."""
-        bar: Any = self.progress
-        if bar is not None and getattr(bar, "total", None) and hasattr(bar, "n"):
-            bar.total = max(bar.n, round(bar.total + more))
+        self.bar.expect(more, self.evaluations)
 
     def left(self) -> int:
         """Return how many evaluations the budget leaves; never less than 0.
@@ -311,7 +278,7 @@ class Meter:
     @property
     def unbounded(self) -> bool:
         """Whether evaluations need only be counted."""
-        limits = (self.budget.evaluations, self.budget.seconds, self.progress)
+        limits = (self.budget.evaluations, self.budget.seconds, self.bar.progress)
         return all(limit is None for limit in limits)
 
     @property
@@ -319,22 +286,9 @@ class Meter:
         """Seconds since the meter was made."""
         return _now() - self.started
 
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """End evaluations that do not return, where it is known how long they take.
-
-        A thousand times as long as at the point is for ever, from ten seconds on.
-        """
-        if self.watch is not None or not self.usual:
-            yield
-            return
-        least = max(_LEAST, _LEAST_FACTOR * self.usual)
-        limit = min(max(_LONGEST, _FACTOR * self.usual), max(least, self.grace()))
-        try:
-            with Watch(limit, least, self.ended) as self.watch:
-                yield
-        finally:
-            self.watch = None
+    def watching(self) -> contextlib.AbstractContextManager[None]:
+        """End evaluations that do not return, at the latest when the budget ends."""
+        return self.timeouts.watching(self.grace())
 
     def failed(self, cause: Exception) -> None:
         """Remember that the function raised away from the point."""

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import threading
 import time
 from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "WATCHING",
     "EvaluationTimeout",
     "NotReturnedError",
+    "Timeouts",
     "Watch",
     "arrive",
     "interrupt",
@@ -31,6 +33,8 @@ WATCHING = "gradlab, watching the clock"  # name of the thread
 
 _Result = TypeVar("_Result")
 _IMPATIENT = 0.25  # of a limit, that is left for the next when one has outlasted it
+_LONGEST, _FACTOR = 10.0, 1000.0  # an evaluation may take: seconds, times the usual
+_LEAST, _LEAST_FACTOR = 0.5, 100.0  # the same where many have taken longer
 _LOOKS = 20  # at the clock, in the shortest limit
 _BYTECODES = 10  # an interruption arrives on the next one that looks for it
 
@@ -143,3 +147,40 @@ class Watch:
         for _ in range(2):
             with contextlib.suppress(EvaluationTimeout):
                 self._settle()
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Timeouts:
+    """How long evaluations of a call may take, and those that took longer.
+
+    Parameters
+    ----------
+    usual
+        Seconds that one at the point itself took at most; 0 before there was one.
+    watch
+        Ends evaluations that do not return, while there is one.
+    ended
+        Seconds after which it ended each.
+    """
+
+    usual: float = 0.0
+    watch: Watch | None = None
+    ended: list[float] = dataclasses.field(default_factory=list)
+
+    @contextlib.contextmanager
+    def watching(self, most: float = float("inf")) -> Iterator[None]:
+        """End evaluations that do not return, where it is known how long they take.
+
+        A thousand times as long as at the point is for ever, from ten seconds on; or
+        `most` seconds, for who has no more.
+        """
+        if self.watch is not None or not self.usual:
+            yield
+            return
+        least = max(_LEAST, _LEAST_FACTOR * self.usual)
+        limit = min(max(_LONGEST, _FACTOR * self.usual), max(least, most))
+        try:
+            with Watch(limit, least, self.ended) as self.watch:
+                yield
+        finally:
+            self.watch = None

@@ -83,7 +83,7 @@ def judge(
         search.pending = groups
         if not groups:
             return
-        bench.meter.expect_at_least(_AFTER)
+        bench.meter.bar.expect_at_least(_AFTER)
         if bench.dear and _of_one_factor(bench, search, judged.alone, groups[0]):
             continue
         if not (bench.dear or asked):

@@ -120,7 +120,7 @@ def _escalate(
         judge_all(subject, outcome, plan)
         if not any(suspect_columns(block).size for block in blocks):
             return
-    meter.expect_at_least(_AFTER)
+    meter.bar.expect_at_least(_AFTER)
     noise = level()
     grain = hidden_rounding(reference, noise, meter)
     heard = np.where(noise == LAST_DIGITS, 0.0, noise)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.metering.foresight import announce, foreseen
+from gradlab.differentiation.metering.bar import Bar
+from gradlab.differentiation.metering.foresight import foreseen
 from gradlab.differentiation.metering.meter import Meter
 from gradlab.presentation.widgets.progress import NotebookProgress
 
@@ -26,8 +27,8 @@ class Watched(NotebookProgress):
 
 def _metered(total):
     bar = NotebookProgress()
-    meter = Meter(progress=bar)
-    announce(meter, total)
+    meter = Meter(bar=Bar(bar))
+    meter.bar.begin(total)
     return meter, bar
 
 
@@ -90,7 +91,7 @@ def test_an_exception_takes_back_what_was_foreseen():
     with pytest.raises(KeyboardInterrupt), foreseen(meter, 100):
         raise KeyboardInterrupt
 
-    assert (bar.total, meter.announced) == (10, 0)
+    assert (bar.total, meter.bar.announced) == (10, 0)
 
 
 def _within_two(bar, begun):

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.metering import meter as metering
+from gradlab.differentiation.metering import timeouts
 from gradlab.differentiation.metering.timeouts import (
     WATCHING,
     NotReturnedError,
+    Timeouts,
     Watch,
     arrive,
 )
@@ -75,8 +76,8 @@ def test_an_exception_of_the_function_comes_through():
 
 def test_a_check_ends_where_the_function_does_not_return(monkeypatch):
     """Far points are given up; the report says so, and nothing is accused of it."""
-    monkeypatch.setattr(metering, "_LONGEST", LIMIT)
-    monkeypatch.setattr(metering, "_LEAST", LIMIT / 10)
+    monkeypatch.setattr(timeouts, "_LONGEST", LIMIT)
+    monkeypatch.setattr(timeouts, "_LEAST", LIMIT / 10)
     x = np.array([0.7, 1.1, 0.4])
     report = gl.check(
         inverse_by_iteration,
@@ -96,8 +97,8 @@ def test_a_check_ends_where_the_function_does_not_return(monkeypatch):
 
 def test_a_wrong_gradient_is_still_told(monkeypatch):
     """Given up are far points alone; what is near tells a wrong entry."""
-    monkeypatch.setattr(metering, "_LONGEST", LIMIT)
-    monkeypatch.setattr(metering, "_LEAST", LIMIT / 10)
+    monkeypatch.setattr(timeouts, "_LONGEST", LIMIT)
+    monkeypatch.setattr(timeouts, "_LEAST", LIMIT / 10)
     report = gl.check(
         inverse_by_iteration,
         np.array([0.7, 1.1, 0.4]),
@@ -110,10 +111,10 @@ def test_a_wrong_gradient_is_still_told(monkeypatch):
 
 def test_a_slow_function_is_waited_for(monkeypatch):
     """A thousand times what it takes at the point is the least that it is given."""
-    monkeypatch.setattr(metering, "_LONGEST", 0.0)
-    meter = metering.Meter(usual=3600.0)
-    with meter.watching():
-        assert meter.watch is not None
-        assert meter.watch.call(lambda: 6 * 7) == 42
-    assert meter.watch is None
-    assert not meter.ended
+    monkeypatch.setattr(timeouts, "_LONGEST", 0.0)
+    slow = Timeouts(usual=3600.0)
+    with slow.watching():
+        assert slow.watch is not None
+        assert slow.watch.call(lambda: 6 * 7) == 42
+    assert slow.watch is None
+    assert not slow.ended
