@@ -13,7 +13,7 @@ from gradlab.pipeline.around.on_purpose import excused
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.evaluation import Meter
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject
