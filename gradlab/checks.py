@@ -19,7 +19,7 @@ from gradlab.keywords import spelt
 from gradlab.pipeline.deepening import deepened
 from gradlab.pipeline.examining import examine
 from gradlab.pipeline.layers import Layers
-from gradlab.pipeline.plan import Plan
+from gradlab.pipeline.plan import Call, Plan
 from gradlab.pipeline.unrounded import accusing_nobody, unrounded
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from gradlab.differentiation.method import Method
-    from gradlab.subject.subject import Subject
 
 __all__ = ["check"]
 
@@ -177,29 +176,18 @@ def check(
             layers = None
             if audits:
                 layers = Layers(fn, inputs, loss, meter, tuple(checked))
-
-            def examined(subject: Subject) -> Report:
-                return examine(
-                    subject,
-                    plan,
-                    meter,
-                    roots,
-                    explain=diagnose,
-                    guard=guard,
-                    layers=layers,
-                )
-
-            report = examined(subject)
+            call = Call(
+                plan, meter, roots, guard=guard, explain=diagnose, layers=layers
+            )
+            report = examine(subject, call)
             if _stood_still(report):
                 # f may read the input elsewhere than where it was displaced
                 twin = build_subject(fn, inputs, sides)
                 if followed_unseen(twin):
                     subject = twin
-                    report = _once_more(report, lambda: examined(twin))
-            report = unrounded(
-                report, subject, plan, meter, roots, guard, explain=diagnose
-            )
-            report = deepened(report, subject, plan, meter, order=order, layers=layers)
+                    report = _once_more(report, lambda: examine(twin, call))
+            report = unrounded(report, subject, call)
+            report = deepened(report, subject, call, order=order)
             if plan.coverage == "auto" and report.coverage == "sample":
                 report = dataclasses.replace(report, partial=True)  # for want of budget
             if any(f.kind == BugKind.STATEFUL and not f.where for f in report.findings):

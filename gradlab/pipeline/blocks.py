@@ -224,6 +224,49 @@ class Block:
             matrix = getattr(self, name)
             matrix[:, columns] = np.where(better, new, matrix[:, columns])
 
+    def take_over(self, part: Block) -> None:
+        """Write over the columns of a part, a block by itself, with what it knows.
+
+        Its positions are columns of this one; entries of all other columns agree.
+        """
+        columns, shape = part.positions, (len(part.value), len(self.positions))
+        self.unfold()
+        self.own_slopes()
+        self.verdicts = np.full(shape, Verdict.AGREES, dtype=np.int8)
+        self.accepted = np.zeros(shape, dtype=bool)
+        for name in (
+            "value",
+            "error",
+            "step",
+            "bend",
+            "kinds",
+            "left",
+            "right",
+            "verdicts",
+            "allowed",
+            "accepted",
+        ):
+            getattr(self, name)[:, columns] = getattr(part, name)
+        self.looked[columns] = part.looked
+        if part.upheld is not None:
+            self.upheld = np.zeros(shape[1], dtype=bool)
+            self.upheld[columns] = part.upheld
+            self.walked = np.zeros(shape[1])
+            self.walked[columns] = part.walked
+        if isinstance(part.digits, np.ndarray):
+            self.digits = np.zeros(shape)
+            self.digits[:, columns] = part.digits
+        self.grain = part.grain
+        if part.blur is not None:
+            self.blur = np.zeros(shape)
+            self.blur[:, columns] = part.blur
+        if part.own_scales is not None:
+            self.own_scales = self.scales.copy()
+            self.own_scales[columns] = part.own_scales
+        if part.jump is not None:
+            height, away, column = part.jump
+            self.jump = height, away, int(columns[column])
+
     def copy(self) -> Block:
         """Return one with matrices of its own."""
         copies: dict[str, Any] = {

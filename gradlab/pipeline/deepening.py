@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.localisation.layers.audited import LayerAudit, LayerMistake
     from gradlab.pipeline.layers import Layers
-    from gradlab.pipeline.plan import Plan
+    from gradlab.pipeline.plan import Call, Plan
     from gradlab.report import Report
     from gradlab.subject.subject import Subject
 
@@ -29,32 +29,23 @@ _LOOKS = 3  # layers of unknown mistakes that are looked at by themselves
 _SURE = 0.88  # confidence in the cause of a parameter that is as good as a look
 
 
-def deepened(
-    report: Report,
-    subject: Subject,
-    plan: Plan,
-    meter: Meter,
-    *,
-    order: int,
-    layers: Layers | None,
-) -> Report:
+def deepened(report: Report, subject: Subject, call: Call, *, order: int) -> Report:
     """Carry a report further where that is asked for, as far as the budget goes.
 
     Parameters
     ----------
     report
-        Of `subject`, by `plan`.
-    meter
-        Charged for every evaluation; what its end leaves out is said in the report.
+        Of `subject`; what the end of a budget leaves out is said in it.
+    call
+        Its layers, if there are any, are audited if something is wrong.
     order
         2 looks into the second derivative as well.
-    layers
-        Of a module, which are audited if something is wrong; None for a function.
     """
+    plan, layers = call.plan, call.layers
     missing = "the second derivative was not checked"
     try:
         if order == 2 and not report.partial:
-            report = _with_second_order(report, subject, plan, meter)
+            report = _with_second_order(report, subject, plan, call.meter)
         missing = "the layers were not audited; gl.blame does that"
         if layers is None or report.ok:
             return report

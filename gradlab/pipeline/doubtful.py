@@ -9,10 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from gradlab.comparison.judge import tops_of
-from gradlab.comparison.verdict import Verdict
 from gradlab.pipeline.judging import matters_of
 from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.sparse_verdicts import (
@@ -60,9 +57,8 @@ class InDoubt:
             if part is None:
                 block.settled = True
             else:
-                _write(part, block)
-        for name in ("unsteady", "upheld", "rough", "overruled", "unheard"):
-            setattr(self.whole, name, getattr(self.part, name))
+                block.take_over(part)
+        self.whole.take_over(self.part)
 
 
 def in_doubt(subject: Subject, outcome: Outcome, plan: Plan) -> InDoubt | None:
@@ -93,44 +89,3 @@ def in_doubt(subject: Subject, outcome: Outcome, plan: Plan) -> InDoubt | None:
         ],
     )
     return InDoubt(outcome, part, tuple(packed))
-
-
-def _write(part: Block, block: Block) -> None:
-    """Write the columns of a part into their block."""
-    columns, shape = part.positions, (len(part.value), len(block.positions))
-    block.unfold()
-    block.own_slopes()
-    block.verdicts = np.full(shape, Verdict.AGREES, dtype=np.int8)
-    block.accepted = np.zeros(shape, dtype=bool)
-    for name in (
-        "value",
-        "error",
-        "step",
-        "bend",
-        "kinds",
-        "left",
-        "right",
-        "verdicts",
-        "allowed",
-        "accepted",
-    ):
-        getattr(block, name)[:, columns] = getattr(part, name)
-    block.looked[columns] = part.looked
-    if part.upheld is not None:
-        block.upheld = np.zeros(shape[1], dtype=bool)
-        block.upheld[columns] = part.upheld
-        block.walked = np.zeros(shape[1])
-        block.walked[columns] = part.walked
-    if isinstance(part.digits, np.ndarray):
-        block.digits = np.zeros(shape)
-        block.digits[:, columns] = part.digits
-    block.grain = part.grain
-    if part.blur is not None:
-        block.blur = np.zeros(shape)
-        block.blur[:, columns] = part.blur
-    if part.own_scales is not None:
-        block.own_scales = block.scales.copy()
-        block.own_scales[columns] = part.own_scales
-    if part.jump is not None:
-        height, away, column = part.jump
-        block.jump = height, away, int(columns[column])

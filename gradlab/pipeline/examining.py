@@ -51,10 +51,8 @@ if TYPE_CHECKING:
     from gradlab.comparison.comparison import Comparison
     from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.metering.meter import Meter
-    from gradlab.pipeline.layers import Layers
     from gradlab.pipeline.outcome import Outcome
-    from gradlab.pipeline.plan import Plan
-    from gradlab.subject.state_guard import StateGuard
+    from gradlab.pipeline.plan import Call, Plan
     from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["compare", "examine"]
@@ -66,40 +64,22 @@ _EVERY = 2_000_000  # evaluations that nobody waits for, however fast they are
 _COLD = 5.0  # seconds; a check that seems to take longer is worth a second timing
 
 
-def examine(
-    subject: Subject,
-    plan: Plan,
-    meter: Meter,
-    roots: tuple[object, ...],
-    *,
-    explain: bool = True,
-    guard: StateGuard | None = None,
-    layers: Layers | None = None,
-) -> Report:
+def examine(subject: Subject, call: Call) -> Report:
     """Compare both sides of a subject and say what the comparison means.
 
     Parameters
     ----------
     subject
         Built, not yet evaluated.
-    plan
-        How to check.
-    meter
-        Counts, bounds and shows the evaluations.
-    roots
-        Everything the user passed, to be searched for hidden state.
-    explain
-        Whether to look for causes.
-    guard
-        The guard that watches over `roots`, if one was entered.
-    layers
-        Of a module: what a wrong one spoils needs no cause of its own.
+    call
+        How to check, at what cost, and what may be reached.
     """
-    base, notes = _at_the_point(subject, roots, meter, guard)
+    plan, meter = call.plan, call.meter
+    base, notes = _at_the_point(subject, call)
     own = Origin(subject, base)
     coverage, expected = _planned(subject, plan, meter)
-    seen, excuses = _compared(own, plan, meter, coverage, notes, layers)
-    findings, missing = _findings(seen, layers, explain=explain)
+    seen, excuses = _compared(own, call, coverage, notes)
+    findings, missing = _findings(seen, call)
     conditions, unasked = _conditions(own, seen, plan, meter)
     missing += unasked
     told = [*_once_told(findings, excuses), *excuses, *conditions]
@@ -131,12 +111,7 @@ def examine(
 
 
 def _compared(
-    own: Origin,
-    plan: Plan,
-    meter: Meter,
-    coverage: Coverage,
-    notes: dict[str, tuple[str, ...]],
-    layers: Layers | None,
+    own: Origin, call: Call, coverage: Coverage, notes: dict[str, tuple[str, ...]]
 ) -> tuple[Seen, list[Finding]]:
     """Compare both sides: along directions, column by column, or whole.
 
@@ -147,7 +122,7 @@ def _compared(
     excuses
         What was accused by its numbers, and is none of the gradient's mistakes.
     """
-    subject = own.subject
+    subject, plan, meter, layers = own.subject, call.plan, call.meter, call.layers
     if coverage.name == "probe":
         from gradlab.pipeline.large.probing import compare_by_probes
 
@@ -189,14 +164,12 @@ def _moving(seen: Seen) -> set[int]:
 
 
 def _at_the_point(
-    subject: Subject,
-    roots: tuple[object, ...],
-    meter: Meter,
-    guard: StateGuard | None,
+    subject: Subject, call: Call
 ) -> tuple[NDArray[np.float64], dict[str, tuple[str, ...]]]:
     """Evaluate, time it, and tell the workers, if there are any."""
+    meter = call.meter
     began = time.perf_counter()
-    base, notes = first_evaluation(subject, roots, meter, guard)
+    base, notes = first_evaluation(subject, call.roots, meter, call.guard)
     each = (time.perf_counter() - began) / max(meter.evaluations, 1)
     if meter.crew is not None:
         meter.crew.enlist(subject, meter)
@@ -225,19 +198,17 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
     return coverage, expected
 
 
-def _findings(
-    seen: Seen, layers: Layers | None, *, explain: bool
-) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+def _findings(seen: Seen, call: Call) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Look for causes; what was compared stands, whatever happens meanwhile.
 
     Whoever asks for no causes hears all the same of a backward that is wrong although
     its gradient agrees: that is no cause, but a verdict.
     """
-    evidence = seen.evidence
+    evidence, layers = seen.evidence, call.layers
     wrong = any(map(_is_wrong, seen.comparisons))
     missing: tuple[str, ...] = ()
     try:
-        if explain:
+        if call.explain:
             spoiled = layers.spoiled() if layers is not None and wrong else ()
             return diagnose(evidence, spoiled), missing
         hidden = [] if wrong else hidden_upstream(evidence, respond(evidence))
@@ -281,7 +252,6 @@ def _seen(
     comparisons = comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
     )
-    notes |= met_on_the_way(subject, plan, meter, outcome)
     evidence = Evidence(
         subject=subject,
         base=outcome.base,
@@ -290,7 +260,7 @@ def _seen(
         problems=outcome.problems,
         meter=meter,
         seed=plan.seed,
-        notes=notes,
+        notes=notes | met_on_the_way(subject, plan, meter, outcome),
         reference=outcome.reference,
     )
     return Seen(comparisons, evidence, tuple(outcome.remarks), bool(outcome.stopped))

@@ -26,7 +26,7 @@ from gradlab.localisation.layers.replaying.alone import (
     weighted_by_cotangents,
 )
 from gradlab.pipeline.examining import examine
-from gradlab.pipeline.plan import Plan
+from gradlab.pipeline.plan import Call, Plan
 from gradlab.report import Live
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import input_columns
@@ -197,7 +197,7 @@ def _report(frame: Frame, layer: str, plan: Plan | None, most: int | None) -> Re
         subject = torch_subject(fn, inputs, names=names, loss=loss)
         remarks = ("outputs weighted with the gradient that arrived at them",)
     meter = Meter(Budget(evaluations=_EVALUATIONS))
-    report = examine(subject, local, meter, (*inputs, fn))
+    report = examine(subject, Call(local, meter, (*inputs, fn)))
     place = f"{layer} ({frame.type})"
     sides = Sides(loss=loss, names=names)
     return dataclasses.replace(

@@ -76,6 +76,11 @@ class Outcome:
         if undone:
             self.remarks.append(f"{why_stopped(stop)}: {undone}")
 
+    def take_over(self, part: Outcome) -> None:
+        """Remember what was met in a part of it, which was looked at by itself."""
+        self.unsteady, self.upheld, self.rough = part.unsteady, part.upheld, part.rough
+        self.overruled, self.unheard = part.overruled, part.unheard
+
     def leave_unheard(self, block: Block, entries: NDArray[np.bool_], by: str) -> None:
         """Leave accusations open that differences by one method make alone."""
         block.leave_open(entries)

@@ -1,4 +1,4 @@
-"""How to check, and a check under way: what is compared, how, and at what cost."""
+"""How to check, what a user's call brings along, and a check under way."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.method import Method
     from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.layers import Layers
+    from gradlab.subject.state_guard import StateGuard
     from gradlab.subject.subject import Subject
 
-__all__ = ["Check", "Plan"]
+__all__ = ["Call", "Check", "Plan"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,6 +67,34 @@ class Plan:
                         f"that are checked: {known}"
                     )
                     raise InputError(msg)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A call of `gradlab.check`: all that its steps share beside the subject.
+
+    Attributes
+    ----------
+    plan
+        How to check.
+    meter
+        Counts, bounds and shows the evaluations.
+    roots
+        Everything the user passed, to be searched for hidden state.
+    guard
+        The guard that watches over `roots`, if one was entered.
+    explain
+        Whether to look for causes.
+    layers
+        Of a module: what a wrong one spoils needs no cause of its own.
+    """
+
+    plan: Plan
+    meter: Meter
+    roots: tuple[object, ...]
+    guard: StateGuard | None = None
+    explain: bool = True
+    layers: Layers | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
 """Verdicts of Jacobians that are mostly zeros, from the entries that are not.
 
-Where a pattern is known (`differentiation.sparsity`) and the analytic side has nothing
+Where a pattern is known (`differentiation.sparse`) and the analytic side has nothing
 outside of it, all that can be wrong stands in a few columns of every row. Those are
 laid side by side and judged by the same rules as the whole matrix would be; of the
 zeros, which agree, only the bar has to be narrow enough. If nothing calls for a second

@@ -22,10 +22,8 @@ from gradlab.subject.subject import analytic_of, is_torch_subject, output_rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.metering.meter import Meter
-    from gradlab.pipeline.plan import Plan
+    from gradlab.pipeline.plan import Call
     from gradlab.report import Report
-    from gradlab.subject.state_guard import StateGuard
     from gradlab.subject.subject import Subject
 
 __all__ = ["accusing_nobody", "unrounded"]
@@ -34,28 +32,16 @@ _ROUNDED = 0.1  # of a gradient's largest entry: what half precision may round o
 _FAINT = 0.01  # of the largest gradient: less is rounded as that is
 
 
-def unrounded(
-    report: Report,
-    subject: Subject,
-    plan: Plan,
-    meter: Meter,
-    roots: tuple[object, ...],
-    guard: StateGuard,
-    *,
-    explain: bool,
-) -> Report:
+def unrounded(report: Report, subject: Subject, call: Call) -> Report:
     """Repeat what does not agree without casts to half precision, if there are any.
 
     Parameters
     ----------
     report
         Of the first check.
-    subject, plan, meter, roots
-        As they were given to `gradlab.pipeline.examining.examine`.
-    guard
-        The one that watches over `roots`; it knows which random numbers were drawn.
-    explain
-        Whether to look for causes.
+    subject, call
+        As they were given to `gradlab.pipeline.examining.examine`; the guard knows
+        which random numbers were drawn.
 
     Returns
     -------
@@ -64,7 +50,7 @@ def unrounded(
         rounding; else the first.
     """
     settled = report.verdict == Verdict.AGREES or report.partial
-    if settled or not is_torch_subject(subject) or meter.crew is not None:
+    if settled or not is_torch_subject(subject) or call.meter.crew is not None:
         return report
     from gradlab.subject.tensors.in_double.double import without_halves
 
@@ -72,14 +58,14 @@ def unrounded(
     if twin is None:
         return report
     try:
-        again = examine(twin, plan, meter, roots, explain=explain, guard=guard)
+        again = examine(twin, dataclasses.replace(call, layers=None))
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         return accusing_nobody(
             report, stop, "not compared without casts to half precision"
         )
     off = _apart(report, again)
     if not np.isfinite(off):  # one by directions, the other entry by entry
-        off = _apart_along(subject, twin, plan.seed)
+        off = _apart_along(subject, twin, call.plan.seed)
     if again.verdict != Verdict.DISAGREES and not off <= _ROUNDED:
         return report
     told = Finding(
@@ -97,7 +83,7 @@ def unrounded(
     return dataclasses.replace(
         again,
         findings=rank([*again.findings, told]),
-        evaluations=meter.evaluations,
+        evaluations=call.meter.evaluations,
         remarks=(*again.remarks, remark),
     )
 

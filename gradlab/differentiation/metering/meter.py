@@ -295,3 +295,21 @@ class Meter:
         self.raised += 1
         if self.first_exception is None:
             self.first_exception = cause
+
+    @contextlib.contextmanager
+    def overlooking(self) -> Iterator[None]:
+        """Forget what is raised inside: nobody has asked for a value there.
+
+        Examples
+        --------
+        >>> meter = Meter()
+        >>> with meter.overlooking():
+        ...     meter.failed(ValueError())
+        >>> meter.raised
+        0
+        """
+        before = self.raised, self.first_exception
+        try:
+            yield
+        finally:
+            self.raised, self.first_exception = before

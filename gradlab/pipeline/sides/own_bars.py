@@ -183,9 +183,10 @@ def _further(
     reach = _FARTHER
     unit = (reach**3 - reach) / 6 if two_sided else (reach**2 - reach) / 2
     step, scales = found.step, scales_of(subject, which)
-    stray = np.full_like(step, np.nan)
     if two_sided:
-        _ask_together(origin, which, found, scales, meter, stray)
+        stray = _asked_together(origin, which, found, scales, meter)
+    else:
+        stray = np.full_like(step, np.nan)
     for side in (sign, -sign)[: 2 if two_sided else 1]:
         open_ = np.flatnonzero(~np.isfinite(stray).all(axis=0))
         if open_.size == 0:
@@ -204,23 +205,23 @@ def _further(
     return _Look(stray, move, step, scales)
 
 
-def _ask_together(
+def _asked_together(
     origin: Origin,
     which: int,
     found: Quotients,
     scales: NDArray[np.float64],
     meter: Meter,
-    stray: NDArray[np.float64],
-) -> None:
-    """Write down the strays of columns of which a group of them tells enough.
+) -> NDArray[np.float64]:
+    """Give the strays of columns of which a group of them tells enough; else nan.
 
     For each column what all of its group stray together, as if it were its own. What
     does not move, what may bend at the very point (of which odd parts tell nothing),
     and groups that stray by more than rounding explains are left open.
     """
+    stray = np.full_like(found.step, np.nan)
     subject, base, step = origin.subject, origin.base, found.step[0]
     if subject.epsilon > DOUBLE or (found.value == 0).all(axis=1).any():
-        return
+        return stray
     size = _sizes(found, scales, base)
     with np.errstate(all="ignore"):
         # numbers inside are rounded as if each coordinate were
@@ -232,7 +233,7 @@ def _ask_together(
         known = np.fmax(found.error * step, rounding)
     columns = np.flatnonzero(plain)
     if columns.size < _FEWEST:
-        return
+        return stray
     rng = np.random.default_rng(0)
     point = subject.point(which)
     groups = np.array_split(rng.permutation(columns), -(-columns.size // _TOGETHER))
@@ -254,6 +255,7 @@ def _ask_together(
             else:
                 stray[:, group] = np.nan
         groups = quiet
+    return stray
 
 
 def _gone(

@@ -136,7 +136,7 @@ class TorchSubject:
     reset
         Called before every evaluation, to put the random state back; None does nothing.
     chunk_bytes
-        Bound on the perturbed copies made for one batch; see `torch_devices`.
+        Bound on the perturbed copies made for one batch; see `batching.stacks`.
     forward_value
         Output row seen by the analytic side's last forward pass; None before.
     """
