@@ -16,11 +16,12 @@ from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.method import resolve_methods
 from gradlab.errors import BudgetError, InputError
 from gradlab.keywords import spelt
+from gradlab.pipeline.cut_short import accusing_nobody
 from gradlab.pipeline.deepening import deepened
 from gradlab.pipeline.examining import examine
 from gradlab.pipeline.layers import Layers
 from gradlab.pipeline.plan import Call, Plan
-from gradlab.pipeline.unrounded import accusing_nobody, unrounded
+from gradlab.pipeline.unrounded import unrounded
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
 from gradlab.subject.state_guard import StateGuard

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank, spared
-from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.errors import GradlabError, InputError
 from gradlab.pipeline.around.on_purpose import purposeful
+from gradlab.pipeline.cut_short import cut_short
 from gradlab.pipeline.examining import compare
 from gradlab.subject.subject import is_torch_subject
 
@@ -50,10 +51,10 @@ def deepened(report: Report, subject: Subject, call: Call, *, order: int) -> Rep
         if layers is None or report.ok:
             return report
         if not layers.affordable:
-            return _cut_short(report, missing, None)
+            return cut_short(report, None, missing)
         return _with_layers(report, layers, plan)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
-        return _cut_short(report, missing, stop)
+        return cut_short(report, stop, missing)
 
 
 def _with_layers(report: Report, layers: Layers, plan: Plan) -> Report:
@@ -68,7 +69,7 @@ def _with_layers(report: Report, layers: Layers, plan: Plan) -> Report:
     if audit is None:
         return dataclasses.replace(report, remarks=(*report.remarks, layers.refusal))
     if any(row.reason == INTERRUPTED for row in audit.rows):
-        report = _cut_short(report, "not all layers were audited", KeyboardInterrupt())
+        report = cut_short(report, KeyboardInterrupt(), "not all layers were audited")
     if not audit.culprits:
         return dataclasses.replace(report, layers=audit)
     parameters = {name for row in audit.rows for name in row.parameters}
@@ -108,12 +109,6 @@ def _with_inputs(
     """Call the inputs of a model that a wrong layer spoils by their own names."""
     spoiled = (name for name in audit.contaminated if name in parameters)
     return dataclasses.replace(audit, contaminated=(*spoiled, *names))
-
-
-def _cut_short(report: Report, missing: str, stop: BaseException | None) -> Report:
-    """Mark a report as partial, and say why and what it lacks."""
-    remarks = (*report.remarks, f"{why_stopped(stop)}: {missing}")
-    return dataclasses.replace(report, partial=True, remarks=remarks)
 
 
 def _errors(audit: LayerAudit, plan: Plan, report: Report) -> list[Finding]:

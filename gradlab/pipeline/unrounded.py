@@ -15,18 +15,17 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank
-from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
+from gradlab.differentiation.metering.meter import BudgetExhausted
+from gradlab.pipeline.cut_short import accusing_nobody
 from gradlab.pipeline.examining import examine
 from gradlab.subject.subject import analytic_of, is_torch_subject, output_rows
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from gradlab.pipeline.plan import Call
     from gradlab.report import Report
     from gradlab.subject.subject import Subject
 
-__all__ = ["accusing_nobody", "unrounded"]
+__all__ = ["unrounded"]
 
 _ROUNDED = 0.1  # of a gradient's largest entry: what half precision may round off
 _FAINT = 0.01  # of the largest gradient: less is rounded as that is
@@ -86,37 +85,6 @@ def unrounded(report: Report, subject: Subject, call: Call) -> Report:
         evaluations=call.meter.evaluations,
         remarks=(*again.remarks, remark),
     )
-
-
-def accusing_nobody(report: Report, stop: BaseException, missing: str) -> Report:
-    """Accuse nobody whom a second check was to hear, and say what cut it short.
-
-    Parameters
-    ----------
-    report
-        Of the first check, which came to its end.
-    stop
-        What ended the second one.
-    missing
-        What that was for, in words.
-    """
-    comparisons = tuple(
-        c if c.tally else dataclasses.replace(c, verdicts=_open(c.verdicts))
-        for c in report.comparisons
-    )
-    return dataclasses.replace(
-        report,
-        comparisons=comparisons,
-        findings=tuple(f for f in report.findings if f.severity != "error"),
-        culprits=(),
-        remarks=(*report.remarks, f"{why_stopped(stop)}: {missing}"),
-        partial=True,
-    )
-
-
-def _open(verdicts: NDArray[np.int8]) -> NDArray[np.int8]:
-    accused = verdicts == Verdict.DISAGREES
-    return np.where(accused, Verdict.UNDECIDED, verdicts).astype(verdicts.dtype)
 
 
 def _apart(report: Report, again: Report) -> float:

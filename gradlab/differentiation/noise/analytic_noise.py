@@ -4,7 +4,8 @@ A gradient that is exactly zero by cancellation, such as that of a bias in front
 batch normalisation, comes out of single precision as 1e-8, and that is no mistake. How
 large such a rest is depends on what cancelled inside, which no formula on the result
 can know. It can be measured: displace every input by less than its own rounding and
-see how much the gradient moves.
+see how much the gradient moves. `value_noise` and `value_bend` ask the same of f, to be
+held against it.
 """
 
 from __future__ import annotations
