@@ -124,7 +124,7 @@ class Units:
     own: NDArray[np.float64]
 
     def of(self, band: slice) -> Units:
-        """Those of some rows."""
+        """Keep some rows."""
         scales, sizes = (scales_in(s, band) for s in (self.scales, self.sizes))
         return Units(scales, sizes, self.matters[band], self.own[band])
 
@@ -143,7 +143,7 @@ class Tops:
     effect: NDArray[np.float64]
 
     def of(self, band: slice) -> Tops:
-        """Those of some rows."""
+        """Keep some rows."""
         return Tops(self.size[band], self.effect[band])
 
     def in_units_of(self, scales: NDArray[np.float64]) -> NDArray[np.float64]:

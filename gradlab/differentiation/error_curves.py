@@ -98,7 +98,7 @@ def envelope(errors: NDArray[np.float64], reach: int = 1) -> NDArray[np.float64]
 def read_curve(
     steps: NDArray[np.float64], errors: NDArray[np.float64], order: int = 2
 ) -> CurveReading:
-    """Read one curve.
+    """Read slopes, floor, best step and kinks off one curve of error against step.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ class Origin:
 
 
 def computes_otherwise(own: Origin, twin: Origin) -> NDArray[np.bool_]:
-    """Where a twin in other arithmetic computes something else than `own`, (rows,).
+    """Tell outputs, (rows,), that a twin in other arithmetic computes otherwise.
 
     In another branch, or with another draw. Rounding inside explains a tenth; of a
     function that draws random numbers so much may be another draw, of a mean over many,

@@ -306,7 +306,7 @@ def block_slices(outputs: Sequence[Variable]) -> list[slice]:
 
 
 def side_by_side(sizes: Iterable[int]) -> list[slice]:
-    """Where parts of these sizes lie, one behind the other.
+    """Slices of parts of these sizes that lie one behind the other.
 
     Examples
     --------

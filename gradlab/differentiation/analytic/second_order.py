@@ -118,7 +118,7 @@ class _Gradients:
 
     @property
     def buffers(self) -> dict[str, Any]:
-        """Those of the subject."""
+        """Buffers of the subject's own program."""
         return self._subject.program.buffers
 
     def call(
@@ -165,11 +165,11 @@ class _Gradients:
     def standing(
         self, values: Sequence[Any], buffers: Mapping[str, Any] | None = None
     ) -> contextlib.AbstractContextManager[None]:
-        """Leave it to the subject, which has the loss."""
+        """Stand where the subject's own program does, which has the loss."""
         return self._subject.program.standing(self._parted(values)[0], buffers)
 
     def _parted(self, values: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        """Tell the inputs from the cotangent, which may be the last of them."""
+        """Split off the cotangent, which may be the last of the values."""
         count = len(self._subject.cells)
         if len(values) > count:
             return values[:count], values[count]

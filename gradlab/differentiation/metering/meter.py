@@ -61,7 +61,7 @@ class Crew(Protocol):
         displacements: NDArray[np.float64],
         meter: Meter,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """As `displaced_rows`."""
+        """Do what `displaced_rows` does, or None: it is to be done here."""
 
     def sets(
         self,
@@ -70,7 +70,7 @@ class Crew(Protocol):
         displacements: NDArray[np.float64],
         meter: Meter,
     ) -> NDArray[np.float64] | None:
-        """As `displaced_sets`."""
+        """Do what `displaced_sets` does, or None: it is to be done here."""
 
 
 class BudgetExhausted(GradlabError):  # noqa: N818 - a signal, not an error

@@ -143,7 +143,7 @@ class Watch:
             arrive()
 
     def _settle_again(self) -> None:
-        """Do so when one has arrived: a second may have been sent, but no third."""
+        """Settle after an interruption has arrived: a second may be under way."""
         for _ in range(2):
             with contextlib.suppress(EvaluationTimeout):
                 self._settle()

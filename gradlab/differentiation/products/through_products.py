@@ -56,7 +56,7 @@ class _Slopes:
 
     @classmethod
     def of(cls, found: Quotients, base: NDArray[np.float64], epsilon: float) -> _Slopes:
-        """Take bars apart.
+        """Split the bars of differences into noise and truncation.
 
         The truncation is a sixth of the third derivative times ``h**2``. Seen is the
         second times `h`; over which length that changes is told by the slopes of the
@@ -76,7 +76,7 @@ class _Slopes:
         return cls(found.value, noise, truncation, found.bend, found.step)
 
     def part(self, slot: slice) -> _Slopes:
-        """Give those of some of the entries."""
+        """Keep some of the entries."""
         fields = dataclasses.fields(self)
         return _Slopes(*(getattr(self, field.name)[:, slot] for field in fields))
 

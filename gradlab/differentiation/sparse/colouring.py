@@ -71,7 +71,7 @@ class Colouring:
 
     @functools.cached_property
     def support(self) -> Support:
-        """Where the pattern has something."""
+        """The same pattern, as the columns of each row."""
         if self.known is not None:
             return self.known
         return listed(self.rows, self.touched[0].shape[1], len(self.colours))

@@ -79,7 +79,7 @@ class Case:
 
     @property
     def slots(self) -> list[slice]:
-        """Where the coordinates of each input stand."""
+        """Slice of each input in a row of displacements."""
         inputs = self.subject.inputs
         return side_by_side(inputs[which].coordinates for which in self.inputs)
 

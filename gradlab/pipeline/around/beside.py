@@ -303,7 +303,7 @@ class _Beside:
         return another
 
     def _like(self, aside: _Shifts, columns: _Shifts, rows: _Rows) -> _Rows:
-        """Of some rows of a Jacobian those that foretell slopes there, at random.
+        """Find rows of a Jacobian that foretell slopes beside the point, at random.
 
         Of accused inputs: others may have kinks, or slopes that outweigh these.
         """

@@ -195,7 +195,7 @@ class _Stream:
     def compared(
         self, slab: list[NDArray[np.intp]], analytic: AnalyticColumns
     ) -> Outcome:
-        """Compare one slab."""
+        """Compare the columns of one slab with differences of them."""
         return compare_columns(self.check, slab, analytic, known=self.known)
 
     def take(self, outcome: Outcome) -> bool:

@@ -80,7 +80,7 @@ class FreePlaces:
         warnings.filters.insert(0, _APART)  # type: ignore[attr-defined] # a list
 
     def put_back(self, saved: list[dict[str, Any]]) -> None:
-        """Undo that."""
+        """Undo `set_up`, with what was `saved` before it."""
         for (attributes, _, _, names), before in zip(self._parts, saved, strict=True):
             for name in names:
                 attributes.pop(name, None)

@@ -204,7 +204,7 @@ def without_memory() -> Any:
 
 @functools.cache
 def _kind() -> Any:
-    """Make the class."""
+    """Make the class of tensors that know what they differ from; it needs torch."""
 
     class Differing(without_memory()):  # type: ignore[misc] # made when asked for
         """Knows what it differs from, and where."""

@@ -186,7 +186,7 @@ def _of_linear(args: Any, kwargs: Any) -> tuple[Any, Any, Any] | None:
 
 
 def _of_product(left: Any, right: Any) -> tuple[Any, Any, Any] | None:
-    """As `_of_linear`; None where the right one is no matrix."""
+    """Do as `_of_linear` for a product; None where its right factor is no matrix."""
     if left.dim() == 0 or right.dim() != 2:
         return None
     if type(right) is _stand_in():
