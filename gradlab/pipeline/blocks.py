@@ -33,7 +33,8 @@ class Block:
     """One input under examination, in real coordinates; (rows, n) unless said.
 
     Values, error bars and tolerances are made when asked for, where the pattern of the
-    first pass holds them. Who writes what stands above each group of fields.
+    first pass holds them. Who writes what stands above each group of fields: bars by
+    `widen`, `narrow`, `distrust` and `blame_noise`, better numbers by `overwrite`.
     """
 
     # Which coordinates, and their sizes: `first_pass`.
@@ -291,12 +292,42 @@ class Block:
     def widen(
         self,
         bars: NDArray[np.float64],
+        entries: NDArray[np.bool_] | np.bool_ = np.True_,
+        columns: NDArray[np.intp] | slice = slice(None),
+    ) -> None:
+        """Let bars of some entries of some columns, (rows, k), be these at least."""
+        error = self.error[:, columns]
+        self.error[:, columns] = np.fmax(error, bars, out=error, where=entries)
+
+    def narrow(
+        self,
+        bars: NDArray[np.float64],
+        entries: NDArray[np.bool_] | np.bool_ = np.True_,
+        columns: NDArray[np.intp] | slice = slice(None),
+    ) -> None:
+        """Let bars of some entries of some columns, (rows, k), be these at most."""
+        error = self.error[:, columns]
+        self.error[:, columns] = np.minimum(error, bars, out=error, where=entries)
+
+    def distrust(
+        self,
+        entries: NDArray[np.bool_] | np.bool_ = np.True_,
+        columns: NDArray[np.intp] | slice = slice(None),
+    ) -> None:
+        """Say of some entries of some columns, (rows, k), that nobody knows them."""
+        error = self.error[:, columns]
+        np.copyto(error, np.inf, where=entries)
+        self.error[:, columns] = error
+
+    def blame_noise(
+        self,
+        bars: NDArray[np.float64],
         entries: NDArray[np.bool_],
         columns: NDArray[np.intp] | slice = slice(None),
     ) -> bool:
-        """Give entries of some columns the bars of noise; whether any were narrower."""
+        """Give entries the bars of noise, and its kind; whether any were narrower."""
         wider = entries & (bars > self.error[:, columns])
-        self.error[:, columns] = np.where(wider, bars, self.error[:, columns])
+        self.widen(bars, wider, columns)
         kinds = self.kinds[:, columns]
         self.kinds[:, columns] = np.where(wider, Smoothness.NOISY, kinds)
         return bool(wider.any())

@@ -224,7 +224,7 @@ def _conclude(check: Check, outcome: Outcome) -> None:
     """Judge what was cut short or is unsteady, and hear a second opinion."""
     if outcome.unsteady is not None:  # whatever the ladder says of them
         for block in outcome.blocks:
-            block.error[outcome.unsteady > 0] = np.inf
+            block.distrust((outcome.unsteady > 0)[:, None])
     if outcome.stopped or outcome.unsteady is not None:
         judge_all(check.subject, outcome, check.plan)
     with check.meter.watching():

@@ -38,7 +38,7 @@ def as_looked_at(own: Origin, meter: Meter, probes: TensorProbes) -> Outcome:
     if scatter.any():
         outcome.unsteady = scatter
         for block in outcome.blocks:
-            block.error[:] = np.inf
+            block.distrust()
             block.leave_open((slice(None),))
     return outcome
 

@@ -64,9 +64,7 @@ def take_closer(
         & (found.noise < LAST_DIGITS)
     )
     # where the ladder cannot tell, the cheap value is luck
-    block.error[:, chosen] = np.where(
-        np.isfinite(found.error), block.error[:, chosen], np.inf
-    )
+    block.distrust(~np.isfinite(found.error), chosen)
     block.own_slopes()
     block.left[:, chosen], block.right[:, chosen] = found.left, found.right
     error = _softened(reference, block, chosen, found)
@@ -112,7 +110,7 @@ def _distrust_jumps(
             apart = block.gap[:, chosen] > SAFETY * block.error[:, chosen]
             jumps |= (found.kind != Smoothness.KINK) & apart
         jumps &= np.abs(block.step[:, chosen]) > own
-    block.error[:, chosen] = np.where(jumps, np.inf, block.error[:, chosen])
+    block.distrust(jumps, chosen)
 
 
 def _rescale(

@@ -138,7 +138,7 @@ def widen_by_jumps(origin: Origin, block: Block, meter: Meter, jumps: Jumps) -> 
         tooth = highest[:, None] <= _SAW * most[:, None] * reach / block.latest_scales
         bar = np.where(tooth, WIDE * highest[:, None] / reach, 0.0)
     bar = np.fmax(bar, change[:, None] / block.latest_scales)
-    widened = block.widen(bar, slight)
+    widened = block.blame_noise(bar, slight)
     if widened:
         first = int(np.nanargmin(np.abs(away)))
         tall = float(height[rows[first], first])
@@ -209,7 +209,7 @@ def widen_as_others(block: Block, jumps: Jumps) -> bool:
     """Widen bars of slight accusations by what jumps changed along any input."""
     slight = _slight(block)[1] & ~jumps.spoiled[:, None]
     bar = jumps.change[:, None] / block.latest_scales
-    return block.widen(bar, slight)
+    return block.blame_noise(bar, slight)
 
 
 def widen_by_lines(
@@ -231,7 +231,7 @@ def widen_by_lines(
     if not slight.any():
         return False
     off = early_ends(origin, block.which, meter)[:, block.positions]
-    return block.widen(off, slight)
+    return block.blame_noise(off, slight)
 
 
 def _slight(block: Block) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

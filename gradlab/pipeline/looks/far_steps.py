@@ -161,4 +161,4 @@ def _leave_open(
         room = np.fmax(room, SAFETY * (own.error + bar))
         other = ~(apart <= room) & astray[:, None]
     if other.any():
-        block.error[:, columns] = np.where(other, np.inf, bar)
+        block.distrust(other, columns)

@@ -116,12 +116,12 @@ def see_through_steps(
     rough |= explained[:, chosen]
     meant = wrong[:, chosen] | (untold[:, chosen] & (wide.value != 0))
     meant &= rough & np.isfinite(wide.error)
-    block.error[explained] = np.fmax(block.error, least)[explained]
+    block.widen(least, explained)
     block.overwrite(chosen, meant, value=wide.value, error=bar)
     block.overwrite(chosen, meant, step=wide.reach, kinds=Smoothness.NOISY)
     rest = np.setdiff1d(columns, chosen)
     if rest.size and meant[wrong[:, chosen]].all():
-        block.error[:, rest] = np.where(wrong[:, rest], np.inf, block.error[:, rest])
+        block.distrust(wrong[:, rest], rest)
     return True
 
 

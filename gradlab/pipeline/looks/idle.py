@@ -96,8 +96,7 @@ def settle_zeros(origin: Origin, block: Block, meter: Meter) -> bool:
         moved = np.abs((values - origin.base).reshape(shape)).max(axis=0).T
         bar = ulps / np.abs(taken).reshape(shape[:2]).min(axis=0)
     still = zeros[:, columns] & (moved <= ulps)
-    error = block.error[:, columns]
-    block.error[:, columns] = np.where(still, np.minimum(error, bar), error)
+    block.narrow(bar, still, columns)
     return bool(still.any())
 
 
@@ -121,9 +120,8 @@ def _settle(
     with np.errstate(all="ignore"):
         moved = values - origin.base
         quiet = rows & (np.abs(moved) <= ulps).all(axis=0)
-        bar = ulps[quiet, None] / (max(reach) * np.abs(amounts))
-    place = np.ix_(np.flatnonzero(quiet), columns)
-    block.error[place] = np.minimum(block.error[place], bar)
+        bar = ulps[:, None] / (max(reach) * np.abs(amounts))
+    block.narrow(bar, quiet[:, None], columns)
     slope, alike = _slope(moved[:2], reach[0], ulps)
     if not (rows & alike).any():
         return
@@ -132,9 +130,8 @@ def _settle(
     same, also = _slope(more, farther, ulps)
     with np.errstate(all="ignore"):  # noise moves f as far over any step
         alike &= rows & also & (np.abs(slope - same) <= _ALIKE * np.abs(slope))
-    place = np.ix_(np.flatnonzero(alike), columns)
-    least = np.abs(slope[alike, None] / amounts)
-    block.error[place] = np.maximum(block.error[place], least)
+        least = np.abs(slope[:, None] / amounts)
+    block.widen(least, alike[:, None], columns)
 
 
 def _slope(

@@ -148,7 +148,7 @@ def widen_bars(
         level = np.where(level == LAST_DIGITS, 0.0, level)
         bar = _LEVER * level[:, None] / np.abs(block.step)
         wider = shaky & (bar > block.error)
-        block.error = np.where(wider, bar, block.error)
+        block.widen(bar, wider)
         doubtful &= block.gap > SAFETY * block.error
     heard = _widen(origin, block, digit, doubtful, meter)
     heard |= bool(wider.any())
@@ -205,7 +205,7 @@ def _widen(
             # a jump at 0 is f's own: what is divided twice jumps on this side of it
             most = np.where(away < _BEFORE * size[now], digit[now], once[now])
             bar = np.where(height <= most, WIDE * height / reach, 0.0)
-        if not block.widen(bar, doubtful[:, now], now):
+        if not block.blame_noise(bar, doubtful[:, now], now):
             break  # all upheld: so are the rest
         heard = True
     return heard

@@ -53,10 +53,10 @@ def allow_for_noise(
         relative = np.where(heard, noise / size, 0.0).max(initial=0.0)
     lost = (noise == LAST_DIGITS) | is_rounding(base, noise)
     if lost.any():
-        block.error[lost] = np.fmax(block.error[lost], floor[lost])
+        block.widen(floor, lost[:, None])
     if not relative > ROUGH * at.epsilon:
         return bool(lost.any())
-    block.error = np.fmax(block.error, floor)
+    block.widen(floor)
     mask = suspicious(block)
     mask &= ~block.looked
     columns = np.flatnonzero(mask.any(axis=0) & ~_told_in_noise(block, floor, mask))

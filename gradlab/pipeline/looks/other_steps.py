@@ -95,7 +95,7 @@ def hear_again(
             reach = np.where(nearer, 1, 2) * (error + found.error)
             apart = np.where(apart > reach, apart, 0.0)
         wider = np.where(ours, np.fmax(error, apart), 0.0)
-        block.error[:, columns] = np.fmax(error, wider)
+        block.widen(wider, columns=columns)
         if not (ours & (far[:, columns] <= SAFETY * wider)).any():
             break  # all upheld: so are the rest
     return bool(waiting.size)

@@ -72,5 +72,5 @@ def set_unsteady_aside(origin: Origin, outcome: Outcome, meter: Meter) -> bool:
         return True
     outcome.unsteady = scatter
     for block in blocks:
-        block.error[unsteady] = np.inf
+        block.distrust(unsteady[:, None])
     return bool(not unsteady.all())
