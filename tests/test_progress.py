@@ -99,6 +99,24 @@ def test_progress_tells_how_long_the_rest_takes(monkeypatch):
     assert "left" not in bar.words()
 
 
+def test_progress_waits_until_a_pace_can_be_told(monkeypatch):
+    """The first evaluation takes a second, to warm up, and the other 309 a hundredth.
+
+    Nothing is promised after one of them, and then the pace is that of the others.
+    """
+    clock = VirtualClock()
+    monkeypatch.setattr(time, "monotonic", clock.read)
+    bar = NotebookProgress(total=310)
+
+    clock.sleep(1.0)
+    bar.update(1)
+    assert "left" not in bar.words()
+    for _ in range(60):
+        clock.sleep(0.01)
+        bar.update(1)
+    assert "about 2.5 s left" in bar.words()
+
+
 class Screen(io.StringIO):
     """A terminal that remembers what was written, and what stands in its line."""
 

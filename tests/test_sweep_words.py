@@ -100,3 +100,19 @@ def test_two_values_are_seen_to_be_two():
 
     assert "x[1]: analytic 2.7183, numeric 2.7183" not in sweep.reading["x"]
     assert "x[1]: analytic 2.71834, numeric 2.71828" in sweep.reading["x"]
+
+
+def test_entries_that_are_zero_are_no_exception_to_a_factor():
+    """Four of eight rectifiers let nothing through: no side has a number there."""
+    x = np.array([-1.0, 0.5, -2.0, 1.5, -0.5, 2.5, 1.0, -3.0])
+
+    def loss(x):
+        return (np.maximum(x, 0) ** 2).sum()
+
+    doubled = gl.sweep(loss, x, grad=lambda x: 4 * np.maximum(x, 0)).reading["x"]
+    assert "x numeric wherever it is not zero, in 4 of 8 entries)" in doubled
+
+    half = gl.sweep(
+        loss, abs(x), grad=lambda x: np.where(np.arange(8) < 4, 4, 2) * x
+    ).reading["x"]
+    assert "x numeric in 4 of 8 entries)" in half

@@ -245,8 +245,16 @@ def _how(block: Swept, values: str) -> str:
         same = np.abs(ratio - middle) <= _SAME * abs(middle - 1) + blur
     many = count >= 4 or count == total
     if many and same.mean() >= 0.9:
+        if scope and _vanishes(block, ~wrong):
+            scope = f" wherever it is not zero,{scope}"
         return f"by a factor (analytic = {_factor(middle)} x numeric{scope})"
     return f"({values};{scope or ' in all entries'}, by no common factor)"
+
+
+def _vanishes(block: Swept, there: NDArray[np.bool_]) -> bool:
+    """Whether both sides are zero at these entries, as far as can be told."""
+    numeric = np.abs(block.reference[there]) <= SAFETY * block.reference_error[there]
+    return bool(numeric.all()) and not block.analytic[there].any()
 
 
 def _factor(value: float) -> str:

@@ -198,9 +198,10 @@ def _with_spoiled(finding: Finding, root: Case, spoiled: list[str]) -> Finding:
             f"slope or mask of the activation, a mask of dropout, a normalisation."
         )
     if mates:
-        verb = "are" if len(mates) > 1 else "is"
+        verb, they = ("are", "they come") if len(mates) > 1 else ("is", "it comes")
         evidence += (
-            f" {few_of(mates, _NAMED)} {verb} wrong with it: of one error signal."
+            f" {few_of(mates, _NAMED)} {verb} wrong with it: {they} from the same "
+            f"error signal."
         )
     if before:
         verb = "come" if len(before) > 1 else "comes"

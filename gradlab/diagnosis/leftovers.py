@@ -169,15 +169,23 @@ def _length_words(case: Case) -> str:
     """Compare analytic with numeric side along the numeric one, as a sentence."""
     a, n = case.analytic[case.wrong], case.numeric[case.wrong]
     below = float(n @ n)
-    length = float(a @ n) / below if below > 0 else 0.0
+    if below == 0:
+        return "The numeric gradient is zero there."
+    length = float(a @ n) / below
+    told = f"{length:.2g}" if abs(length - 1) > _CLOSE_TO_ONE else f"{length:.3g}"
+    if a.size == 1:
+        return f"The analytic value is {told} times the numeric one."
     if length < 0:
-        return "It points against the numeric gradient."
+        return "The analytic gradient points against the numeric one."
     if abs(length - 1) < _LITTLE:
         return (
-            "Along the numeric gradient it has the right length; the error is across."
+            "Along the numeric gradient the analytic one has the right length; the "
+            "error is at right angles to it."
         )
-    told = f"{length:.2g}" if abs(length - 1) > _CLOSE_TO_ONE else f"{length:.3g}"
-    return f"Along the numeric gradient it has {told} times the right length."
+    return (
+        f"Along the numeric gradient the analytic one is {told} times as long as it "
+        f"should be."
+    )
 
 
 def _rank_words(case: Case) -> str:

@@ -54,18 +54,18 @@ def ignored(case: Case, response: Response) -> list[Clue]:
             Clue(
                 BugKind.WRONG_AXIS,
                 0.95,
-                f"{case.name}: {same}, and twice the incoming gradient gives twice "
-                f"that: the incoming gradient is summed over all outputs.",
+                f"{same}, and twice the incoming gradient gives twice that: the "
+                f"incoming gradient is summed over all outputs.",
                 f"Sum the incoming gradient for {case.name} over the axes along which "
                 f"{case.name} was repeated, and over no others.",
             )
         ]
-    told = [words for words in (same, flaw) if words]
+    words = "; ".join(filter(None, (same, flaw)))
     return [
         Clue(
             BugKind.IGNORES_UPSTREAM,
             0.985 if same else 0.955 if flaw in (UNMOVED, ALWAYS) else 0.9,
-            f"{case.name}: {'; '.join(told)}.",
+            f"{words[0].upper()}{words[1:]}.",
             f"Multiply the local derivative of {case.name} by the incoming gradient "
             f"(grad_output) before summing or returning it.",
         )
@@ -83,8 +83,8 @@ def _identical_rows(case: Case) -> str | None:
     spread = float(np.ptp(n, axis=0).max(initial=0.0))
     if spread <= 1e-6 * float(np.abs(n).max(initial=0.0)):
         return None
-    every = "both" if len(a) == 2 else f"all {len(a):,}"
-    return f"{every} rows of the analytic Jacobian are identical"
+    every = "Both" if len(a) == 2 else f"All {len(a):,}"
+    return f"{every} rows of the analytic Jacobian of {case.name} are identical"
 
 
 def _normalised(name: str) -> Clue:

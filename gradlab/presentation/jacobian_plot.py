@@ -167,10 +167,9 @@ class JacobianDisplay:
         left, right = pair(block.analytic[place], block.numeric[place], 4)
         if verdict == Verdict.UNDECIDED:
             right += f" ± {brief(float(block.numeric_error[place]))}"
-        return (
-            f"{words} in {count:,} of {total:,} entries{looked}; {worst}: "
-            f"analytic {left}, numeric {right}"
-        )
+        where = f" in {count:,} of {total:,} entries{looked}; {worst}"
+        where = where if total > 1 or looked else ""
+        return f"{words}{where}: analytic {left}, numeric {right}"
 
     # ------------------------------------------------------------------ drawing
     def plot(
@@ -298,6 +297,7 @@ class JacobianDisplay:
         elif not view.magnitude:
             floor = RELATIVE_FLOOR * view.scale
             error = relative_error(view.analytic, view.numeric, floor)
+            error = np.where(np.isinf(view.error), np.inf, error)  # not inf / inf
             write_cells(self.axes_[panel], error, under)
 
     def _bars(self) -> None:

@@ -100,8 +100,8 @@ def finding_lines(
     place = f"{few_of(names, 4)}: " if names else ""
     glyph = _SEVERITIES[finding.severity]
     kind = kind_in_words(finding.kind, finding.evidence)
-    head = f"{glyph} {place}{kind} ({finding.severity})"
-    lines = wrapped(head, "  ", "", width=width)
+    head = f"{place}{kind} ({finding.severity})"
+    lines = wrapped(head, "  ", f"{glyph} ", width=width)
     if finding.evidence:
         lines += wrapped(finding.evidence, "    ", width=width)
     if finding.advice:
@@ -327,7 +327,7 @@ def cost_of(audit: LayerAudit) -> str:
     >>> audit = gl.blame(torch.nn.Linear(2, 2), torch.ones(2))
     >>> import dataclasses
     >>> cost_of(dataclasses.replace(audit, steps=3.0, seconds=0.5))
-    '500 ms, 3.0 times forward and backward of its layers one by one'
+    '500 ms, 3.0 times a forward and backward pass through its layers, one by one'
     """
-    times = f"{audit.steps:.1f} times forward and backward of its layers one by one"
-    return f"{duration(audit.seconds)}, {times}"
+    once = "a forward and backward pass through its layers, one by one"
+    return f"{duration(audit.seconds)}, {audit.steps:.1f} times {once}"

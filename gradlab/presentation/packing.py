@@ -17,7 +17,7 @@ from gradlab.comparison.relative_errors import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.presentation.pictures import tolerance_of
 from gradlab.presentation.tiles import LARGE, arrangement, digest, largest_size
-from gradlab.presentation.views import log_error, worst_entry, worst_relative
+from gradlab.presentation.views import log_error, untold, worst_entry, worst_relative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,6 +213,7 @@ def _worst(comparison: Comparison) -> dict[str, Any] | None:
         "index": list(place),
         "label": comparison.label(*place),
         "rel": number(worst_relative(comparison)),
+        "told": not untold(comparison, place),
         "abs": number(float(error)),
         "step": number(float(comparison.step[place])),
     }

@@ -26,6 +26,7 @@ from gradlab.presentation.layer_text import audit_table, finding_lines
 from gradlab.presentation.views import (
     by_severity,
     moved_together,
+    untold,
     worst_entry,
     worst_relative,
 )
@@ -84,11 +85,10 @@ def _table_row(
         return [*head, comparison.verdict.words, "-", why, "-", "-", "-"]
     values = pair(comparison.analytic[place], comparison.numeric[place])
     relative = worst_relative(comparison)
-    blurred = comparison.verdict == Verdict.UNDECIDED and relative == 0
     return [
         *head,
         comparison.verdict.words,
-        "-" if unsaid or blurred else brief(relative),
+        "-" if unsaid or untold(comparison, place) else brief(relative),
         f"probe {place[1]}, with {plural(others, 'other')}"
         if others
         else middle(comparison.label(*place), 40),

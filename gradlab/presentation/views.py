@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.ranking import scores
+from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.tiles import LARGE, digest
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "by_severity",
     "log_error",
     "moved_together",
+    "untold",
     "worst_entry",
     "worst_relative",
 ]
@@ -68,6 +70,30 @@ def worst_relative(comparison: Comparison) -> float:
     if comparison.verdicts.size > LARGE:
         return digest(comparison).relative
     return comparison.max_rel_error
+
+
+def untold(comparison: Comparison, place: tuple[int, int]) -> bool:
+    """Whether the worst relative error tells nothing about this, the worst entry.
+
+    It is that of the entries that stand out, and may be zero. An entry that is let pass
+    does not: at a kink, say, where the analytic side lies between two slopes.
+
+    Examples
+    --------
+    >>> x = np.array([0.0, 1.0])
+    >>> report = gl.check(
+    ...     lambda x: np.maximum(x, 0), x, jac=lambda x: np.diag(x > 0) * 1.0
+    ... )
+    >>> untold(report["x"], (0, 0)), untold(report["x"], (1, 1))
+    (True, False)
+    """
+    told = worst_relative(comparison)
+    if comparison.verdict == Verdict.UNDECIDED:
+        return told == 0
+    large = comparison.verdicts.size > LARGE  # whose matrices are not made for this
+    if large or comparison.error[place] <= comparison.allowed[place]:
+        return False
+    return bool(comparison.relative_error[place] > told)
 
 
 def by_severity(comparisons: Iterable[Comparison]) -> list[Comparison]:

@@ -20,6 +20,7 @@ import driver  # noqa: E402
 import tabs as shelf  # noqa: E402
 
 from gradlab.presentation import html  # noqa: E402
+from gradlab.presentation.packing import Packed  # noqa: E402
 from tests import kernels  # noqa: E402
 
 
@@ -82,6 +83,10 @@ def show(tabs, tmp_path, written):
     def _show(report, **options):
         if isinstance(report, str):
             path = written(report)
+        elif isinstance(report, Packed):  # a packed result, without a picture
+            path = tmp_path / "packed.html"
+            text = html.document(html.island(report, ""), "packed")
+            path.write_text(text, encoding="utf-8")
         else:
             path = tmp_path / "page.html"
             html.page(report, path)

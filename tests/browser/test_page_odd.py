@@ -124,16 +124,62 @@ def test_a_name_from_right_to_left_leaves_what_follows_in_order(show):
     assert boxes == sorted(boxes)
     first = page.evaluate(
         """() => {
-          const text = document.querySelector('.gl .entry h4').lastChild;
-          const left = (i) => {
-            const range = document.createRange();
-            range.setStart(text, i); range.setEnd(text, i + 1);
-            return range.getBoundingClientRect().left;
-          };
-          return [text.data.indexOf('['), left(text.data.indexOf('[')), left(1)];
+          const head = document.querySelector('.gl .entry h4');
+          const index = head.querySelector('.nowrap'), range = document.createRange();
+          range.setStart(head.firstChild, 1); range.setEnd(head.firstChild, 2);
+          return [index.textContent, index.getBoundingClientRect().left,
+            range.getBoundingClientRect().left];
         }"""
     )
+    assert first[0] == "[2]"
     assert first[1] > first[2]
+
+
+def test_an_index_stays_in_one_line(show):
+    """A name may break at its dots and bars, an index not between its numbers."""
+    name = (
+        "encoder.attention.key_value_combined_weight_matrix_parametrization.original0"
+    )
+    block = builders.comparison([[2.0] * 12], [[1.0] * 12], name=name, shape=(3, 4))
+    page = show(builders.report(block))
+
+    lines = []
+    for width in range(360, 560, 20):
+        page.set_viewport_size({"width": width, "height": 900})
+        driver.settle(page)
+        lines += page.locator(".gl .entry .nowrap").evaluate_all(
+            "parts => parts.map(part => part.getClientRects().length)"
+        )
+    assert len(lines) == 20  # in the heading, and below it
+    assert set(lines) == {1}
+
+
+def test_where_nothing_stands_out_no_error_is_told(show):
+    """At a kink any slope between both sides is right: no relative error of 0, or 1."""
+    x = np.array([0.0, 1.0])
+    report = gl.check(
+        lambda x, y: np.maximum(x, 0) + y,
+        x,
+        x,
+        jac=lambda x, y: (np.diag(1.0 * (x > 0)), np.eye(2)),
+    )
+    page = show(report)
+
+    row = page.locator(".gl .brow[role]", has=page.locator(".name", has_text="x"))
+    expect(row.locator(".worst")).to_have_text("–")
+    assert "error" not in row.get_attribute("aria-label")
+    row.click()
+    expect(page.locator(".gl .entry")).to_contain_text(
+        "the difference lies within the error bar"
+    )
+
+
+def test_a_number_has_an_only_entry_and_no_worst(show):
+    """Of one there is no worst."""
+    page = show(gl.check(lambda x: x**3, 2.0, grad=lambda x: 2 * x**2))
+
+    expect(page.locator(".gl .entry")).to_contain_text("the only entry")
+    expect(page.locator(".gl .entry")).not_to_contain_text("the worst")
 
 
 def test_the_bar_of_a_layer_stands_beside_what_it_is_of(show):

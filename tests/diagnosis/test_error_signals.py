@@ -108,7 +108,7 @@ def test_what_a_wrong_signal_spoils_is_told_with_it(slip):
     (told,) = gl.check(classifier(slip), weights()).findings
 
     assert told.places == ("b2", "W2", "b1", "W1")
-    assert "W2 is wrong with it: of one error signal." in told.evidence
+    assert "W2 is wrong with it: it comes from the same error signal." in told.evidence
     assert "b1, W1 come before it, and may be spoiled by it." in told.evidence
     assert told.advice.endswith("Then check again: what comes before may be right.")
 
@@ -127,7 +127,7 @@ def test_a_signal_that_nothing_explains_is_one_finding():
     (told,) = report.findings
     assert (told.kind, told.places) == (BugKind.UNKNOWN, ("b1", "W1"))
     assert report.culprits == told.places
-    assert "W1 is wrong with it: of one error signal." in told.evidence
+    assert "W1 is wrong with it: it comes from the same error signal." in told.evidence
     assert "W2, behind it, is right" in told.evidence
     assert "between W2 and b1" in told.advice
 

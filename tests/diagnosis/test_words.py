@@ -167,5 +167,26 @@ def test_what_nothing_explains_is_told_by_its_length(rng):
 
     told = gl.check(loss, rng.normal(size=(4, 4)), grad=grad).findings[0].evidence
 
-    assert "the right length; the error is across" in told
+    assert "the right length; the error is at right angles to it." in told
     assert "rank" not in told
+
+
+def test_what_nothing_explains_in_one_entry_is_told_as_a_ratio():
+    """One number has no length along a gradient: 2 x**2 for 3 x**2 is 2 / 3 of it."""
+    told = gl.check(lambda x: x**3, 2.0, grad=lambda x: 2 * x**2).findings[0].evidence
+
+    assert "The analytic value is 0.67 times the numeric one." in told
+    assert "length" not in told
+
+
+def test_a_name_is_not_said_twice(rng):
+    """Heading and evidence of a backward that ignores what comes in: one sentence."""
+    x = rng.normal(size=4)
+
+    def backward(up, cache):
+        return np.cos(cache) * np.ones_like(up)
+
+    (found,) = gl.check(lambda x: (np.sin(x), x), x, backward=backward).findings
+
+    assert found.kind == "ignores_upstream"
+    assert found.evidence.startswith("All 4 rows of the analytic Jacobian of x are")

@@ -44,6 +44,13 @@ class TestCellNumbers:
         assert numbers(axes.axes_["analytic"]) == ["NaN", "-inf", "0.250"]
         assert numbers(axes.axes_["error"])[:2] == ["NaN", "NaN"]
 
+    def test_an_infinite_error_is_not_called_nan(self, compare):
+        """inf against a number is coloured as inf, and said to be; inf / inf is not."""
+        analytic, numeric = [[np.inf, -np.inf, np.nan]], [[0.5, 0.5, 0.5]]
+        axes = JacobianDisplay(compare("x", analytic, numeric)).plot()
+
+        assert numbers(axes.axes_["error"]) == ["inf", "inf", "NaN"]
+
     def test_a_matrix_of_nothing_but_nan_says_so(self, compare):
         """A gradient of a wrong shape has no values; the figure does not hide it."""
         nan = np.full((1, 3), np.nan)

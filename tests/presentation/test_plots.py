@@ -53,6 +53,12 @@ class TestJacobianDisplay:
         titles = [ax.get_title(loc="left") for ax in display.axes_.values()]
         assert titles == ["analytic", "numeric", "error"]
 
+    def test_the_title_of_a_number_names_no_entry(self, compare):
+        """There is one, and nothing to be counted."""
+        display = JacobianDisplay(compare("x", [[8.0]], [[12.0]]))
+
+        assert display.title == "✗ x disagrees: analytic 8, numeric 12"
+
     def test_title_gives_the_verdict_in_words(self, tutorial):
         """The worst block is drawn by default, and its title says what is wrong."""
         display = plot_report(tutorial)

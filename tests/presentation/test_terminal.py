@@ -181,3 +181,28 @@ class TestTerminal:
         text = report_text(report_of(compare("\x1b[2Jevil\n", [[1.0]], [[2.0]])))
 
         assert "\x1b" not in text
+
+
+class TestSentences:
+    """What a reader stumbles over."""
+
+    def test_the_mark_of_a_finding_stands_before_its_name(self):
+        """A name that is longer than the line does not leave it alone."""
+        name = "encoder." + "self_attention." * 8 + "weight"
+        x = {name: np.ones(3)}
+        report = gl.check(lambda p: ((p[name] ** 2).sum(), {name: p[name]}), x)
+
+        for width in (None, 60):
+            lines = report_text(report, width=width).splitlines()
+            assert not any(line.strip() == "✗" for line in lines)
+
+    def test_a_relative_error_that_tells_nothing_is_left_out(self):
+        """At a kink 0 is right where the numeric side, 0.5, is the mean of 0 and 1."""
+        x = np.array([0.0, 1.0])
+        report = gl.check(
+            lambda x: np.maximum(x, 0), x, jac=lambda x: np.diag([0.0, 1.0])
+        )
+        row = report_text(report).splitlines()[4].split()
+
+        assert row[:5] == ["✓", "x", "2", "agrees", "-"]
+        assert row[8:10] == ["0", "0.5"]

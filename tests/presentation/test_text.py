@@ -246,7 +246,7 @@ class TestAuditText:
         assert "wrong itself" in lines[3]
         last = " ".join(" ".join(lines[-2:]).split())
         assert last.startswith("12 evaluations, ")
-        assert last.endswith("3.0 times forward and backward of its layers one by one")
+        assert "3.0 times a forward and backward pass through its layers" in last
 
     def test_all_right(self):
         """Nothing wrong is said in words."""

@@ -81,9 +81,9 @@ def _jacobian_transposed(case: Case) -> list[Clue]:
             BugKind.TRANSPOSE,
             (0.92 if permutes else 0.96) * share,
             f"The analytic Jacobian of {case.name} is the numeric one transposed.",
-            "The backward of y = A x multiplies by A.T: it uses A itself here. Of "
-            "y = d * (S x) it takes the factors in reverse order: S (d * up), not "
-            "d * (S up).",
+            "Multiply by A.T in the backward of y = A x, where A itself stands now. "
+            "If A is symmetric, mind the order: the backward of y = d * (A x) is "
+            "A (d * up), not d * (A up).",
         )
     ]
 

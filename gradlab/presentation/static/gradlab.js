@@ -90,6 +90,8 @@ const withCode = (words) =>
 // Long names break at their dots; what all names of a list begin with is said once, for
 // the ear, and left out for the eye.
 const breakable = (name) => name.split(/(?<=[._/])/).flatMap((piece, i) => (i ? [h("wbr"), piece] : [piece]));
+// The name of an entry, whose index, [3, 0], stays in one line.
+const entryWords = (name) => name.split(/(\[[\d, ]+\])/).flatMap((piece, i) => (i % 2 ? [h("span", { class: "nowrap" }, piece)] : breakable(piece)));
 const prose = (text) => text.split(/(\S{25,})/).map((piece, i) => (i % 2 ? breakable(piece) : piece));
 function named(name, { prefix = "", indent = 0 } = {}) {
   const rest = name.slice(prefix.length);
@@ -465,16 +467,16 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .chip[aria-pressed=true] i{color:inherit}.gl.narrow .bar{gap:6px 8px}.gl.narrow .status{flex-basis:200px}.gl.small .status{flex-basis:100%}.gl.narrow .brow{grid-template-columns:16px minmax(80px,1.4fr) minmax(70px,1fr) 64px minmax(80px,.8fr)}.gl.narrow .brow .shape{display:none}
 .gl.small .brow{grid-template-columns:16px minmax(0,1fr) 72px 62px}.gl.small .brow .tally,.gl.small .span{display:none}.gl.small .bhead>*{white-space:normal}
 .gl .layers{border:1px solid var(--line);border-radius:8px;overflow:auto;max-height:420px;margin:0 0 6px;position:relative}
-.gl .lrow{display:grid;grid-template-columns:var(--rail,30px) minmax(110px,1.4fr) minmax(60px,.6fr) minmax(70px,.9fr) 58px minmax(166px,.6fr);gap:10px;align-items:center;min-height:27px;padding:0 10px 0 4px;border-left:3px solid var(--tone,transparent);cursor:pointer;overflow:hidden}
+.gl .lrow,.gl button.fold{display:grid;grid-template-columns:var(--rail,30px) minmax(110px,1.4fr) minmax(60px,.6fr) minmax(70px,.9fr) 58px minmax(166px,.6fr);gap:10px;align-items:center}.gl .lrow{min-height:27px;padding:0 10px 0 4px;border-left:3px solid var(--tone,transparent);cursor:pointer;overflow:hidden}
 .gl .lrow:hover{background:var(--soft)}.gl .lrow.bad,.gl .ldetail.bad{background:var(--badsoft)}.gl .lrow.warn,.gl .ldetail.warn{background:color-mix(in srgb,var(--warnsoft) 55%,transparent)}.gl .lrow>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.gl .lrow>.rail{overflow:visible}.gl .lrow:focus-visible{outline-offset:-2px}
-.gl .lrow .name,.gl .fold .name{font-family:var(--mono);font-size:12px}.gl .lrow[aria-expanded=true] .name{font-weight:700}.gl .lrow .shape,.gl .lrow .tally{font-size:12px;color:var(--mute)}.gl .lrow .tally{color:var(--tone,var(--mute))}.gl .lrow .worst{text-align:right}.gl .lrow .track i{background:var(--tone,var(--mute))}
+.gl .lrow .name,.gl .fold .name{font-family:var(--mono);font-size:12px}.gl .lrow[aria-expanded=true] .name{font-weight:700}.gl .lrow .shape,.gl .lrow .tally,.gl .fold .tally{font-size:12px;color:var(--mute)}.gl .lrow .tally,.gl .fold .tally{color:var(--tone,var(--mute))}.gl .lrow .worst,.gl .fold .worst{text-align:right}.gl .lrow .track i,.gl .fold .track i{background:var(--tone,var(--mute))}
 .gl .lhead,.gl .lhead .name,.gl .lhead .shape{font:11px var(--sans);color:var(--mute)}.gl .lhead{position:sticky;top:0;z-index:1;cursor:default;background:var(--paper)!important;border-bottom:1px solid var(--line);height:25px}
 .gl{--lane:color-mix(in srgb,var(--mute) 55%,var(--paper))}.gl .rail path{fill:none;stroke:var(--lane);stroke-width:1.5}.gl .rail path.spoiled{stroke:var(--warn);stroke-width:2}.gl .rail path.inner{stroke-dasharray:2 2.5}.gl .rail circle{fill:var(--paper);stroke:var(--tone,var(--mute));stroke-width:1.5}.gl svg.rail text{font:700 10px/1 var(--sans);fill:var(--tone,var(--mute))}.gl .bad .rail circle{fill:var(--bad)}.gl .bad svg.rail text{fill:var(--paper)}
 .gl .ldetail{position:relative;padding:1px 14px 9px 4px;border-left:3px solid var(--tone,transparent);overflow-wrap:anywhere}.gl .past i{position:absolute;top:0;bottom:0;width:1.5px;background:var(--lane);margin-left:4px}.gl .past i.spoiled{background:var(--warn);width:2px}.gl .look{margin-top:5px!important}
-.gl button.fold{display:grid;grid-template-columns:var(--rail,30px) 1fr;gap:10px;align-items:center;width:100%;height:27px;text-align:left;border:0;border-left:3px solid var(--tone,transparent);border-radius:0;background:var(--soft);color:var(--mute);padding:0 10px 0 4px;overflow:hidden}.gl button.fold>span{white-space:nowrap;overflow:hidden;text-overflow:ellipsis}.gl button.fold:hover{color:var(--fg)}.gl button.fold:focus-visible{outline-offset:-2px}
-.gl.narrow .lrow{grid-template-columns:var(--rail,30px) minmax(90px,1.6fr) minmax(30px,.5fr) 54px 158px}.gl.narrow .lrow .shape,.gl.narrow .long{display:none}
-.gl.small .lrow{grid-template-columns:var(--rail,30px) minmax(0,1fr) 44px 58px}.gl.small .lrow .tally,.gl.small .lhead>:last-child{display:none}
-.gl .nowrap{white-space:nowrap}.gl .keys .ok,.gl .keys .bad,.gl .keys .warn{color:var(--tone)}.gl.nested{padding-left:0;padding-right:0;border-top:1px solid var(--line);margin-top:10px;padding-top:10px}
+.gl .fold .run{grid-column:span 2}.gl button.fold{width:100%;min-height:27px;text-align:left;border:0;border-left:3px solid var(--tone,transparent);border-radius:0;background:var(--soft);color:var(--mute);padding:0 10px 0 4px;overflow:hidden}.gl button.fold>.run{padding:4px 0;overflow-wrap:anywhere;line-height:1.3}.gl button.fold:hover{color:var(--fg)}.gl button.fold:focus-visible{outline-offset:-2px}
+.gl.narrow .lrow,.gl.narrow button.fold{grid-template-columns:var(--rail,30px) minmax(90px,1.6fr) minmax(30px,.5fr) 54px 158px}.gl.narrow .fold .run{grid-column:auto}.gl.narrow .lrow .shape,.gl.narrow .long{display:none}
+.gl.small .lrow,.gl.small button.fold{grid-template-columns:var(--rail,30px) minmax(0,1fr) 44px 58px}.gl.small .fold .tally,.gl.small .lrow .tally,.gl.small .lhead>:last-child{display:none}
+.gl svg .over{paint-order:stroke;stroke:var(--paper);stroke-width:4px;stroke-linejoin:round;pointer-events:none}.gl .nowrap{white-space:nowrap}.gl .keys .ok,.gl .keys .bad,.gl .keys .warn{color:var(--tone)}.gl.nested{padding-left:0;padding-right:0;border-top:1px solid var(--line);margin-top:10px;padding-top:10px}
 .gl .blank>*:not(.bar),.gl .blank .group{display:none}.gl .message{color:var(--bad);font-size:12px}.gl.busy .panels,.gl .waits{opacity:.55;transition:opacity .2s .25s}
 @media (prefers-reduced-motion:no-preference){.gl .track i{transition:width .12s}}
 @media (forced-colors:active){.gl .seal,.gl .track,.gl .track *,.gl .legend i,.gl .scale input,.gl button[aria-pressed=true]{forced-color-adjust:none}}
@@ -612,13 +614,14 @@ function blockList(blocks, onChoose, findings) {
     const mark = h("u");
     const glyph = h("span", { class: "g", "aria-hidden": "true" });
     const tally = h("span", { class: "tally" });
+    const known = meta.worst?.told && !unsaid(meta, findings);
     const row = h("div", { class: "brow", role: "option", ...FOCUS, tabindex: "-1", "data-key": meta.key, title: meta.name },
       glyph, named(meta.name, { prefix }),
       h("span", { class: "shape" }, shapeWords(meta.input.shape)),
       h("span", { class: "track", "aria-hidden": "true" }, fill, mark),
-      h("span", { class: "worst num" }, meta.worst && !unsaid(meta, findings) && (meta.verdict !== 1 || number(meta.worst.rel) !== 0) ? format(number(meta.worst.rel), 2) : "–"), tally);
+      h("span", { class: "worst num" }, known ? format(number(meta.worst.rel), 2) : "–"), tally);
     row.addEventListener("click", () => onChoose(meta.key));
-    return { meta, row, fill, mark, glyph, tally };
+    return { meta, row, fill, mark, glyph, tally, known };
   });
   const rows = h("div", { class: items.length > 10 ? "rows many" : "rows", role: "listbox", "aria-label": "Blocks of the Jacobian, worst first" }, items.map((i) => i.row));
   rows.addEventListener("keydown", (event) => {
@@ -636,7 +639,7 @@ function blockList(blocks, onChoose, findings) {
     h("span", {}, `${count(blocks.length)} gradients`, h("span", { class: "long" }, ", worst first"), bad ? ` · ${count(bad)} wrong` : ""), h("span", { class: "shape" }, "shape"),
     h("span", {}, h("span", { class: "long" }, "worst relative "), "error", h("span", { class: "span" }, ", 10⁻¹⁶ … 10²")), h("span", { class: "worst" }), h("span", { class: "tally" }, "wrong entries"));
   function update(selected, tolerance, metric, inks) {
-    for (const { meta, row, fill, mark, glyph, tally } of items) {
+    for (const { meta, row, fill, mark, glyph, tally, known } of items) {
       const worst = meta.worst ? number(meta.worst.rel) : 0;
       const moved = tolerance !== null && metric === "rel";
       const { verdict } = meta; // of the check; another tolerance moves the line only
@@ -649,7 +652,7 @@ function blockList(blocks, onChoose, findings) {
       const total = meta.counts[0] + meta.counts[1] + meta.counts[2];
       tally.textContent = meta.counts[2] ? `${count(meta.counts[2])} of ${count(total)}${meta.coverage === "probe" ? " probes" : ""}`
         : meta.counts[1] ? `${count(meta.counts[1])} undecided` : "none";
-      row.setAttribute("aria-label", `${meta.name}, ${WORDS[verdict]}, worst relative error ${format(worst, 2)}`);
+      row.setAttribute("aria-label", `${meta.name}, ${WORDS[verdict]}${known ? `, worst relative error ${format(worst, 2)}` : ""}`);
       fill.style.width = x(log);
       fill.style.display = meta.worst ? "" : "none"; // without entries
       fill.style.background = css(verdict === 2 ? inks.failRamp[150] : verdict === 1 ? inks.stripeInks[1] : inks.passRamp[255]);
@@ -1170,8 +1173,8 @@ export function mountJacobian(element, host) {
     const reason = unread(src, m) ?? (Number.isFinite(error) ? why(kind, error, bar, rel) : oddity([a, ai], [n, ni]));
     const pairs = (...rows) => h("dl", { class: "pair" }, rows.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
     entry.replaceChildren(
-      h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null, "aria-level": level(2) }, breakable(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), h("span", { class: "mute" }, " · ", hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
-        h("p", { class: "mute" }, breakable(`∂${out} / ∂${wrt}`)), h("p", { class: "mute num" }, `J[${i}, ${j}]`)),
+      h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null, "aria-level": level(2) }, entryWords(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), h("span", { class: "mute" }, " · ", m.coverage === "full" && m.rows * m.columns === 1 ? "the only entry" : hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
+        h("p", { class: "mute" }, entryWords(`∂${out} / ∂${wrt}`)), h("p", { class: "mute num" }, `J[${i}, ${j}]`)),
       h("div", {}, pairs(["analytic", shown(a, ai)], ["numeric", `${shown(n, ni)} ± ${format(bar, 2)}`]), numberLine(src, index), h("p", { class: "mute" }, reason)),
       h("div", {}, pairs(["absolute error", format(none ? null : error, 3)], ["relative error", format(none ? null : rel, 3)], ["error bar", `± ${format(bar, 3)}`], [m.complex ? "|analytic| / |numeric|" : "analytic / numeric", Number.isFinite(ratio) ? format(ratio, 6) : "–"], ["digits that agree", digits])));
     entry.dataset.words = `${wrt}: ${WORDS[kind]}. analytic ${shown(a, ai)}, numeric ${shown(n, ni)} plus or minus ${format(bar, 2)}.`;
@@ -1191,7 +1194,7 @@ export function mountJacobian(element, host) {
   function why(kind, error, bar, rel) {
     if (error === 0) return "both sides are the same number";
     const times = bar > 0 ? error / bar : Infinity;
-    const many = times === Infinity ? "the numeric side is exact" : times > 1e6 ? "the difference is millions of error bars" : times >= 1 ? `the difference is ${count(Number(times.toPrecision(2)))} error bars` : "the difference lies within the error bar";
+    const many = times === Infinity ? "the numeric side is exact" : times > 1e6 ? "the difference is millions of error bars" : times >= 1.05 ? `the difference is ${count(Number(times.toPrecision(2)))} error bars` : "the difference lies within the error bar";
     if (kind === 2) return `${many}: a step size cannot explain it`;
     if (kind === 1) return `${many}; the numeric side is too blurred to tell`;
     return rel < 1e-3 ? many + ": too small to matter" : many; // a bar may be wide: at a kink, say
@@ -1565,8 +1568,9 @@ export function mountSweep(element, host) {
     const svg = s("svg", { width: W, height: H, viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": `Relative error against step size, ${method}, log-log` });
     frame(svg, X, y, x0, x1, m.l, W - m.r, m.t, H - m.b, W < 560 ? 4 : 2, 21); // below the handle of the cursor
     svg.append(s("text", { x: m.l, y: H - 8, class: "mute" }, "step size h →"), s("text", { transform: `translate(11 ${(m.t + H - m.b) / 2}) rotate(-90)`, "text-anchor": "middle", class: "mute" }, "worst relative error"));
-    const named = theory(svg, y, X, x0, x1, m, W, H);
+    const { named, over } = theory(svg, y, X, x0, x1, m, W, H);
     const ends = lines(svg, X, y, W - m.r);
+    svg.append(over); // names of lines stand before the curves, on paper of their own
     if (ladder()) best(svg, X, m, H, y, W - m.r, named);
     labels(svg, ends, W - m.r, m.t, H - m.b, m.r);
     if (ladder()) cursor(svg, X, x0, x1, m, W, H, y);
@@ -1582,7 +1586,7 @@ export function mountSweep(element, host) {
   function theory(svg, y, X, x0, x1, m, W, H) {
     const clip = `gl${Math.random().toString(36).slice(2)}`;
     svg.append(s("defs", {}, s("clipPath", { id: clip }, s("rect", { x: m.l, y: m.t, width: W - m.l - m.r, height: H - m.t - m.b }))));
-    const group = s("g", { "clip-path": `url(#${clip})` });
+    const group = s("g", { "clip-path": `url(#${clip})` }), over = s("g", { "clip-path": `url(#${clip})`, class: "over" });
     const branches = data.theory[method] ?? [];
     const [[, p, c], [, q, d]] = branches.length === 2 ? branches : [[], []];
     const valley = (number(d) - number(c)) / (p - q); // log of the step where they meet
@@ -1609,10 +1613,10 @@ export function mountSweep(element, host) {
       if (Math.abs(px - foot) < inset.x + 9) { px = foot + Math.sign(exponent) * (inset.x + 12); py = a[1] + ((px - a[0]) / (b[0] - a[0])) * (b[1] - a[1]); }
       if (py < top || py > bottom + 1 || px < left || px > right) continue;
       named.push([px, py]);
-      group.append(s("text", { class: "mute", transform: `translate(${px} ${py}) rotate(${(angle * 180) / Math.PI}) translate(0 -6)`, "text-anchor": "middle" }, label));
+      over.append(s("text", { class: "mute", transform: `translate(${px} ${py}) rotate(${(angle * 180) / Math.PI}) translate(0 -6)`, "text-anchor": "middle" }, label));
     }
     svg.append(group);
-    return named;
+    return { named, over };
   }
   function best(svg, X, m, H, y, right, named) {
     const floor = number(data.floor[method]?.[picked] ?? NaN);
@@ -1622,7 +1626,7 @@ export function mountSweep(element, host) {
       svg.append(s("text", { ...corner, y: H - m.b - 5, class: "mute" }, `↓ floor ≈ ${format(floor, 2)}`));
     } else if (floor > 0) {
       svg.append(s("line", { x1: m.l, x2: right, y1: y.at(floor), y2: y.at(floor), stroke: "var(--ok)", "stroke-width": 1, "stroke-dasharray": "1 3" }),
-        s("text", { x: m.l + 5, y: y.at(floor) - 4, class: "mute" }, `floor ≈ ${format(floor, 2)}`));
+        s("text", { x: m.l + 5, y: y.at(floor) - 4, class: "mute over" }, `floor ≈ ${format(floor, 2)}`));
     }
     const value = number(data.best[method]?.[picked] ?? NaN);
     if (!(value > 0)) return;
@@ -1672,20 +1676,21 @@ export function mountSweep(element, host) {
   }
   function labels(svg, ends, x, top, bottom, room_) {
     ends.sort((a, b) => a.y - b.y);
-    const room = Math.floor((bottom - top) / 15);
+    const room = Math.floor((bottom - top) / 15) - 1; // one line is kept for the rest
     const shown = ends.length > room ? ends.filter((e) => e.input.verdict > 0).slice(0, room) : ends;
     for (let k = 1; k < shown.length; k++) shown[k].y = Math.max(shown[k].y, shown[k - 1].y + 15);
-    const over = shown.length ? shown[shown.length - 1].y - bottom : 0;
-    if (over > 0) for (let k = shown.length - 1, limit = bottom; k >= 0; k--, limit -= 15) shown[k].y = Math.min(shown[k].y, limit);
+    const cut = ends.filter((end) => !shown.includes(end)), others = ends.hidden + cut.length;
+    const lowest = others ? bottom - 15 : bottom;
+    const over = shown.length ? shown[shown.length - 1].y - lowest : 0;
+    if (over > 0) for (let k = shown.length - 1, limit = lowest; k >= 0; k--, limit -= 15) shown[k].y = Math.min(shown[k].y, limit);
     for (const end of shown) {
       const text = squeezed(end.input.name.slice(prefix.length), Math.floor((room_ - 40) / 6.8), prefix ? "…" : "");
       svg.append(s("path", { d: `M${end.from[0]} ${end.from[1]}L${x + 5} ${end.from[1]}L${x + 14} ${end.y}h4`, fill: "none", stroke: tone(end.input.verdict), "stroke-dasharray": end.early ? "1 5" : null, opacity: end.faint ? 0.2 : 0.7 }),
         s("text", { x: x + 21, y: end.y + 4, style: `fill:${tone(end.input.verdict)};font-weight:${end.input.verdict === 2 ? 700 : 400}`, opacity: end.faint ? 0.35 : 1 },
           s("title", {}, end.input.name), `${GLYPHS[end.input.verdict]} ${text}`));
     }
-    const cut = ends.filter((end) => !shown.includes(end)), others = ends.hidden + cut.length;
     const glyph = cut.every((end) => end.input.verdict === 0) ? "✓ " : "";
-    if (others) svg.append(s("text", { x: x + 21, y: bottom + 21, class: "mute" }, `${glyph}${others} others`));
+    if (others) svg.append(s("text", { x: x + 21, y: (shown.at(-1)?.y ?? lowest) + 19, class: "mute" }, `${glyph}${others} others`));
   }
   function cursor(svg, X, x0, x1, m, W, H) {
     const x = X(at), base = H - m.b;
@@ -1841,6 +1846,7 @@ const STATES = {
   unchecked: { glyph: "○", class: "none", words: "not checked", many: "not checked" },
 };
 const FOLD = 4; // runs of layers that say the same are folded from this length on
+const FEW = 8; // so many layers are shown one by one
 
 // Which rows feed which: the names that a row says, as numbers of rows above it; what
 // enters a container is fed by the container's own row.
@@ -1910,19 +1916,22 @@ function drawLayers(place, audit, open, title) {
   const LOW = -16, HIGH = 0;
   let wide = 0; // of the rail
 
-  function row(item, i, node) {
-    const state = STATES[item.state], error = number(item.error);
-    const log = error > 0 ? Math.log10(error) : LOW;
-    const bar = h("i");
+  // A bar and the number that it stands for; neither where nothing was measured.
+  function size(error) {
+    if (!Number.isFinite(error)) return [h("span", { class: "track" }), h("span", { class: "worst num" }, "–")];
+    const log = error > 0 ? Math.log10(error) : LOW, bar = h("i");
     bar.style.width = `${(clamp((log - LOW) / (HIGH - LOW), 0.01, 1) * 100).toFixed(1)}%`;
+    return [h("span", { class: "track" }, bar), h("span", { class: "worst num" }, format(error, 2))];
+  }
+  function row(item, i, node) {
+    const state = STATES[item.state];
     const on = i === picked;
     const line = h("div", { class: `lrow ${state.class}`, role: "button", ...FOCUS, tabindex: on || (picked < 0 && !i) ? "0" : "-1", "aria-expanded": String(on), "data-index": String(i), title: item.name,
       "aria-label": `${item.name}, ${item.type}, ${state.words}${item.parents.length ? `, takes its input from ${item.parents.join(", ")}` : ""}` },
       rail(node, wide),
       named(item.name + (item.call ? ` (call ${item.call + 1})` : ""), { indent: Math.min(item.depth, 8) * 9 }),
       h("span", { class: "shape" }, item.type),
-      h("span", { class: "track" }, Number.isFinite(error) && bar),
-      h("span", { class: "worst num" }, Number.isFinite(error) ? format(error, 2) : "–"),
+      ...size(number(item.error)),
       h("span", { class: "tally" }, state.words));
     line.addEventListener("click", () => choose(i));
     return on ? [line, detail(item, i, node, state)] : [line];
@@ -1950,7 +1959,7 @@ function drawLayers(place, audit, open, title) {
       let end = i;
       const state = rows[i].state;
       while (state !== "wrong" && state !== "holds" && end < rows.length && rows[end].state === state && end !== picked) end++;
-      if (end - i >= FOLD && !unfolded.has(i)) {
+      if (end - i >= FOLD && rows.length > FEW && !unfolded.has(i)) {
         shown.push({ first: i, last: end - 1, state });
         i = end - 1;
       } else if (end > i && unfolded.has(i)) {
@@ -1982,7 +1991,8 @@ function drawLayers(place, audit, open, title) {
       if (first === last) return row(rows[first], first, node);
       const n = last - first + 1;
       return h("button", { type: "button", class: `fold ${STATES[state].class}`, ...FOCUS, "aria-expanded": "false", title: "show them", onclick: () => { unfolded.add(first); draw(); list.querySelector(`[data-index="${first}"]`).focus(); } },
-        rail(node, wide), h("span", {}, `${count(n)} layers ${STATES[state].many}: `, h("span", { class: "name" }, `${rows[first].name} … ${rows[last].name}`)));
+        rail(node, wide), h("span", { class: "run" }, h("span", { "aria-hidden": "true" }, "▸ "), `${count(n)} layers: `, h("span", { class: "name" }, `${rows[first].name} … ${rows[last].name}`)),
+        ...size(Math.max(...rows.slice(first, last + 1).map((each) => number(each.error)).filter(Number.isFinite))), h("span", { class: "tally" }, STATES[state].words));
     });
     list.replaceChildren(head, ...parts);
     const on = list.querySelector(".lrow[aria-expanded=true]");

@@ -35,6 +35,7 @@ __all__ = [
 
 _EVERY = 0.1  # seconds between updates: fast enough to look alive, cheap to send
 _PATIENCE = 1.0  # seconds before a bar that nobody asked for appears
+_EARLY, _FEW = 5.0, 10  # seconds, and evaluations: before, no pace can be told
 _NEWS = 0.3  # weight of the latest pace among those before: tqdm's own
 _MINUTES = 100.0  # seconds, from which they are told in minutes
 
@@ -262,8 +263,13 @@ class NotebookProgress:
         return " · ".join(filter(None, [*told, f"{self._stop} ends it early"]))
 
     def _left(self) -> str:
-        """Say how long the rest takes at the latest pace; "" if that is unknown."""
+        """Say how long the rest takes at the latest pace; "" if that is unknown.
+
+        As it is at first: a function may need seconds to warm up.
+        """
         if not (self.total and self._pace):
+            return ""
+        if time.monotonic() - self._began < _EARLY and self.n < _FEW:
             return ""
         seconds = (self.total - self.n) / self._pace
         if seconds < 1:
@@ -287,7 +293,7 @@ class NotebookProgress:
     def _draw(self) -> None:
         done, seconds = self.n - self._seen, self._last - self._then
         if done and seconds > 0:
-            news = _NEWS if self._pace else 1.0
+            news = _NEWS if self._seen >= _FEW else 1.0  # the first ones are no measure
             self._pace += news * (done / seconds - self._pace)
             self._seen, self._then = self.n, self._last
         self._present()

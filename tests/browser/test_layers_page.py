@@ -1,0 +1,73 @@
+"""Many layers, and many curves: what is told one by one, and how the rest is."""
+
+from __future__ import annotations
+
+import builders
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from gradlab.presentation.packing_results import pack_layers, pack_sweep
+
+pytestmark = pytest.mark.browser
+
+
+def audit(right):
+    """A wrong layer, and so many right ones, of which the third is off by most."""
+    rows = [builders.layer("bad", "Swish", "wrong", 0.45)]
+    for k in range(right):
+        error = 3e-8 if k == 2 else 1e-12
+        rows.append(builders.layer(f"fc{k}", "Linear", "right", error))
+    return builders.audit_of(rows, ["bad"])
+
+
+def test_a_few_layers_are_shown_one_by_one(show):
+    """Seven right layers in a row, and each has its line."""
+    page = show(pack_layers(audit(7)))
+
+    expect(page.locator(".gl .fold")).to_have_count(0)
+    expect(page.locator(".gl .lrow[role]")).to_have_count(8)
+
+
+@pytest.mark.parametrize("width", [400, 700, 1200])
+def test_a_run_of_layers_tells_the_worst_error_among_them(show, width):
+    """Its bar and number stand in the columns of those of single layers."""
+    page = show(pack_layers(audit(9)), width=width)
+
+    run = page.locator(".gl .fold")
+    expect(run).to_contain_text("9 layers: fc0 … fc8")
+    expect(run.locator(".worst")).to_have_text("3e−08")
+    right = "node => node.getBoundingClientRect().right"
+    for part in (".track", ".worst"):
+        single = page.locator(f".gl .lrow.bad {part}").evaluate(right)
+        assert abs(run.locator(part).evaluate(right) - single) < 1
+
+
+def test_what_was_not_measured_has_no_number(show):
+    """A run of layers that were not checked: a dash, and no bar."""
+    rows = [builders.layer("bad", "Swish", "wrong", 0.45)]
+    rows += [
+        builders.layer(f"fc{k}", "Linear", "unchecked", float("nan")) for k in range(9)
+    ]
+    page = show(pack_layers(builders.audit_of(rows, ["bad"])))
+
+    expect(page.locator(".gl .fold .worst")).to_have_text("–")
+    expect(page.locator(".gl .fold .track i")).to_have_count(0)
+
+
+def test_the_rest_of_many_curves_is_counted_below_their_names(show):
+    """Not beside the numbers of the axis, where it would read as one of them."""
+    rng = np.random.default_rng(7)
+    page = show(pack_sweep(builders.sweep(rng, 50)))
+
+    where = """node => {
+      const box = node.getBoundingClientRect(), plot = node.closest('svg');
+      const names = [...plot.querySelectorAll('text:has(title)')];
+      const last = Math.max(...names.map(name => name.getBoundingClientRect().bottom));
+      const axis = [...plot.querySelectorAll('text')]
+        .find(text => text.textContent === 'step size h →');
+      return [last, box.top, axis.getBoundingClientRect().top - box.bottom];
+    }"""
+    last, top, above = page.locator(".gl svg text", has_text="others").evaluate(where)
+    assert -5 < top - last < 10
+    assert above > 40
