@@ -38,6 +38,7 @@ def test_a_run_of_layers_tells_the_worst_error_among_them(show, width):
     expect(run).to_contain_text("9 layers: fc0 … fc8")
     expect(run.locator(".worst")).to_have_text("3e−08")
     right = "node => node.getBoundingClientRect().right"
+    assert run.evaluate("node => node.scrollHeight <= node.clientHeight")  # not cut
     for part in (".track", ".worst"):
         single = page.locator(f".gl .lrow.bad {part}").evaluate(right)
         assert abs(run.locator(part).evaluate(right) - single) < 1

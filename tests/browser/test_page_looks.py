@@ -37,6 +37,22 @@ def test_no_line_breaks_within_a_number(show):
     assert "1e-3" in told
 
 
+def test_the_ring_of_the_tolerance_leaves_its_numbers_alone(show):
+    """It stands round the bar: the powers of ten below it can be read."""
+    page = show("tutorial")
+    page.locator("input[type=range]").focus()
+    page.keyboard.press("ArrowRight")
+
+    low = page.locator("input[type=range]").evaluate(
+        """input => {
+          const style = getComputedStyle(input), box = input.getBoundingClientRect();
+          const out = parseFloat(style.outlineOffset) + parseFloat(style.outlineWidth);
+          return box.bottom + out - input.parentNode.getBoundingClientRect().top;
+        }"""
+    )
+    assert low < 14  # pixels below the upper edge of the bar, where the numbers begin
+
+
 def test_scales_follow_the_width_where_cells_do_not(show):
     """Three columns stay as they are in a narrower page; the scales below do not."""
     page = show(gl.check(np.sin, np.ones(3), jac=lambda x: np.diag(2 * np.cos(x))))

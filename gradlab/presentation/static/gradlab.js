@@ -454,6 +454,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .withedge{display:grid;grid-template-columns:max-content max-content;gap:3px}.gl .scale{position:relative;margin-top:8px}
 .gl{--handle:radial-gradient(circle at 50% 5px,var(--fg) 0 4.5px,transparent 5px),linear-gradient(90deg,transparent 8px,var(--fg) 8px 10px,transparent 10px) 0 0/100% 17px no-repeat}
 .gl .scale input{position:absolute;left:-9px;top:-5px;width:calc(100% + 18px);height:22px;margin:0;background:none;-webkit-appearance:none;appearance:none;cursor:ew-resize;border:0;padding:0}
+.gl .scale input:focus-visible{outline-offset:-6px}/* round the bar alone: numbers stand below it */
 .gl .scale input::-webkit-slider-runnable-track{background:none;height:22px}.gl .scale input::-moz-range-track{background:none;height:22px}
 .gl .scale input::-webkit-slider-thumb{-webkit-appearance:none;width:18px;height:22px;border:0;border-radius:0;background:var(--handle)}
 .gl .scale input::-moz-range-thumb{width:18px;height:22px;border:0;border-radius:0;background:var(--handle)}
@@ -473,8 +474,8 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .lhead,.gl .lhead .name,.gl .lhead .shape{font:11px var(--sans);color:var(--mute)}.gl .lhead{position:sticky;top:0;z-index:1;cursor:default;background:var(--paper)!important;border-bottom:1px solid var(--line);height:25px}
 .gl{--lane:color-mix(in srgb,var(--mute) 55%,var(--paper))}.gl .rail path{fill:none;stroke:var(--lane);stroke-width:1.5}.gl .rail path.spoiled{stroke:var(--warn);stroke-width:2}.gl .rail path.inner{stroke-dasharray:2 2.5}.gl .rail circle{fill:var(--paper);stroke:var(--tone,var(--mute));stroke-width:1.5}.gl svg.rail text{font:700 10px/1 var(--sans);fill:var(--tone,var(--mute))}.gl .bad .rail circle{fill:var(--bad)}.gl .bad svg.rail text{fill:var(--paper)}
 .gl .ldetail{position:relative;padding:1px 14px 9px 4px;border-left:3px solid var(--tone,transparent);overflow-wrap:anywhere}.gl .past i{position:absolute;top:0;bottom:0;width:1.5px;background:var(--lane);margin-left:4px}.gl .past i.spoiled{background:var(--warn);width:2px}.gl .look{margin-top:5px!important}
-.gl .fold .run{grid-column:span 2}.gl button.fold{width:100%;min-height:27px;text-align:left;border:0;border-left:3px solid var(--tone,transparent);border-radius:0;background:var(--soft);color:var(--mute);padding:0 10px 0 4px;overflow:hidden}.gl button.fold>.run{padding:4px 0;overflow-wrap:anywhere;line-height:1.3}.gl button.fold:hover{color:var(--fg)}.gl button.fold:focus-visible{outline-offset:-2px}
-.gl.narrow .lrow,.gl.narrow button.fold{grid-template-columns:var(--rail,30px) minmax(90px,1.6fr) minmax(30px,.5fr) 54px 158px}.gl.narrow .fold .run{grid-column:auto}.gl.narrow .lrow .shape,.gl.narrow .long{display:none}
+.gl .fold .run{grid-column:span 2}.gl button.fold{width:100%;height:auto;min-height:27px;text-align:left;border:0;border-left:3px solid var(--tone,transparent);border-radius:0;background:var(--soft);color:var(--mute);padding:0 10px 0 4px;overflow:hidden}.gl button.fold>.run{padding:3px 0;overflow-wrap:anywhere;line-height:1.3}.gl button.fold:hover{color:var(--fg)}.gl button.fold:focus-visible{outline-offset:-2px}
+.gl.narrow .lrow,.gl.narrow button.fold{grid-template-columns:var(--rail,30px) minmax(90px,2fr) minmax(30px,.4fr) 54px 128px}.gl.narrow .fold .run{grid-column:auto}.gl.narrow .lrow .shape,.gl.narrow .long{display:none}
 .gl.small .lrow,.gl.small button.fold{grid-template-columns:var(--rail,30px) minmax(0,1fr) 44px 58px}.gl.small .fold .tally,.gl.small .lrow .tally,.gl.small .lhead>:last-child{display:none}
 .gl svg .over{paint-order:stroke;stroke:var(--paper);stroke-width:4px;stroke-linejoin:round;pointer-events:none}.gl .nowrap{white-space:nowrap}.gl .keys .ok,.gl .keys .bad,.gl .keys .warn{color:var(--tone)}.gl.nested{padding-left:0;padding-right:0;border-top:1px solid var(--line);margin-top:10px;padding-top:10px}
 .gl .blank>*:not(.bar),.gl .blank .group{display:none}.gl .message{color:var(--bad);font-size:12px}.gl.busy .panels,.gl .waits{opacity:.55;transition:opacity .2s .25s}
@@ -1991,7 +1992,7 @@ function drawLayers(place, audit, open, title) {
       if (first === last) return row(rows[first], first, node);
       const n = last - first + 1;
       return h("button", { type: "button", class: `fold ${STATES[state].class}`, ...FOCUS, "aria-expanded": "false", title: "show them", onclick: () => { unfolded.add(first); draw(); list.querySelector(`[data-index="${first}"]`).focus(); } },
-        rail(node, wide), h("span", { class: "run" }, h("span", { "aria-hidden": "true" }, "▸ "), `${count(n)} layers: `, h("span", { class: "name" }, `${rows[first].name} … ${rows[last].name}`)),
+        rail(node, wide), h("span", { class: "run" }, h("span", { "aria-hidden": "true" }, "▸ "), `${count(n)} layers: `, h("span", { class: "name" }, breakable(rows[first].name), " … ", breakable(rows[last].name))),
         ...size(Math.max(...rows.slice(first, last + 1).map((each) => number(each.error)).filter(Number.isFinite))), h("span", { class: "tally" }, STATES[state].words));
     });
     list.replaceChildren(head, ...parts);
