@@ -180,7 +180,7 @@ def _in_doubt(
     kinds = tuple(dict.fromkeys([*own, *(clue.kind for clue in doubts)]))
     kinds = tuple(kind for kind in kinds if kind != BugKind.UNKNOWN)
     named = ", ".join(kind.replace("_", " ") for kind in kinds)
-    told = f" It may as well be: {named}." if kinds else ""
+    told = f" It could also be: {named}." if kinds else ""
     return dataclasses.replace(finding, evidence=finding.evidence + told, doubts=kinds)
 
 

@@ -137,8 +137,8 @@ def beside_right(finding: Finding, right: list[str]) -> Finding:
     """Name the inputs that are right: the mistake is on no way to them."""
     if not right:
         return finding
-    are = "is the gradient" if len(right) == 1 else "are the gradients"
-    told = f" Right {are} of {few_of(right, _NAMED)}."
+    the, are = ("gradient", "is") if len(right) == 1 else ("gradients", "are")
+    told = f" The {the} of {few_of(right, _NAMED)} {are} right."
     return dataclasses.replace(finding, evidence=finding.evidence + told)
 
 
@@ -176,7 +176,7 @@ def _length_words(case: Case) -> str:
     if a.size == 1:
         return f"The analytic value is {told} times the numeric one."
     if length < 0:
-        return "The analytic gradient points against the numeric one."
+        return "The analytic gradient points against the numeric gradient."
     if abs(length - 1) < _LITTLE:
         return (
             "Along the numeric gradient the analytic one has the right length; the "

@@ -240,4 +240,4 @@ def test_doubts_of_a_layer_are_data_as_well(rng):
     (finding,) = gl.blame(net, x).findings
 
     assert "wrong_axis" in finding.doubts
-    assert "It may as well be: wrong axis" in finding.evidence
+    assert "It could also be: wrong axis" in finding.evidence

@@ -208,7 +208,7 @@ def test_no_guess_is_made_of_what_several_inputs_share():
     assert unnamed.kind == BugKind.UNKNOWN
     assert unnamed.places == ("Wk", "Wq", "be", "g")
     assert "With all of Wq at zero the gradient of g is right" in unnamed.evidence
-    assert "Right are the gradients of Wv, Wo." in unnamed.evidence
+    assert "The gradients of Wv, Wo are right." in unnamed.evidence
 
 
 def test_a_bias_in_front_of_a_norm_vouches_for_nothing():

@@ -54,7 +54,7 @@ def test_what_is_not_sure_names_its_doubts_itself(rng):
     assert report.findings[0].doubts == (
         "missing_term", "extra_term", "wrong_derivative",
     )  # fmt: skip
-    assert "It may as well be: missing term, extra" in report.findings[0].evidence
+    assert "It could also be: missing term, extra" in report.findings[0].evidence
 
 
 def test_a_gradient_of_none_lacks_no_term_beside_that():

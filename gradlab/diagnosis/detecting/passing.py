@@ -137,7 +137,7 @@ def _mask_clue(
         BugKind.WRONG_MASK,
         0.92 * share,
         f"{_counted(lost, extra)} {place}; "
-        f"{f'where both pass, {told}' if told else 'nowhere do both pass'}.",
+        f"{f'where neither is zero, {told}' if told else 'nowhere is neither zero'}.",
         f"Compare the mask in the backward of {case.name} with the one the forward "
         f"pass applies: same array, same comparison, same side.",
     )
@@ -149,10 +149,10 @@ def _counted(lost: NDArray[np.bool_], extra: NDArray[np.bool_]) -> str:
     if not passed:
         return "The analytic gradient is zero where the function moves,"
     if not stopped:
-        return "The analytic gradient is not zero where the function stands still,"
+        return "The analytic gradient is not zero where the function does not move,"
     return (
         f"The analytic gradient is zero where the function moves ({stopped:,} times) "
-        f"and not zero where it stands still ({passed:,} times),"
+        f"and not zero where it does not move ({passed:,} times),"
     )
 
 

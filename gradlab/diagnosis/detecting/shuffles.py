@@ -165,8 +165,9 @@ def _same_numbers(case: Case) -> list[Clue]:
         Clue(
             BugKind.WRONG_INDEX,
             0.95 if whole else 0.79,  # a transpose may say the same more simply
-            f"Every number that is wrong of {case.name} is right elsewhere: all "
-            f"{int(moved.sum())} stand at wrong places, {place_words(case)}.",
+            f"Every wrong number in the gradient of {case.name} is the right one of "
+            f"another entry: {int(moved.sum()):,} stand at wrong places, "
+            f"{place_words(case)}.",
             f"Check the index arithmetic in the backward of {case.name}: an offset, a "
             f"stride or a padding, a kernel or an order that must be reversed.",
         )

@@ -168,9 +168,9 @@ def transposed_signal(case: Case) -> list[Clue]:
                     f"multiplied with {other.name} is transposed."
                 )
                 advice = (
-                    f"Of s = {other.name} @ {case.name}.T with its gradient ds, that "
-                    f"of {case.name} is ds.T @ {other.name}, and that of {other.name} "
-                    f"is ds @ {case.name}."
+                    f"With s = {other.name} @ {case.name}.T and its gradient ds, the "
+                    f"gradient of {case.name} is ds.T @ {other.name}, and that of "
+                    f"{other.name} is ds @ {case.name}."
                 )
                 return [Clue(BugKind.TRANSPOSE, 0.96, told, advice)]
         for size, error, own in (
@@ -183,7 +183,7 @@ def transposed_signal(case: Case) -> list[Clue]:
             turn = w - w.T
             model = theirs @ turn if own[0] == "x" else turn @ theirs
             if _same(error, model) and not np.allclose(turn, 0):
-                told = f"The error is what {other.name} for {other.name}.T makes."
+                told = f"{other.name} in place of {other.name}.T makes this error."
                 return [_factor_clue(other.name, told, 0.955)]
     return []
 
