@@ -1409,7 +1409,7 @@ function entryPlot(place, answer) {
   frame(svg, X, y, x0, x1, left, W - right, top, H - bottom, 4);
   svg.append(s("path", { d: trace(steps, errors, X, y.at), fill: "none", stroke: "var(--accent)", "stroke-width": 1.8 }),
     s("text", { x: W - right, y: H - 2, "text-anchor": "end", class: "mute" }, "step size h →"));
-  place.replaceChildren(h("div", { class: "cap" }, h("b", {}, "this entry, swept"), h("span", {}, answer.label)), svg);
+  place.replaceChildren(h("div", { class: "cap" }, h("b", {}, "relative error by step size"), h("span", {}, answer.label)), svg);
 }
 
 function liveControls(place, host, meta, onEntry) {
