@@ -123,13 +123,19 @@ def test_import_loads_nothing_heavy():
 
 
 def test_check_of_what_is_right_loads_no_more_than_it_asks():
-    """A right gradient in NumPy waits for no detector, search, ladder or layer."""
+    """A right gradient in NumPy waits for no detector, search, ladder or layer.
+
+    Nor for a second opinion or excuses, which it needs none of.
+    """
     unasked = (
         "diagnosis.detectors",
         "differentiation.ladder.climb",
         "localisation.layers",
         "localisation.searching",
+        "pipeline.around.excuses",
+        "pipeline.around.joint_kinks",
         "pipeline.large",
+        "pipeline.looks.second_opinion",
         "subject.tensors.subjects",
     )
     code = (

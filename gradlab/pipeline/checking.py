@@ -32,14 +32,11 @@ from gradlab.labels import few_of
 from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.judging import judge_all
-from gradlab.pipeline.looks.escalation import look_again
 from gradlab.pipeline.looks.far_steps import distrust_far_steps
 from gradlab.pipeline.looks.idle import settle_still
-from gradlab.pipeline.looks.second_opinion import second_opinion_on
 from gradlab.pipeline.looks.steadiness import set_unsteady_aside
-from gradlab.pipeline.looks.unheard import KEPT, hear_in_haste
 from gradlab.pipeline.outcome import Known, Outcome
-from gradlab.pipeline.plan import Check, Plan
+from gradlab.pipeline.plan import KEPT, Check, Plan
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, analytic_side
 from gradlab.pipeline.sides.held_in_half import bearable_in_half
 from gradlab.pipeline.sides.rounded_always import scatter_of_rounded
@@ -228,8 +225,14 @@ def _conclude(check: Check, outcome: Outcome) -> None:
     if outcome.stopped or outcome.unsteady is not None:
         judge_all(check.subject, outcome, check.plan)
     with check.meter.watching():
-        second_opinion_on(check, outcome)
+        methods = [check.plan.method_of(block.name) for block in outcome.blocks]
+        if not all(isinstance(method, Auto) for method in methods):
+            from gradlab.pipeline.looks.second_opinion import second_opinion_on
+
+            second_opinion_on(check, outcome)
         if outcome.stopped:
+            from gradlab.pipeline.looks.unheard import hear_in_haste
+
             hear_in_haste(check, outcome)
 
 
@@ -261,6 +264,8 @@ def _look_closely(check: Check, outcome: Outcome) -> None:
     settle_still(check.reference, auto, check.meter, plan.seed)
     judge_all(subject, outcome, plan)
     if set_unsteady_aside(check.reference, outcome, check.meter):
+        from gradlab.pipeline.looks.escalation import look_again
+
         with check.meter.watching():  # a solver may not return beside the point
             look_again(check, outcome)
 

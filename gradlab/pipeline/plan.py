@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from gradlab.subject.state_guard import StateGuard
     from gradlab.subject.subject import Subject
 
-__all__ = ["Call", "Check", "Plan"]
+__all__ = ["BESIDE", "KEPT", "Call", "Check", "Plan"]
+
+BESIDE = 10  # evaluations that tell whether f has a derivative at the point
+KEPT = 22 + BESIDE  # evaluations of a budget: those, and a ladder
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

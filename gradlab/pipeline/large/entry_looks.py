@@ -18,7 +18,7 @@ from gradlab.pipeline.around.joint_kinks import joint_kinks
 from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.coverage import readable
 from gradlab.pipeline.large.searched import as_looked_at, with_found
-from gradlab.pipeline.looks.unheard import KEPT
+from gradlab.pipeline.plan import KEPT
 from gradlab.subject.mirrors import with_mirrored
 from gradlab.subject.subject import Variable, input_columns
 

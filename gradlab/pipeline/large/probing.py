@@ -31,7 +31,7 @@ from gradlab.pipeline.large.entry_looks import (
     named_entries,
     worth_a_look,
 )
-from gradlab.pipeline.looks.unheard import KEPT
+from gradlab.pipeline.plan import KEPT
 from gradlab.subject.subject import Variable, input_columns
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from gradlab.pipeline.looks.early_stops import SLIGHT
 from gradlab.pipeline.looks.last_digits import may_be_last_digits
 from gradlab.pipeline.looks.upholding import upheld_together
 from gradlab.pipeline.looks.wide_slopes import wide_slopes
+from gradlab.pipeline.plan import BESIDE
 from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
@@ -36,15 +37,12 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Subject
 
 __all__ = [
-    "KEPT",
     "far_apart",
     "hear_in_haste",
     "is_missing",
     "no_tie",
 ]
 
-_BESIDE = 10  # evaluations that tell whether f has a derivative at the point
-KEPT = 22 + _BESIDE  # evaluations of a budget: those, and a ladder
 # of the ladder, or a cheap difference: along a stair any slope may be meant
 _KINDS = (-1, Smoothness.SMOOTH, Smoothness.KINK)
 _COARSEST = 2.0**-7  # relative: the largest step of bfloat16, on both sides
@@ -74,7 +72,7 @@ def hear_in_haste(check: Check, outcome: Outcome) -> None:
     if outcome.stopped != INTERRUPTED and not any(map(np.any, sure.values())):
         tied = not all(no_tie(subject, block).all() for block in wrong)
         try:
-            with check.meter.keeping(_BESIDE if tied else 0):
+            with check.meter.keeping(BESIDE if tied else 0):
                 _try(check, outcome, wrong, sure)
         except BudgetExhausted:
             pass
