@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builders
+import driver
 import numpy as np
 import pytest
 from playwright.sync_api import expect
@@ -72,3 +73,22 @@ def test_the_rest_of_many_curves_is_counted_below_their_names(show):
     last, top, above = page.locator(".gl svg text", has_text="others").evaluate(where)
     assert -5 < top - last < 10
     assert above > 40
+
+
+def test_words_in_a_plot_stand_on_the_colour_that_the_page_has(show):
+    """In JupyterLab, dark, an output is darker than the paper of its forms."""
+    page = show(pack_sweep(builders.sweep(np.random.default_rng(7))))
+    page.evaluate(
+        """() => {
+          const style = document.documentElement.style;
+          style.setProperty('--jp-layout-color1', 'rgb(33, 33, 33)');
+          document.body.style.background = 'rgb(17, 17, 17)';
+        }"""
+    )
+    driver.settle(page)
+
+    expect(page.locator(".gl")).to_have_class("gl dark")
+    strokes = page.locator(".gl svg text").evaluate_all(
+        "nodes => nodes.map(node => getComputedStyle(node).stroke)"
+    )
+    assert set(strokes) == {"rgb(17, 17, 17)"}

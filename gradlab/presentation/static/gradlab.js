@@ -114,22 +114,23 @@ function verdictMark(verdict, words = WORDS[verdict]) {
 // ------------------------------------------------------------------------- the theme
 
 // Ask the page, not the operating system: go up to the first opaque background.
-function isDark(element) {
+function ground(element) {
   for (let node = element; node; node = node.parentElement) {
-    const parts = getComputedStyle(node).backgroundColor.match(/[\d.]+/g);
+    const colour = getComputedStyle(node).backgroundColor, parts = colour.match(/[\d.]+/g);
     if (parts && (parts.length < 4 || +parts[3] > 0.5)) {
-      return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2] < 128;
+      return { colour, dark: 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2] < 128 };
     }
   }
-  return matchMedia("(prefers-color-scheme: dark)").matches;
+  return { colour: "", dark: matchMedia("(prefers-color-scheme: dark)").matches };
 }
 function onTheme(element, call) {
-  let was = isDark(element);
-  call(was);
+  let was = null;
   const check = () => {
-    const now = isDark(element);
-    if (now !== was) call((was = now));
+    const { colour, dark } = ground(element);
+    element.style.setProperty("--ground", colour || "var(--paper)"); // what words stand on
+    if (dark !== was) call((was = dark));
   };
+  check();
   const observer = new MutationObserver(() => { check(); setTimeout(check, 300); });
   for (const node of [document.body, document.documentElement]) {
     observer.observe(node, { attributes: true });
@@ -137,7 +138,7 @@ function onTheme(element, call) {
   const query = matchMedia("(prefers-color-scheme: dark)");
   query.addEventListener("change", check);
   setTimeout(check, 60); // the first look may come before the page holds the element
-  const stopPrint = onPrint(() => { if (was) call((was = false)); }, check);
+  const stopPrint = onPrint(() => { element.style.setProperty("--ground", "#fff"); if (was) call((was = false)); }, check);
   return () => { observer.disconnect(); query.removeEventListener("change", check); stopPrint(); };
 }
 // Paper is white and as wide as it is: what was drawn for the screen is drawn again for it.
@@ -463,7 +464,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .entry{display:grid;grid-template-columns:minmax(180px,1fr) minmax(250px,1.25fr) minmax(210px,1fr);gap:8px 26px;border:1px solid var(--line);border-radius:8px;padding:10px 14px;margin:12px 0 8px;min-height:112px;align-items:start;overflow-wrap:anywhere}
 .gl.narrow .entry{grid-template-columns:minmax(0,1.2fr) minmax(0,1fr)}.gl.narrow .entry>:first-child{grid-column:1/-1}.gl.small .entry{grid-template-columns:minmax(0,1fr)}.gl .entry h4{font:600 15px/1.3 var(--mono);margin:0 0 2px!important;overflow-wrap:anywhere;color:var(--fg)}.gl .entry h4.small{font-size:12.5px;line-height:1.4}.gl .entry svg{margin:2px 0 6px;max-width:100%;height:auto}.gl .entry .pair{display:grid;grid-template-columns:max-content 1fr;gap:1px 14px;font-size:12px;align-items:baseline}.gl .entry .pair dt{color:var(--mute)}.gl .entry .pair dd{font-family:var(--mono);font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .gl .keys{color:var(--mute);font-size:11px;margin:2px 0 6px!important}.gl kbd{border:1px solid var(--line);border-bottom-width:2px;border-radius:3px;padding:0 4px;font:10px/14px var(--sans)!important;background:none!important;color:inherit!important;box-shadow:none!important;margin:0 1px}.gl figure.entryplot{max-width:372px;margin:2px 0 8px!important}
-.gl svg{display:block;overflow:visible}.gl svg text{fill:var(--fg);font:11px var(--sans);paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}.gl .rail text{stroke:none!important}.gl svg text.mute{fill:var(--mute)}.gl svg .grid{stroke:var(--line);stroke-width:.6;opacity:.8}
+.gl svg{display:block;overflow:visible}.gl svg text{fill:var(--fg);font:11px var(--sans);paint-order:stroke;stroke:var(--ground,var(--paper));stroke-width:3px;stroke-linejoin:round}.gl .rail text{stroke:none!important}.gl svg text.mute{fill:var(--mute)}.gl svg .grid{stroke:var(--line);stroke-width:.6;opacity:.8}
 .gl .hide{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}.gl .chip[aria-pressed=true] .mute{color:inherit}.gl .chips{display:flex;align-items:center;flex-wrap:wrap;gap:5px 6px;margin:6px 0}.gl button.chip{display:inline-flex;gap:6px;align-items:center;border-radius:13px;padding:3px 10px 3px 8px;height:auto;min-height:26px;max-width:100%;text-align:left}.gl .chip i{color:var(--tone);font-weight:700}.gl .chip .name{overflow-wrap:anywhere;min-width:0;position:relative}
 .gl .chip[aria-pressed=true] i{color:inherit}.gl.narrow .bar{gap:6px 8px}.gl.narrow .status{flex-basis:200px}.gl.small .status{flex-basis:100%}.gl.narrow .brow{grid-template-columns:16px minmax(80px,1.4fr) minmax(70px,1fr) 64px minmax(80px,.8fr)}.gl.narrow .brow .shape{display:none}
 .gl.small .brow{grid-template-columns:16px minmax(0,1fr) 72px 62px}.gl.small .brow .tally,.gl.small .span{display:none}.gl.small .bhead>*{white-space:normal}
@@ -477,7 +478,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .fold .run{grid-column:span 2}.gl button.fold{width:100%;height:auto;min-height:27px;text-align:left;border:0;border-left:3px solid var(--tone,transparent);border-radius:0;background:var(--soft);color:var(--mute);padding:0 10px 0 4px;overflow:hidden}.gl button.fold>.run{padding:3px 0;overflow-wrap:anywhere;line-height:1.3}.gl button.fold:hover{color:var(--fg)}.gl button.fold:focus-visible{outline-offset:-2px}
 .gl.narrow .lrow,.gl.narrow button.fold{grid-template-columns:var(--rail,30px) minmax(90px,2fr) minmax(30px,.4fr) 54px 128px}.gl.narrow .fold .run{grid-column:auto}.gl.narrow .lrow .shape,.gl.narrow .long{display:none}
 .gl.small .lrow,.gl.small button.fold{grid-template-columns:var(--rail,30px) minmax(0,1fr) 44px 58px}.gl.small .fold .tally,.gl.small .lrow .tally,.gl.small .lhead>:last-child{display:none}
-.gl svg .over{paint-order:stroke;stroke:var(--paper);stroke-width:4px;stroke-linejoin:round;pointer-events:none}.gl .nowrap{white-space:nowrap}.gl .keys .ok,.gl .keys .bad,.gl .keys .warn{color:var(--tone)}.gl.nested{padding-left:0;padding-right:0;border-top:1px solid var(--line);margin-top:10px;padding-top:10px}
+.gl svg .over{stroke-width:4px;pointer-events:none}.gl .nowrap{white-space:nowrap}.gl .keys .ok,.gl .keys .bad,.gl .keys .warn{color:var(--tone)}.gl.nested{padding-left:0;padding-right:0;border-top:1px solid var(--line);margin-top:10px;padding-top:10px}
 .gl .blank>*:not(.bar),.gl .blank .group{display:none}.gl .message{color:var(--bad);font-size:12px}.gl.busy .panels,.gl .waits{opacity:.55;transition:opacity .2s .25s}
 @media (prefers-reduced-motion:no-preference){.gl .track i{transition:width .12s}}
 @media (forced-colors:active){.gl .seal,.gl .track,.gl .track *,.gl .legend i,.gl .scale input,.gl button[aria-pressed=true]{forced-color-adjust:none}}
@@ -1665,7 +1666,7 @@ export function mountSweep(element, host) {
     group.append(s("line", { x1: a, x2: b, y1: y, y2: y, stroke: tone(verdict), "stroke-width": 5, "stroke-linecap": "round", opacity: 0.45 }), dot(verdict, c, y));
   }
   function dot(verdict, x, y) {
-    const fill = tone(verdict), stroke = "var(--paper)";
+    const fill = tone(verdict), stroke = "var(--ground,var(--paper))";
     if (verdict === 0) return s("circle", { cx: x, cy: y, r: 3.6, fill, stroke });
     if (verdict === 1) return s("rect", { x: x - 3.6, y: y - 3.6, width: 7.2, height: 7.2, fill, stroke });
     return s("path", { d: `M${x} ${y - 5.5}l5.5 5.5-5.5 5.5-5.5-5.5Z`, fill, stroke });
@@ -1698,7 +1699,7 @@ export function mountSweep(element, host) {
     const handle = s("g", { ...FOCUS, class: "cursor", "data-key": "h", role: "slider", "aria-label": "step size h", "aria-valuemin": x0, "aria-valuemax": x1, "aria-valuenow": Math.log10(at), "aria-valuetext": format(at, 2), style: "cursor:ew-resize" },
       s("rect", { x: x - 9, y: m.t, width: 18, height: base - m.t + 10, fill: "transparent" }),
       s("line", { x1: x, x2: x, y1: m.t, y2: base, stroke: "var(--accent)", "stroke-width": 1.6 }),
-      s("rect", { x: x - 6, y: base - 8, width: 12, height: 16, rx: 4, fill: "var(--accent)", stroke: "var(--paper)" }),
+      s("rect", { x: x - 6, y: base - 8, width: 12, height: 16, rx: 4, fill: "var(--accent)", stroke: "var(--ground,var(--paper))" }),
       s("text", { x: clamp(x, m.l + 20, W - m.r - 20), y: base + 38, "text-anchor": "middle", style: "fill:var(--accent);font-weight:600" }, `h = ${format(at, 2)}`));
     handle.addEventListener("keydown", (event) => {
       const last = data.steps.length - 1;
