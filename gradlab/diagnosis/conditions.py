@@ -26,6 +26,11 @@ __all__ = ["conditions"]
 _NAMED = 4  # inputs that follow from one cause, named in its sentence
 _ROUNDINGS = 8.0  # of f itself, that a difference of two of its values may have
 
+_LEFT_TO_AUTO = (
+    'Leave the method to gradlab (method="auto"), which compares with the same '
+    "function in float64 where it runs there."
+)
+
 
 def conditions(evidence: Evidence) -> list[Finding]:
     """Turn notes, kinks, dtypes and memory into notes and warnings."""
@@ -161,12 +166,7 @@ def _second_opinion(evidence: Evidence) -> Iterator[Finding]:
 def _precision(evidence: Evidence) -> Iterator[Finding]:
     epsilon = evidence.subject.epsilon
     if epsilon > DOUBLE:
-        told = (
-            "values were compared with the same function in float64"
-            if evidence.reference is not None
-            else "its differences carry the round-off of that arithmetic, and it did "
-            "not run in float64"
-        )
+        told, advice = _in_short_arithmetic(evidence)
         yield Finding(
             BugKind.LOW_PRECISION,
             "warning"
@@ -176,9 +176,7 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
             0.9,
             f"The function computes with a round-off of {epsilon:.2g}; {told}"
             f"{measured(evidence.comparisons)}.{_coarser(evidence)}",
-            NOTHING_TO_DO
-            if evidence.reference is not None
-            else in_float64(evidence.subject),
+            advice,
         )
         return
     # bars of steps that the user asked for are truncation, as often as not
@@ -206,6 +204,25 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
             f"Look for a cast to {half} precision inside the function, numbers that "
             f"are stored or printed with few digits, or a solver that stops early.",
         )
+
+
+def _in_short_arithmetic(evidence: Evidence) -> tuple[str, str]:
+    """Say what a function of few digits was compared with, and what to do about it."""
+    if evidence.reference is not None:
+        told = "values were compared with the same function in float64"
+        return told, NOTHING_TO_DO
+    names = {variable.name for variable in evidence.subject.inputs}
+    if names <= set(evidence.notes.get("own_steps", ())):
+        told = (
+            "its differences, which a method that is named takes of the function as it "
+            "is, carry the round-off of that arithmetic"
+        )
+        return told, _LEFT_TO_AUTO
+    told = (
+        "its differences carry the round-off of that arithmetic, and it did not run in "
+        "float64"
+    )
+    return told, in_float64(evidence.subject)
 
 
 def _coarser(evidence: Evidence) -> str:

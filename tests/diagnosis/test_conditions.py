@@ -294,3 +294,19 @@ class TestTorch:
 
         assert report.diagnosis == "nondeterministic"
         assert not report.ok
+
+
+@pytest.mark.parametrize("method", ["auto", "forward"])
+def test_a_named_method_takes_float32_as_it_is(method):
+    """It runs in float64, and is not said not to; who asks for less is told so."""
+    report = gl.check(
+        lambda x: np.maximum(x[1:], x[:-1]),
+        np.array([0.3, -1.2, 2.5, 0.9], np.float32),
+        jac=lambda x: np.array([[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]], np.float32),
+        method=method,
+    )
+    (found,) = [f for f in report.findings if f.kind == gl.BugKind.LOW_PRECISION]
+
+    assert "did not run" not in found.evidence
+    assert ("a method that is named" in found.evidence) is (method == "forward")
+    assert ('method="auto"' in found.advice) is (method == "forward")

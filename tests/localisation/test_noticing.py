@@ -242,3 +242,20 @@ def test_a_kink_is_no_flat_point(norm):
 
     report = gl.check(torch.linalg.vector_norm, torch.zeros(3, dtype=torch.float64))
     assert not any("Every slope" in f.evidence for f in report.findings)
+
+
+def test_what_was_not_looked_at_is_not_called_flat():
+    """Rows of a table that no index names are idle, and were all that was looked at."""
+    rows = [700, 1900]
+
+    def loss_and_grads(params):
+        table, bias = params["table"], params["bias"]
+        grads = {"table": np.zeros_like(table), "bias": 2 * bias}
+        grads["table"][rows] = np.cos(table[rows])
+        return np.sin(table[rows]).sum() + (bias**2).sum(), grads
+
+    table = np.linspace(-1, 1, 8000).reshape(2000, 4)
+    params = {"bias": np.linspace(0.1, 1, 40), "table": table}
+    report = gl.check(loss_and_grads, params, coverage="sample")
+
+    assert not any("Every slope" in finding.evidence for finding in report.findings)

@@ -311,3 +311,23 @@ def test_single_precision_is_no_reason_to_look_for_kinks(power):
 
     assert single.verdict == double.verdict == gl.Verdict.DISAGREES
     assert single.evaluations < double.evaluations + 30
+
+
+@pytest.mark.parametrize("slip", [0.0, 1e-3])
+def test_what_f_bends_by_is_no_tie(slip):
+    """Behind a large constant steps are long, and any slope is right somewhere near."""
+    samples = 1 + 2 * np.random.default_rng(2).normal(size=1000)
+
+    def loss(theta):
+        z = (samples - theta[0]) / np.exp(theta[1])
+        return 1e5 + 0.5 * (z**2).sum() + samples.size * theta[1]
+
+    def gradient(theta):
+        z = (samples - theta[0]) / np.exp(theta[1])
+        first = -z.sum() / np.exp(theta[1])
+        return np.array([(1 + slip) * first, samples.size - (z**2).sum()])
+
+    report = gl.check(loss, np.array([0.9, 0.8]), grad=gradient, diagnose=False)
+
+    assert report.ok is (slip == 0)
+    assert not report.findings or slip

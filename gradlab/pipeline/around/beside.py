@@ -55,6 +55,7 @@ _LONGEST = 1e-4  # of the sizes: the same where rounding hides what a shorter st
 _NEAR = 1e4  # own sizes of inputs that f hardly notices: far less than to another sign
 _SEVERAL = (1.0, 0.6, 1.7)  # steps: over one rounding may show any slope
 _APART = 16.0  # steps, from one coordinate that is moved aside to the next
+_NEARER = 4.0  # times as near: beside a kink a gradient is the same there
 _WAY = 20.0  # steps, that coordinates move which are not looked at: past all of a tie
 _SHORT = 1e-7  # of the sizes: after longer steps what is curved looks like a tie
 _SHARE = 0.1  # of the distance of the two sides: what less than that leaves open
@@ -237,12 +238,22 @@ class _Beside:
         rows = np.any([_accused(b).any(axis=1) for b in self.blocks], axis=0)
         for number in range(_TRIES):
             if not found[rows].all():
-                found |= self._like(self._aside(number), columns, rows & ~found)
+                found |= self._limit(self._aside(number), columns, rows & ~found)
         for way in self.ways.apart():
             if not found[rows].all():  # where all come apart, all are told
-                found |= self._like(self._scaled(way), columns, ~found)
+                found |= self._limit(self._scaled(way), columns, ~found)
         there, rest = (self.blocks, self.base), rows & ~found
         return found | between_points(self.subject, there, rest, self.meter, self.rng)
+
+    def _limit(self, aside: _Shifts, columns: _Shifts, rows: _Rows) -> _Rows:
+        """Of some rows of a Jacobian those that foretell slopes all the way there.
+
+        What f bends by on the way may make any gradient right at some point.
+        """
+        like = self._like(aside, columns, rows)
+        if not like.any():
+            return like
+        return self._like([shift / _NEARER for shift in aside], columns, like)
 
     def right_there(self) -> NDArray[np.bool_]:
         """Rows whose gradient beside the point is right, at two points, (rows,).

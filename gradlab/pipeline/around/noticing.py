@@ -237,7 +237,7 @@ def _flat(
         for which, variable in enumerate(subject.inputs)
         if variable.coordinates
         and which not in moving
-        and all(map(_is_flat, rows.get(variable.name, [])))
+        and _flat_all_over(rows.get(variable.name, []))
     ][:_NAMED]
     if not flat or not rows:
         return
@@ -265,6 +265,12 @@ def _flat(
         faded = (apart[1:] <= _FADES * apart[:-1]) & (apart[1:] > 0)
         if (told & ~faded.all(axis=0)).any():
             yield _flat_here(subject.inputs[which].name)
+
+
+def _flat_all_over(comparisons: list[Comparison]) -> bool:
+    """Whether an input was looked at, all of it, and every slope by it is zero."""
+    whole = all(c.columns is None or c.tally is not None for c in comparisons)
+    return bool(comparisons) and whole and all(map(_is_flat, comparisons))
 
 
 def _is_flat(comparison: Comparison) -> bool:
