@@ -45,7 +45,9 @@ def left_open(
             0.5,
             f"The numeric side is too coarse to tell {_measured(comparison)}.",
             "Look for what rounds inside f (a cast to fewer digits, numbers that are "
-            "large beside what this input changes) and leave it out while you check.",
+            "large beside what this input changes) and leave it out while you check. "
+            "Where f has kinks (relu, abs, max) one may be near: check at another "
+            "point, too.",
         )
 
 

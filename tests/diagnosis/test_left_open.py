@@ -35,6 +35,7 @@ def test_undecided_tells_the_measurement(hidden):
     assert f"{count} of 12 entries of W, such as W[" in warning.evidence
     assert "±" in warning.evidence
     assert "rounds inside f" in warning.advice
+    assert "kinks" in warning.advice
 
 
 def test_undecided_under_autocast_tells_what_to_type():
