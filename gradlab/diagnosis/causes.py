@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Causes"]
 
 _CAUSE = 0.75  # above it, an explanation may explain the inputs before it as well
+_SURE = 0.8  # above it, an explanation stands beside that of another input
 _OF_EACH = {BugKind.DTYPE, BugKind.ACCUMULATED_GRAD}  # slips of no error signal
 _NAMED = 4  # of the inputs that are spoiled
 _NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
@@ -54,7 +55,9 @@ class Causes:
         if self.root is not None:
             same = self._kinds[self.root.name]
             as_root = told and all(f.kind in same for f in told)
-            if guessed or as_root or _by_accident(case, told):
+            # less than sure beside a signal that is wrong: it looks like that, spoiled
+            unsure = all(f.confidence <= _SURE for f in told)
+            if guessed or as_root or unsure or _by_accident(case, told):
                 self._spoiled.append(case.name)
                 return
         self._told[case.name], self._cases[case.name] = told, case
@@ -65,15 +68,23 @@ class Causes:
         self._kinds[case.name] = {told[0].kind, *sure} if told else sure
         if told and told[0].kind in _OF_EACH:
             return  # so is each gradient that is made like that, whatever comes back
-        if self.root is None and told and told[0].confidence > _CAUSE:
+        if self.root is None and told and self._is_cause(told[0], best):
             self.root = case if _signal(case) else None
             self._lead = self._lead or (case if _stands_alone(case) else None)
         elif self.root is None:
             self._open_signal(case)
 
+    @staticmethod
+    def _is_cause(told: Finding, best: Clue | None) -> bool:
+        """Whether a finding may explain others: that of no kind if it was measured."""
+        if told.kind == BugKind.UNKNOWN and told.doubts and best is not None:
+            return best.kind == BugKind.UNKNOWN and best.confidence > _CAUSE
+        return told.confidence > _CAUSE
+
     def findings(self) -> list[Finding]:
         """Return all findings, that of the root with what it spoils."""
         self._spoiled += filter(self._spoils, self._unseen())
+        self._spoiled += self._on_the_way()
         if self.root is not None and self._spoiled:
             root = self._told[self.root.name][0]
             others = [f for told in self._told.values() for f in told if f is not root]
@@ -101,6 +112,21 @@ class Causes:
             for name, clue in self._best.items()
             if clue.through in unexplained and name in self._told
         }
+
+    def _on_the_way(self) -> list[str]:
+        """Take what is wrong on its way through the layer of the root alone."""
+        if self.root is None:
+            return []
+        members = {self.root.name, *_signal(self.root)}
+        found = [
+            name
+            for name in self._told
+            if name not in members and name in self._best
+            if self._best[name].through in members
+        ]
+        for name in found:
+            del self._told[name]
+        return found
 
     @property
     def _evidence(self) -> Evidence:

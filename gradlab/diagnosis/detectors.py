@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gradlab.diagnosis import leftovers
 from gradlab.diagnosis.detecting import (
+    accumulated,
     activations,
     balances,
     constant_errors,
@@ -15,6 +16,7 @@ from gradlab.diagnosis.detecting import (
     exits,
     factors,
     formulas,
+    gates,
     group_sizes,
     layers,
     neutral,
@@ -52,7 +54,8 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     severed.written,
     exits.left_torch,
     shuffles.conjugated,
-    factors.accumulation,
+    shuffles.other_way_round,
+    accumulated.accumulation,
     surrogates.straight_through,
     surrogates.on_identity,
     surrogates.clipped,
@@ -95,6 +98,7 @@ COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
     transposes.symmetric_point,
     constant_errors.steady,
     activations.equal_units,
+    gates.wrong_gates,
     switched.units_near_zero,
     penalties.of_its_own_entry,
     # what structure alone suggests of one line of code

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import is_named, layer_of, layers_of
+from gradlab.diagnosis.measuring.level_readings import IN_OUTPUT, read_levels
 from gradlab.diagnosis.measuring.levels import (
     SAME_SLOPE,
     Level,
@@ -20,8 +21,6 @@ from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from gradlab.diagnosis.evidence import Evidence
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["equal_units"]
 
 _LEVELS = (-1.0, -0.4, 0.5, 1.1)  # pre-activations at which slopes are compared
-_NOTHING = 1e-7  # relative: a gradient that is zero
 
 
 def equal_units(case: Case) -> list[Clue]:
@@ -70,10 +68,31 @@ def equal_units(case: Case) -> list[Clue]:
         where = f"the gate of units {units[0]} to {units[-1]} in {where}"
     # of one unit any mistake is a factor at each t, one in the loss behind it too
     trust = 0.93 if len(units) > 1 or _same_of_weight(evidence, layer, rows) else 0.5
-    clues = _reading(where, rows, trust, loops=layer.recurrent is not None)
+    clues = read_levels(where, rows, trust, loops=layer.recurrent is not None)
     if alone or max((clue.confidence for clue in clues), default=0.0) >= trust:
         return clues
-    return _of_another_layer(evidence, layer, where, of) or clues
+    clues += _of_another_layer(evidence, layer, where, of)
+    return clues or _where_alike(where, rows)
+
+
+def _where_alike(where: str, rows: list[Level]) -> list[Clue]:
+    """Say that a gradient is right where all samples and units stand at one level."""
+    right = [row for row in rows if row.true > 0 and row.is_right()]
+    if len(right) < len(_LEVELS):
+        return []
+    return [
+        Clue(
+            BugKind.UNKNOWN,
+            0.7,
+            f"With all units of {where} at one pre-activation the gradient is right, "
+            f"at any: the slope of the activation is, and what is wrong shows only "
+            f"where samples or units differ.",
+            "Look for an array that stands in another order, or is that of another "
+            "sample, unit or layer, between this layer and the next: a mask, an index, "
+            "a saved output.",
+            (BugKind.WRONG_MASK, BugKind.WRONG_INDEX, BugKind.STALE_CACHE),
+        )
+    ]
 
 
 def _same_of_weight(evidence: Evidence, layer: Layer, rows: list[Level]) -> bool:
@@ -99,12 +118,32 @@ def _of_another_layer(
     With the units of all layers up to this at one pre-activation it is right then, and
     wrong by one factor where those of the others stand at another.
     """
-    units = np.arange(evidence.subject.inputs[layer.bias].coordinates)
     others = [
         other
-        for other in layers_of(evidence)  # without those behind it nothing would move
-        if other.weight < layer.weight and other.recurrent is None
+        for other in layers_of(evidence)
+        if other.weight != layer.weight and other.recurrent is None
     ]
+    inputs = evidence.subject.inputs
+    before = [other for other in others if other.weight < layer.weight]
+    behind = [  # the last one gives what the loss takes
+        other
+        for other in others
+        if other.weight > layer.weight
+        and inputs[other.bias].coordinates == inputs[layer.bias].coordinates
+    ]
+    return _taken_elsewhere(evidence, layer, where, of, before) or _taken_elsewhere(
+        evidence, layer, where, of, behind
+    )
+
+
+def _taken_elsewhere(
+    evidence: Evidence,
+    layer: Layer,
+    where: str,
+    of: tuple[int, NDArray[np.intp]],
+    others: list[Layer],
+) -> list[Clue]:
+    units = np.arange(evidence.subject.inputs[layer.bias].coordinates)
     if not others:
         return []
 
@@ -112,22 +151,21 @@ def _of_another_layer(
         return level_at(evidence, layer, t, units, of, dict.fromkeys(others, elsewhere))
 
     same = known(at(t, t) for t in _LEVELS)
-    if len(same) < len(_LEVELS) or not all(
-        row.true > 0 and row.parallel and abs(row.ratio - 1) < SAME_SLOPE
-        for row in same
-    ):
+    if len(same) < len(_LEVELS) or not all(r.true > 0 and r.is_right() for r in same):
         return []
     apart = known(at(t, -t / 2) for t in _LEVELS)
     off = [row for row in apart if row.true > 0 and abs(row.ratio - 1) > SAME_SLOPE]
     if len(off) < 2 or not all(row.parallel for row in off):
         return []
     told = ", ".join(f"{r.ratio:.4g} at {r.t:g} and {-r.t / 2:g}" for r in off)
+    inputs = evidence.subject.inputs
+    names = "those of " + " and ".join(inputs[other.weight].name for other in others)
     return [
         Clue(
             BugKind.STALE_CACHE,
             0.94,
-            f"With the units of {where} and of those before it at one pre-activation "
-            f"the gradient is right; where those before stand at another it is wrong "
+            f"With the units of {where} and of {names} at one pre-activation "
+            f"the gradient is right; where these stand at another it is wrong "
             f"by one factor ({told}): a slope is that of another layer's array.",
             "Take the slope of the activation from the output, or the pre-activation, "
             "of the very layer whose error signal it multiplies.",
@@ -149,7 +187,7 @@ def _of_weight_alone(case: Case, layer: Layer) -> list[Clue]:
     if len(units) < 2 or len(rows) < len(_LEVELS) or not all(r.parallel for r in rows):
         return []
     name = inputs[layer.weight].name
-    clues = _reading(f"the layer of {name}", rows, 0.93, loops=False)
+    clues = read_levels(f"the layer of {name}", rows, 0.93, loops=False)
     bias = f"{inputs[layer.bias].name} is right, so {name} gets another error signal"
     return [
         dataclasses.replace(c, evidence=f"{c.evidence[:-1]}; {bias}.")
@@ -164,7 +202,7 @@ def _before_the_slope(bias: Case, weight: str, rows: list[Level]) -> list[Clue]:
     With all units at one pre-activation t, it is too large by 1 / slope(t).
     """
     seen = {row.t: row.ratio for row in rows if row.parallel and row.true > 0}
-    for name, (f, slope) in _IN_OUTPUT.items():
+    for name, (f, slope) in IN_OUTPUT.items():
         lacks = [abs(r * slope(f(t)) - 1) < SAME_SLOPE for t, r in seen.items()]
         if len(lacks) > 2 and all(lacks):
             return [
@@ -193,139 +231,3 @@ def _gate(bias: Case) -> NDArray[np.intp]:
         if width > 1 and size == gates * width and (wrong // width == block).all():
             return every[block * width : (block + 1) * width]
     return every
-
-
-def _reading(
-    where: str,
-    rows: list[Level],
-    trust: float,
-    *,
-    loops: bool,
-) -> list[Clue]:
-    top = max(max(abs(row.ours), row.true) for row in rows)
-    if top == 0:
-        return []
-    live = [row for row in rows if row.true >= _NOTHING * top]
-    dead = [row for row in rows if row not in live]
-    if dead and live:
-        return _switching(where, live, dead, top)
-    if not live or not all(row.parallel for row in live) or len(live) < 3:
-        return []
-    ratios = [row.ratio for row in live]
-    lost = sum(abs(ratio) < _NOTHING for ratio in ratios)
-    if loops and lost > 1:
-        return []  # steps that are lost, not a slope
-    if lost == len(live):
-        return [_one_of_two_paths(where)]
-    if np.ptp(ratios) < 1e-4 * max(map(abs, ratios)):
-        return []
-    apart = [abs(row.ours - row.true) for row in rows]
-    if np.ptp(apart) < 1e-4 * max(apart):
-        return []  # the same at every pre-activation: no slope, but a label, say
-    told = ", ".join(f"{row.ratio:.4g} at {row.t:g}" for row in live)
-    clue = Clue(
-        BugKind.WRONG_DERIVATIVE,
-        trust,
-        f"With all units of {where} at one pre-activation t, analytic / numeric is one "
-        f"factor that depends on t ({told}): the slope of the activation is wrong.",
-        "Compare the derivative of that activation with the function it belongs to, "
-        "and what it is evaluated at (input or output of the activation).",
-    )
-    return [*_stale(where, [(row.t, row.ratio) for row in live]), clue]
-
-
-def _switching(
-    where: str, live: list[Level], dead: list[Level], top: float
-) -> list[Clue]:
-    """Say which mask is wrong of units that stand still at some pre-activations."""
-    if max(row.t for row in dead) >= 0:
-        return [Clue(BugKind.WRONG_MASK, 0.4, "", "")]  # no more than a doubt
-    if all(row.parallel and abs(row.ratio - 1) < 1e-4 for row in live):
-        return [_mask(where)]
-    if all(abs(row.ratio) < _NOTHING for row in live):
-        return [_inverted(where)]
-    # a penalty on the bias is not zero there either; that of the weight, at zero, is
-    weight = _NOTHING * max(row.weight for row in live + dead)
-    if all(abs(row.ours) > _NOTHING * top and row.weight > weight for row in dead):
-        return [_not_its_own(where)]
-    return [Clue(BugKind.WRONG_MASK, 0.4, "", "")]
-
-
-def _not_its_own(where: str) -> Clue:
-    return Clue(
-        BugKind.WRONG_MASK,
-        0.88,
-        f"With all units of {where} switched off the function stands still, and the "
-        f"analytic gradient is not zero; switched on it is wrong as well: its mask is "
-        f"not made from the pre-activation of these units.",
-        "Take the mask from the pre-activation of the same layer (pre-activation > 0), "
-        "not from the incoming gradient or another layer.",
-    )
-
-
-def _one_of_two_paths(where: str) -> Clue:
-    return Clue(
-        BugKind.MISSING_TERM,
-        0.9,
-        f"With the weight of {where} at zero the function moves with it, and the "
-        f"analytic gradient is zero, at every pre-activation: it has no term for a "
-        f"second use of that weight, which is still there then.",
-        "Add up the gradients of every use of the weight, as of tied weights: of "
-        "h = x @ W and y = h @ W.T both.",
-    )
-
-
-def _mask(where: str) -> Clue:
-    return Clue(
-        BugKind.WRONG_MASK,
-        0.94,
-        f"With all units of {where} switched on the gradient is right; where units are "
-        f"off it is not.",
-        "Multiply the error signal by the mask of the units that are on, taken from "
-        "the pre-activation of the same layer.",
-    )
-
-
-def _inverted(where: str) -> Clue:
-    return Clue(
-        BugKind.WRONG_MASK,
-        0.95,
-        f"With all units of {where} switched on the gradient is zero; where units are "
-        f"off it is not: the mask is the wrong way round.",
-        "Turn the mask of the activation round: the error signal passes where the "
-        "pre-activation is positive.",
-    )
-
-
-def _sigmoid(t: float) -> float:
-    return float(1 / (1 + np.exp(-t)))
-
-
-# slope of an activation that is given in terms of its output y, at t in place of y
-_IN_OUTPUT: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
-    "tanh": (lambda t: float(np.tanh(t)), lambda y: 1 - y * y),
-    "sigmoid": (_sigmoid, lambda y: y * (1 - y)),
-}
-
-
-def _stale(where: str, ratios: list[tuple[float, float]]) -> list[Clue]:
-    """Recognise 1 - z**2 for 1 - tanh(z)**2, and the slope taken at the output."""
-    for name, (f, slope) in _IN_OUTPUT.items():
-        at_input = [slope(t) / slope(f(t)) for t, _ in ratios]
-        at_output = [slope(f(f(t))) / slope(f(t)) for t, _ in ratios]
-        for words, model in (("input", at_input), ("output", at_output)):
-            if all(
-                abs(r - m) < SAME_SLOPE * max(abs(m), 0.1)
-                for (_, r), m in zip(ratios, model, strict=True)
-            ):
-                return [
-                    Clue(
-                        BugKind.STALE_CACHE,
-                        0.96,
-                        f"The slope of {name} in {where} is computed from the wrong "
-                        f"array: the {words} of the activation where the other "
-                        f"belongs.",
-                        "Cache what the formula of the derivative is written in.",
-                    )
-                ]
-    return []

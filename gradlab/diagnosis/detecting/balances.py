@@ -9,9 +9,10 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
-from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
+from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, fraction_words
 from gradlab.diagnosis.measuring.moving import stays
 from gradlab.diagnosis.measuring.places import place_words
+from gradlab.diagnosis.measuring.sides import wrong_inputs
 from gradlab.diagnosis.measuring.sums import vanishing_sums
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 _SUMMED = 3  # entries of which a sum does not vanish by chance
+_PARTS = 10  # of a unit, that slopes of straight pieces are multiples of
 _CLOSE = 1e-4  # relative slack of factors and constants that are recognised
 
 
@@ -93,6 +95,10 @@ def _named(case: Case, c: float) -> list[Clue]:
                 f"Take the mean in {where} exactly where the forward pass does.",
             )
         ]
+    if fraction_words(c) is None:  # no factor that anybody wrote
+        advice = f"Check {where}: its power of the norm, and the array it multiplies."
+        doubts = (BugKind.SCALE, BugKind.STALE_CACHE)
+        return [Clue(BugKind.WRONG_DERIVATIVE, 0.7, f"{told}.", advice, doubts)]
     return [Clue(BugKind.SCALE, 0.8, f"{told}.", f"Search {where} for a factor.")]
 
 
@@ -216,6 +222,9 @@ def _single(case: Case, column: int, v: float) -> list[Clue]:
     """One entry that is off by a round number: something was added there."""
     if case.numeric.size < 4:
         return []
+    layer = layer_of(case.evidence, case.part.which)
+    if layer is not None and {layer.weight, layer.bias} <= wrong_inputs(case.evidence):
+        return []  # their error signal is wrong, and not a line of one of them
     rounded = float(f"{v:.2g}")
     twelfths = 12 * case.analytic[0, column] / (case.numeric[0, column] or np.nan)
     simple = np.isfinite(twelfths) and abs(twelfths - round(twelfths)) < 1e-4
@@ -297,9 +306,9 @@ def units(case: Case) -> list[Clue]:
             abs(per - round(per)) < 1e-3 * per and 1 < round(per) < 1e6
         ):
             if moved and _may_count(case, counts, round(per)):
-                whole = case.numeric[0] * per
-                if np.abs(whole - np.round(whole)).max() < _CLOSE:
-                    return [_margins(case, round(per))]
+                part = _part_of_unit(case.numeric[0] * per)
+                if part is not None:
+                    return [_margins(case, round(per), round(per) * part)]
                 clue = _moved_labels(case, round(per))
                 # as a penalty |w| would be off: other points tell which it is
                 signs = np.ptp(counts * np.sign(case.point)) < 1e-6
@@ -346,17 +355,32 @@ def _moved_labels(case: Case, samples: int) -> Clue:
     )
 
 
-def _margins(case: Case, samples: int) -> Clue:
+def _part_of_unit(values: NDArray[np.float64]) -> int | None:
+    """Find the least k for which k times all values are whole; None above ten."""
+    for k in range(1, _PARTS + 1):
+        if np.abs(k * values - np.round(k * values)).max() < _CLOSE:
+            return k
+    return None
+
+
+def _margins(case: Case, samples: int, units: int) -> Clue:
     """Tell of a gradient that counts itself, as that of a hinge loss does."""
+    own = "so does its gradient"
+    if units != samples:
+        own = f"its gradient of multiples of 1/{units} (straight pieces)"
     return Clue(
         BugKind.UNKNOWN,
         0.8,
         f"The error of {case.name} consists of whole multiples of 1/{samples} that sum "
-        f"to zero, and so does its gradient: margins are counted that should not be, "
+        f"to zero, and {own}: margins are counted that should not be, "
         f"or not counted, or labels stand at the wrong index.",
         "Compare the condition of the margin (score - score of the label + 1 > 0), and "
         "the index of the label, in the gradient of the loss with the forward pass.",
-        (BugKind.WRONG_MASK, BugKind.WRONG_INDEX),
+        (
+            BugKind.WRONG_MASK,
+            BugKind.WRONG_INDEX,
+            *((BugKind.WRONG_DERIVATIVE,) * (units != samples)),
+        ),
     )
 
 

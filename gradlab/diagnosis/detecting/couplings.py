@@ -42,7 +42,7 @@ def coupled_axes(case: Case) -> list[Clue]:
         if new:
             clues.append(_wrong_axis(case, output, new[0], lost=bool(gone)))
         elif gone:
-            clues.append(_no_coupling(case, output, gone[0]))
+            clues.append(_no_coupling(case, output, part, gone[0]))
     return clues[:1]
 
 
@@ -85,7 +85,10 @@ def _wrong_axis(
     )
 
 
-def _no_coupling(case: Case, output: Variable, pair: tuple[int, int]) -> Clue:
+def _no_coupling(
+    case: Case, output: Variable, part: slice, pair: tuple[int, int]
+) -> Clue:
+    several = len(case.evidence.subject.inputs) > 1
     return Clue(
         BugKind.MISSING_TERM,
         0.945,
@@ -93,7 +96,21 @@ def _no_coupling(case: Case, output: Variable, pair: tuple[int, int]) -> Clue:
         f"axis {pair[0]} of {output.name}; the analytic gradient keeps them apart.",
         f"Add the term that carries the gradient of {case.name} across that axis: the "
         f"sum in a softmax, the mean in a normalisation, the step back in time.",
+        # of a product a transpose may have done it, and spoils what is not mixed too
+        (BugKind.TRANSPOSE,)
+        if several and _same_place(case, output, part, pair)
+        else (),
     )
+
+
+def _same_place(
+    case: Case, output: Variable, part: slice, pair: tuple[int, int]
+) -> bool:
+    """Whether entries at one index along both axes, where nothing mixes, are wrong."""
+    rows, columns = np.nonzero(case.wrong[part])
+    left = np.unravel_index(rows, output.shape)
+    right = np.unravel_index(case.part.positions[columns], case.variable.shape)
+    return bool((left[pair[0]] == right[pair[1]]).any())
 
 
 def identity_path(case: Case) -> list[Clue]:

@@ -1,4 +1,4 @@
-"""Detectors of constant factors: scale, sign, forgotten means, accumulation."""
+"""Detectors of constant factors: scale, sign, forgotten means."""
 
 from __future__ import annotations
 
@@ -20,37 +20,26 @@ from gradlab.diagnosis.measuring.measures import (
     sides_of,
 )
 from gradlab.diagnosis.measuring.places import place_words, whole_words
-from gradlab.diagnosis.measuring.sides import wrong_inputs
-from gradlab.subject.subject import holds_numbers
+from gradlab.diagnosis.measuring.proportions import factor
+from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gradlab.diagnosis.evidence import Evidence
 
-__all__ = ["accumulation", "factor", "scales"]
+__all__ = ["scales"]
 
 _CONSTANT = 0.999  # share of the error above which a factor is told to be one
 _NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 _CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
 _SHARP = 1e-6  # relative: how near to a whole number a factor of two entries must be
-_PASSES = 50  # that anybody forgets to set a gradient to zero before
 _NAMED = 0.75  # of the trust in a factor: from there on its meaning is told instead
 _TELLING = 0.9  # trust in a factor from which on it may be one on purpose
-_FEW = 3  # entries, of which any two numbers are nearly a multiple of each other
+_PAIR = 2  # entries: so few may have a plain factor by chance
 _NAMELESS = "an array it uses"
 _LOSS_SCALE = 128  # the least power of two that is rather one of mixed precision
 _PLAIN = {-4.0, -2.0, -1.0, 1.0, 4.0, 6.0}  # twice a factor that one number may show
-_DRIFT = 0.12  # spread of the ratio while parameters move between passes
-
-
-def factor(case: Case, *, only_wrong: bool = False) -> float:
-    """Least-squares factor c in analytic = c * numeric."""
-    a, n = case.alive
-    if only_wrong:
-        a, n = case.analytic[case.wrong], case.numeric[case.wrong]
-    below = float(n @ n)
-    return float(a @ n) / below if below > 0 else math.nan
 
 
 def scales(case: Case) -> list[Clue]:
@@ -71,6 +60,8 @@ def scales(case: Case) -> list[Clue]:
         plain = round(2 * c, 3) in _PLAIN or _alike(case.evidence, c)
         if case.analytic.size == 1 and not plain:
             trust = 0.3  # one number has a factor whatever is wrong: others tell more
+        if only_wrong and count <= _PAIR and _not_of_weight(case, c):
+            trust = 0.3
         if only_wrong:
             trust *= 0.98
         if only_wrong and _one_row_of_several(case, c):
@@ -146,6 +137,21 @@ def _used_twice(case: Case, c: float, share: float) -> Clue:
     )
 
 
+def _not_of_weight(case: Case, c: float) -> bool:
+    """Whether the weight of a bias is wrong too, and not by its factor.
+
+    Both have one error signal: a factor of that is a factor of both.
+    """
+    layer = layer_of(case.evidence, case.part.which)
+    if layer is None or layer.bias != case.part.which or layer.recurrent is not None:
+        return False
+    weight = side_of(case.evidence, layer.weight)
+    if weight is None or not weight.is_wrong:
+        return False
+    theirs = factor(weight, only_wrong=True)
+    return not (abs(theirs - c) < _CLOSE * abs(c) and _proportional(weight, theirs))
+
+
 def _counts(c: float) -> bool:
     """Whether a factor is N or 1/N: that of a mean, and hardly one by chance."""
     large = max(c, 1 / c)
@@ -192,7 +198,10 @@ def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
             f" A layer that reverses gradients multiplies by such a number: if one by "
             f"{abs(c):.4g} is meant (surrogate), leave it out of the check."
         )
-    scale = Clue(BugKind.SCALE, 0.93 * trust, evidence, advice)
+    # a half, or two, of as many samples is as often that of a square
+    halves = reduction is not None and round(max(c, 1 / c)) == 2
+    doubts = (BugKind.MISSING_REDUCTION,) if halves else ()
+    scale = Clue(BugKind.SCALE, 0.93 * trust, evidence, advice, doubts)
     better = reduction is not None and reduction.confidence >= _NAMED * scale.confidence
     return [reduction] if reduction is not None and better else [scale]
 
@@ -356,41 +365,3 @@ def _sizes_of(case: Case) -> Iterator[tuple[int, str, bool]]:
         for axis, length in enumerate(array.shape):
             yield length, f"the length of axis {axis} of {called}", axis == 0
         yield math.prod(array.shape), f"the number of entries of {called}", True
-
-
-def accumulation(case: Case) -> list[Clue]:
-    """Detect a gradient that was added up over several passes.
-
-    Exactly an integer if nothing moved between the passes, nearly one where an
-    optimiser took small steps.
-    """
-    held = holds_numbers(case.evidence.subject)
-    c = factor(case)
-    if not np.isfinite(c) or c < 1.5:
-        return []
-    passes = round(c)
-    share = case.share_of_factor(c)
-    exact = abs(c - passes) < _CLOSE and share > EXACT
-    if passes > _PASSES or (not exact and int(case.wrong.sum()) < _FEW):
-        return []  # one number is a multiple of any other
-    loose = 1 - _residual(case, c)
-    if not exact and not (held and loose > 1 - _DRIFT and abs(c - passes) < 0.1 * c):
-        return []
-    trust = (0.98 if held else 0.35) * (share if exact else loose)
-    spread = "" if exact else f" (within {100 * (1 - loose):.2g} %)"
-    return [
-        Clue(
-            BugKind.ACCUMULATED_GRAD,
-            trust,
-            f"analytic = {c:.5g} x numeric{spread} {place_words(case)}: the sum of "
-            f"{passes} backward passes.",
-            f"Set {case.name}.grad to None (or zero it) before every backward pass.",
-        )
-    ]
-
-
-def _residual(case: Case, c: float) -> float:
-    """Size of analytic - c * numeric relative to analytic."""
-    a, n = case.alive
-    size, left = float(np.linalg.norm(a)), np.linalg.norm(a - c * n)
-    return float(left) / size if size > 0 else 1.0

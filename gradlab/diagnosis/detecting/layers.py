@@ -138,12 +138,14 @@ def _alone(case: Case) -> list[Clue]:
     )
     advice = (
         f"Check that the gradient of {case.name} uses the very array that "
-        f"{case.name} was multiplied with, and adds up every use of it."
+        f"{case.name} was multiplied with, each matrix the right way round (A.T, "
+        f"not A), and adds up every use of it."
     )
     kinds = (
         (BugKind.STALE_CACHE, 0.59),
         (BugKind.LOST_ACCUMULATION, 0.5),
         (BugKind.MISSING_TERM, 0.49),
+        (BugKind.TRANSPOSE, 0.48),
     )
     return [Clue(kind, trust, told, advice) for kind, trust in kinds]
 

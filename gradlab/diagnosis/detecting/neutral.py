@@ -13,8 +13,9 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
-from gradlab.diagnosis.measuring.measures import Case, Clue
+from gradlab.diagnosis.measuring.measures import Case, Clue, fraction_words
 from gradlab.diagnosis.measuring.moving import agree_at, both_sides_at
+from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +24,7 @@ __all__ = ["right_at_neutral"]
 
 _MOST = 8  # other inputs that are tried
 _BETWEEN = 0.6  # a value between and beside the neutral ones
+_MOVES = 1e-4  # of a gradient: slopes that are more than rounding
 _SAME = 1e-4  # relative: two factors that are one
 
 
@@ -43,6 +45,48 @@ def right_at_neutral(case: Case) -> list[Clue]:
                 clues = _read(case, which, neutral)
                 if clues:
                     return clues
+    return _around(case, others[:_MOST])
+
+
+def _around(case: Case, others: list[int]) -> list[Clue]:
+    """Recognise a path around a weight, as a skip connection is, lost or repeated.
+
+    With the weight at zero nothing comes through it, and what goes around is left.
+    """
+    inputs = case.evidence.subject.inputs
+    short = case.evidence.subject.epsilon > DOUBLE
+    if short and case.evidence.reference is None:
+        return []  # slopes have too few digits to be told from none
+    for which in others:
+        if len(inputs[which].shape) < 2:
+            continue
+        factor = _factor(case, which, 0.0)
+        if factor is None or abs(factor - 1) <= _SAME:
+            continue
+        lead = f"With all of {inputs[which].name} at zero the function moves with "
+        lead += f"{case.name}, on a path around it, "
+        if abs(factor) <= _SAME:
+            return [
+                Clue(
+                    BugKind.MISSING_TERM,
+                    0.9,
+                    f"{lead}and the analytic gradient is zero: that path is missing.",
+                    f"Add the incoming gradient of a skip connection around "
+                    f"{inputs[which].name} to what comes back through it.",
+                )
+            ]
+        if factor > 1 and fraction_words(factor) is not None:
+            return [
+                Clue(
+                    BugKind.EXTRA_TERM,
+                    0.86,
+                    f"{lead}and analytic = {factor:.5g} x numeric: that path is "
+                    f"counted more than once.",
+                    f"Add the incoming gradient of a skip connection around "
+                    f"{inputs[which].name} once.",
+                    (BugKind.SCALE,),
+                )
+            ]
     return []
 
 
@@ -103,8 +147,9 @@ def _factor(case: Case, which: int, value: float) -> float | None:
         return None
     _, ours, slopes = sides
     below = float(slopes @ slopes)
-    if not below > 0:
-        return None
+    least = _MOVES * float(np.abs(case.numeric).max())
+    if not np.abs(slopes).max() > least:
+        return None  # of what does not move rounding is left
     factor = float(ours @ slopes) / below
     apart = np.abs(ours - factor * slopes).max()
     return factor if apart <= _SAME * np.abs(ours).max() else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measuring.measures import Case, Clue, reaches
+from gradlab.diagnosis.measuring.measures import Case, Clue, fraction_words, reaches
 from gradlab.diagnosis.measuring.moving import affine
 from gradlab.diagnosis.measuring.places import place_words
 from gradlab.differentiation.smoothness import Smoothness
@@ -106,16 +106,24 @@ def _handed_on(
     own = ~case.numeric_zero
     if case.scalar or lost.any() or (own.sum(axis=1)[rows] != 1).any():
         return []
-    same = np.where(own, case.numeric, 0.0).sum(axis=1, keepdims=True)
-    apart = np.abs(case.analytic - same) > case.tolerance + case.relative * np.abs(same)
-    if (apart & extra).any() or not affine(case.evidence, case.part.which):
+    there = own & rows[:, None]
+    n = case.numeric[there]
+    c = float(case.analytic[there] @ n / (n @ n))  # 1 of a sum, less of a mean
+    named = fraction_words(c)
+    if named is None:
         return []
+    same = c * np.where(own, case.numeric, 0.0).sum(axis=1, keepdims=True)
+    apart = np.abs(case.analytic - same) > case.tolerance + case.relative * np.abs(same)
+    if (apart & (extra | there)).any() or not affine(case.evidence, case.part.which):
+        return []
+    is_sum = named == "1"
+    what = "the same number: a sum" if is_sum else f"{named} of it to each: a mean"
     return [
         Clue(
             BugKind.WRONG_AXIS,
             0.95 * share,
             f"Each output depends on one entry of {case.name}; its gradient is handed "
-            f"to others as well ({int(extra.sum())} times), the same number: a sum "
+            f"to others as well ({int(extra.sum())} times), {what} "
             f"that runs over an axis of {case.name} itself.",
             f"Sum the gradient of {case.name} over the axes along which it was "
             f"broadcast, and over no other.",

@@ -6,14 +6,17 @@ evaluations show. A wrong gradient is then the derivative of another f.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measuring.curves import Curve, read
+from gradlab.diagnosis.measuring.curves import Curve, read, straight
+from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at, unit_directions
+from gradlab.diagnosis.measuring.places import place_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +29,10 @@ __all__ = ["entry_by_entry"]
 
 _MOST = 0.5  # of the entries, at least, miss a term that all have
 _ASKED = 6  # entries of which each is asked whether another one's slope follows it
+_TELLING = 3  # entries whose counts are no accident
+_MOST_SAMPLES = 100  # of which a part is counted
+_PIECES = 4  # entries by which pieces are told from accidents
+_SUMMED = 0.78  # trust in a formula of what is summed over samples
 _PROBED = 5  # entries whose slopes are measured again
 
 
@@ -46,6 +53,13 @@ def entry_by_entry(case: Case) -> list[Clue]:
         slope = slopes_at(evidence, {which: moved}, which, unit)[0]
         if not abs(slope - n[j]) <= 1e-5 * max(abs(n[j]), 1e-3 * np.abs(n).max()):
             return []
+    curve = _curve(case, chosen)
+    stands = straight(curve)  # around the point any such function is a sum over entries
+    of_samples = layer_of(evidence, which) is not None
+    if stands:
+        if of_samples:
+            return _miscounted(case)
+        return read(curve, "", 0.0) if len(chosen) >= _PIECES else []
     known = _one_of_many(case, chosen) or _mixed(case, int(chosen[0]))
     if known:
         return known
@@ -54,7 +68,39 @@ def entry_by_entry(case: Case) -> list[Clue]:
         f"its own entry. The analytic slopes are wrong, and by no one factor"
     )
     trust = 0.85 if case.wrong.sum() > 2 else 0.5
-    return [*_constant(case, chosen), *read(_curve(case, chosen), lead, trust)]
+    clues = [*_constant(case, chosen), *read(curve, lead, trust)]
+    return _of_samples(case, chosen, clues) if of_samples else clues
+
+
+def _miscounted(case: Case) -> list[Clue]:
+    """Tell of slopes that count samples: those of a weight or a bias, summed."""
+    return [
+        Clue(
+            BugKind.UNKNOWN,
+            0.78,
+            f"The function is made of straight pieces in {case.name} (its slopes stand "
+            f"still around the point), and the analytic gradient is wrong "
+            f"{place_words(case)}: samples are counted that should not be, or not "
+            f"counted, or the slope of a piece is another.",
+            "Compare the condition of each piece, and its slope, in the gradient of "
+            "the loss with the forward pass.",
+            (BugKind.WRONG_MASK, BugKind.WRONG_DERIVATIVE, BugKind.MISSING_TERM),
+        )
+    ]
+
+
+def _of_samples(case: Case, chosen: NDArray[np.intp], clues: list[Clue]) -> list[Clue]:
+    """Read the slopes of a weight or a bias: each is a sum over samples.
+
+    What is wrong of some samples, or of their number, looks like another formula.
+    """
+    doubts = BugKind.WRONG_MASK, BugKind.MISSING_TERM
+    return _counted(case, chosen) + [
+        dataclasses.replace(c, confidence=min(c.confidence, _SUMMED), doubts=doubts)
+        if c.kind == BugKind.WRONG_DERIVATIVE
+        else c
+        for c in clues
+    ]
 
 
 def _curve(case: Case, chosen: NDArray[np.intp]) -> Curve:
@@ -165,6 +211,48 @@ def _one_of_many(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
             f"Where {case.name} is used in a loop, add to its gradient (+=).",
         ),
     ]
+
+
+def _counted(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
+    """Recognise contributions that should be left out, by how the slopes move.
+
+    In a sum of squares each sample makes the gradient of a bias grow by the same. Where
+    a mask leaves out some, that of an entry grows with the number that is left.
+    """
+    which, moved = case.part.which, case.point + 0.37
+    analytic = analytic_at(case.evidence, {which: moved})
+    if analytic is None or len(chosen) < _TELLING:
+        return []
+    units = unit_directions(len(moved), chosen)
+    grown = slopes_at(case.evidence, {which: moved}, which, units)
+    further = slopes_at(case.evidence, {which: case.point + 0.74}, which, units)
+    rise = grown - case.numeric[0][chosen]
+    size = float(np.abs(rise).max(initial=0.0))
+    ours = analytic[which][chosen] - case.analytic[0][chosen]
+    if not np.abs(further - grown - rise).max() <= 1e-5 * size:
+        return []
+    whole = float(ours[0])
+    if np.ptp(ours) > 1e-6 * abs(whole) or np.abs(ours).min() <= np.abs(rise).min():
+        return []
+    for count in range(_TELLING, _MOST_SAMPLES):
+        left = count * rise / whole
+        if np.abs(left - np.round(left)).max() > 1e-4 or left.min() < 0.5:
+            continue
+        if np.ptp(np.round(left)) == 0 or left.max() > count + 0.5:
+            return []
+        told = f"{round(left.min())} to {round(left.max())}"
+        return [
+            Clue(
+                BugKind.WRONG_MASK,
+                0.9,
+                f"As {case.name} moves, its analytic gradient grows by the same in "
+                f"every entry, and should as {told} of {count}: contributions are "
+                f"added up that the function leaves out.",
+                "Multiply the error signal by the mask of the forward pass (of entries "
+                "that are known, of padding) before anything is summed.",
+            )
+        ]
+    return []
 
 
 def _constant(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:

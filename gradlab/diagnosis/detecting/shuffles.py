@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-__all__ = ["conjugated", "permuted", "selection"]
+__all__ = ["conjugated", "other_way_round", "permuted", "selection"]
 
 _LARGE = 2_000_000  # entries beyond which the search for permutations stops
 _QUICK = 100_000  # and beyond which norms alone rule it out
@@ -53,6 +53,42 @@ def conjugated(case: Case) -> list[Clue]:
             f"{case.name}.",
             "Conjugate the derivative: for a holomorphic f the gradient is "
             "grad * conj(f'(z)).",
+        )
+    ]
+
+
+def other_way_round(case: Case) -> list[Clue]:
+    """Detect a circular convolution in the backward of a circular convolution.
+
+    Its adjoint is a correlation: in Fourier space, a product with a conjugate.
+    """
+    if case.scalar or len(case.outputs) != 1 or case.growth or case.variable.is_complex:
+        return []
+    n, shape = case.grid(case.numeric), (*case.outputs[0].shape, *case.variable.shape)
+    if n is None or n.size > _LARGE or not case.variable.shape:
+        return []
+    length, last = case.variable.shape[-1], len(case.outputs[0].shape) - 1
+    if last < 0 or shape[last] != length or length < _NUMBERS:
+        return []
+    ends = last, len(shape) - 1
+    moves = n.reshape(shape)
+    if not np.allclose(
+        np.roll(moves, (1, 1), ends), moves, 1e-4, 1e-6 * np.abs(n).max()
+    ):
+        return []
+    model = np.roll(np.flip(moves, ends), (1, 1), ends).reshape(case.numeric.shape)
+    if case.share(model) < EXACT:
+        return []
+    return [
+        Clue(
+            BugKind.CONJUGATE,
+            0.975,
+            f"The function is a circular convolution along the last axis of "
+            f"{case.name}, and so is its backward, which should go the other way "
+            f"round: analytic = numeric with index k at -k, modulo {length}.",
+            "With Fourier transforms multiply by the conjugate on the way back: "
+            "dx = ifft(fft(up) * conj(fft(w))). With shifts turn them round.",
+            (BugKind.WRONG_INDEX,),
         )
     ]
 

@@ -50,8 +50,13 @@ def part_along_itself(case: Case) -> list[Clue]:
         kind, other = BugKind.MISSING_TERM, BugKind.WRONG_DERIVATIVE
         if there:
             kind, other = other, kind
+        beyond = case.wrong & case.numeric_zero & ~case.analytic_zero
+        if there and beyond.any():  # it mixes what the function keeps apart
+            kind = BugKind.WRONG_AXIS
         # of a loss a term that is missing looks like one with another factor
         doubts = (other,) if there or case.scalar else ()
+        if which and case.scalar:
+            doubts = (*doubts, BugKind.WRONG_AXIS)  # the sum of it may run elsewhere
         return [
             Clue(
                 kind,

@@ -50,6 +50,13 @@ class _Unit:
         """Whether the function has a kink where the unit is zero."""
         return bool(np.abs(np.subtract(*self.numeric)).max() > _JUMP * self.size)
 
+    def is_on(self) -> bool:
+        """Whether both sides together are a slope: that of a unit which is always on.
+
+        Those of a relu are; those of ``|w|``, or of a division by it, leave nothing.
+        """
+        return bool(np.abs(self.numeric.sum(axis=0)).max() > _JUMP * self.size)
+
     def sides_like(self, model: NDArray[np.float64]) -> int:
         """Count the sides of zero on which the analytic slopes are as a model says."""
         return int((self._apart(self.analytic - model) <= _CLOSE).sum())
@@ -84,7 +91,7 @@ def units_near_zero(case: Case) -> list[Clue]:
         found = [_near_zero(case, axis, int(k)) for k in chosen if count[k]]
         units = [unit for unit in found if unit is not None]
         if units and all(unit.switches() for unit in units):
-            return _mask(case, units)
+            return _mask(case, units) if all(u.is_on() for u in units) else []
         clues = _slope(case, units) if len(units) == _UNITS else []
         if clues:
             return clues

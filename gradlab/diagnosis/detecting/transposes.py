@@ -51,10 +51,12 @@ def transposed(case: Case) -> list[Clue]:
             share = case.share(turned.reshape(len(grid), -1))
             if share > EXACT:
                 how = "" if same else ", read in the wrong order"
-                # summed over an axis, each entry is part of one output, and no more
+                # summed over an axis, each entry is part of one output, and no more;
+                # so is that of a weight that one sample is multiplied with
                 reduced = not case.scalar and bool(
                     ((~case.numeric_zero).sum(axis=0) <= 1).all()
                 )
+                reduced = reduced and len(case.evidence.subject.inputs) == 1
                 clues.append(
                     Clue(
                         BugKind.WRONG_AXIS if reduced else BugKind.TRANSPOSE,
@@ -301,12 +303,19 @@ def symmetric_point(case: Case) -> list[Clue]:
     for which, variable in enumerate(evidence.subject.inputs):
         shape = variable.shape
         square = len(shape) >= 2 and shape[-1] == shape[-2] and shape[-1] > 1
-        if not square or variable.is_complex or variable.support is not None:
+        kernel = len(shape) > 2 and which != case.part.which
+        if variable.is_complex or variable.support is not None:
+            continue
+        if not (square or kernel):
             continue
         tried += 1
         if tried > _MATRICES:
             break
         matrix = evidence.subject.point(which).reshape(shape)
+        if kernel and (clue := _reversed_kernel(case, which, matrix)):
+            return [clue]
+        if not square:
+            continue
         even = (matrix + np.swapaxes(matrix, -1, -2)) / 2
         if np.allclose(even, matrix):
             continue
@@ -317,3 +326,25 @@ def symmetric_point(case: Case) -> list[Clue]:
             )
             return [_factor_clue(variable.name, told, 0.955)]
     return []
+
+
+def _reversed_kernel(case: Case, which: int, kernel: Matrix) -> Clue | None:
+    """Recognise a kernel that is not reversed, by one that is the same both ways.
+
+    It stands behind an input whose gradient is wrong, and its own is right.
+    """
+    axes = tuple(range(2, kernel.ndim))
+    even = (kernel + np.flip(kernel, axes)) / 2
+    if np.allclose(even, kernel):
+        return None
+    if not agree_at(case.evidence, {which: even.ravel()}, case.part.which):
+        return None
+    name = case.evidence.subject.inputs[which].name
+    return Clue(
+        BugKind.WRONG_INDEX,
+        0.955,
+        f"The error vanishes when {name} is replaced by a kernel that is the same read "
+        f"backwards: it is not reversed on the way back, or where it should not be.",
+        f"In the backward each output hands its gradient to the positions it was read "
+        f"from: dx[i + k] += up[i] * w[k], a convolution with {name} reversed.",
+    )

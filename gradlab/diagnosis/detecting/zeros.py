@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.detecting.passing import passed_on
+from gradlab.diagnosis.detecting.unwritten import unwritten_ends
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import (
     EXACT,
     Case,
@@ -18,7 +18,6 @@ from gradlab.diagnosis.measuring.measures import (
     reaches,
 )
 from gradlab.diagnosis.measuring.places import place_words
-from gradlab.diagnosis.measuring.sides import side_of
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def partial_zeros(case: Case) -> list[Clue]:
     if not both.any():
         told = ""
     passed = passed_on(case, lost, extra, share, told=told)
-    return [*passed, *_ends(case, lost, extra)]
+    return [*passed, *unwritten_ends(case, lost, extra)]
 
 
 def _imaginary(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
@@ -210,9 +209,9 @@ def _one_sample(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]
         moves = reaches(~case.numeric_zero[part], 1).reshape(output.shape)
         kept = moves & ~rows[part].reshape(output.shape)
         for axis, length in enumerate(output.shape):
-            if length < 2 or not _broadcast(case, output, axis):
-                continue
             others = tuple(i for i in range(len(output.shape)) if i != axis)
+            if length < 2 or not _serves(case, output, part, axis, others):
+                continue
             left = np.flatnonzero(reaches(kept, others))
             if len(left) != 1 or int(reaches(moves, others).sum()) < 2:
                 continue
@@ -245,6 +244,17 @@ def _in_line(case: Case, output: Variable, part: slice) -> bool:
         return False
     rows, columns = np.nonzero(~case.numeric_zero[part])
     return bool((rows % case.variable.size == columns).all())
+
+
+def _serves(
+    case: Case, output: Variable, part: slice, axis: int, others: tuple[int, ...]
+) -> bool:
+    """Whether the input is broadcast along an axis, or used at every index of it."""
+    if _broadcast(case, output, axis):
+        return True
+    used = (~case.numeric_zero)[part].reshape(*output.shape, -1)
+    everywhere = reaches(used, others) if others else used
+    return bool(everywhere.all())
 
 
 def _broadcast(case: Case, output: Variable, axis: int) -> bool:
@@ -322,47 +332,3 @@ def _wrong_alike(case: Case, lost: NDArray[np.bool_]) -> list[str]:
         if other.part.which != case.part.which
         and 2 * int((rows & reaches(other.wrong, 1)).sum()) >= int(rows.sum())
     ]
-
-
-def _wrong_beyond(case: Case, unit: int) -> bool:
-    """Whether the weight of a bias is wrong in other units than the one it loses."""
-    layer = layer_of(case.evidence, case.part.which)
-    weight = None if layer is None else side_of(case.evidence, layer.weight)
-    if layer is None or layer.bias != case.part.which or weight is None:
-        return False
-    if not weight.part.complete:
-        return weight.is_wrong
-    wrong = weight.wrong.any(axis=0).reshape(weight.variable.shape)
-    axes = [k for k, n in enumerate(wrong.shape) if n == case.variable.size]
-    return all(np.delete(wrong, unit, axis).any() for axis in axes)
-
-
-def _ends(case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_]) -> list[Clue]:
-    """First or last slices that are never written: a loop that ends too early."""
-    if extra.any():
-        return []
-    grid = case.grid(lost.astype(np.float64))
-    if grid is None or grid.ndim < 2:
-        return []
-    touched = np.asarray(grid.any(axis=0), dtype=np.bool_)
-    moves = reaches(~case.numeric_zero, 0).reshape(touched.shape)
-    for axis, length in enumerate(case.variable.shape):
-        others = tuple(i for i in range(touched.ndim) if i != axis)
-        hit = np.flatnonzero(reaches(touched, others))
-        if len(hit) != 1 or length < (3 if touched.size < 6 else 2):
-            continue
-        whole = np.take(touched | ~moves, hit[0], axis).all()
-        whole &= touched.ndim > 1 or not _wrong_beyond(case, int(hit[0]))
-        if hit[0] in {0, length - 1} and whole:
-            return [
-                Clue(
-                    BugKind.WRONG_INDEX,
-                    0.94,
-                    f"Index {hit[0]} along axis {axis} of {case.name} (the "
-                    f"{'first' if hit[0] == 0 else 'last'} of {length}) gets no "
-                    f"gradient at all; the others are right.",
-                    "Look for a loop or a slice that starts one late or ends one "
-                    "early.",
-                )
-            ]
-    return []

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     Map = Callable[[Array], Array]
     SlopesAt = Callable[[Array, Mapping[int, Array], int], Array]
 
-__all__ = ["Curve", "fits", "read"]
+__all__ = ["Curve", "fits", "read", "straight"]
+
+_AROUND = 3e-3  # relative: so far slopes of straight pieces are looked at
 
 # where the sizes of terms are compared: on both sides of zero
 _SPREAD = np.array([0.3, -0.3, 0.7, -0.7, 1.1, -1.1, 1.9, -1.9, 2.7, -2.7])
@@ -116,7 +118,7 @@ def _pieces(curve: Curve) -> list[Clue] | None:
     case, count = curve.case, len(curve.a)
     if count < 4:
         return None
-    if not np.allclose(curve.at(case.point * 1.003, {}, count), curve.n, rtol=1e-5):
+    if not straight(curve):
         return None
     every = case.numeric[case.numeric != 0]
     size = float(np.abs(every).max(initial=0.0))
@@ -124,6 +126,7 @@ def _pieces(curve: Curve) -> list[Clue] | None:
     known = bool((gaps <= 1e-5 * size).all())
     if not known and affine(case.evidence, case.part.which):
         return []  # of a straight line nothing says which other slopes these are
+    doubts = () if known else (BugKind.MISSING_TERM,)
     told = (
         f"{case.name} meets a function of straight pieces (its slopes stand still "
         f"around the point)"
@@ -140,8 +143,17 @@ def _pieces(curve: Curve) -> list[Clue] | None:
         0.8 if known else 0.9,
         f"{told}; the analytic slopes {place_words(case)} belong to another function.",
         f"Compare the slope of every piece for {case.name} in forward and backward.",
+        doubts,
     )
     return [mask, other]
+
+
+def straight(curve: Curve) -> bool:
+    """Whether slopes stand still around the point; an entry that is zero moves too."""
+    x = curve.case.point
+    size = float(np.abs(x).max(initial=0.0)) or 1.0
+    moved = x + _AROUND * np.where(x == 0, size, x)
+    return np.allclose(curve.at(moved, {}, len(curve.a)), curve.n, rtol=1e-5)
 
 
 def _single_term(curve: Curve) -> list[Clue]:

@@ -59,17 +59,19 @@ def layers_of(evidence: Evidence) -> list[Layer]:
     # an array shaped like an output is data rather than a weight
     data = {output.shape for output in evidence.subject.outputs}
     named = _by_name(evidence)
-    if named:
-        return named
-    found: list[Layer] = []
-    taken: set[int] = set()
-    if sorted(len(v.shape) for v in inputs) == [0, 1]:  # x @ w + b, one output
+    found = list(named)
+    taken = {k for one in named for k in (one.weight, one.recurrent) if k is not None}
+    known = {one.bias for one in named}
+    if not named and sorted(len(v.shape) for v in inputs) == [
+        0,
+        1,
+    ]:  # x @ w + b, one output
         first = len(inputs[0].shape) == 0
         return [Layer(int(first), int(not first))]
     for i, bias in enumerate(inputs):
         if len([n for n in bias.shape if n > 1]) != 1 or len(bias.shape) > 2:
             continue
-        if _of_a_norm(bias, inputs):
+        if i in known or _of_a_norm(bias, inputs):
             continue
         fits = [
             j

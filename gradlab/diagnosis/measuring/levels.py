@@ -21,9 +21,18 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
     from gradlab.diagnosis.measuring.layer_shapes import Layer
 
-__all__ = ["SAME_SLOPE", "Level", "known", "level_at", "spread"]
+__all__ = [
+    "SAME_SLOPE",
+    "Level",
+    "known",
+    "level_at",
+    "points_at",
+    "sides_at",
+    "spread",
+]
 
 SAME_SLOPE = 1e-3  # how near to one another two slopes are the same
+_A_LITTLE = 1e-4  # of a weight: it moves its units by less than slopes are told apart
 _COORDINATES = 6  # entries of a bias or a weight that are varied at each
 
 
@@ -53,6 +62,10 @@ class Level:
         """Analytic by numeric."""
         return self.ours / self.true
 
+    def is_right(self) -> bool:
+        """Whether both gradients are the same."""
+        return self.parallel and abs(self.ratio - 1) < SAME_SLOPE
+
     def like(self, other: Level) -> bool:
         """Whether two gradients have one ratio."""
         same = abs(self.ratio - other.ratio) < SAME_SLOPE * abs(other.ratio)
@@ -60,13 +73,19 @@ class Level:
 
 
 def _gated(evidence: Evidence, layer: Layer) -> list[int]:
-    """Weights of the same units: all that enter them, the recurrent ones too."""
+    """Weights of the same units: all that enter them, the recurrent ones too.
+
+    The units stand along one axis in all of them; a weight behind them has them along
+    the other, three or four times as long as its outputs are by chance.
+    """
     inputs = evidence.subject.inputs
-    size = inputs[layer.bias].size
+    size, shape = inputs[layer.bias].size, inputs[layer.weight].shape
+    axes = [axis for axis, length in enumerate(shape[:2]) if length == size]
     several = [
         k
         for k, v in enumerate(inputs)
         if len(v.shape) == 2 and max(v.shape) == size and size / min(v.shape) in (3, 4)
+        if any(v.shape[axis] == size for axis in axes)
     ]
     own = [layer.weight, *([] if layer.recurrent is None else [layer.recurrent])]
     return list(dict.fromkeys([*own, *several]))
@@ -89,27 +108,63 @@ def level_at(
 
     And all those of other layers at levels of theirs.
     """
-    which, entries = of
-    inputs = evidence.subject.inputs
-    points = {j: np.zeros(inputs[j].coordinates) for j in _gated(evidence, layer)}
-    for other, elsewhere in others.items():
-        points[other.weight] = np.zeros(inputs[other.weight].coordinates)
-        points[other.bias] = np.full(inputs[other.bias].coordinates, elsewhere)
-    points[layer.bias] = np.array(evidence.subject.point(layer.bias), dtype=np.float64)
-    points[layer.bias][units] = level
-    analytic = analytic_at(evidence, points)
-    if analytic is None:
+    points = points_at(evidence, layer, level, units, others)
+    sides = sides_at(evidence, points, of)
+    if sides is None:
         return None
-    directions = unit_directions(inputs[which].coordinates, entries)
-    numeric = slopes_at(evidence, points, which, directions)
-    ours = analytic[which][entries]
-    if not np.isfinite(numeric).all() or not np.isfinite(ours).all():
-        return None
+    ours, numeric, analytic = sides
     a, n = float(np.linalg.norm(ours)), float(np.linalg.norm(numeric))
     cosine = abs(float(ours @ numeric)) / (a * n) if a * n > 0 else 1.0
     a *= np.sign(float(ours @ numeric)) or 1.0
     weight = float(np.linalg.norm(analytic[layer.weight]))
     return Level(level, a, n, cosine > 1 - 1e-8, weight)
+
+
+def points_at(
+    evidence: Evidence,
+    layer: Layer,
+    level: float,
+    units: NDArray[np.intp],
+    others: Mapping[Layer, float] = MappingProxyType({}),
+) -> dict[int, NDArray[np.float64]]:
+    """Give the point where some units of a layer stand at one pre-activation."""
+    inputs = evidence.subject.inputs
+    points = {j: np.zeros(inputs[j].coordinates) for j in _gated(evidence, layer)}
+    for other, elsewhere in others.items():
+        # behind the layer a little of the weight is left: without it nothing would move
+        left = _A_LITTLE if other.weight > layer.weight else 0.0
+        points[other.weight] = left * np.asarray(evidence.subject.point(other.weight))
+        points[other.bias] = np.full(inputs[other.bias].coordinates, elsewhere)
+    points[layer.bias] = np.array(evidence.subject.point(layer.bias), dtype=np.float64)
+    points[layer.bias][units] = level
+    return points
+
+
+def sides_at(
+    evidence: Evidence,
+    points: Mapping[int, NDArray[np.float64]],
+    of: tuple[int, NDArray[np.intp]],
+) -> (
+    tuple[NDArray[np.float64], NDArray[np.float64], tuple[NDArray[np.float64], ...]]
+    | None
+):
+    """Ask both sides of a few entries of an input elsewhere.
+
+    Returns
+    -------
+    tuple or None
+        The analytic and the numeric slopes of these entries, and all analytic ones of
+        every input; None where a side cannot be asked.
+    """
+    which, entries = of
+    analytic = analytic_at(evidence, points)
+    if analytic is None:
+        return None
+    size = evidence.subject.inputs[which].coordinates
+    numeric = slopes_at(evidence, points, which, unit_directions(size, entries))
+    ours = analytic[which][entries]
+    told = np.isfinite(numeric).all() and np.isfinite(ours).all()
+    return (ours, numeric, analytic) if told else None
 
 
 def known(rows: Iterable[Level | None]) -> list[Level]:
