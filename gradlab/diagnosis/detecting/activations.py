@@ -72,7 +72,9 @@ def equal_units(case: Case) -> list[Clue]:
     if alone or max((clue.confidence for clue in clues), default=0.0) >= trust:
         return clues
     clues += _of_another_layer(evidence, layer, where, of)
-    return clues or _where_alike(where, rows)
+    if clues or layer.recurrent is not None:
+        return clues
+    return _where_alike(where, rows)
 
 
 def _where_alike(where: str, rows: list[Level]) -> list[Clue]:
@@ -88,9 +90,14 @@ def _where_alike(where: str, rows: list[Level]) -> list[Clue]:
             f"at any: the slope of the activation is, and what is wrong shows only "
             f"where samples or units differ.",
             "Look for an array that stands in another order, or is that of another "
-            "sample, unit or layer, between this layer and the next: a mask, an index, "
-            "a saved output.",
-            (BugKind.WRONG_MASK, BugKind.WRONG_INDEX, BugKind.STALE_CACHE),
+            "sample, unit or layer, between this layer and the next (a mask, an index, "
+            "a saved output), or for a term of a normalisation.",
+            (
+                BugKind.WRONG_MASK,
+                BugKind.WRONG_INDEX,
+                BugKind.STALE_CACHE,
+                BugKind.MISSING_TERM,
+            ),
         )
     ]
 

@@ -58,7 +58,14 @@ def siblings(case: Case) -> list[Clue]:
         f"{'is' if len(members) == 2 else 'are'} right, so its error signal is; "
     )
     return [
-        Clue(kind, trust, f"{lead}{told}.", advice)
+        Clue(
+            kind,
+            trust,
+            f"{lead}{told}.",
+            advice,
+            # of two uses one may as well be taken off as left out
+            (BugKind.SIGN,) if kind == BugKind.MISSING_TERM else (),
+        )
         for kind, trust, told, advice in _lines(case, layer)
     ]
 

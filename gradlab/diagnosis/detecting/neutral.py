@@ -13,7 +13,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
-from gradlab.diagnosis.measuring.measures import Case, Clue, fraction_words
+from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import agree_at, both_sides_at
 from gradlab.subject.subject import DOUBLE
 
@@ -24,6 +24,8 @@ __all__ = ["right_at_neutral"]
 
 _MOST = 8  # other inputs that are tried
 _BETWEEN = 0.6  # a value between and beside the neutral ones
+_MATRIX = 2  # axes of a weight
+_TWICE = 2
 _MOVES = 1e-4  # of a gradient: slopes that are more than rounding
 _SAME = 1e-4  # relative: two factors that are one
 
@@ -53,41 +55,51 @@ def _around(case: Case, others: list[int]) -> list[Clue]:
 
     With the weight at zero nothing comes through it, and what goes around is left.
     """
-    inputs = case.evidence.subject.inputs
-    short = case.evidence.subject.epsilon > DOUBLE
-    if short and case.evidence.reference is None:
+    inputs, subject = case.evidence.subject.inputs, case.evidence.subject
+    if subject.epsilon > DOUBLE and case.evidence.reference is None:
         return []  # slopes have too few digits to be told from none
+    layer = layer_of(case.evidence, case.part.which)
+    own = case.part.which if layer is None else layer.weight
     for which in others:
-        if len(inputs[which].shape) < 2:
+        if which <= own or len(inputs[which].shape) < _MATRIX:
+            continue  # of what comes before it, or is no weight
+        sides = both_sides_at(case.evidence, _filled(case, which, 0.0), case.part.which)
+        if sides is None or _is_penalty(case, *sides):
             continue
-        factor = _factor(case, which, 0.0)
-        if factor is None or abs(factor - 1) <= _SAME:
-            continue
-        lead = f"With all of {inputs[which].name} at zero the function moves with "
-        lead += f"{case.name}, on a path around it, "
-        if abs(factor) <= _SAME:
-            return [
-                Clue(
-                    BugKind.MISSING_TERM,
-                    0.9,
-                    f"{lead}and the analytic gradient is zero: that path is missing.",
-                    f"Add the incoming gradient of a skip connection around "
-                    f"{inputs[which].name} to what comes back through it.",
-                )
-            ]
-        if factor > 1 and fraction_words(factor) is not None:
-            return [
-                Clue(
-                    BugKind.EXTRA_TERM,
-                    0.86,
-                    f"{lead}and analytic = {factor:.5g} x numeric: that path is "
-                    f"counted more than once.",
-                    f"Add the incoming gradient of a skip connection around "
-                    f"{inputs[which].name} once.",
-                    (BugKind.SCALE,),
-                )
-            ]
+        factor = _proportion(case, *sides[1:])
+        name = inputs[which].name
+        lead = f"With all of {name} at zero the function moves with {case.name}, on a "
+        lead += f"path around {name}, "
+        if factor is not None and abs(factor) <= _SAME:
+            told = "and the analytic gradient is zero: that path is missing"
+            advice = (
+                f"Add the incoming gradient of a skip connection around {name} to what "
+                f"comes back through it."
+            )
+            return [Clue(BugKind.MISSING_TERM, 0.9, f"{lead}{told}.", advice)]
+        if factor is not None and abs(factor - _TWICE) <= _SAME:
+            told = "and analytic = 2 x numeric: that path is counted twice"
+            advice = (
+                f"Add the incoming gradient of a skip connection around {name} once."
+            )
+            doubts = (BugKind.SCALE,)
+            return [Clue(BugKind.EXTRA_TERM, 0.86, f"{lead}{told}.", advice, doubts)]
     return []
+
+
+def _is_penalty(
+    case: Case,
+    directions: NDArray[np.float64],
+    ours: NDArray[np.float64],
+    slopes: NDArray[np.float64],
+) -> bool:
+    """Whether the function moves with the squares of an input, or the gradient does."""
+    along = directions @ case.evidence.subject.point(case.part.which)
+    for side in (ours, slopes):
+        c = float(side @ along) / (float(along @ along) or 1.0)
+        if side.any() and np.abs(side - c * along).max() <= _SAME * np.abs(side).max():
+            return True
+    return False
 
 
 def _agrees(case: Case, which: int, value: float) -> bool | None:
@@ -145,11 +157,16 @@ def _factor(case: Case, which: int, value: float) -> float | None:
     sides = both_sides_at(case.evidence, _filled(case, which, value), case.part.which)
     if sides is None:
         return None
-    _, ours, slopes = sides
-    below = float(slopes @ slopes)
+    return _proportion(case, *sides[1:])
+
+
+def _proportion(
+    case: Case, ours: NDArray[np.float64], slopes: NDArray[np.float64]
+) -> float | None:
+    """Return the one factor between both sides, None if there is none."""
     least = _MOVES * float(np.abs(case.numeric).max())
     if not np.abs(slopes).max() > least:
         return None  # of what does not move rounding is left
-    factor = float(ours @ slopes) / below
+    factor = float(ours @ slopes) / float(slopes @ slopes)
     apart = np.abs(ours - factor * slopes).max()
     return factor if apart <= _SAME * np.abs(ours).max() else None

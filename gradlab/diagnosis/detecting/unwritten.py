@@ -48,7 +48,7 @@ def unwritten_ends(
         hit = np.flatnonzero(reaches(touched, others))
         if 1 < len(hit) < length and np.ptp(hit) == len(hit) - 1:
             clue = _block(case, lost, axis, hit)
-            if clue is not None and np.take(touched | ~moves, hit, axis).all():
+            if clue is not None and bool(np.all((touched | ~moves).take(hit, axis))):
                 return [clue]
         if len(hit) != 1 or length < (3 if touched.size < 6 else 2):
             continue
@@ -79,8 +79,7 @@ def _block(
     length = case.variable.shape[axis]
     if case.scalar or not {0, length - 1} & {int(hit[0]), int(hit[-1])}:
         return None
-    gone = (case.analytic_zero | ~case.usable).all(axis=0)
-    gone = gone[reaches(lost, 0)]
+    gone = ~reaches(~case.analytic_zero & case.usable, 0)[reaches(lost, 0)]
     if not gone.all() or gone.size < _BLOCK:
         return None
     return Clue(

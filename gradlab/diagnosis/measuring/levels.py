@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 SAME_SLOPE = 1e-3  # how near to one another two slopes are the same
-_A_LITTLE = 1e-4  # of a weight: it moves its units by less than slopes are told apart
+_A_LITTLE = 2e-5  # of a weight: it moves its units by less than slopes are told apart
 _COORDINATES = 6  # entries of a bias or a weight that are varied at each
 
 
