@@ -53,7 +53,7 @@ def equal_units(case: Case) -> list[Clue]:
     signal = bias.error
     if abs(float(signal.sum())) < 1e-9 * np.abs(signal).max() and signal.size > 2:
         return []  # what sums to zero over units comes from a loss, not from a slope
-    units = _gate(bias)
+    units = _gate(bias, layer)
     entries = units[spread(len(units))]
     of = layer.bias, entries
     rows = known(level_at(evidence, layer, t, units, of) for t in _LEVELS)
@@ -227,14 +227,22 @@ def _before_the_slope(bias: Case, weight: str, rows: list[Level]) -> list[Clue]:
     return []
 
 
-def _gate(bias: Case) -> NDArray[np.intp]:
-    """Units of the one gate that is wrong, where the others are right; else all."""
+def _gate(bias: Case, layer: Layer) -> NDArray[np.intp]:
+    """Units of the one gate that is wrong, where the others are right; else all.
+
+    What gates give enters another weight, or their own again: scores have no gates.
+    """
+    inputs = bias.evidence.subject.inputs
+    own = () if layer.recurrent is None else (inputs[layer.recurrent],)
+    behind = [v.shape for v in (*own, *inputs[layer.weight + 1 :]) if len(v.shape) > 1]
     size = bias.variable.coordinates
     every = np.arange(size)
     wrong = every[bias.wrong.any(axis=0)] if bias.part.complete else every
     for gates in (4, 3, 2):
         width = size // gates
         block = wrong[0] // width if width else 0
-        if width > 1 and size == gates * width and (wrong // width == block).all():
+        if width < 2 or not any(width in shape for shape in behind):
+            continue
+        if size == gates * width and (wrong // width == block).all():
             return every[block * width : (block + 1) * width]
     return every
