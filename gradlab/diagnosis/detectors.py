@@ -84,7 +84,7 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     balances.broken_sums,
     balances.moved_along,
     stretching.part_along_itself,
-    balances.constants,
+    constant_errors.constants,
     balances.unreal,
     exchanged.of_another_input,
     exchanged.as_of_another_input,

@@ -157,9 +157,7 @@ def convolutions(rng, slip=""):
         return np.stack([padded[..., k : k + 7] for k in range(3)])
 
     def loss_and_grads(p):
-        h = np.tanh(
-            np.einsum("kncs,fck->nfs", windows(x), p["K1"]) + p["b1"][:, None]
-        )
+        h = np.tanh(np.einsum("kncs,fck->nfs", windows(x), p["K1"]) + p["b1"][:, None])
         out = np.einsum("kncs,fck->nfs", windows(h), p["K2"]) + p["b2"][:, None]
         e = out - target
         kernel = p["K2"] if slip else p["K2"][..., ::-1]

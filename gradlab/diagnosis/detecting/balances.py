@@ -12,7 +12,6 @@ from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, fraction_words
 from gradlab.diagnosis.measuring.moving import stays
 from gradlab.diagnosis.measuring.places import place_words
-from gradlab.diagnosis.measuring.sides import wrong_inputs
 from gradlab.diagnosis.measuring.sums import vanishing_sums
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "broken_sums",
-    "constants",
     "coupling_factor",
     "moved_along",
     "units",
@@ -169,76 +167,6 @@ def moved_along(case: Case) -> list[Clue]:
             )
         ]
     return []
-
-
-def constants(case: Case) -> list[Clue]:
-    """Detect one and the same number too much, or missing, in some entries."""
-    if not case.scalar or case.variable.is_complex or not case.part.complete:
-        return []
-    error, wrong = case.error[0], case.wrong[0]
-    values, numeric = error[wrong], case.numeric[0][wrong]
-    v = float(values[0])
-    if np.abs(values - v).max() > _CLOSE * abs(v):
-        return []
-    if len(values) == 1:
-        return _single(case, int(np.flatnonzero(wrong)[0]), v)
-    if np.ptp(numeric) < 1e-3 * np.abs(numeric).max(initial=0.0):
-        return []  # one factor says the same
-    shape = case.variable.shape
-    verb = "too large" if v > 0 else "too small"
-    told = f"{len(values)} entries of {case.name} are each {verb} by {abs(v):.6g}"
-    if len(shape) > 1 and not wrong.all():
-        per = wrong.reshape(-1, shape[-1]).sum(axis=1)
-        if (per <= 1).all():
-            return _term(told + ", one in each row", 0.9)
-        if per.min() < per.max():  # d[:, y] would do the same to every row
-            return _term(told, 0.8)
-        return [
-            Clue(
-                BugKind.WRONG_INDEX,
-                0.9,
-                f"{told}, up to {int(per.max())} in one row: the same number lands at "
-                f"several indices.",
-                "Index rows and columns together (d[np.arange(n), y], not d[:, y]).",
-            ),
-            *_term(told, 0.6),
-        ]
-    return _term(told, 0.9 if len(values) > 2 else 0.5)
-
-
-def _term(told: str, trust: float) -> list[Clue]:
-    return [
-        Clue(
-            BugKind.MISSING_TERM,
-            trust,
-            f"{told}: a constant term is missing, or one too much.",
-            "Look for a constant that is added in one of forward and backward only.",
-            (BugKind.EXTRA_TERM,),
-        )
-    ]
-
-
-def _single(case: Case, column: int, v: float) -> list[Clue]:
-    """One entry that is off by a round number: something was added there."""
-    if case.numeric.size < 4:
-        return []
-    layer = layer_of(case.evidence, case.part.which)
-    if layer is not None and {layer.weight, layer.bias} <= wrong_inputs(case.evidence):
-        return []  # their error signal is wrong, and not a line of one of them
-    rounded = float(f"{v:.2g}")
-    twelfths = 12 * case.analytic[0, column] / (case.numeric[0, column] or np.nan)
-    simple = np.isfinite(twelfths) and abs(twelfths - round(twelfths)) < 1e-4
-    if abs(v - rounded) > _CLOSE * abs(v) or simple:
-        return []
-    label = case.variable.label(int(case.part.positions[column]))
-    return [
-        Clue(
-            BugKind.EXTRA_TERM,
-            0.9,
-            f"{label} alone is wrong, by {rounded:g}: a number is added to it.",
-            f"Look for an assignment to {label} in the backward.",
-        )
-    ]
 
 
 def unreal(case: Case) -> list[Clue]:

@@ -1,4 +1,4 @@
-"""Detector of errors that stay the same whatever the weights: labels and targets.
+"""Detectors of errors that are constant: labels, targets, numbers that are added.
 
 A label enters the error signal of a loss as a number that no weight moves. Where it
 stands at the wrong class or sample, the error of the last layer is the same for all
@@ -16,7 +16,9 @@ from gradlab.diagnosis.measuring.moving import stays
 from gradlab.diagnosis.measuring.sides import wrong_inputs
 from gradlab.diagnosis.measuring.sums import vanishing_sums
 
-__all__ = ["steady"]
+__all__ = ["constants", "steady"]
+
+_CLOSE = 1e-4  # relative slack of constants that are recognised
 
 
 def steady(case: Case) -> list[Clue]:
@@ -95,8 +97,9 @@ def _reading(case: Case, members: list[int], which: int) -> list[Clue]:
                 f"that no weight moves, such as a label, is right in sum and stands at "
                 f"other places than in the loss.",
                 "Compare the index of the one-hot label in the gradient "
-                "(d[np.arange(n), y] -= 1) with that in the loss: an offset, or "
-                "another order of samples.",
+                "(d[np.arange(n), y] -= 1) with that in the loss: an offset, another "
+                "order of samples, or labels that one of them smooths.",
+                (BugKind.MISSING_TERM,),
             )
         ]
     kinds = (
@@ -115,4 +118,90 @@ def _reading(case: Case, members: list[int], which: int) -> list[Clue]:
             "index, its factor, its smoothing.",
         )
         for kind, trust in kinds
+    ]
+
+
+def constants(case: Case) -> list[Clue]:
+    """Detect one and the same number too much, or missing, in some entries."""
+    if not case.scalar or case.variable.is_complex or not case.part.complete:
+        return []
+    error, wrong = case.error[0], case.wrong[0]
+    values, numeric = error[wrong], case.numeric[0][wrong]
+    v = float(values[0])
+    if np.abs(values - v).max() > _CLOSE * abs(v):
+        return []
+    if len(values) == 1:
+        return _single(case, int(np.flatnonzero(wrong)[0]), v)
+    if np.ptp(numeric) < 1e-3 * np.abs(numeric).max(initial=0.0):
+        return []  # one factor says the same
+    shape = case.variable.shape
+    verb = "too large" if v > 0 else "too small"
+    for side, words in ((case.point < 0, "negative"), (case.point > 0, "positive")):
+        if len(values) > 2 and not wrong.all() and np.array_equal(wrong, side):
+            return [_size_penalty(case, words, f"{verb} by {abs(v):.6g}", abs(v) / 2)]
+    told = f"{len(values)} entries of {case.name} are each {verb} by {abs(v):.6g}"
+    if len(shape) > 1 and not wrong.all():
+        per = wrong.reshape(-1, shape[-1]).sum(axis=1)
+        if (per <= 1).all():
+            return _term(told + ", one in each row", 0.9)
+        if per.min() < per.max():  # d[:, y] would do the same to every row
+            return _term(told, 0.8)
+        return [
+            Clue(
+                BugKind.WRONG_INDEX,
+                0.9,
+                f"{told}, up to {int(per.max())} in one row: the same number lands at "
+                f"several indices.",
+                "Index rows and columns together (d[np.arange(n), y], not d[:, y]).",
+            ),
+            *_term(told, 0.6),
+        ]
+    return _term(told, 0.9 if len(values) > 2 else 0.5)
+
+
+def _size_penalty(case: Case, words: str, off: str, weight: float) -> Clue:
+    """Recognise the slope of a penalty on sizes that does not turn with the sign."""
+    return Clue(
+        BugKind.REGULARIZATION,
+        0.93,
+        f"Entries of {case.name} are each {off} exactly where they are {words}; the "
+        f"others are right: the slope of a penalty {weight:.4g} * |{case.name}| "
+        f"without its sign.",
+        f"The gradient of sum(|{case.name}|) is sign({case.name}).",
+        (BugKind.SIGN,),
+    )
+
+
+def _term(told: str, trust: float) -> list[Clue]:
+    return [
+        Clue(
+            BugKind.MISSING_TERM,
+            trust,
+            f"{told}: a constant term is missing, or one too much.",
+            "Look for a constant that is added in one of forward and backward only.",
+            (BugKind.EXTRA_TERM,),
+        )
+    ]
+
+
+def _single(case: Case, column: int, v: float) -> list[Clue]:
+    """One entry that is off by a round number: something was added there."""
+    if case.numeric.size < 4:
+        return []
+    layer = layer_of(case.evidence, case.part.which)
+    if layer is not None and {layer.weight, layer.bias} <= wrong_inputs(case.evidence):
+        return []  # their error signal is wrong, and not a line of one of them
+    rounded = float(f"{v:.2g}")
+    twelfths = 12 * case.analytic[0, column] / (case.numeric[0, column] or np.nan)
+    simple = np.isfinite(twelfths) and abs(twelfths - round(twelfths)) < 1e-4
+    if abs(v - rounded) > _CLOSE * abs(v) or simple:
+        return []
+    label = case.variable.label(int(case.part.positions[column]))
+    return [
+        Clue(
+            BugKind.EXTRA_TERM,
+            0.9,
+            f"{label} alone is wrong, by {rounded:g}: a number is added to it.",
+            f"Look for an assignment to {label} in the backward.",
+        )
     ]

@@ -20,7 +20,7 @@ from gradlab.diagnosis.measuring.layer_shapes import (
     shift_of,
 )
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
-from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
+from gradlab.diagnosis.measuring.sides import right_inputs, side_of, wrong_inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,8 +90,12 @@ def _moves(evidence: Evidence, others: set[int]) -> bool:
     parts = [p for p in evidence.parts if p.which in others]
     sizes = [np.abs(p.numeric).max(initial=0.0) for p in evidence.parts]
     top = float(np.nanmax(sizes, initial=0.0))
+    if not parts:  # seen along directions alone
+        inputs = evidence.subject.inputs
+        names = {inputs[which].name for which in others}
+        return bool(names & set(right_inputs(evidence, min(names))))
     found = [np.nanmax(np.abs(p.numeric), initial=0.0) for p in parts]
-    return not parts or float(max(found)) > 1e-7 * top
+    return float(max(found)) > 1e-7 * top
 
 
 def _gain(case: Case) -> list[Clue]:

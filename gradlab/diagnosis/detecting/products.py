@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue
+from gradlab.diagnosis.measuring.sides import wrong_inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,10 +48,12 @@ def too_few_products(case: Case) -> list[Clue]:
     apart = f", apart from {penalty:.4g} x {case.name}," if penalty else ""
     some = "one outer product" if kept == 1 else f"a sum of {kept} outer products"
     left = "one is" if kept == 1 else "a part is"
+    # what its own line loses spoils no other input; a signal without some samples does
+    alone = wrong_inputs(case.evidence) == {case.part.which}
     return [
         Clue(
             BugKind.LOST_ACCUMULATION,
-            0.76 if kept == 1 else 0.7,
+            0.76 if kept == 1 else 0.7 if alone else 0.5,
             f"The analytic gradient of {case.name}{apart} is {some}, the "
             f"numeric one has rank {rank} of {min(ours.shape)}: of what several "
             f"samples or steps contribute {left} left (or they were averaged before "

@@ -55,8 +55,8 @@ def part_along_itself(case: Case) -> list[Clue]:
             kind = BugKind.WRONG_AXIS
         # of a loss a term that is missing looks like one with another factor
         doubts = (other,) if there or case.scalar else ()
-        if which and case.scalar:
-            doubts = (*doubts, BugKind.WRONG_AXIS)  # the sum of it may run elsewhere
+        if which and case.scalar:  # the sum of it may run elsewhere, or be added
+            doubts = (*doubts, BugKind.WRONG_AXIS, BugKind.SIGN)
         return [
             Clue(
                 kind,

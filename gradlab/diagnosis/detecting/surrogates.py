@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, sides_of
+from gradlab.diagnosis.measuring.sides import wrong_inputs
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.differentiation.smoothness import Smoothness
 
@@ -50,6 +52,10 @@ def straight_through(case: Case) -> list[Clue]:
                 "Pass in params= the very arrays that the function reads: copies of "
                 "them, or arrays that it has replaced since, do not move it."
             )
+        layer = layer_of(case.evidence, case.part.which)
+        members = {layer.weight, layer.bias} if layer is not None else set()
+        if layer is not None and members <= wrong_inputs(case.evidence):
+            return [_shift_of_a_norm(case, layer.weight, told)]
         return [
             Clue(
                 BugKind.EXTRA_TERM,
@@ -70,6 +76,22 @@ def straight_through(case: Case) -> list[Clue]:
             "check with wrt=; else the gradient is zero.",
         )
     ]
+
+
+def _shift_of_a_norm(case: Case, weight: int, told: str) -> Clue:
+    """Say what a bias is that a normalisation takes off again, its weight wrong too."""
+    name = case.evidence.subject.inputs[weight].name
+    return Clue(
+        BugKind.MISSING_TERM,
+        0.8,
+        f"The function does not depend on {case.name} at all, as before a "
+        f"normalisation that takes off the mean; the analytic gradient is {told}, and "
+        f"{name} of the same layer is wrong too: their error signal lacks the term of "
+        f"that mean, or takes it along another axis.",
+        "Subtract the mean of the error signal, along the axis of the forward pass, in "
+        "the backward of the normalisation.",
+        (BugKind.WRONG_AXIS, BugKind.EXTRA_TERM),
+    )
 
 
 def _moves_far_away(case: Case) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from gradlab.diagnosis.detecting.passing import passed_on
 from gradlab.diagnosis.detecting.unwritten import unwritten_ends
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import (
     EXACT,
     Case,
@@ -18,6 +19,7 @@ from gradlab.diagnosis.measuring.measures import (
     reaches,
 )
 from gradlab.diagnosis.measuring.places import place_words
+from gradlab.diagnosis.measuring.sides import side_of
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -42,6 +44,20 @@ def detached(case: Case) -> list[Clue]:
     )
     told = "None" if none else "zero in every entry"
     largest = float(np.abs(case.numeric).max(initial=0.0))
+    if not none and _sums_to_nothing(case):
+        return [
+            Clue(
+                BugKind.WRONG_AXIS,
+                0.85,
+                f"The gradient of {case.name} is zero in every entry, while the "
+                f"function moves with it, and that of the weight of its layer is wrong "
+                f"and not zero: their error signal sums to zero over samples, as where "
+                f"a softmax or a mean is taken over samples.",
+                "Check the axis of every softmax, sum and mean between this layer and "
+                "the loss, forward and backward.",
+                (BugKind.DETACHED,),
+            )
+        ]
     return [
         Clue(
             BugKind.DETACHED,
@@ -51,6 +67,15 @@ def detached(case: Case) -> list[Clue]:
             _where_cut(case),
         )
     ]
+
+
+def _sums_to_nothing(case: Case) -> bool:
+    """Whether a bias is zero by a sum: the weight of its layer is wrong, and is not."""
+    layer = layer_of(case.evidence, case.part.which)
+    if layer is None or layer.bias != case.part.which or layer.recurrent is not None:
+        return False
+    weight = side_of(case.evidence, layer.weight)
+    return weight is not None and weight.is_wrong and not weight.analytic_zero.all()
 
 
 def _where_cut(case: Case) -> str:
@@ -145,6 +170,8 @@ def _lost(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
     if (uses > 1)[touched].all() and reaches(kept, 0)[touched].all():
         clues.append(_accumulated(case, touched, kept, share))
     several = np.median((~zero)[rows].sum(axis=1)) > 1
+    if clues and _copies(case):
+        return [_copies_lost(case, int(lost[:, touched].sum(axis=0).max()), share)]
     if whole and (several or _slices(case, rows)):
         clues += _lost_rows(case, rows, share)
     return clues
@@ -187,6 +214,25 @@ def _slices(case: Case, rows: NDArray[np.bool_]) -> bool:
         if others and not some.all() and (grid.all(axis=others) == some).all():
             return int(np.prod([grid.shape[i] for i in others])) > 2
     return False
+
+
+def _copies(case: Case) -> bool:
+    """Whether each output is a copy of one entry, or the same multiple of it."""
+    moves = ~case.numeric_zero
+    n = case.numeric[moves]
+    return bool((moves.sum(axis=1) <= 1).all()) and bool(np.ptp(n) <= 1e-6 * abs(n[0]))
+
+
+def _copies_lost(case: Case, count: int, share: float) -> Clue:
+    most = int((~case.numeric_zero).sum(axis=0).max())
+    return Clue(
+        BugKind.BROADCAST_REDUCTION,
+        0.965 * share,
+        f"Each output is a copy of one entry of {case.name}, {most} of each; the "
+        f"gradients of {count} of them are lost.",
+        f"Sum the incoming gradient for {case.name} over all of its copies.",
+        (BugKind.MISSING_TERM, BugKind.LOST_ACCUMULATION),
+    )
 
 
 def _lost_rows(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:

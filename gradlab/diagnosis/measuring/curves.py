@@ -15,6 +15,7 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import affine
 from gradlab.diagnosis.measuring.places import place_words
+from gradlab.diagnosis.measuring.sums import vanishing_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,7 +108,19 @@ def read(curve: Curve, lead: str, trust: float) -> list[Clue]:
         f"{curve.x[worst]:.6g} gives {curve.a[worst]:.6g}, should be "
         f"{curve.n[worst]:.6g}.",
     )
+    other = _of_one_side(curve, other)
     return [*_single_term(curve), *_elsewhere(curve), other]
+
+
+def _of_one_side(curve: Curve, other: Clue) -> Clue:
+    """Add that slopes are wrong exactly where an entry is on one side of zero."""
+    x, wrong = curve.case.point, curve.case.wrong.any(axis=0)
+    for side, words in ((x < 0, "negative"), (x > 0, "positive")):
+        if wrong.sum() > 1 and not wrong.all() and np.array_equal(wrong, side):
+            told = f"{other.evidence[:-1]}: exactly where {curve.case.name} is {words}."
+            doubts = (BugKind.WRONG_MASK,)
+            return dataclasses.replace(other, evidence=told, doubts=doubts)
+    return other
 
 
 def _pieces(curve: Curve) -> list[Clue] | None:
@@ -120,12 +133,17 @@ def _pieces(curve: Curve) -> list[Clue] | None:
         return None
     if not straight(curve):
         return None
+    balance = _balance(case)
+    if balance is False:
+        return []  # a mask of pieces that balance leaves them balanced
     every = case.numeric[case.numeric != 0]
     size = float(np.abs(every).max(initial=0.0))
     gaps = np.abs(curve.a[:, None] - np.append(every, 0.0)[None]).min(axis=1)
     known = bool((gaps <= 1e-5 * size).all())
-    if not known and affine(case.evidence, case.part.which):
-        return []  # of a straight line nothing says which other slopes these are
+    known = known or balance is True or _of_own_ends(curve)
+    if affine(case.evidence, case.part.which):
+        # of a straight line nothing says which other slopes these are
+        return [_of_other_entries(case)] if known else []
     doubts = () if known else (BugKind.MISSING_TERM,)
     told = (
         f"{case.name} meets a function of straight pieces (its slopes stand still "
@@ -146,6 +164,39 @@ def _pieces(curve: Curve) -> list[Clue] | None:
         doubts,
     )
     return [mask, other]
+
+
+def _balance(case: Case) -> bool | None:
+    """Whether both sides sum to zero along an axis; None where the function does not.
+
+    As margins do: what is added to one class is taken off another.
+    """
+    n, a = case.grid(case.numeric), case.grid(case.analytic)
+    if n is None or a is None or not case.variable.shape:
+        return None
+    true = vanishing_sums(n)
+    return bool(true & vanishing_sums(a)) if true else None
+
+
+def _of_own_ends(curve: Curve) -> bool:
+    """Whether each analytic slope is that of the function far off, on either side."""
+    x = curve.case.point
+    far = 10.0 * (1.0 + float(np.abs(x).max(initial=0.0)))
+    ends = np.stack([curve.at(x + side * far, {}, len(curve.a)) for side in (1, -1)])
+    gaps = np.abs(ends - curve.a).min(axis=0)
+    return bool((gaps <= 1e-4 * np.abs(ends).max(axis=0)).all())
+
+
+def _of_other_entries(case: Case) -> Clue:
+    return Clue(
+        BugKind.WRONG_INDEX,
+        0.9,
+        f"The function is a straight line in {case.name}, and analytic slopes are "
+        f"those of other entries {place_words(case)}.",
+        f"Check the index with which the backward of {case.name} reads the array that "
+        f"{case.name} is multiplied with.",
+        (BugKind.STALE_CACHE,),
+    )
 
 
 def straight(curve: Curve) -> bool:
