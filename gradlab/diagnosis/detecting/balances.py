@@ -319,5 +319,7 @@ def _spread_labels(case: Case, samples: int) -> Clue:
         f"The error of {case.name} consists of whole multiples of 1/{samples} that do "
         f"not sum to zero: rows get the one-hot label of several classes, or of none.",
         "Index rows and columns together in the gradient of the loss: "
-        "d[np.arange(n), y] -= 1, not d[:, y] or d[0, y].",
+        "d[np.arange(n), y] -= 1, not d[:, y] or d[0, y]; and smooth or weight labels "
+        "there as in the loss.",
+        (BugKind.MISSING_TERM,),
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue
-from gradlab.diagnosis.measuring.moving import affine
+from gradlab.diagnosis.measuring.moving import affine, analytic_at
 from gradlab.diagnosis.measuring.places import place_words
 from gradlab.diagnosis.measuring.sums import vanishing_sums
 
@@ -117,7 +117,7 @@ def _of_one_side(curve: Curve, other: Clue) -> Clue:
     x, wrong = curve.case.point, curve.case.wrong.any(axis=0)
     for side, words in ((x < 0, "negative"), (x > 0, "positive")):
         if wrong.sum() > 1 and not wrong.all() and np.array_equal(wrong, side):
-            told = f"{other.evidence[:-1]}: exactly where {curve.case.name} is {words}."
+            told = f"{other.evidence[:-1]}, exactly where {curve.case.name} is {words}."
             doubts = (BugKind.WRONG_MASK,)
             return dataclasses.replace(other, evidence=told, doubts=doubts)
     return other
@@ -140,7 +140,8 @@ def _pieces(curve: Curve) -> list[Clue] | None:
     size = float(np.abs(every).max(initial=0.0))
     gaps = np.abs(curve.a[:, None] - np.append(every, 0.0)[None]).min(axis=1)
     known = bool((gaps <= 1e-5 * size).all())
-    known = known or balance is True or _of_own_ends(curve)
+    moves = case.scalar and _moves(case)  # as no slope of a piece does
+    known = not moves and (known or balance is True or _of_own_ends(curve))
     if affine(case.evidence, case.part.which):
         # of a straight line nothing says which other slopes these are
         return [_of_other_entries(case)] if known else []
@@ -163,7 +164,7 @@ def _pieces(curve: Curve) -> list[Clue] | None:
         f"Compare the slope of every piece for {case.name} in forward and backward.",
         doubts,
     )
-    return [mask, other]
+    return [other] if moves else [mask, other]
 
 
 def _balance(case: Case) -> bool | None:
@@ -201,10 +202,24 @@ def _of_other_entries(case: Case) -> Clue:
 
 def straight(curve: Curve) -> bool:
     """Whether slopes stand still around the point; an entry that is zero moves too."""
-    x = curve.case.point
+    slopes = curve.at(_beside(curve.case.point), {}, len(curve.a))
+    return np.allclose(slopes, curve.n, rtol=1e-5)
+
+
+def _beside(x: Array) -> Array:
     size = float(np.abs(x).max(initial=0.0)) or 1.0
-    moved = x + _AROUND * np.where(x == 0, size, x)
-    return np.allclose(curve.at(moved, {}, len(curve.a)), curve.n, rtol=1e-5)
+    return np.asarray(x + _AROUND * np.where(x == 0, size, x))
+
+
+def _moves(case: Case) -> bool:
+    """Whether the analytic gradient of a loss moves beside the point."""
+    beside = _beside(case.evidence.subject.point(case.part.which))
+    found = analytic_at(case.evidence, {case.part.which: beside})
+    if found is None:
+        return False
+    there = found[case.part.which][case.part.positions]
+    apart = float(np.abs(there - case.analytic[0]).max())
+    return apart > _AROUND**2 * float(np.abs(case.analytic).max())
 
 
 def _single_term(curve: Curve) -> list[Clue]:
