@@ -159,7 +159,7 @@ def test_the_term_of_a_norm_behind_a_weight_may_have_another_factor(slip, rng):
     kind, finding = first(gl.check(loss_and_grads, params))
 
     assert kind == "missing_term"
-    assert finding.doubts == ("wrong_derivative", "wrong_axis")
+    assert finding.doubts == ("wrong_derivative", "wrong_axis", "sign")
     assert "is missing, or has another factor" in finding.evidence
 
 

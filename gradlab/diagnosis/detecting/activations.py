@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["equal_units"]
 
+_PAIR = 2  # units that a gate has at least, and gates of a layer
 _LEVELS = (-1.0, -0.4, 0.5, 1.1)  # pre-activations at which slopes are compared
 
 
@@ -230,7 +231,8 @@ def _before_the_slope(bias: Case, weight: str, rows: list[Level]) -> list[Clue]:
 def _gate(bias: Case, layer: Layer) -> NDArray[np.intp]:
     """Units of the one gate that is wrong, where the others are right; else all.
 
-    What gates give enters another weight, or their own again: scores have no gates.
+    What gates give enters another weight, or their own again. Where nothing is known
+    to follow, half of all scores may be wrong by chance.
     """
     inputs = bias.evidence.subject.inputs
     own = () if layer.recurrent is None else (inputs[layer.recurrent],)
@@ -241,7 +243,8 @@ def _gate(bias: Case, layer: Layer) -> NDArray[np.intp]:
     for gates in (4, 3, 2):
         width = size // gates
         block = wrong[0] // width if width else 0
-        if width < 2 or not any(width in shape for shape in behind):
+        halves = gates == _PAIR and not any(width in shape for shape in behind)
+        if width < _PAIR or halves:
             continue
         if size == gates * width and (wrong // width == block).all():
             return every[block * width : (block + 1) * width]

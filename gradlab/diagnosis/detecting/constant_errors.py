@@ -96,9 +96,8 @@ def _reading(case: Case, members: list[int], which: int) -> list[Clue]:
                 f"{told}, and sums to zero along axis {moved} of {case.name}: a number "
                 f"that no weight moves, such as a label, is right in sum and stands at "
                 f"other places than in the loss.",
-                "Compare the index of the one-hot label in the gradient "
-                "(d[np.arange(n), y] -= 1) with that in the loss: an offset, another "
-                "order of samples, or labels that one of them smooths.",
+                "Compare the one-hot label in the gradient (d[np.arange(n), y] -= 1) "
+                "with that in the loss: an offset, another order, or smoothing.",
                 (BugKind.MISSING_TERM,),
             )
         ]

@@ -170,7 +170,8 @@ def _lost(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
     if (uses > 1)[touched].all() and reaches(kept, 0)[touched].all():
         clues.append(_accumulated(case, touched, kept, share))
     several = np.median((~zero)[rows].sum(axis=1)) > 1
-    if clues and _copies(case):
+    several_left = bool((kept.sum(axis=0)[touched] > 1).all())
+    if clues and several_left and _copies(case):  # what is assigned leaves one
         return [_copies_lost(case, int(lost[:, touched].sum(axis=0).max()), share)]
     if whole and (several or _slices(case, rows)):
         clues += _lost_rows(case, rows, share)
