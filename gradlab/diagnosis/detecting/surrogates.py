@@ -9,12 +9,13 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, sides_of
-from gradlab.diagnosis.measuring.sides import wrong_inputs
+from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
+    from gradlab.diagnosis.measuring.layer_shapes import Layer
 
 __all__ = ["clipped", "on_identity", "straight_through"]
 
@@ -53,8 +54,7 @@ def straight_through(case: Case) -> list[Clue]:
                 "them, or arrays that it has replaced since, do not move it."
             )
         layer = layer_of(case.evidence, case.part.which)
-        members = {layer.weight, layer.bias} if layer is not None else set()
-        if layer is not None and members <= wrong_inputs(case.evidence):
+        if layer is not None and _is_taken_off(case, layer):
             return [_shift_of_a_norm(case, layer.weight, told)]
         return [
             Clue(
@@ -76,6 +76,13 @@ def straight_through(case: Case) -> list[Clue]:
             "check with wrt=; else the gradient is zero.",
         )
     ]
+
+
+def _is_taken_off(case: Case, layer: Layer) -> bool:
+    """Whether the weight beside a bias that moves nothing moves f, and is wrong too."""
+    weight = side_of(case.evidence, layer.weight)
+    wrong = {layer.weight, layer.bias} <= wrong_inputs(case.evidence)
+    return wrong and weight is not None and not weight.numeric_zero.all()
 
 
 def _shift_of_a_norm(case: Case, weight: int, told: str) -> Clue:
