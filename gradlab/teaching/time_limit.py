@@ -11,7 +11,10 @@ caller stops waiting for it, and only the end of the process ends it.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import importlib
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -31,6 +34,8 @@ _Result = TypeVar("_Result")
 _BUSY = 3.0  # by how much a busy machine may stretch the time on the wall
 _AGAIN = 0.1  # seconds between two calls to stop: a bare `except:` swallows one
 _PATIENCE = 20  # calls to stop before the thread is left to itself
+# what autograd loads when it is first given an incoming gradient: seconds of work
+_LOADED_LATE = "torch.fx.experimental.symbolic_shapes"
 
 
 class _Errand(Generic[_Result]):
@@ -172,6 +177,7 @@ def call_within(seconds: float, work: Callable[[], _Result]) -> _Result:
     >>> call_within(1.0, lambda: 6 * 7)
     42
     """
+    _load_first()
     errand = _Errand(work)
     try:
         in_time = errand.finish(seconds)
@@ -185,3 +191,14 @@ def call_within(seconds: float, work: Callable[[], _Result]) -> _Result:
     if not ended:
         msg += " It does not listen, and goes on in the background until Python ends."
     raise TimeoutError(msg)
+
+
+def _load_first() -> None:
+    """Load what torch would load while the time runs.
+
+    It is not the code's own time; and an import that is interrupted leaves a module
+    behind that is half loaded, for as long as Python runs.
+    """
+    if "torch" in sys.modules and _LOADED_LATE not in sys.modules:
+        with contextlib.suppress(ImportError):  # a torch that has it elsewhere
+            importlib.import_module(_LOADED_LATE)
