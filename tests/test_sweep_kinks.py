@@ -93,3 +93,37 @@ class TestTies:
 
         swept = gl.sweep(plus_minus, torch.ones(2, dtype=torch.float64))
         assert swept.verdict != gl.Verdict.AGREES
+
+
+ROOT = np.array([[2.0, 0.3, -0.4], [0.1, 1.5, 0.2], [0.5, -0.3, 1.2]])
+COVARIANCE = ROOT.T @ ROOT
+
+
+def log_det(a):
+    """Log-determinant by Cholesky, which reads the lower triangle alone."""
+    return float(2.0 * np.log(np.diag(np.linalg.cholesky(a))).sum())
+
+
+class TestExcuses:
+    """What a check takes back, a sweep does not accuse of."""
+
+    def test_shared_out_between_triangles_agree(self) -> None:
+        """d log det A = tr(A^-1 dA) for symmetric dA; f itself reads half of A."""
+        swept = gl.sweep(log_det, COVARIANCE, grad=np.linalg.inv)
+        assert swept.verdict == gl.Verdict.AGREES
+        assert swept.reading["a"].startswith("correct, though no step shows it: ")
+        assert gl.check(log_det, COVARIANCE, grad=np.linalg.inv)
+
+    def test_what_is_doubled_disagrees(self) -> None:
+        swept = gl.sweep(log_det, COVARIANCE, grad=lambda a: 2.0 * np.linalg.inv(a))
+        assert swept.verdict == gl.Verdict.DISAGREES
+
+    @pytest.mark.parametrize("factor", [1.0, 2.0])
+    def test_of_eigenvalues(self, factor: float) -> None:
+        """d sum w_i^3 = tr(3 A^2 dA)."""
+        swept = gl.sweep(
+            lambda a: float((np.linalg.eigvalsh(a) ** 3).sum()),
+            COVARIANCE,
+            grad=lambda a: factor * 3.0 * a @ a,
+        )
+        assert (swept.verdict == gl.Verdict.AGREES) == (factor == 1.0)

@@ -78,6 +78,8 @@ def read_sweep(
         return f"not compared: {block.excuse}"
     if block.verdict == Verdict.UNDECIDED:
         return _undecided(block, steps, curves)
+    if block.excuse:
+        return f"correct, though no step shows it: {block.excuse.rstrip('.')}"
     return _correct(block, steps, curves, curve)
 
 

@@ -58,7 +58,8 @@ class Swept:
     outputs
         The outputs behind the rows; may be left out where there is one row.
     excuse
-        Why what differs could not be compared: "" where it could.
+        Why what differs is right all the same, or could not be compared; "" if
+        nothing differs, or it is wrong.
     together
         What is wrong with entries that are right at kinks each by itself; "" if
         nothing is.

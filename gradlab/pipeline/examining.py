@@ -19,7 +19,6 @@ from gradlab.diagnosis.upstream import hidden_upstream, respond
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.differentiation.origin import Origin
-from gradlab.differentiation.smoothness import Smoothness
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.around.noticing import excuse_cancellation, noticed
 from gradlab.pipeline.around.on_purpose import purposeful
@@ -39,6 +38,7 @@ from gradlab.pipeline.coverage import (
     estimate,
     needs_streaming,
 )
+from gradlab.pipeline.excused import joint_kinks, taken_back
 from gradlab.report import Report
 from gradlab.subject.subject import analytic_of, input_columns, output_rows
 
@@ -137,32 +137,9 @@ def _compared(
         tallied = found.with_tallies(seen.comparisons)
         return dataclasses.replace(seen, comparisons=tallied), found.excuses
     outcome = run_full(own, plan, meter, coverage.columns)
-    excuses = _excuses(subject, outcome, meter, plan.seed)
+    excuses = taken_back(subject, outcome, meter, plan.seed)
+    excuses += joint_kinks(subject, outcome, meter, plan.seed)
     return _seen(subject, plan, meter, outcome, notes, coverage), excuses
-
-
-def _excuses(
-    subject: Subject, outcome: Outcome, meter: Meter, seed: int
-) -> list[Finding]:
-    """Ask what is no mistake all the same, or one of several entries together."""
-    found = _taken_back(subject, outcome, meter, seed)
-    looked = [block for block in outcome.blocks if not block.settled]
-    if any((block.kinds == Smoothness.KINK.value).any() for block in looked):
-        from gradlab.pipeline.around.joint_kinks import joint_kinks
-
-        found += joint_kinks(subject, outcome, meter, seed)
-    return found
-
-
-def _taken_back(
-    subject: Subject, outcome: Outcome, meter: Meter, seed: int
-) -> list[Finding]:
-    """Take back accusations; where nobody is accused, that is not even loaded."""
-    if not meter.raised and not any(block.accused for block in outcome.blocks):
-        return []
-    from gradlab.pipeline.around.excuses import taken_back
-
-    return taken_back(subject, outcome, meter, seed)
 
 
 def _conditions(
@@ -305,7 +282,7 @@ def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
     coverage = choose_columns(subject, "full", meter.budget, plan.seed, price)
     outcome = run_full(own, plan, meter, coverage.columns)
     excuse_cancellation(subject, outcome.blocks, meter, plan.seed)
-    _taken_back(subject, outcome, meter, plan.seed)
+    taken_back(subject, outcome, meter, plan.seed)
     comparisons = comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
     )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.swept import Swept
-from gradlab.pipeline.around.joint_kinks import joint_kinks
-from gradlab.pipeline.around.on_purpose import excused
+from gradlab.pipeline.excused import joint_kinks, taken_back
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,14 +30,15 @@ def swept_blocks(
     origin
         The subject, at its point.
     outcome
-        Judged; where kinks meet in operations of torch, verdicts are changed.
+        Judged; verdicts that a check would take back are changed.
     meter
-        Charged for kinks that are followed together (`joint_kinks`).
+        Charged for what is asked about accusations, and kinks followed together.
     seed
         Of points beside.
     """
     subject = origin.subject
-    excuses = {f.where: f.evidence for f in excused(subject, outcome.blocks)}
+    reasons = taken_back(subject, outcome, meter, seed)
+    excuses = {f.where: f.evidence for f in reasons}
     kinks = joint_kinks(subject, outcome, meter, seed)
     together = {f.where: f.evidence for f in kinks if f.severity == "error"}
     return tuple(
