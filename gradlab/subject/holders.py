@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradlab.subject.guarding.paths import namespace_of
@@ -25,7 +26,7 @@ __all__ = ["Holder", "exchanged", "exchanged_where_kept", "holders_of"]
 class Holder(NamedTuple):
     """A place that can be written to, and what it held when it was found."""
 
-    space: Any  # the dict, list or cell
+    space: Any  # the dict, list, cell or function
     get: Callable[[], Any]
     put: Callable[[Any], None]
     held: Any  # one of the objects, or a tuple with some of them in it
@@ -85,6 +86,8 @@ def exchanged_where_kept(
 def holders_of(ids: Collection[int], roots: Sequence[object]) -> Iterator[Holder]:
     """Find what holds some objects: dicts, lists, attributes, closures, globals.
 
+    Defaults of functions as well.
+
     Parameters
     ----------
     ids
@@ -105,11 +108,14 @@ def holders_of(ids: Collection[int], roots: Sequence[object]) -> Iterator[Holder
     spaces = [f.value for f in (*found.containers, *found.namespaces)]
     spaces += [namespace_of(f.value) for f in found.kinds]
     cells = [f.value for f in found.cells]
+    functions = [f for f in found.seen.values() if type(f) is types.FunctionType]
+    spaces += [each.__kwdefaults__ for each in functions]
     # globals that the code names, such as W in a notebook
     names = {(id(space), name): space for (space, name), *_ in found.names}
     places = [
         *(place for space in _once(spaces) for place in _items(space)),
         *((cell, "cell_contents", setattr) for cell in cells),
+        *((each, "__defaults__", setattr) for each in functions),
         *((space, name, dict.__setitem__) for (_, name), space in names.items()),
     ]
     for space, key, setter in places:
@@ -139,6 +145,6 @@ def _value(space: Any, key: Any) -> Any:
     if isinstance(space, list):
         return list.__getitem__(space, key)
     try:
-        return space.cell_contents
-    except ValueError:  # not assigned yet
+        return getattr(space, key)
+    except ValueError:  # a cell that is not assigned yet
         return None

@@ -70,6 +70,7 @@ class StandIns:
         roots: Sequence[object],
         *,
         partly: bool = False,
+        constants: bool = False,
     ) -> StandIns | None:
         """Find every place, or return None if one of the arrays stands nowhere.
 
@@ -81,6 +82,8 @@ class StandIns:
             What the user passed: everything through which the function may read.
         partly
             Whether arrays that stand nowhere are left out.
+        constants
+            As of the class.
 
         Examples
         --------
@@ -97,7 +100,7 @@ class StandIns:
         found = {id(part) for place in places for part in place.parts()}
         if not partly and not wanted <= found:
             return None
-        return cls(places, tuple(originals), tuple(others))
+        return cls(places, tuple(originals), tuple(others), constants)
 
     @classmethod
     def of_halves(
@@ -131,8 +134,8 @@ class StandIns:
         ]
         if not halves:
             return None
-        found = cls.of(halves, [h.astype(float) for h in halves], roots, partly=True)
-        return found and dataclasses.replace(found, constants=True)
+        wide = [half.astype(float) for half in halves]
+        return cls.of(halves, wide, roots, partly=True, constants=True)
 
     def standing(self) -> contextlib.AbstractContextManager[None]:
         """Put the others into all places, and the originals back in the end."""

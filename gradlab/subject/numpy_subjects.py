@@ -259,7 +259,7 @@ class ArraySubject:
         """
         if self.live:
             return None  # the function reads the user's own arrays, whatever we cast
-        return self._on(self._cast_tree(dtypes), self._call)
+        return self.on(self._cast_tree(dtypes))
 
     def _cast_tree(self, dtypes: Mapping[str, str]) -> Tree:
         leaves = [_cast_leaf(leaf.value, dtypes) for leaf in self.tree.leaves]
@@ -271,15 +271,15 @@ class ArraySubject:
             self.tree.template,
         )
 
-    def _on(
+    def on(
         self,
         tree: Tree,
-        call: Callable[..., Any],
+        call: Callable[..., Any] | None = None,
         stand_ins: tuple[StandIns | WideTensors, ...] = (),
     ) -> ArraySubject:
         """Return the same function on other arrays, with its analytic side."""
         twin = ArraySubject(
-            call,
+            self._call if call is None else call,
             tree,
             self.which,
             [variable.name for variable in self.inputs],
@@ -318,7 +318,7 @@ class ArraySubject:
             value = array if isinstance(leaf.value, np.ndarray) else array[()]
             leaves[position] = type(leaf)(leaf.name, value)
         tree = type(self.tree)(tuple(leaves), self.tree.template)
-        twin = self._on(tree, self._call, self.stand_ins)
+        twin = self.on(tree, stand_ins=self.stand_ins)
         twin.reader, twin.presenter = self.reader, self.presenter
         return twin
 
@@ -358,7 +358,7 @@ class ArraySubject:
             mine = [leaf.value for leaf in self.tree.leaves]
             found = StandIns.of_halves(self.roots, mine)
             stand_ins += [found] if found else []
-        twin = self._on(tree, call, tuple(stand_ins))
+        twin = self.on(tree, call, tuple(stand_ins))
         try:
             with np.errstate(all="ignore"):
                 twin.row()

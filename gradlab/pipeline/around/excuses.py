@@ -16,6 +16,7 @@ from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
 from gradlab.pipeline.around.inexact import excuse_inexact
 from gradlab.pipeline.around.lost_in_half import leave_lost_in_half
 from gradlab.pipeline.around.on_purpose import excused
+from gradlab.pipeline.around.rounded_data import leave_rounded_data
 from gradlab.pipeline.around.shared_out import accept_shared_out
 from gradlab.pipeline.around.unseen import leave_unseen
 
@@ -64,6 +65,7 @@ def taken_back(
         *leave_lost_in_half(subject, outcome),
         *look_beside(subject, outcome, meter, seed),
         *leave_ill_conditioned(subject, outcome, meter, seed),
+        *leave_rounded_data(subject, outcome, meter, seed),
         *leave_unseen(subject, outcome, meter, seed),
         *excuse_inexact(outcome),
     ]
