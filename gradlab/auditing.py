@@ -10,7 +10,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from gradlab.diagnosis.blamed_layers import in_own_code, layer_findings
-from gradlab.diagnosis.detecting.severed import cuts_any, cuts_met
+from gradlab.diagnosis.detecting.graphs.severed import cuts_any, cuts_met
 from gradlab.errors import InputError, InputTypeError
 from gradlab.keywords import handed_on, kept_through
 from gradlab.localisation.layers.audited import LayerAudit, LayerLive

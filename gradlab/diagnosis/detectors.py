@@ -5,36 +5,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradlab.diagnosis import leftovers
-from gradlab.diagnosis.detecting import (
+from gradlab.diagnosis.detecting.amounts import (
     accumulated,
-    activations,
-    balances,
     constant_errors,
-    couplings,
     end_slopes,
-    exchanged,
-    exits,
     factors,
-    formulas,
-    gates,
     group_sizes,
-    layers,
-    neutral,
-    new_leaves,
-    normalising,
-    passing,
     penalties,
-    products,
-    separable,
-    severed,
-    shuffles,
     sketched,
-    stretching,
+)
+from gradlab.diagnosis.detecting.graphs import (
+    exits,
+    new_leaves,
+    severed,
     surrogates,
+)
+from gradlab.diagnosis.detecting.networks import (
+    activations,
+    gates,
+    layers,
     switched,
+)
+from gradlab.diagnosis.detecting.places import (
+    balances,
+    couplings,
+    exchanged,
+    passing,
+    shuffles,
     tables,
     transposes,
     zeros,
+)
+from gradlab.diagnosis.detecting.terms import (
+    formulas,
+    neutral,
+    normalising,
+    products,
+    separable,
+    stretching,
 )
 
 if TYPE_CHECKING:

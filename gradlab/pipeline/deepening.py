@@ -118,7 +118,7 @@ def _errors(audit: LayerAudit, plan: Plan, report: Report) -> list[Finding]:
 
     A layer that cannot be looked at by itself keeps the finding it has.
     """
-    from gradlab.diagnosis.detecting.severed import names_cut
+    from gradlab.diagnosis.detecting.graphs.severed import names_cut
     from gradlab.pipeline.local_reports import explained, local_report
 
     found: list[Finding] = []

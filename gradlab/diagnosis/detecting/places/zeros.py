@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.diagnosis.detecting.passing import passed_on
-from gradlab.diagnosis.detecting.unwritten import unwritten_ends
+from gradlab.diagnosis.detecting.places.passing import passed_on
+from gradlab.diagnosis.detecting.places.unwritten import unwritten_ends
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import (

@@ -1,0 +1,3 @@
+"""Detectors of right gradients times a factor, or with a constant too much."""
+
+__all__: list[str] = []

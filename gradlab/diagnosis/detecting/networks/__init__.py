@@ -1,0 +1,3 @@
+"""Detectors for layers of networks: one of them, a unit, a gate."""
+
+__all__: list[str] = []
