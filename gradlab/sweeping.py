@@ -31,8 +31,8 @@ from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.keywords import kept_through, spelt
 from gradlab.localisation.conditions import first_evaluation
-from gradlab.pipeline.checking import run_full
 from gradlab.pipeline.climbing import Climb, default_steps, ladder_cost, steps_columns
+from gradlab.pipeline.comparing import run_full
 from gradlab.pipeline.plan import Plan
 from gradlab.pipeline.swept_blocks import swept_blocks
 from gradlab.presentation.widgets.progress import progress_bar

@@ -12,7 +12,7 @@ from gradlab.comparison.tolerance import SAFETY
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.comparison.judge import Side
+    from gradlab.comparison.rule import Side
 
 __all__ = ["scales_in", "sensitivity", "typical_effect"]
 

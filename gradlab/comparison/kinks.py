@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import Side
+from gradlab.comparison.rule import Side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

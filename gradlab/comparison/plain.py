@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import CARE
+from gradlab.comparison.rule import CARE
 from gradlab.comparison.tiling import bands
 from gradlab.comparison.tolerance import SAFETY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.comparison.judge import Side
+    from gradlab.comparison.rule import Side
 
 __all__ = ["agrees_plainly"]
 
@@ -47,7 +47,7 @@ def agrees_plainly(
 
     Examples
     --------
-    >>> from gradlab.comparison.judge import Side
+    >>> from gradlab.comparison.rule import Side
     >>> ones, bars = np.ones((2, 2)), np.full((2, 2), 1e-10)
     >>> agrees_plainly(ones + 1e-8, Side(ones, bars), relative=1e-6, close=2)
     True

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis import (
-    conditions,
+    circumstances,
     leftovers,
     returned,
     shared_memory,
@@ -67,7 +67,7 @@ def diagnose(evidence: Evidence, spoiled: Collection[str] = ()) -> tuple[Finding
         Errors first, then by confidence.
     """
     with np.errstate(all="ignore"):
-        findings = list(conditions.conditions(evidence))
+        findings = list(circumstances.circumstances(evidence))
         findings += shared_memory.shared_memory(evidence)
         slips = returned.returned(evidence)
         findings += slips

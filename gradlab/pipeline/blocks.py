@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.effects import typical_effect
-from gradlab.comparison.judge import NEGLIGIBLE, Side
 from gradlab.comparison.kinks import Sides, nearest_slope
+from gradlab.comparison.rule import NEGLIGIBLE, Side
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.smoothness import Smoothness
@@ -84,7 +84,7 @@ class Block:
     # (n,): by how much a line moved them that upheld them all at once, else 0
     walked: NDArray[np.float64] | float = 0.0
 
-    # The verdict: `judging`, by the numbers above; what `around` excuses is taken back.
+    # By `verdicts.py`, from the numbers above; what `around` excuses is taken back.
     verdicts: NDArray[np.int8]
     allowed: Late = Late()
     accepted: NDArray[np.bool_]  # agrees though the sides differ: at a kink, say

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import tops_of
+from gradlab.comparison.rule import tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.assembling import comparisons_of
-from gradlab.pipeline.checking import (
+from gradlab.pipeline.comparing import (
     add_analytic,
     analytic_columns,
     begun,

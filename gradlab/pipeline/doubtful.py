@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from gradlab.comparison.judge import tops_of
-from gradlab.pipeline.judging import matters_of
+from gradlab.comparison.rule import tops_of
 from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.sparse_verdicts import (
     doubtful_columns,
@@ -18,6 +17,7 @@ from gradlab.pipeline.sparse_verdicts import (
     packed_entries,
     some_columns,
 )
+from gradlab.pipeline.verdicts import matters_of
 
 if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block

@@ -29,7 +29,7 @@ from gradlab.pipeline.assembling import (
     left_out,
     met_on_the_way,
 )
-from gradlab.pipeline.checking import run_full
+from gradlab.pipeline.comparing import run_full
 from gradlab.pipeline.coverage import (
     Coverage,
     Estimate,

@@ -15,7 +15,7 @@ import numpy as np
 from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.localisation.located import Suspect
 from gradlab.pipeline.around.joint_kinks import joint_kinks
-from gradlab.pipeline.checking import analytic_columns, begun, compare_columns
+from gradlab.pipeline.comparing import analytic_columns, begun, compare_columns
 from gradlab.pipeline.coverage import readable
 
 if TYPE_CHECKING:

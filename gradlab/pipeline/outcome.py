@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gradlab.comparison.judge import Tops
+    from gradlab.comparison.rule import Tops
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.subject import Problem, Subject
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import Tops, tops_of, zeros_told
+from gradlab.comparison.rule import Tops, tops_of, zeros_told
 from gradlab.comparison.tiling import bands
 from gradlab.differentiation.method import Auto
 from gradlab.late import is_made, unmade
-from gradlab.pipeline.judging import judge_block, matters_of
 from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
 from gradlab.pipeline.suspects import accept, is_beyond_doubt, suspicious
+from gradlab.pipeline.verdicts import judge_block, matters_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.effects import scales_in
-from gradlab.comparison.judge import Side, tolerated, unresolved
 from gradlab.comparison.plain import agrees_plainly
+from gradlab.comparison.rule import Side, tolerated, unresolved
 from gradlab.comparison.tiling import bands
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.quotients import BENT

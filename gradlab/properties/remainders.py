@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.judge import CARE
+from gradlab.comparison.rule import CARE
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 
@@ -66,7 +66,7 @@ class Derivative:
 
 
 def judged(found: Derivative) -> Verdict:
-    """Apply the rule of `gradlab.comparison.judge` to one directional derivative."""
+    """Apply the rule of `gradlab.comparison.rule` to one directional derivative."""
     if found.kink is not None and np.isfinite(found.analytic):
         low, high = sorted(found.kink)
         slack = 0.01 * (high - low)  # any slope in between is a sub-gradient

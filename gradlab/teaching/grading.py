@@ -13,15 +13,15 @@ import numpy as np
 
 from gradlab.building import valid_seed
 from gradlab.errors import InputError
-from gradlab.teaching.judging import judge, real_numbers
 from gradlab.teaching.level import load
+from gradlab.teaching.marking import judge, real_numbers
 from gradlab.teaching.watching import watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gradlab.teaching.judging import Row
     from gradlab.teaching.level import Level, Size, Trial
+    from gradlab.teaching.marking import Row
 
 __all__ = ["LOOKS", "Grade", "Mark", "hidden_seeds", "mark", "nothing"]
 

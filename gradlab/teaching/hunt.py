@@ -15,15 +15,15 @@ import numpy as np
 from gradlab.building import valid_seed
 from gradlab.errors import InputError
 from gradlab.teaching.isolation import grade
-from gradlab.teaching.judging import judge
 from gradlab.teaching.level import Level
 from gradlab.teaching.levels import playable
+from gradlab.teaching.marking import judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gradlab.teaching.grading import Grade
-    from gradlab.teaching.judging import Row
+    from gradlab.teaching.marking import Row
 
 __all__ = ["Hunt", "Outcome"]
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.errors import InputError
-from gradlab.teaching.judging import judge
 from gradlab.teaching.level import Level, Size, Trial, load, named
+from gradlab.teaching.marking import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

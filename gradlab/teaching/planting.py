@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.errors import InputError
-from gradlab.teaching.judging import judge
 from gradlab.teaching.level import Level, load
+from gradlab.teaching.marking import judge
 from gradlab.teaching.own_levels import level_from
 from gradlab.teaching.rewriting import changes
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradlab.comparison.effects import sensitivity
-from gradlab.comparison.judge import Leniency, Side, Units, judge
+from gradlab.comparison.rule import Leniency, Side, Units, judge
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 

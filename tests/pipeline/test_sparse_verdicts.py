@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.pipeline import checking
+from gradlab.pipeline import comparing
 
 
 def rows_of(x):
@@ -35,7 +35,7 @@ def point(request, rng):
 
 def _both(monkeypatch, x, jac):
     quick = gl.check(rows_of, x, jac=jac)["x"]
-    monkeypatch.setattr(checking, "settled_at_once", lambda *_: False)
+    monkeypatch.setattr(comparing, "settled_at_once", lambda *_: False)
     return quick, gl.check(rows_of, x, jac=jac)["x"]
 
 

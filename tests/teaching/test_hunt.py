@@ -17,9 +17,9 @@ from gradlab.differentiation.metering import timeouts
 from gradlab.errors import InputError
 from gradlab.teaching import time_limit
 from gradlab.teaching.hunt import Hunt
-from gradlab.teaching.judging import judge
 from gradlab.teaching.level import load
 from gradlab.teaching.levels import LEVELS
+from gradlab.teaching.marking import judge
 from gradlab.teaching.time_limit import call_within
 
 LAZY = LEVELS[1]

@@ -8,9 +8,9 @@ import functools
 import numpy as np
 import pytest
 
-from gradlab.teaching.judging import judge
 from gradlab.teaching.level import load
 from gradlab.teaching.levels import LEVELS
+from gradlab.teaching.marking import judge
 
 pytestmark = pytest.mark.untraced
 

@@ -13,9 +13,9 @@ import pytest
 from gradlab.errors import InputError
 from gradlab.teaching.grading import mark
 from gradlab.teaching.isolation import grade
-from gradlab.teaching.judging import judge
 from gradlab.teaching.level import Trial, load
 from gradlab.teaching.levels import LEVELS
+from gradlab.teaching.marking import judge
 from gradlab.teaching.own_levels import level_from
 from gradlab.teaching.planting import answer_key, plant
 from gradlab.teaching.submissions import asked, grade_folder

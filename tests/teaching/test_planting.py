@@ -10,9 +10,9 @@ import pytest
 
 from gradlab.errors import InputError
 from gradlab.teaching.hunt import Hunt
-from gradlab.teaching.judging import judge
 from gradlab.teaching.level import load
 from gradlab.teaching.levels import LEVELS
+from gradlab.teaching.marking import judge
 from gradlab.teaching.mistakes import KINDS
 from gradlab.teaching.planting import answer_key, plant
 from gradlab.teaching.rewriting import changes

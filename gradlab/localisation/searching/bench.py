@@ -194,7 +194,7 @@ class Bench:
     def rounding(self, which: int) -> float:
         """Smallest error of an entry that is more than the round-off of what matters.
 
-        As in `gradlab.comparison.judge`: no backward pass is more exact than a few
+        As in `gradlab.comparison.rule`: no backward pass is more exact than a few
         thousand roundings of the largest effect of any entry. A gradient that is zero
         because large terms cancel comes out as that.
         """

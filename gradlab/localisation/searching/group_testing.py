@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import CARE, NEGLIGIBLE
+from gradlab.comparison.rule import CARE, NEGLIGIBLE
 from gradlab.comparison.tolerance import SAFETY, roundings
 from gradlab.differentiation.lines.parts import Part
 from gradlab.localisation.searching.lines import noise_bar
@@ -363,7 +363,7 @@ def least_told(bench: Bench, which: int) -> float:
     """Smallest effect of an input on ``v . f`` that has to show.
 
     What round-off hides no measurement can show, and what moves nothing need not: as in
-    `comparison.judge`.
+    `comparison.rule`.
     """
     still = bench.still(which)
     still = still if bench.matters <= still else 0.0

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import Side
 from gradlab.comparison.kinks import Sides, nearest_slope
+from gradlab.comparison.rule import Side
 from gradlab.differentiation.adaptive_columns import adaptive_columns
 from gradlab.differentiation.finite_difference import stairs
 from gradlab.differentiation.noise.hidden_noise import (

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import NEGLIGIBLE
+from gradlab.comparison.rule import NEGLIGIBLE
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.pipeline.judging import matters_of
+from gradlab.pipeline.verdicts import matters_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ from gradlab.differentiation.metering.meter import DEAR, BudgetExhausted, why_st
 from gradlab.pipeline.around.beside import leave_ties_open
 from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.around.joint_kinks import joint_kinks
-from gradlab.pipeline.checking import run_full
+from gradlab.pipeline.comparing import run_full
 from gradlab.pipeline.coverage import readable
 from gradlab.pipeline.large.searched import as_looked_at, with_found
 from gradlab.pipeline.plan import KEPT

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import tops_of
+from gradlab.comparison.rule import tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.sizes.scales import scales_of

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import Tops, tops_of
+from gradlab.comparison.rule import Tops, tops_of
 from gradlab.comparison.tally import Packed
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.sparse.dependence import axes_of
 from gradlab.differentiation.sparse.row_groups import grouped_rows
-from gradlab.pipeline.checking import AnalyticColumns, add_analytic
+from gradlab.pipeline.comparing import AnalyticColumns, add_analytic
 from gradlab.pipeline.first_pass import Wanted, sparse_passes
-from gradlab.pipeline.judging import judge_block, matters_of
 from gradlab.pipeline.large.counting import caught_anywhere, in_pairs
 from gradlab.pipeline.large.keeping import spread_step
 from gradlab.pipeline.outcome import Known, Outcome
@@ -31,6 +30,7 @@ from gradlab.pipeline.sparse_verdicts import (
     settled_at_once,
     some_columns,
 )
+from gradlab.pipeline.verdicts import judge_block, matters_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,7 +56,7 @@ def compare_entries(
     Parameters
     ----------
     columns
-        As for `gradlab.pipeline.checking.run_full`.
+        As for `gradlab.pipeline.comparing.run_full`.
 
     Returns
     -------

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import tops_of
+from gradlab.comparison.rule import tops_of
 from gradlab.comparison.tally import Tallying
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.pipeline.around.excuses import taken_back
 from gradlab.pipeline.assembling import comparisons_of
-from gradlab.pipeline.checking import (
+from gradlab.pipeline.comparing import (
     AnalyticColumns,
     analytic_columns,
     begun,
@@ -30,12 +30,12 @@ from gradlab.pipeline.checking import (
     compare_columns,
 )
 from gradlab.pipeline.coverage import WHOLE
-from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.large.keeping import Keeper, spread_step
 from gradlab.pipeline.large.sparse_streams import compare_entries, laid_out
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS
 from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.sides.analytic_side import AnalyticSide
+from gradlab.pipeline.verdicts import judge_all, matters_of
 from gradlab.subject.subject import block_slices, output_rows
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run_streamed(
 ) -> Streamed:
     """Compare all coordinates `columns`, within ``plan.memory`` bytes.
 
-    Parameters are those of `gradlab.pipeline.checking.run_full`.
+    Parameters are those of `gradlab.pipeline.comparing.run_full`.
     """
     stream = _Stream(begun(own, plan, meter), columns)
     try:

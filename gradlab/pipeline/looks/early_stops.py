@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import tops_of
+from gradlab.comparison.rule import tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.smoothness import Smoothness

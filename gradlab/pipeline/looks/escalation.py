@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import NEGLIGIBLE
+from gradlab.comparison.rule import NEGLIGIBLE
 from gradlab.comparison.tolerance import CLEAR, stillness_in_noise
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.metering.foresight import foreseen
@@ -16,7 +16,6 @@ from gradlab.differentiation.noise.hidden_noise import (
     coarse_noise,
     hidden_rounding,
 )
-from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.looks.coarse_arithmetic import hear_over_stairs
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
@@ -28,6 +27,7 @@ from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
 from gradlab.pipeline.looks.unheard import is_missing
 from gradlab.pipeline.looks.upholding import upheld_together
 from gradlab.pipeline.suspects import close_calls, suspect_columns, suspects_of
+from gradlab.pipeline.verdicts import judge_all, matters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,6 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.method import ComplexStep
 from gradlab.differentiation.noise.hidden_noise import LAST_DIGITS, noise_level
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.looks.analytic_digits import excuse_own_digits
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS
 from gradlab.pipeline.looks.early_stops import (
@@ -33,6 +32,7 @@ from gradlab.pipeline.looks.early_stops import (
     widen_by_lines,
 )
 from gradlab.pipeline.looks.following import Lanes, nearest_jump
+from gradlab.pipeline.verdicts import judge_all
 from gradlab.subject.subject import SINGLE
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.differentiation.noise.hidden_noise import coarse_noise
-from gradlab.pipeline.judging import judge_block, judge_in_place_of, matters_of
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, spread, take_closer
 from gradlab.pipeline.looks.coarse_arithmetic import hear_over_stairs
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
 from gradlab.pipeline.looks.last_digits import noise_once, widen_bars
 from gradlab.pipeline.looks.other_steps import hear_again
+from gradlab.pipeline.verdicts import judge_block, judge_in_place_of, matters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import NEGLIGIBLE
+from gradlab.comparison.rule import NEGLIGIBLE
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.finite_difference import central
 

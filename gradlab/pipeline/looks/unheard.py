@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.judge import tops_of
+from gradlab.comparison.rule import tops_of
 from gradlab.comparison.tolerance import CLEAR
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
 from gradlab.differentiation.method import Adaptive
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.judging import judge_in_place_of
 from gradlab.pipeline.looks.closer import take_closer
 from gradlab.pipeline.looks.early_stops import SLIGHT
 from gradlab.pipeline.looks.last_digits import may_be_last_digits
 from gradlab.pipeline.looks.upholding import upheld_together
 from gradlab.pipeline.looks.wide_slopes import wide_slopes
 from gradlab.pipeline.plan import BESIDE
+from gradlab.pipeline.verdicts import judge_in_place_of
 from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:

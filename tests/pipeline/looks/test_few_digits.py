@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.comparison.judge import Side
 from gradlab.comparison.kinks import Sides, nearest_slope, told_apart
+from gradlab.comparison.rule import Side
 from gradlab.comparison.verdict import Verdict
 
 LAYERS = {

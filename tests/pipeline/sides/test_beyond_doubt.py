@@ -10,10 +10,10 @@ import pytest
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.outcome import Outcome
 from gradlab.pipeline.plan import Plan
 from gradlab.pipeline.suspects import accept, is_beyond_doubt, suspicious
+from gradlab.pipeline.verdicts import judge_all
 from tests.specimens.blocks import block
 
 SUBJECT = SimpleNamespace(

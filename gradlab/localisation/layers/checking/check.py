@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.audited import LayerState
+from gradlab.localisation.layers.checking.careful_look import judge
 from gradlab.localisation.layers.checking.deliberate import deliberate, without_padding
-from gradlab.localisation.layers.checking.judge import judge
 from gradlab.localisation.layers.checking.kind import characterise, random_cotangents
 from gradlab.localisation.layers.checking.outcome import Outcome
 from gradlab.localisation.layers.checking.probe import Measure, Precision, quick

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradlab.localisation.layers.checking.judge import judge
+from gradlab.localisation.layers.checking.careful_look import judge
 from gradlab.localisation.layers.checking.probe import Precision, narrows
 from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.subject.tensors.in_double.double import narrowing_watched

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence, Part
     from gradlab.differentiation.quotients import Pattern
 
-__all__ = ["conditions"]
+__all__ = ["circumstances"]
 
 _NAMED = 4  # inputs that follow from one cause, named in its sentence
 _ROUNDINGS = 8.0  # of f itself, that a difference of two of its values may have
@@ -32,7 +32,7 @@ _LEFT_TO_AUTO = (
 )
 
 
-def conditions(evidence: Evidence) -> list[Finding]:
+def circumstances(evidence: Evidence) -> list[Finding]:
     """Turn notes, kinks, dtypes and memory into notes and warnings."""
     return [
         *_unsteady(evidence),

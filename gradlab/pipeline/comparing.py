@@ -31,7 +31,6 @@ from gradlab.differentiation.sparse.entries import Entries
 from gradlab.labels import few_of
 from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
-from gradlab.pipeline.judging import judge_all
 from gradlab.pipeline.looks.far_steps import distrust_far_steps
 from gradlab.pipeline.looks.idle import settle_still
 from gradlab.pipeline.looks.steadiness import set_unsteady_aside
@@ -43,6 +42,7 @@ from gradlab.pipeline.sides.rounded_always import scatter_of_rounded
 from gradlab.pipeline.sides.trusting import trusted
 from gradlab.pipeline.sparse_verdicts import settled_at_once
 from gradlab.pipeline.suspects import accept, is_beyond_doubt
+from gradlab.pipeline.verdicts import judge_all
 from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:

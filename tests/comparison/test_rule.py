@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gradlab.comparison.effects import sensitivity, typical_effect
-from gradlab.comparison.judge import (
+from gradlab.comparison.relative_errors import relative_error
+from gradlab.comparison.rule import (
     Leniency,
     Side,
     Units,
@@ -15,7 +16,6 @@ from gradlab.comparison.judge import (
     unresolved,
     zeros_told,
 )
-from gradlab.comparison.relative_errors import relative_error
 from gradlab.comparison.tolerance import Tolerance, stillness, stillness_in_noise
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import InputError

@@ -10,9 +10,9 @@ import pytest
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.judging import judge_all, matters_of
 from gradlab.pipeline.outcome import Known, Matters, Outcome
 from gradlab.pipeline.plan import Plan
+from gradlab.pipeline.verdicts import judge_all, matters_of
 from tests.specimens.blocks import block
 
 A, U, D = Verdict.AGREES, Verdict.UNDECIDED, Verdict.DISAGREES

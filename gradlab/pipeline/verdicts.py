@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.effects import sensitivity
-from gradlab.comparison.judge import Judgement, Leniency, Units, judge, tops_of
+from gradlab.comparison.rule import Judgement, Leniency, Units, judge, tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.smoothness import Smoothness
@@ -80,7 +80,7 @@ def judge_block(
     matters: Matters,
     outcome: Outcome,
 ) -> None:
-    """Give the entries of one block their verdicts; see `gradlab.comparison.judge`."""
+    """Give the entries of one block their verdicts; see `gradlab.comparison.rule`."""
     side, known = block.side, outcome.known
 
     tolerance = plan.tolerance.of(block.name)
