@@ -246,3 +246,96 @@ def test_a_state_that_is_overwritten_is_no_factor_that_anybody_wrote(rng):
     told = gl.check(forward, x, backward=backward).findings[0]
 
     assert told.kind != "scale"
+
+
+class TestAlongTheInputItself:
+    """An error along w is a penalty where it is one multiple of w everywhere."""
+
+    A = np.random.default_rng(3).normal(size=(6, 4))
+    W = np.random.default_rng(4).normal(size=4)
+
+    def loss(self, w):
+        return float(np.cos(self.A @ w).sum() + (np.linalg.norm(w) - 1.0) ** 2)
+
+    def grad(self, w, share=1.0):
+        length = np.linalg.norm(w)
+        of_length = 2.0 * (length - 1.0) * w / length
+        return -self.A.T @ np.sin(self.A @ w) + share * of_length
+
+    @pytest.mark.parametrize("share", [0.0, 0.5, 2.0])
+    def test_of_a_length_is_no_penalty(self, share):
+        report = gl.check(self.loss, self.W, grad=lambda w: self.grad(w, share))
+        (told,) = report.findings
+        assert told.kind == gl.BugKind.UNKNOWN
+        assert "the length of w alone" in told.evidence
+        assert gl.BugKind.MISSING_TERM in told.doubts
+
+    @pytest.mark.parametrize("strength", [0.3, -0.02])
+    def test_of_a_penalty_is_one(self, strength):
+        grad = lambda w: self.grad(w) + strength * w
+        (told,) = gl.check(self.loss, self.W, grad=grad).findings
+        assert told.kind == gl.BugKind.REGULARIZATION
+
+    def test_right(self):
+        assert not gl.check(self.loss, self.W, grad=self.grad).findings
+
+
+def deep_equilibrium(p, *, implicit):
+    """A fixed point z = tanh(W z + x + b), half its square, and the gradient."""
+    w, b = p["W"], p["x"] + p["b"]
+    z = np.zeros(len(b))
+    for _ in range(100):
+        z = np.tanh(w @ z + b)
+    slope = 1 - z * z
+    inner = np.eye(len(b)) - (slope[:, None] * w if implicit else 0.0)
+    dz = slope * np.linalg.solve(inner.T, z)
+    return 0.5 * float(z @ z), {"W": np.outer(dz, z), "x": dz, "b": dz}
+
+
+def test_factors_of_units_under_one_sample_are_no_weights_of_classes():
+    """A wrong error signal is a factor for each row of an outer product."""
+    rng = np.random.default_rng(0)
+    sizes = {"W": (4, 4), "x": 4, "b": 4}
+    params = {k: 0.5 * rng.normal(size=size) for k, size in sizes.items()}
+    right = gl.check(lambda p: deep_equilibrium(p, implicit=True), params)
+    assert right.ok
+    assert not right.findings
+    report = gl.check(lambda p: deep_equilibrium(p, implicit=False), params)
+    assert {f.kind for f in report.findings} == {gl.BugKind.UNKNOWN}
+
+
+def test_matrices_of_a_state_space_are_no_layer():
+    """B beside A and C is no bias: a state that is cut is no slope of an activation."""
+    rng = np.random.default_rng(1)
+    u = torch.tensor(rng.normal(size=(7, 3)))
+    params = {
+        "A": torch.tensor(rng.uniform(0.2, 1.0, size=(3, 2))),
+        "B": torch.tensor(rng.normal(size=2)),
+        "C": torch.tensor(rng.normal(size=2)),
+    }
+
+    def scan(p, cut):
+        h = torch.zeros(3, 2, dtype=torch.float64)
+        out = []
+        for t in range(7):
+            h = torch.exp(-p["A"]) * h + p["B"] * u[t][:, None]
+            h = h.detach() if cut and t == 3 else h
+            out.append((h * p["C"]).sum(-1))
+        return torch.stack(out).tanh().sum()
+
+    def loss(p):
+        with torch.no_grad():
+            return float(scan({k: torch.as_tensor(v) for k, v in p.items()}, cut=False))
+
+    def grad(p):
+        own = {k: torch.tensor(v, requires_grad=True) for k, v in p.items()}
+        return torch.autograd.grad(scan(own, cut=True), list(own.values()))
+
+    arrays = {k: v.numpy() for k, v in params.items()}
+    report = gl.check(
+        loss,
+        arrays,
+        grad=lambda p: {k: g.numpy() for k, g in zip(arrays, grad(p), strict=True)},
+    )
+    kinds = {f.kind for f in report.findings}
+    assert gl.BugKind.WRONG_DERIVATIVE not in kinds

@@ -71,7 +71,7 @@ def layers_of(evidence: Evidence) -> list[Layer]:
     for i, bias in enumerate(inputs):
         if len([n for n in bias.shape if n > 1]) != 1 or len(bias.shape) > 2:
             continue
-        if i in known or _of_a_norm(bias, inputs):
+        if i in known or _of_a_norm(bias, inputs) or _of_states(bias, inputs):
             continue
         fits = [
             j
@@ -144,6 +144,12 @@ def _enters(bias: Variable, j: int, inputs: tuple[Variable, ...]) -> bool:
     if right == left or len(inputs[j].shape) != 2:
         return False
     return inputs[j].shape[1 if right > left else 0] != bias.size
+
+
+def _of_states(vector: Variable, inputs: tuple[Variable, ...]) -> bool:
+    """Whether a vector is B, C or D of ``h = A h + B u``, ``y = C h + D u``."""
+    names = {each.name.rpartition(".")[2] for each in inputs}
+    return names >= set("ABC") and vector.name.rpartition(".")[2] in set("BCD")
 
 
 def _of_a_norm(vector: Variable, inputs: tuple[Variable, ...]) -> bool:

@@ -128,6 +128,19 @@ def _is_one_for_each(grid: NDArray[np.float64], axis: int) -> bool:
     return bool((high - low <= 2 * _SAME * np.abs(high))[there].all())
 
 
+def _is_of_one_sample(case: Case, count: int) -> bool:
+    """Whether factors are those of the units of a weight that has met one sample.
+
+    Its gradient is one outer product then, and any wrong error signal is a factor for
+    each unit.
+    """
+    shape = case.variable.shape
+    if not case.scalar or len(shape) != 2 or count not in shape:
+        return False
+    sizes = np.linalg.svd(case.numeric.reshape(shape), compute_uv=False)
+    return bool(sizes[1:].sum() <= _SAME * sizes[0])
+
+
 def weighted_groups(case: Case) -> list[Clue]:
     """Detect a few factors, each in several entries: weights of classes or samples."""
     wrong = case.wrong
@@ -146,6 +159,8 @@ def weighted_groups(case: Case) -> list[Clue]:
     scaled[order] = n[order] * np.repeat(factors, [len(group) for group in groups])
     model[wrong] = scaled
     if case.share(model) < EXACT or not _follow_an_index(case, len(groups)):
+        return []
+    if _is_of_one_sample(case, len(groups)):
         return []
     told = ", ".join(f"{c:.4g}" for c in factors[:5])
     more = ", ..." if len(factors) > 5 else ""

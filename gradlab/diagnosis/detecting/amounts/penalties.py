@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +13,18 @@ from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at, unit_directions
 from gradlab.diagnosis.measuring.places import every_entry, place_words
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    _Slope = Callable[[np.ndarray], np.ndarray]
+
 __all__ = ["of_its_own_entry", "penalty"]
 
 # A penalty is proportional to the input exactly; near zero every odd slip is nearly so.
 _PROPORTIONAL = 0.999
 _FEWEST = 3  # entries of which an error is no multiple by chance
 _SAME = 1e-4  # relative: two errors at different points that are the same
+_OTHER = 1e-2  # relative: two strengths that are not one
 _ASKED = 3  # entries that are moved
 
 
@@ -31,22 +38,60 @@ def penalty(case: Case) -> list[Clue]:
     # of few entries a mask or a slope may look the same
     # and where all have one sign, any constant does
     odd = 0.9 if len(x) >= 8 and np.ptp(np.sign(x)) > 0 else 0.5
-    models: list[tuple[str, np.ndarray, np.ndarray | None, float]] = [
-        ("the value of ", x, None, 0.985 if len(x) > 2 else 0.6),
-        ("the sign of ", np.sign(x), None, odd),
-        ("the cube of ", x**3, None, odd),
+    value, sign, cube = (lambda x: x), np.sign, (lambda x: x**3)
+    models: list[tuple[str, _Slope, np.ndarray | None, float]] = [
+        ("the value of ", value, None, 0.985 if len(x) > 2 else 0.6),
+        ("the sign of ", sign, None, odd),
+        ("the cube of ", cube, None, odd),
     ]
     if case.scalar and int(case.wrong.sum()) >= _FEWEST:
-        models.append(("", x, case.wrong, 0.95))
-    for words, direction, where, trust in models:
+        models.append(("", value, case.wrong, 0.95))
+    for words, slope, where, trust in models:
+        direction = slope(x)
         share, factor = _explained(case, direction, where)
         if share < _PROPORTIONAL or factor == 0:
             continue
         if _parallel(case.numeric, direction, where) > 0.999999:
             continue  # the gradient itself has that direction: a factor, no penalty
         place = every_entry(case.numeric.size) if where is None else place_words(case)
+        if where is None and _changes_elsewhere(case, slope, factor):
+            return [_of_its_length(case, place)] if slope is value else []
         return [_told(case, factor, words, place, trust * share)]
     return _scaled_data(case) or _other_penalty(case)
+
+
+def _changes_elsewhere(case: Case, slope: _Slope, factor: float) -> bool:
+    """Whether an error that is a multiple here is another multiple at another point.
+
+    The strength of a penalty is one number. The derivative of a length, of a vector by
+    itself, is along it as well, by a factor of its own at each point.
+    """
+    if not case.scalar or case.variable.is_complex:
+        return False
+    evidence, which = case.evidence, case.part.which
+    there = {which: case.point * evidence.rng.uniform(1.2, 1.5, len(case.point))}
+    along = slope(there[which])
+    length = float(np.linalg.norm(along))
+    ours = analytic_at(evidence, there)
+    if ours is None or not length > 0:
+        return False
+    unit = along / length
+    true = float(slopes_at(evidence, there, which, unit[None])[0])
+    other = (float(ours[which] @ unit) - true) / length
+    return np.isfinite(other) and abs(other - factor) > _OTHER * abs(factor)
+
+
+def _of_its_length(case: Case, place: str) -> Clue:
+    return Clue(
+        BugKind.UNKNOWN,
+        0.72,
+        f"analytic - numeric is a multiple of {case.name} itself {place}, and at other "
+        f"points another multiple: no penalty, but the derivative of what depends on "
+        f"the length of {case.name} alone (a norm, an angle, a distance).",
+        f"Check the derivative of the norm, {case.name} / norm, and that the norm is "
+        f"not taken for a constant where something is divided by it.",
+        (BugKind.MISSING_TERM, BugKind.WRONG_DERIVATIVE),
+    )
 
 
 def _explained(

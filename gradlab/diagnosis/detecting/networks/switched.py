@@ -9,6 +9,7 @@ sides together are those of a unit that is always on.
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["units_near_zero"]
+
+# names of what no unit is made of
+_DATA = re.compile(r"(x|xs|inputs?|data|images?|batch|tokens?|features?|points?)\d*")
 
 _NEAR = 2e-4  # length of a unit's weights: without effect on the loss
 _STEP = 1e-3 * _NEAR  # length of a step from there: hardly any sample switches in it
@@ -79,6 +83,8 @@ def units_near_zero(case: Case) -> list[Clue]:
         return []
     if any(output.shape == shape for output in case.outputs):
         return []  # what is turned into an array of its own shape is rather no weight
+    if _DATA.fullmatch(variable.name.rpartition(".")[2].lower()):
+        return []
     wrong = case.wrong.any(axis=0).reshape(shape)
     for axis in (len(shape) - 1, 0):  # x @ W, then W @ x and convolutions
         if wrong.size < _FEWEST * shape[axis]:
