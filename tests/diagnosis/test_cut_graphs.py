@@ -81,6 +81,18 @@ def stepped(x):
     return half + (1 - step) * half.sin()
 
 
+def test_one_cut_is_one_finding_however_little_it_leaves_out_of_each_input():
+    def fn(x, y):
+        inner = x**2 + 1e-3 * y
+        inner = inner.detach() + 0.5 * (inner - inner.detach())
+        return (inner + y).sin().sum()
+
+    x, y = (torch.linspace(0.2, end, 3, dtype=torch.float64) for end in (0.9, 1.2))
+    (told,) = gl.check(fn, x, y).findings
+    assert told.kind == gl.BugKind.DETACHED
+    assert set(told.places) == {"x", "y"}
+
+
 def test_a_cut_that_leaves_out_little_may_be_allowed_for():
     """Adaptive integrators choose their steps so; how much to allow for is told."""
     torch.manual_seed(0)
