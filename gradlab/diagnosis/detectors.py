@@ -83,6 +83,7 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     formulas.elementwise,
     end_slopes.slopes_of_one_end,
     normalising.terms_of_normalisation,
+    normalising.mean_behind_a_weight,
     tables.repeated_rows,
     balances.units,
     passing.kinked_point,

@@ -10,6 +10,8 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 __all__ = ["uneven_means", "weighted_groups"]
@@ -18,6 +20,7 @@ _MOST = 1000  # members that a group may have
 _LONGEST = 100  # members of the longest group, where no array has its length
 _CLOSE = 1e-5  # how near to whole numbers ratios have to be
 _SAME = 1e-5  # relative: ratios as near as that are one factor
+_NEAR = 1e-2  # of 1: factors that an epsilon makes, and no weight of a class
 _FEW = 3  # factors that need not follow an index
 _TIMES, _PARTS = 64, 12  # that anybody counts of one number, and the least of these
 _ENTRIES = 4  # that are enough to speak of whole numbers
@@ -141,6 +144,43 @@ def _is_of_one_sample(case: Case, count: int) -> bool:
     return bool(sizes[1:].sum() <= _SAME * sizes[0])
 
 
+def _of_another_input(case: Case) -> list[Clue]:
+    """Recognise factors that are the entries of another input, such as a gain."""
+    shape, wrong = case.variable.shape, case.wrong.any(axis=0)
+    if not case.scalar or not case.part.complete:
+        return []
+    a, n = case.analytic[0][wrong], case.numeric[0][wrong]
+    for name, values in _along_an_axis(case, shape):
+        v = values[wrong]
+        if name == case.name or np.ptp(np.abs(v)) <= _SAME * np.abs(v).max():
+            continue
+        for told, ours, true in (("missing", a * v, n), ("there too often", a, n * v)):
+            if np.abs(ours - true).max() <= _SAME * np.abs(true).max():
+                return [
+                    Clue(
+                        BugKind.WRONG_DERIVATIVE,
+                        0.93,
+                        f"analytic / numeric of {case.name} follows the entries of "
+                        f"{name}: the factor {name} is {told} on the way back.",
+                        f"Multiply by {name} on the way back to {case.name} exactly "
+                        f"where the forward pass does.",
+                        (BugKind.MISSING_TERM, BugKind.SCALE),
+                    )
+                ]
+    return []
+
+
+def _along_an_axis(
+    case: Case, shape: tuple[int, ...]
+) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Yield other inputs, spread along each axis that has their length."""
+    yield from case.arrays(shape)
+    for axis, length in enumerate(shape[:-1]):
+        for name, values in case.arrays((length,)):
+            along = values.reshape(-1, *(1,) * (len(shape) - axis - 1))
+            yield name, np.broadcast_to(along, shape).ravel()
+
+
 def weighted_groups(case: Case) -> list[Clue]:
     """Detect a few factors, each in several entries: weights of classes or samples."""
     wrong = case.wrong
@@ -162,8 +202,24 @@ def weighted_groups(case: Case) -> list[Clue]:
         return []
     if _is_of_one_sample(case, len(groups)):
         return []
-    told = ", ".join(f"{c:.4g}" for c in factors[:5])
+    if clues := _of_another_input(case):
+        return clues
+    near = bool((np.abs(factors - 1) < _NEAR).all())
+    told = ", ".join(f"1 {c - 1:+.1g}" if near else f"{c:.4g}" for c in factors[:5])
     more = ", ..." if len(factors) > 5 else ""
+    if near:
+        return [
+            Clue(
+                BugKind.UNKNOWN,
+                0.74,
+                f"analytic / numeric of {case.name} is one of {len(groups)} factors "
+                f"next to 1 ({told}{more}), each in several entries: what a group "
+                f"shares, such as its variance, is not quite the same on the way back.",
+                "Compare constants of forward and backward: an epsilon in a root or a "
+                "norm, n or n - 1 in a variance, a number typed with too few digits.",
+                (BugKind.WRONG_DERIVATIVE, BugKind.SCALE),
+            )
+        ]
     return [
         Clue(
             BugKind.SCALE,

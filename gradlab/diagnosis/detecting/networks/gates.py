@@ -7,6 +7,7 @@ stops where the gate is shut that it goes through.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -151,12 +152,55 @@ def _stays(
     return True
 
 
+def _other_places(
+    evidence: Evidence, layer: Layer, gates: list[Units], wrong: list[int]
+) -> tuple[int, ...] | None:
+    """Find of which gate each wrong gate has the gradient, if it is that of another."""
+    orders = [
+        order
+        for order in itertools.permutations(wrong)
+        if all(k != j for k, j in zip(wrong, order, strict=True))
+    ]
+    units = np.concatenate([gates[k] for k in wrong])
+    for level in (_LEVEL, -_LEVEL):
+        points = points_at(evidence, layer, level, np.concatenate(gates))
+        sides = sides_at(evidence, points, (layer.bias, units))
+        if sides is None:
+            return None
+        ours, true = (side.reshape(len(wrong), -1) for side in sides[:2])
+        size = float(np.abs(true).max())
+        orders = [
+            order
+            for order in orders
+            if np.abs(ours - true[[wrong.index(k) for k in order]]).max()
+            <= _RIGHT * size
+        ]
+    return orders[0] if len(orders) == 1 else None
+
+
 def _through(
     case: Case, layer: Layer, gates: list[Units], wrong: list[int]
 ) -> list[Clue]:
     """Find the gate without which several are right: what goes through it is not."""
     evidence, names = case.evidence, case.evidence.subject.inputs
     own = f"the layer of {names[layer.weight].name} and {case.name}"
+    if places := _other_places(evidence, layer, gates, wrong):
+        pairs = zip(wrong, places, strict=True)
+        told = ", ".join(
+            f"units {gates[k][0]} to {gates[k][-1]} have that of units {gates[j][0]} "
+            f"to {gates[j][-1]}"
+            for k, j in pairs
+        )
+        return [
+            Clue(
+                BugKind.WRONG_INDEX,
+                0.94,
+                f"With the weights of {own} at zero the gradients of gates are in "
+                f"another order: {told}.",
+                "Put the gradients of the gates together in the order in which the "
+                "forward pass takes its pre-activation apart.",
+            )
+        ]
     for gate in gates:
         for level, told, kind in (
             (-_SHUT, "shut", BugKind.MISSING_TERM),

@@ -119,6 +119,20 @@ def _gain(case: Case) -> list[Clue]:
                 (BugKind.WRONG_DERIVATIVE, BugKind.WRONG_INDEX),
             )
         ]
+    points = (case.evidence.subject.point(which) for which in (case.part.which, shift))
+    gain, added = (np.asarray(point, dtype=np.float64) for point in points)
+    if case.scalar and case.share(gain * case.numeric + added * theirs.numeric) > EXACT:
+        return [
+            Clue(
+                BugKind.STALE_CACHE,
+                0.96,
+                f"analytic = {case.name} x numeric + {name} x the gradient of {name}: "
+                f"the error signal is multiplied with what leaves the normalisation, "
+                f"{case.name} and {name} included.",
+                f"Multiply the error signal for {case.name} with the normalised array, "
+                f"before {case.name} and {name}.",
+            )
+        ]
     return [
         Clue(
             BugKind.STALE_CACHE,

@@ -11,6 +11,7 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.held import real_arrays
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
 from gradlab.diagnosis.measuring.moving import agree_at
+from gradlab.diagnosis.measuring.sides import wrong_inputs
 from gradlab.subject.numpy_values import as_complex
 
 if TYPE_CHECKING:
@@ -331,14 +332,18 @@ def symmetric_point(case: Case) -> list[Clue]:
 def _reversed_kernel(case: Case, which: int, kernel: Matrix) -> Clue | None:
     """Recognise a kernel that is not reversed, by one that is the same both ways.
 
-    It stands behind an input whose gradient is wrong, and its own is right.
+    It stands behind an input whose gradient is wrong, and its own is right. Of either
+    sign: what is wrong with a mask may be right where all units are on.
     """
+    if which in wrong_inputs(case.evidence):
+        return None
     axes = tuple(range(2, kernel.ndim))
     even = (kernel + np.flip(kernel, axes)) / 2
     if np.allclose(even, kernel):
         return None
-    if not agree_at(case.evidence, {which: even.ravel()}, case.part.which):
-        return None
+    for each in (even, -even):
+        if not agree_at(case.evidence, {which: each.ravel()}, case.part.which):
+            return None
     name = case.evidence.subject.inputs[which].name
     return Clue(
         BugKind.WRONG_INDEX,

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.layer_shapes import shift_of
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, fraction_words
+from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at
+from gradlab.diagnosis.measuring.sides import wrong_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +28,13 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-__all__ = ["terms_of_normalisation"]
+__all__ = ["mean_behind_a_weight", "terms_of_normalisation"]
 
 _LARGE = 1_000_000  # entries of a Jacobian beyond which it is not tried
 _STILL = 1e-3  # of the largest slope: an epsilon beside the variance leaves so little
+_ONE = 1e-6  # of the largest singular value: a matrix that is one outer product
+_UNITS = 4  # that are looked at with another shift
+_MOVES = 1e-2  # relative: a number that has become another one
 _CLOSE = 2e-3  # how near to a simple factor one must be that rests on as much
 
 
@@ -60,6 +66,79 @@ def terms_of_normalisation(case: Case) -> list[Clue]:
         if clues:
             return clues
     return []
+
+
+def mean_behind_a_weight(case: Case) -> list[Clue]:
+    """Detect that the mean is left out of a normalisation behind a weight, ``x @ W``.
+
+    What is left out is one number for each unit, the mean of its error signal, for
+    every sample alike: the error of W is an outer product. With another shift behind
+    the norm these numbers follow the gradient of the shift, which is their sum.
+    """
+    shape, evidence = case.variable.shape, case.evidence
+    if not case.scalar or len(shape) != 2 or min(shape) < 2 or not case.part.complete:
+        return []
+    for gain in (case.part.which + 1, case.part.which + 2):
+        shift = _shift(case, gain)
+        units = evidence.subject.inputs[shift or 0].coordinates
+        if shift is None or units < 2 or units not in shape:
+            continue
+        axis = shape.index(units)
+        error = np.moveaxis((case.analytic - case.numeric).reshape(shape), axis, -1)
+        left, sizes, right = np.linalg.svd(error)
+        if sizes[1:].max() > _ONE * sizes[0]:
+            continue
+        if not _follows(case, axis, (left[:, 0], sizes[0] * right[0]), shift):
+            continue
+        name = evidence.subject.inputs[gain].name
+        return [
+            Clue(
+                BugKind.MISSING_TERM,
+                0.99,
+                f"The error of {case.name} is one number for each unit that all "
+                f"samples share, and follows the gradient of the shift beside {name}: "
+                f"the mean of the normalisation is taken for a constant.",
+                "Subtract the mean of the error signal over the batch: dx = (g - "
+                "mean(g) - xh mean(g xh)) / s.",
+            )
+        ]
+    return []
+
+
+def _follows(
+    case: Case,
+    axis: int,
+    error: tuple[NDArray[np.float64], NDArray[np.float64]],
+    shift: int,
+) -> bool:
+    """Whether errors of units keep their ratio to the gradient of another shift."""
+    evidence, which, shape = case.evidence, case.part.which, case.variable.shape
+    left, here = error
+    chosen = np.argsort(-np.abs(here))[:_UNITS]
+    lines = np.zeros((len(chosen), len(left), shape[axis]))
+    lines[np.arange(len(chosen)), :, chosen] = left
+    flat = np.moveaxis(lines, -1, axis + 1).reshape(len(chosen), -1)
+    point = np.asarray(evidence.subject.point(shift), dtype=np.float64)
+    away = (1 + np.abs(point).max()) * evidence.rng.normal(size=len(point))
+    moved = {shift: point + away}
+    before, after = analytic_at(evidence, {}), analytic_at(evidence, moved)
+    if before is None or after is None:
+        return False
+    there = flat @ after[which] - slopes_at(evidence, moved, which, flat)
+    own = here[chosen] * after[shift][chosen]
+    apart = np.abs(there * before[shift][chosen] - own)
+    size = np.abs(own).max(initial=0.0)
+    turned = np.abs(there - here[chosen]).max() > _MOVES * np.abs(here).max()
+    return bool(turned and (apart <= _CLOSE * size).all())
+
+
+def _shift(case: Case, gain: int) -> int | None:
+    """Find the shift beside a gain, if an input is one, and both of them are right."""
+    evidence, wrong = case.evidence, wrong_inputs(case.evidence)
+    if gain >= len(evidence.subject.inputs) or gain in wrong:
+        return None
+    shift = shift_of(evidence, gain)
+    return None if shift in wrong else shift
 
 
 def _candidates(dimensions: int) -> Iterator[tuple[int, ...]]:
