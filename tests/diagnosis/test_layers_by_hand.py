@@ -153,3 +153,38 @@ def test_a_kernel_that_is_wrong_itself_is_not_read_backwards(seed):
     assert all("read backwards" not in f.evidence for f in wrong.findings)
     assert not wrong.ok
     assert not gl.check(*convolution(np.random.default_rng(seed), masked=True)).findings
+
+
+def autoencoder(rng, strength, sharp=1.0):
+    """Means of a variational autoencoder and their divergence, without biases."""
+    x = rng.normal(size=(6, 4))
+    params = {"Wm": rng.normal(size=(4, 2)), "D": rng.normal(size=(2, 4))}
+
+    def loss_and_grads(p):
+        means = x @ p["Wm"]
+        r = np.tanh(means @ p["D"])
+        loss = ((r - x) ** 2).sum() + 0.5 * (means**2).sum()
+        d = 2 * (r - x) * (1 - r * r) ** sharp
+        return loss, {
+            "Wm": x.T @ (d @ p["D"].T + strength * means),
+            "D": means.T @ d,
+        }
+
+    return loss_and_grads, params
+
+
+class TestDivergence:
+    @pytest.mark.parametrize("strength", [0.0, 0.5, 2.0])
+    def test_of_means_is_wrong(self, strength):
+        report = gl.check(*autoencoder(np.random.default_rng(0), strength))
+        (told,) = report.findings
+        assert (told.kind, told.where) == (gl.BugKind.MISSING_TERM, "Wm")
+        assert "quadratic in what Wm gives" in told.evidence
+
+    def test_right(self):
+        assert not gl.check(*autoencoder(np.random.default_rng(0), 1.0)).findings
+
+    def test_another_slope_is_not_called_so(self):
+        report = gl.check(*autoencoder(np.random.default_rng(0), 1.0, sharp=0.5))
+        assert report.findings
+        assert all("quadratic" not in f.evidence for f in report.findings)

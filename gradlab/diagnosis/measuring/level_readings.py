@@ -143,6 +143,7 @@ def _one_of_two_paths(where: str) -> Clue:
         f"second use of that weight, which is still there then.",
         "Add up the gradients of every use of the weight, as of tied weights: of "
         "h = x @ W and y = h @ W.T both.",
+        (BugKind.LOST_ACCUMULATION,),
     )
 
 

@@ -99,6 +99,10 @@ def units_near_zero(case: Case) -> list[Clue]:
         if units and all(unit.switches() for unit in units):
             return _mask(case, units) if all(u.is_on() for u in units) else []
         clues = _slope(case, units) if len(units) == _UNITS else []
+        if clues and all(
+            _in_proportion(case, axis, int(k)) for k in chosen if count[k]
+        ):
+            return [_quadratic_term(case)]
         if clues:
             return clues
     return []
@@ -149,6 +153,37 @@ def _near_zero(case: Case, axis: int, unit: int) -> _Unit | None:
         if not abs(again[0] - found.numeric[side, k]) <= _CLOSE * found.size:
             return None
     return found
+
+
+def _in_proportion(case: Case, axis: int, unit: int) -> bool:
+    """Whether the error of a unit is half as large with weights half as large."""
+    evidence, which, shape = case.evidence, case.part.which, case.variable.shape
+    at = np.zeros(shape, dtype=bool)
+    at[(slice(None),) * axis + (unit,)] = True
+    directions = np.where(at.ravel(), evidence.rng.normal(size=(2, at.size)), 0.0)
+    there = {which: np.where(at.ravel(), 0.5, 1.0) * case.point}
+    ours = analytic_at(evidence, there)
+    here = analytic_at(evidence, {})
+    if ours is None or here is None:
+        return False
+    half = directions @ ours[which] - slopes_at(evidence, there, which, directions)
+    whole = directions @ here[which] - slopes_at(evidence, {}, which, directions)
+    size = float(np.abs(whole).max())
+    return size > 0 and bool((np.abs(2 * half - whole) <= _CLOSE * size).all())
+
+
+def _quadratic_term(case: Case) -> Clue:
+    return Clue(
+        BugKind.MISSING_TERM,
+        0.86,
+        f"The error of a slice of {case.name} (the weights of one unit, in a layer) is "
+        f"in proportion to these weights: a term of the loss that is quadratic in what "
+        f"{case.name} gives (a penalty on it, a divergence of means) is left out, or "
+        f"has another sign or factor.",
+        f"Look for a square of what {case.name} gives in the loss, and add its "
+        f"derivative to the error signal that reaches {case.name}.",
+        (BugKind.REGULARIZATION, BugKind.SIGN, BugKind.SCALE),
+    )
 
 
 def _mask(case: Case, units: list[_Unit]) -> list[Clue]:
