@@ -1,7 +1,8 @@
 """Run the benchmarks and write what they measured into CONTRIBUTING.md.
 
 ``OMP_NUM_THREADS=1 python tests/benchmarks/write_table.py [script ...]`` replaces what
-stands between the two marks under "Measured"; scripts left out keep what they had.
+stands under "Measured"; scripts left out keep what they had, and so does all that is
+written below a table.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def main():
     for name in wanted:
         fresh = section(name)
         page = PAGE.read_text(encoding="utf-8")
-        old = re.compile(rf"### `{name}\.py`\n.*?(?=\n### |\n## )", re.DOTALL)
+        # what somebody wrote below a table stays
+        old = re.compile(rf"### `{name}\.py`\n.*?```text\n.*?```\n", re.DOTALL)
         if old.search(page):
             page = old.sub(lambda _, fresh=fresh: fresh, page)
         else:
