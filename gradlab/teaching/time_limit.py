@@ -34,6 +34,7 @@ _Result = TypeVar("_Result")
 _BUSY = 3.0  # by how much a busy machine may stretch the time on the wall
 _AGAIN = 0.1  # seconds between two calls to stop: a bare `except:` swallows one
 _PATIENCE = 20  # calls to stop before the thread is left to itself
+_IMPORTS = 300  # times that it is let finish an import first
 # what autograd loads when it is first given an incoming gradient: seconds of work
 _LOADED_LATE = "torch.fx.experimental.symbolic_shapes"
 
@@ -124,15 +125,20 @@ class _Errand(Generic[_Result]):
 
     def stop(self) -> bool:
         """Call it to order until it ends; False if it does not listen."""
-        for _ in range(_PATIENCE):
+        called, spared = 0, 0
+        while called < _PATIENCE:
             if self.wait(0.0):
                 return True
             with self._gate:
                 if not self._begun:  # in `threading` still, and further it does not get
                     self._closed = True
                     return True
-                if not self._closed:
-                    interrupt(self._thread.ident or 0)
+                if self._closed or interrupt(
+                    self._thread.ident or 0, anyway=spared >= _IMPORTS
+                ):
+                    called += 1
+                else:
+                    spared += 1
             if self.wait(_AGAIN):
                 return True
         return False

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -36,6 +37,8 @@ _IMPATIENT = 0.25  # of a limit, that is left for the next when one has outlaste
 _LONGEST, _FACTOR = 10.0, 1000.0  # an evaluation may take: seconds, times the usual
 _LEAST, _LEAST_FACTOR = 0.5, 100.0  # the same where many have taken longer
 _LOOKS = 20  # at the clock, in the shortest limit
+_IMPORTS = "<frozen importlib._bootstrap>"  # where every import of a module runs
+_TOO_LONG = 10.0  # limits, after which an import is interrupted as well
 _BYTECODES = 10  # an interruption arrives on the next one that looks for it
 
 
@@ -47,10 +50,39 @@ class EvaluationTimeout(SystemExit):
     """Raised in a thread whose time is up; ``except Exception`` does not catch it."""
 
 
-def interrupt(thread: int) -> None:
-    """Raise `EvaluationTimeout` in a thread, before its next bytecode."""
+def interrupt(thread: int, *, anyway: bool = False) -> bool:
+    """Raise `EvaluationTimeout` in a thread, before its next bytecode.
+
+    Not while it imports: a module that is half loaded stays so until Python ends, and
+    whoever imports it later gets what is left of it.
+
+    Parameters
+    ----------
+    thread
+        Its identifier.
+    anyway
+        Whether to raise it all the same.
+
+    Returns
+    -------
+    bool
+        Whether it was sent.
+    """
+    if not anyway and _imports(thread):
+        return False
     send = ctypes.pythonapi.PyThreadState_SetAsyncExc
     send(ctypes.c_ulong(thread), ctypes.py_object(EvaluationTimeout))
+    return True
+
+
+def _imports(thread: int) -> bool:
+    """Whether a thread is in the middle of an import."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - its documented name
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORTS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def arrive() -> None:
@@ -131,9 +163,10 @@ class Watch:
             with self._gate:
                 began = self._began
                 # time and again: a bare `except:` swallows one
-                if began is not None and time.monotonic() - began > self._limit:
-                    self._sent = True
-                    interrupt(self._evaluating)
+                took = 0.0 if began is None else time.monotonic() - began
+                if took > self._limit:
+                    anyway = took > _TOO_LONG * self._limit
+                    self._sent |= interrupt(self._evaluating, anyway=anyway)
 
     def _settle(self) -> None:
         """Close the gate, and let arrive what was sent before."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
 
 import numpy as np
@@ -118,3 +120,42 @@ def test_a_slow_function_is_waited_for(monkeypatch):
         assert slow.watch.call(lambda: 6 * 7) == 42
     assert slow.watch is None
     assert not slow.ended
+
+
+# half a second of computing, whatever the clock says
+SLOW = """
+for _ in range(25_000_000):
+    pass
+loaded = True
+"""
+
+
+@pytest.mark.parametrize("then", [forever, lambda: 2.0])
+def test_an_import_is_let_finish(then, tmp_path, monkeypatch):
+    """A module that is half loaded would stay so; what comes after it is ended."""
+    (tmp_path / "slow_to_load.py").write_text(SLOW)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "slow_to_load", raising=False)
+
+    def work():
+        import slow_to_load
+
+        assert slow_to_load.loaded
+        return then()
+
+    ended = []
+    with Watch(LIMIT, LIMIT, ended) as watch:
+        if then is forever:
+            with pytest.raises(NotReturnedError):
+                watch.call(work)
+        else:
+            assert watch.call(work) == 2.0
+    assert sys.modules["slow_to_load"].loaded
+    assert len(ended) == (then is forever)
+
+
+def test_an_import_that_never_ends_is_ended_as_well(tmp_path, monkeypatch):
+    (tmp_path / "never_loaded.py").write_text("while True:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with Watch(0.05, 0.05, []) as watch, pytest.raises(NotReturnedError):
+        watch.call(lambda: importlib.import_module("never_loaded"))
