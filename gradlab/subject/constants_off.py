@@ -111,8 +111,9 @@ def _tensors_off(
         yield False
         return
     roots = [getattr(program, "fn", None), subject.loss]
-    others = _moved(_held(roots, program.own()), roundings, rng)
-    places = tuple(holders_of(others.keys(), roots))
+    held = _held(roots, program.own())  # as long as their ids are asked for
+    others = _moved(held, roundings, rng)
+    places = tuple(holders_of([id(v) for v in held if id(v) in others], roots))
     tables = [program.arguments.constants.tensors, program.buffers]
     saved = [dict(table) for table in tables]
     try:
