@@ -294,26 +294,40 @@ def test_complex_entries_show_both_parts(show):
     assert "-3 + 1i" in text
 
 
-def test_complex_entries_are_sizes_until_a_part_is_chosen(show):
-    """|J| first, said in words; the imaginary part shows the sign that is flipped."""
+COLOURS = """side => {
+  const map = document.querySelectorAll('.gl canvas.map')[side];
+  return [...map.getContext('2d').getImageData(5, 5, 1, 1).data].join();
+}"""
+
+
+def test_complex_entries_are_sizes_unless_these_hide_what_is_wrong(show):
+    """Of a conjugate both sizes are equal: it opens at the part that is flipped."""
     numeric = np.array([[1 + 2j, 3 - 1j], [2 + 1j, 1 + 1j]])
-    analytic = numeric.conj()
-    block = builders.comparison(analytic, numeric, "z", (2,), ("y", (2,)), rtol=1e-6)
+    block = builders.comparison(
+        numeric.conj(), numeric, "z", (2,), ("y", (2,)), rtol=1e-6
+    )
     page = show(builders.report(block))
-    colours = """side => {
-      const map = document.querySelectorAll('.gl canvas.map')[side];
-      return [...map.getContext('2d').getImageData(5, 5, 1, 1).data].join();
-    }"""
-
-    assert driver.read(page, ".gl figcaption >> nth=0").startswith("|analytic|")
-    assert page.evaluate(colours, 0) == page.evaluate(colours, 1)
-
-    page.get_by_role("button", name="imaginary").click()
 
     assert driver.read(page, ".gl figcaption >> nth=0").startswith("Im analytic")
     label = page.get_attribute(".gl canvas.map >> nth=0", "aria-label")
     assert "imaginary parts of complex entries" in label
-    assert page.evaluate(colours, 0) != page.evaluate(colours, 1)
+    assert page.evaluate(COLOURS, 0) != page.evaluate(COLOURS, 1)
+
+    page.get_by_role("button", name="Show the sizes").click()
+
+    assert driver.read(page, ".gl figcaption >> nth=0").startswith("|analytic|")
+    assert page.evaluate(COLOURS, 0) == page.evaluate(COLOURS, 1)
+
+
+@pytest.mark.parametrize(
+    ("factor", "caption"),
+    [(1.0, "|analytic|"), (2.0, "|analytic|"), (-1.0, "Re analytic")],
+)
+def test_the_part_that_a_complex_block_opens_at(show, factor, caption):
+    numeric = np.array([[3 + 1j, 5 - 1j]])
+    block = builders.comparison(factor * numeric, numeric, "z", (2,), rtol=1e-6)
+    page = show(builders.report(block))
+    assert driver.read(page, ".gl figcaption >> nth=0").startswith(caption)
 
 
 def test_a_heat_map_is_told_in_words(show):

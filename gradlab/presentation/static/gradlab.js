@@ -689,6 +689,7 @@ export function mountJacobian(element, host) {
   let metric = get("metric") || "rel";
   let tolerance = get("tol") ?? null;
   let part = "abs";         // of complex entries: size, real or imaginary part
+  let parted = false;       // somebody has chosen which
   let width = 900;
 
   // ---- the parts of the page
@@ -701,7 +702,7 @@ export function mountJacobian(element, host) {
   const relative = button("relative", "Show relative error", () => setMetric("rel"));
   const absolute = button("absolute", "Show absolute error", () => setMetric("abs"));
   const parts = Object.entries({ abs: ["|J|", "Show the sizes of complex entries"], re: ["real", "Show real parts"], im: ["imaginary", "Show imaginary parts"] })
-    .map(([key, [words_, label]]) => [key, button(words_, label, () => { part = key; draw(); })]);
+    .map(([key, [words_, label]]) => [key, button(words_, label, () => { part = key; parted = true; draw(); })]);
   const partGroup = h("span", { class: "group", role: "group", "aria-label": "Part of complex entries" }, parts.map(([, choice]) => choice));
   const tools = h("div", { class: "bar tools" }, status, partGroup,
     h("span", { class: "group", role: "group", "aria-label": "Error" }, relative, absolute),
@@ -792,6 +793,7 @@ export function mountJacobian(element, host) {
       pinned = selected !== null;
       recode();
       selected ??= worstEntry();
+      if (!parted) part = tellingPart();
       list.reveal(chosen.key);
       draw();
     });
@@ -847,6 +849,17 @@ export function mountJacobian(element, host) {
     let best = 0;
     for (let i = 1; i < all.length; i++) if (all[i] > all[best]) best = i;
     return placeOf(best, base);
+  }
+  // Of complex entries, what shows the worst error: the sizes, unless only a phase is wrong.
+  function tellingPart() {
+    const worst = worstEntry();
+    if (!meta().complex || !worst) return "abs";
+    const i = find(worst, base);
+    const [a, ai, n, ni] = ["a", "ai", "n", "ni"].map((plane) => base[plane][i]);
+    const [re, im] = [Math.abs(a - n), Math.abs(ai - ni)];
+    const seen = Math.abs(Math.hypot(a, ai) - Math.hypot(n, ni));
+    if (!(seen < 0.1 * Math.hypot(re, im)) || classOf(code[i]) !== 2) return "abs";
+    return re >= im ? "re" : "im";
   }
   function step(direction) {
     const all = code.source === base ? code : codes(base, metric, tolerance);
