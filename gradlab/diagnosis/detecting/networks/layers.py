@@ -131,6 +131,7 @@ def _gain(case: Case) -> list[Clue]:
                 f"{case.name} and {name} included.",
                 f"Multiply the error signal for {case.name} with the normalised array, "
                 f"before {case.name} and {name}.",
+                (BugKind.WRONG_DERIVATIVE,),
             )
         ]
     return [
@@ -205,6 +206,14 @@ def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:
             f"layer: after the activation, before any overwriting, at the same step."
         ),
     )
+    turned = (
+        BugKind.TRANSPOSE,
+        f"the product for {name} is not",
+        (
+            f"Check that {name} gets x.T @ g for x @ {name}, and g.T @ x for x @ "
+            f"{name}.T, with no reshape in place of a transpose."
+        ),
+    )
     paths = (
         BugKind.MISSING_TERM,
         (
@@ -213,6 +222,7 @@ def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:
         ),
         f"Add up the contributions of every use of {name}.",
     )
+    order: tuple[tuple[BugKind, str, str], ...]
     if mine == layer.bias:
         loops = any(one.recurrent is not None for one in layers_of(case.evidence))
         # a matrix and a vector alone may as well be a product of the two
@@ -223,10 +233,10 @@ def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:
         lost = _poorer(case)
         order = (steps, array) if lost else (array, steps)
     elif _tied(case.evidence, layer):
-        first, order = 0.62, (paths, array)
+        first, order = 0.62, (paths, array, turned)
     else:
-        first, order = 0.62, (array, array)
-    trusts = (first, 0.5)
+        first, order = 0.62, (array, turned)
+    trusts = (first, 0.5, 0.48)
     return [
         (kind, trust, told, advice)
         for trust, (kind, told, advice) in zip(trusts, order, strict=False)

@@ -303,5 +303,6 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
             f"multiple. In a layer all samples have the same pre-activation there, so "
             f"the factor is that of a slope of the activation.",
             advice,
+            (BugKind.SCALE,),
         )
     ]
