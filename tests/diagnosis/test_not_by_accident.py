@@ -270,7 +270,7 @@ class TestAlongTheInputItself:
         assert "the length of w alone" in told.evidence
         assert gl.BugKind.MISSING_TERM in told.doubts
 
-    @pytest.mark.parametrize("strength", [0.3, -0.02])
+    @pytest.mark.parametrize("strength", [0.3, -0.02, 3e-5])
     def test_of_a_penalty_is_one(self, strength):
         grad = lambda w: self.grad(w) + strength * w
         (told,) = gl.check(self.loss, self.W, grad=grad).findings

@@ -12,6 +12,7 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at, unit_directions
 from gradlab.diagnosis.measuring.places import every_entry, place_words
+from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,7 @@ _PROPORTIONAL = 0.999
 _FEWEST = 3  # entries of which an error is no multiple by chance
 _SAME = 1e-4  # relative: two errors at different points that are the same
 _OTHER = 1e-2  # relative: two strengths that are not one
+_BLUR = 1e-6  # relative: of slopes at another point
 _ASKED = 3  # entries that are moved
 
 
@@ -55,7 +57,9 @@ def penalty(case: Case) -> list[Clue]:
             continue  # the gradient itself has that direction: a factor, no penalty
         place = every_entry(case.numeric.size) if where is None else place_words(case)
         if where is None and _changes_elsewhere(case, slope, factor):
-            return [_of_its_length(case, place)] if slope is value else []
+            if slope is value:
+                return [_of_its_length(case, place)]
+            continue
         return [_told(case, factor, words, place, trust * share)]
     return _scaled_data(case) or _other_penalty(case)
 
@@ -68,6 +72,8 @@ def _changes_elsewhere(case: Case, slope: _Slope, factor: float) -> bool:
     """
     if not case.scalar or case.variable.is_complex:
         return False
+    if case.evidence.subject.epsilon > DOUBLE and case.evidence.reference is None:
+        return False  # slopes have too few digits to tell
     evidence, which = case.evidence, case.part.which
     there = {which: case.point * evidence.rng.uniform(1.2, 1.5, len(case.point))}
     along = slope(there[which])
@@ -76,9 +82,11 @@ def _changes_elsewhere(case: Case, slope: _Slope, factor: float) -> bool:
     if ours is None or not length > 0:
         return False
     unit = along / length
+    mine = float(ours[which] @ unit)
     true = float(slopes_at(evidence, there, which, unit[None])[0])
-    other = (float(ours[which] @ unit) - true) / length
-    return np.isfinite(other) and abs(other - factor) > _OTHER * abs(factor)
+    apart = abs(mine - true - factor * length)
+    blur = _BLUR * max(abs(mine), abs(true))
+    return np.isfinite(apart) and apart > max(_OTHER * abs(factor) * length, blur)
 
 
 def _of_its_length(case: Case, place: str) -> Clue:
