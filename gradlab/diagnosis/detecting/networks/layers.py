@@ -198,6 +198,30 @@ def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:
             f"weight of the layer gets: after the slope of the activation, not before."
         ),
     )
+    array, turned, paths = _slips_of_a_product(name)
+    order: tuple[tuple[BugKind, str, str], ...]
+    if mine == layer.bias:
+        loops = any(one.recurrent is not None for one in layers_of(case.evidence))
+        # a matrix and a vector alone may as well be a product of the two
+        first = 0.52 if len(case.evidence.subject.inputs) == 2 else 0.62
+        order = (steps, samples) if loops else (samples, steps)
+    elif layer.recurrent is not None:
+        first = 0.61
+        lost = _poorer(case)
+        order = (steps, array) if lost else (array, steps)
+    elif _tied(case.evidence, layer):
+        first, order = 0.62, (paths, array, turned)
+    else:
+        first, order = 0.62, (array, turned)
+    trusts = (first, 0.5, 0.48)
+    return [
+        (kind, trust, told, advice)
+        for trust, (kind, told, advice) in zip(trusts, order, strict=False)
+    ]
+
+
+def _slips_of_a_product(name: str) -> tuple[tuple[BugKind, str, str], ...]:
+    """Say what may be wrong in the product for a weight: array, order, another use."""
     array = (
         BugKind.STALE_CACHE,
         f"what it is multiplied with for {name} is not",
@@ -222,25 +246,7 @@ def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:
         ),
         f"Add up the contributions of every use of {name}.",
     )
-    order: tuple[tuple[BugKind, str, str], ...]
-    if mine == layer.bias:
-        loops = any(one.recurrent is not None for one in layers_of(case.evidence))
-        # a matrix and a vector alone may as well be a product of the two
-        first = 0.52 if len(case.evidence.subject.inputs) == 2 else 0.62
-        order = (steps, samples) if loops else (samples, steps)
-    elif layer.recurrent is not None:
-        first = 0.61
-        lost = _poorer(case)
-        order = (steps, array) if lost else (array, steps)
-    elif _tied(case.evidence, layer):
-        first, order = 0.62, (paths, array, turned)
-    else:
-        first, order = 0.62, (array, turned)
-    trusts = (first, 0.5, 0.48)
-    return [
-        (kind, trust, told, advice)
-        for trust, (kind, told, advice) in zip(trusts, order, strict=False)
-    ]
+    return array, turned, paths
 
 
 def _poorer(case: Case) -> bool:
