@@ -16,7 +16,7 @@ from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError
 from gradlab.keywords import kept_through, spelt
-from gradlab.localisation.conditions import first_evaluation
+from gradlab.localisation.conditions import Conditions, first_evaluation
 from gradlab.localisation.entries import locate_entries
 from gradlab.pipeline.confirming import upheld
 from gradlab.pipeline.coverage import by_directions, mixed_inputs
@@ -132,7 +132,7 @@ def locate(
         meter = Meter(limits, Bar(bar))
         subject = build_subject(fn, inputs, sides, meter)
         try:
-            base, notes = first_evaluation(subject, roots, meter, guard)
+            base, conditions = first_evaluation(subject, roots, meter, guard)
         except BudgetExhausted as cause:
             msg = f"the budget ended before anything was searched ({cause}); allow more"
             raise BudgetError(msg) from cause
@@ -156,7 +156,7 @@ def locate(
             found = with_kinks(found, own, kinks, plan, meter)
         if not found.ok and is_torch_subject(subject):
             found = _but_on_purpose(found, subject)
-        done = dataclasses.replace(found, remarks=(*_told(notes), *found.remarks))
+        done = dataclasses.replace(found, remarks=(*_told(conditions), *found.remarks))
     return done
 
 
@@ -204,13 +204,13 @@ def _without_counts(found: Located, name: str) -> Located:
     )
 
 
-def _told(notes: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _told(seen: Conditions) -> Iterator[str]:
     """Say what the function does besides returning a value."""
-    for kind, words in (
-        ("mutated", "the function overwrites {}; it was put back every time"),
-        ("random", "the function draws random numbers ({}); the same ones every time"),
-        ("state", "the function changes {}; it was put back every time"),
-        ("dependent", "inputs depend on each other ({}); each was moved alone"),
+    for of, words in (
+        (seen.mutated, "the function overwrites {}; it was put back every time"),
+        (seen.random, "the function draws random numbers ({}); the same every time"),
+        (seen.state, "the function changes {}; it was put back every time"),
+        (seen.dependent, "inputs depend on each other ({}); each was moved alone"),
     ):
-        if notes.get(kind):
-            yield words.format(", ".join(notes[kind]))
+        if of:
+            yield words.format(", ".join(of))

@@ -30,7 +30,7 @@ from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.keywords import kept_through, spelt
-from gradlab.localisation.conditions import first_evaluation
+from gradlab.localisation.conditions import Conditions, first_evaluation
 from gradlab.pipeline.climbing import Climb, default_steps, ladder_cost, steps_columns
 from gradlab.pipeline.comparing import run_full
 from gradlab.pipeline.plan import Plan
@@ -261,7 +261,7 @@ def _sweep(
 ) -> Sweep:
     began = time.perf_counter()
     subject = build_subject(job.fn, job.inputs, job.sides, meter)
-    base, notes = first_evaluation(subject, roots, meter)
+    base, conditions = first_evaluation(subject, roots, meter)
     each = _seconds_each(subject, meter, began)
     if meter.crew is not None:
         meter.crew.enlist(subject, meter)
@@ -275,7 +275,7 @@ def _sweep(
         seed=job.seed,
         report=job.report,
     )
-    remarks += _conditions(notes)
+    remarks += _said(conditions)
     plan = Plan(Auto(), job.tolerance, "full", job.seed)
     cost = Auto.cost + ladder_cost(steps.size, methods)
     count = cost * sum(map(len, columns))
@@ -325,15 +325,11 @@ def _seconds_each(subject: Subject, meter: Meter, began: float) -> float:
     return min(each, time.perf_counter() - began)
 
 
-def _conditions(notes: Mapping[str, tuple[str, ...]]) -> list[str]:
+def _said(conditions: Conditions) -> list[str]:
     """Say what was done to make the function repeatable."""
     words = {
-        "random": "random numbers are frozen to one draw",
-        "state": "hidden state is rewound before every evaluation",
-        "mutated": "inputs that the function writes to are put back",
+        "random numbers are frozen to one draw": conditions.random,
+        "hidden state is rewound before every evaluation": conditions.state,
+        "inputs that the function writes to are put back": conditions.mutated,
     }
-    return [
-        f"{sentence} ({', '.join(notes[kind])})"
-        for kind, sentence in words.items()
-        if kind in notes
-    ]
+    return [f"{done} ({', '.join(of)})" for done, of in words.items() if of]

@@ -18,7 +18,7 @@ from gradlab.subject.subject import DOUBLE, is_torch_subject
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.diagnosis.evidence import Evidence, Part
+    from gradlab.diagnosis.evidence import Evidence, Jump, Part
     from gradlab.differentiation.quotients import Pattern
 
 __all__ = ["circumstances"]
@@ -54,7 +54,7 @@ def _undecided(evidence: Evidence) -> bool:
 
 
 def _unsteady(evidence: Evidence) -> Iterator[Finding]:
-    apart = evidence.notes.get("unsteady")
+    apart = evidence.met.unsteady
     if apart:
         yield Finding(
             BugKind.NONDETERMINISTIC,
@@ -62,7 +62,7 @@ def _unsteady(evidence: Evidence) -> Iterator[Finding]:
             "",
             0.95,
             f"Evaluated again at the same point, the function differs by up to "
-            f"{apart[0]}, from a source that could not be frozen: differences of its "
+            f"{apart:.2g}, from a source that could not be frozen: differences of its "
             f"values say nothing about slopes.",
             "Seed what draws inside the function (np.random.default_rng(0)), pass the "
             "draw as an input, or take clocks out of it.",
@@ -70,7 +70,7 @@ def _unsteady(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _random(evidence: Evidence) -> Iterator[Finding]:
-    sources = evidence.notes.get("random")
+    sources = evidence.conditions.random
     if not sources:
         return
     noisy = any((part.kinds == Smoothness.NOISY.value).any() for part in evidence.parts)
@@ -89,7 +89,7 @@ def _random(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _state(evidence: Evidence) -> Iterator[Finding]:
-    places = evidence.notes.get("state")
+    places = evidence.conditions.state
     if places:
         yield Finding(
             BugKind.STATEFUL,
@@ -103,13 +103,8 @@ def _state(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _mutation(evidence: Evidence) -> Iterator[Finding]:
-    names = dict.fromkeys(
-        (
-            *evidence.notes.get("mutated", ()),
-            *evidence.subject.mutated,
-        )
-    )
     subject = evidence.subject
+    names = dict.fromkeys((*evidence.conditions.mutated, *subject.mutated))
     cells = subject.cells if is_torch_subject(subject) else ()
     parameters = {cell.variable.name for cell in cells if cell.parameter}
     for name in names:
@@ -130,8 +125,8 @@ def _mutation(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _raised(evidence: Evidence) -> Iterator[Finding]:
-    told = evidence.notes.get("raised")
-    if told:
+    times = evidence.met.raised
+    if times:
         # shorter steps did where both sides agree
         settled = all(c.verdict == Verdict.AGREES for c in evidence.comparisons)
         yield Finding(
@@ -139,8 +134,9 @@ def _raised(evidence: Evidence) -> Iterator[Finding]:
             "note" if settled else "warning",
             "",
             0.7,
-            f"Evaluations next to the point raised {told[0]} "
-            f"time{'s' if told[0] != '1' else ''}, first with {told[1]}.",
+            f"Evaluations next to the point raised {times} "
+            f"time{'s' if times > 1 else ''}, first with "
+            f"{evidence.met.first_exception}.",
             NOTHING_TO_DO
             if settled
             else "The point lies at the edge of where the function is defined: check a "
@@ -149,15 +145,15 @@ def _raised(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _second_opinion(evidence: Evidence) -> Iterator[Finding]:
-    told = evidence.notes.get("second_opinion")
-    if told:
+    misled = evidence.met.overruled
+    if misled:
         yield Finding(
             BugKind.STEP_SIZE,
             "warning",
             "",
             0.9,
-            f"With {told[0]} differences at the step asked for, entries disagree that "
-            f"agree when the step is chosen for each of them.",
+            f"With {' and '.join(misled)} differences at the step asked for, entries "
+            f"disagree that agree when the step is chosen for each of them.",
             'Leave the step to gradlab (method="auto"), or look at gl.sweep for the '
             "range of steps that works.",
         )
@@ -180,16 +176,16 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
         )
         return
     # bars of steps that the user asked for are truncation, as often as not
-    asked = {*evidence.notes.get("own_steps", ()), *evidence.readings}
-    if "jumps" in evidence.notes:
-        yield _stops_early(evidence)
+    asked = {*evidence.met.own_steps, *evidence.readings}
+    if evidence.met.jump is not None:
+        yield _stops_early(evidence, evidence.met.jump)
         return
     names = [variable.name for variable in evidence.subject.inputs]
     parts = [part for part in evidence.parts if names[part.which] not in asked]
-    rough = evidence.notes.get("rough", ())
+    rough = evidence.met.rough
     half = "half" if rough else "single"
-    heard = {*rough, *evidence.notes.get("rounded", ())}
-    if "crowded" in evidence.notes:  # kinks, and nothing that rounds, make bars wide
+    heard = {*rough, *evidence.met.rounded}
+    if evidence.met.crowd is not None:  # kinks, and nothing that rounds, make bars wide
         parts = [part for part in parts if names[part.which] in heard]
     noisy = [p for p in parts if names[p.which] in heard or _hidden_noise(evidence, p)]
     if noisy:
@@ -212,7 +208,7 @@ def _in_short_arithmetic(evidence: Evidence) -> tuple[str, str]:
         told = "values were compared with the same function in float64"
         return told, NOTHING_TO_DO
     names = {variable.name for variable in evidence.subject.inputs}
-    if names <= set(evidence.notes.get("own_steps", ())):
+    if names <= set(evidence.met.own_steps):
         told = (
             "its differences, which a method that is named takes of the function as it "
             "is, carry the round-off of that arithmetic"
@@ -227,7 +223,7 @@ def _in_short_arithmetic(evidence: Evidence) -> tuple[str, str]:
 
 def _coarser(evidence: Evidence) -> str:
     """Say of float32 that something inside has fewer digits still, if it has."""
-    if evidence.reference is not None or not evidence.notes.get("rough"):
+    if evidence.reference is not None or not evidence.met.rough:
         return ""
     return (
         " Something inside has fewer digits still, as products in TensorFloat-32 "
@@ -235,15 +231,15 @@ def _coarser(evidence: Evidence) -> str:
     )
 
 
-def _stops_early(evidence: Evidence) -> Finding:
-    entry, height, away = evidence.notes["jumps"]
+def _stops_early(evidence: Evidence, jump: Jump) -> Finding:
     return Finding(
         BugKind.LOW_PRECISION,
         "warning" if _undecided(evidence) else "note",
         "",
         0.85,
-        f"The function is smooth at the point, but jumps by {height} where {entry} "
-        f"moves by {away}, as a solver or an integrator does that takes one step more: "
+        f"The function is smooth at the point, but jumps by {jump.height:.2g} where "
+        f"{jump.entry} moves by {jump.away:.2g}, as a solver or an integrator does "
+        f"that takes one step more: "
         f"its own slope between two jumps may be off by as much as that.",
         "For a sharper answer give the solver a smaller tolerance (tol, rtol, xtol) "
         "while you check.",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.late import Late
+from gradlab.localisation.conditions import Conditions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.searching.readings import Reading
     from gradlab.subject.subject import Problem, Subject
 
-__all__ = ["Evidence", "Part"]
+__all__ = ["Crowd", "Evidence", "Jump", "Met", "Part"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,6 +50,58 @@ class Part:
         return np.asarray(self.verdicts == Verdict.DISAGREES)
 
 
+class Jump(NamedTuple):
+    """A jump of f beside the point, on which error bars rest."""
+
+    entry: str  # that was moved, as a label
+    height: float  # of f
+    away: float  # how far the entry was moved
+
+
+class Crowd(NamedTuple):
+    """Kinks that are so close that no step avoids them."""
+
+    step: float  # of the size of all entries, that crosses some still
+    inputs: tuple[str, ...]  # that this leaves undecided; perhaps none
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Met:
+    """What was met on the way while numbers were compared.
+
+    Parameters
+    ----------
+    raised
+        How often evaluations next to the point failed.
+    first_exception
+        The first of these, as it prints.
+    unsteady
+        By how much values at the point differ from one evaluation to the next.
+    overruled
+        Methods whose step misled, for a step of gradlab's own told otherwise.
+    own_steps
+        Inputs measured at steps that the user asked for.
+    rough
+        Inputs that half precision hides in.
+    rounded
+        Inputs that rounding inside f leaves open.
+    crowd
+        Kinks that make bars wide, and the inputs that these leave open.
+    jump
+        The first jump of f that bars rest on.
+    """
+
+    raised: int = 0
+    first_exception: str = ""
+    unsteady: float = 0.0
+    overruled: tuple[str, ...] = ()
+    own_steps: tuple[str, ...] = ()
+    rough: tuple[str, ...] = ()
+    rounded: tuple[str, ...] = ()
+    crowd: Crowd | None = None
+    jump: Jump | None = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
     """Everything a detector may look at.
@@ -69,18 +122,10 @@ class Evidence:
         To be charged for further evaluations.
     seed
         Of `rng`.
-    notes
-        Conditions met on the way, by kind: "random": names of the sources that were
-        frozen; "state": what the function changes; "mutated": inputs it writes to;
-        "dependent": inputs made from others, as "b from a"; "unsteady": by how much
-        two values at the point differ; "raised": how often evaluations failed, and the
-        first exception; "second_opinion": the method whose step misled; "own_steps":
-        inputs measured at steps that the user asked for; "rough": inputs that half
-        precision hides in; "rounded": those that rounding inside f leaves open;
-        "crowded": that kinks make bars wide: a step that crosses some still, and the
-        inputs, if any, that leaves open;
-        "jumps": an entry, and the height and distance of a jump of
-        f from there, where bars rest on such.
+    conditions
+        What the function does besides returning a value.
+    met
+        What was met while numbers were compared.
     reference
         The subject in float64, if the values were compared with that.
     readings
@@ -97,7 +142,8 @@ class Evidence:
     problems: tuple[Problem, ...]
     meter: Meter
     seed: int
-    notes: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    conditions: Conditions = dataclasses.field(default_factory=Conditions)
+    met: Met = dataclasses.field(default_factory=Met)
     reference: Subject | None = None
     readings: Mapping[str, Reading] = dataclasses.field(default_factory=dict)
     kept: dict[str, Any] = dataclasses.field(default_factory=dict)

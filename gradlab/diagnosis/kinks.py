@@ -67,19 +67,20 @@ def _of_entries(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _crowded(evidence: Evidence) -> Iterator[Finding]:
-    step, *names = evidence.notes.get("crowded", ("",))
-    if not names:
+    crowd = evidence.met.crowd
+    if crowd is None or not crowd.inputs:
         return
+    first, *others = crowd.inputs
     yield Finding(
         BugKind.NONDIFFERENTIABLE,
         "warning",
-        names[0],
+        first,
         0.8,
-        f"Kinks crowd round the point: a step of {step} of the size of all entries "
-        f"still crosses some on either side, and finer ones are round-off.",
+        f"Kinks crowd round the point: a step of {crowd.step:.0e} of the size of all "
+        f"entries still crosses some on either side, and finer ones are round-off.",
         "Check with fewer examples or tokens at a time: each number that meets a relu, "
         "an abs or a max brings a kink.",
-        also=tuple(names[1:]),
+        also=tuple(others),
     )
 
 

@@ -63,7 +63,7 @@ def _numpy_pairs(subject: Any) -> list[tuple[str, str]]:
 
 def _dependent(evidence: Evidence) -> Iterator[Finding]:
     """Tell inputs that were computed from other inputs, as the check met them."""
-    for pair in evidence.notes.get("dependent", ()):
+    for pair in evidence.conditions.dependent:
         made, _, origin = pair.partition(" from ")
         yield Finding(
             BugKind.DEPENDENT_INPUTS,

@@ -7,6 +7,7 @@ one that writes to its inputs has them put back. Each is remembered, to be told.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,29 @@ if TYPE_CHECKING:
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.subject.state_guard import StateGuard
 
-__all__ = ["first_evaluation"]
+__all__ = ["Conditions", "first_evaluation"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What a function does besides returning a value, as its first evaluations show.
+
+    Parameters
+    ----------
+    random
+        Names of the sources that were drawn from, and are frozen to one draw.
+    state
+        What the function changes, where that changes its values; it is put back.
+    mutated
+        Inputs that it writes to.
+    dependent
+        Inputs that were computed from others, each as "b from a".
+    """
+
+    random: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+    mutated: tuple[str, ...] = ()
+    dependent: tuple[str, ...] = ()
 
 
 def first_evaluation(
@@ -31,7 +54,7 @@ def first_evaluation(
     roots: tuple[object, ...],
     meter: Meter,
     guard: StateGuard | None = None,
-) -> tuple[NDArray[np.float64], dict[str, tuple[str, ...]]]:
+) -> tuple[NDArray[np.float64], Conditions]:
     """Evaluate once, and make the function repeatable if it is not.
 
     Parameters
@@ -49,8 +72,8 @@ def first_evaluation(
     -------
     base
         f at the point, shape (rows,).
-    notes
-        By kind of condition: ``random``, ``state``, ``mutated``; absent where clean.
+    conditions
+        What was seen, and is rewound or put back from now on.
     """
     if guard is None:
         freeze, hidden = RandomFreeze(*roots), HiddenState(*roots)
@@ -59,20 +82,15 @@ def first_evaluation(
     subject.reset = freeze.restore  # torch evaluates twice to learn its mode
     base = base_row(subject, meter)
     subject.reset = None
-    notes: dict[str, tuple[str, ...]] = {}
-    if subject.dependent:
-        notes["dependent"] = subject.dependent
     mutated = tuple(subject.mutated)
-    if mutated:
-        notes["mutated"] = mutated
-        if not is_torch_subject(subject):
-            subject.rewrites_inputs = True
-            subject.put_back()
+    if mutated and not is_torch_subject(subject):
+        subject.rewrites_inputs = True
+        subject.put_back()
     steps: list[Callable[[], None]] = []
     consumed = freeze.consumed()
     if consumed:
-        notes["random"] = consumed
         steps.append(lambda: freeze.restore(only=consumed))
+    state: tuple[str, ...] = ()
     changes = [
         change
         for change in hidden.changes()
@@ -84,17 +102,20 @@ def first_evaluation(
         again = base_row(subject, meter)
         if not np.array_equal(again, base, equal_nan=True):
             hidden.changes()  # what a second evaluation changes belongs to it too
-            notes["state"] = tuple(dict.fromkeys(c.where for c in changes))
+            state = tuple(dict.fromkeys(c.where for c in changes))
             steps.append(hidden.restore)
         elif is_torch_subject(subject):  # what a batch keeps is no tensor outside of it
             steps.append(hidden.restore)
     if steps:
         subject.reset = _all_of(steps)
         subject.reset()
-    if "state" in notes:  # what is compared starts from the state that is put back
+    if state:  # what is compared starts from the state that is put back
         base = base_row(subject, meter)
         subject.reset()
-    return base, notes
+    conditions = Conditions(
+        random=consumed, state=state, mutated=mutated, dependent=subject.dependent
+    )
+    return base, conditions
 
 
 def _all_of(steps: list[Callable[[], None]]) -> Callable[[], None]:

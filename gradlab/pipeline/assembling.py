@@ -9,7 +9,7 @@ import numpy as np
 
 from gradlab.comparison.comparison import Comparison
 from gradlab.comparison.verdict import Verdict
-from gradlab.diagnosis.evidence import Part
+from gradlab.diagnosis.evidence import Jump, Met, Part
 from gradlab.labels import few_of
 from gradlab.late import is_made
 from gradlab.pipeline.blocks import label_of
@@ -17,7 +17,7 @@ from gradlab.subject.numpy_values import as_complex
 from gradlab.subject.subject import block_slices, is_torch_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -180,45 +180,43 @@ def left_out(subject: Subject) -> tuple[str, ...]:
 
 def met_on_the_way(
     subject: Subject, plan: Plan, meter: Meter, outcome: Outcome | None
-) -> dict[str, tuple[str, ...]]:
+) -> Met:
     """List for diagnosis what was met while numbers were compared.
 
     Parameters
     ----------
     outcome
         None where nothing was compared entry by entry.
-
-    Returns
-    -------
-    dict
-        For `Evidence.notes`.
     """
-    notes: dict[str, tuple[str, ...]] = {}
-    notes["own_steps"] = tuple(
-        variable.name
-        for variable in subject.inputs
-        if not plan.finds_steps(variable.name)
+    met = Met(
+        raised=meter.raised,
+        first_exception=repr(meter.first_exception),
+        own_steps=tuple(
+            variable.name
+            for variable in subject.inputs
+            if not plan.finds_steps(variable.name)
+        ),
     )
-    if meter.raised:
-        notes["raised"] = (f"{meter.raised}", repr(meter.first_exception))
     if outcome is None:
-        return notes
-    if outcome.overruled:
-        notes["second_opinion"] = (" and ".join(outcome.overruled),)
-    if outcome.unsteady is not None:
-        notes["unsteady"] = (f"{outcome.unsteady.max():.2g}",)
-    if outcome.rough:
-        notes["rough"] = outcome.rough
-    blurred = tuple(
-        block.name
-        for block in outcome.blocks
-        if block.grain is not None and (block.verdicts == Verdict.UNDECIDED.value).any()
+        return met
+    return dataclasses.replace(
+        met,
+        unsteady=0.0 if outcome.unsteady is None else float(outcome.unsteady.max()),
+        overruled=tuple(outcome.overruled),
+        rough=tuple(outcome.rough),
+        rounded=tuple(
+            block.name
+            for block in outcome.blocks
+            if block.grain is not None
+            and (block.verdicts == Verdict.UNDECIDED.value).any()
+        ),
+        jump=_first_jump(subject, outcome.blocks),
     )
-    if blurred:
-        notes["rounded"] = blurred
-    for block in outcome.blocks:
-        if block.jump is not None and "jumps" not in notes:
+
+
+def _first_jump(subject: Subject, blocks: Iterable[Block]) -> Jump | None:
+    for block in blocks:
+        if block.jump is not None:
             height, away, column = block.jump
-            label = label_of(subject, block, column)
-            notes["jumps"] = label, f"{height:.2g}", f"{away:.2g}"
-    return notes
+            return Jump(label_of(subject, block, column), height, away)
+    return None

@@ -19,7 +19,7 @@ from gradlab.diagnosis.upstream import hidden_upstream, respond
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.differentiation.origin import Origin
-from gradlab.localisation.conditions import first_evaluation
+from gradlab.localisation.conditions import Conditions, first_evaluation
 from gradlab.pipeline.around.noticing import excuse_cancellation, noticed
 from gradlab.pipeline.around.on_purpose import purposeful
 from gradlab.pipeline.assembling import (
@@ -74,14 +74,14 @@ def examine(subject: Subject, call: Call) -> Report:
         How to check, at what cost, and what may be reached.
     """
     plan, meter = call.plan, call.meter
-    base, notes = _at_the_point(subject, call)
+    base, conditions = _at_the_point(subject, call)
     own = Origin(subject, base)
     coverage, expected = _planned(subject, plan, meter)
-    seen, excuses = _compared(own, call, coverage, notes)
+    seen, excuses = _compared(own, call, coverage, conditions)
     findings, missing = _findings(seen, call)
-    conditions, unasked = _conditions(own, seen, plan, meter)
+    beside, unasked = _beside(own, seen, plan, meter)
     missing += unasked
-    told = [*_once_told(findings, excuses), *excuses, *conditions]
+    told = [*_once_told(findings, excuses), *excuses, *beside]
     if not seen.partial:  # else remarks say what was not looked at
         told += left_open(seen.comparisons, told)
     findings = tuple(alike(rank(told)))
@@ -110,7 +110,7 @@ def examine(subject: Subject, call: Call) -> Report:
 
 
 def _compared(
-    own: Origin, call: Call, coverage: Coverage, notes: dict[str, tuple[str, ...]]
+    own: Origin, call: Call, coverage: Coverage, conditions: Conditions
 ) -> tuple[Seen, list[Finding]]:
     """Compare both sides: along directions, column by column, or whole.
 
@@ -127,22 +127,22 @@ def _compared(
 
         known = purposeful(subject)
         spoiled = frozenset if layers is None else layers.spoiled
-        seen, excuses = compare_by_probes(own, plan, meter, notes, known, spoiled)
+        seen, excuses = compare_by_probes(own, plan, meter, conditions, known, spoiled)
         return seen, [*known.values(), *excuses]
     if needs_streaming(subject, coverage.columns, plan.memory):
         from gradlab.pipeline.large.streaming import run_streamed
 
         found = run_streamed(own, plan, meter, coverage.columns)
-        seen = _seen(subject, plan, meter, found.outcome, notes, coverage)
+        seen = _seen(subject, plan, meter, found.outcome, conditions, coverage)
         tallied = found.with_tallies(seen.comparisons)
         return dataclasses.replace(seen, comparisons=tallied), found.excuses
     outcome = run_full(own, plan, meter, coverage.columns)
     excuses = taken_back(subject, outcome, meter, plan.seed)
     excuses += joint_kinks(subject, outcome, meter, plan.seed)
-    return _seen(subject, plan, meter, outcome, notes, coverage), excuses
+    return _seen(subject, plan, meter, outcome, conditions, coverage), excuses
 
 
-def _conditions(
+def _beside(
     own: Origin, seen: Seen, plan: Plan, meter: Meter
 ) -> tuple[list[Finding], tuple[str, ...]]:
     """Look around the comparison, as far as that is not cut short."""
@@ -164,11 +164,11 @@ def _moving(seen: Seen) -> set[int]:
 
 def _at_the_point(
     subject: Subject, call: Call
-) -> tuple[NDArray[np.float64], dict[str, tuple[str, ...]]]:
+) -> tuple[NDArray[np.float64], Conditions]:
     """Evaluate, time it, and tell the workers, if there are any."""
     meter = call.meter
     began = time.perf_counter()
-    base, notes = first_evaluation(subject, call.roots, meter, call.guard)
+    base, conditions = first_evaluation(subject, call.roots, meter, call.guard)
     each = (time.perf_counter() - began) / max(meter.evaluations, 1)
     if meter.crew is not None:
         meter.crew.enlist(subject, meter)
@@ -179,7 +179,7 @@ def _at_the_point(
         base_row(subject, meter)
         each = time.perf_counter() - began
     meter.each = each
-    return base, notes
+    return base, conditions
 
 
 def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Estimate]:
@@ -245,7 +245,7 @@ def _seen(
     plan: Plan,
     meter: Meter,
     outcome: Outcome,
-    notes: dict[str, tuple[str, ...]],
+    conditions: Conditions,
     coverage: Coverage,
 ) -> Seen:
     comparisons = comparisons_of(
@@ -259,7 +259,8 @@ def _seen(
         problems=outcome.problems,
         meter=meter,
         seed=plan.seed,
-        notes=notes | met_on_the_way(subject, plan, meter, outcome),
+        conditions=conditions,
+        met=met_on_the_way(subject, plan, meter, outcome),
         reference=outcome.reference,
     )
     return Seen(comparisons, evidence, tuple(outcome.remarks), bool(outcome.stopped))

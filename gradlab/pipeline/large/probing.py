@@ -15,7 +15,7 @@ import numpy as np
 
 from gradlab.comparison.comparison import Comparison
 from gradlab.comparison.verdict import Verdict
-from gradlab.diagnosis.evidence import Evidence
+from gradlab.diagnosis.evidence import Crowd, Evidence
 from gradlab.differentiation.metering.meter import DEAR
 from gradlab.localisation.tensors import (
     TensorProbe,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
+    from gradlab.localisation.conditions import Conditions
     from gradlab.pipeline.plan import Plan
     from gradlab.subject.subject import Problem, Subject
 
@@ -53,7 +54,7 @@ def compare_by_probes(
     own: Origin,
     plan: Plan,
     meter: Meter,
-    notes: dict[str, tuple[str, ...]],
+    conditions: Conditions,
     left_out: Collection[int],
     spoiled: Callable[[], frozenset[str]] = frozenset,
 ) -> tuple[Seen, list[Finding]]:
@@ -63,8 +64,8 @@ def compare_by_probes(
     ----------
     own, plan, meter
         As for a full check.
-    notes
-        Conditions met so far, for diagnosis.
+    conditions
+        What the function does besides returning a value, for diagnosis.
     left_out
         Positions of inputs that cannot be compared.
     spoiled
@@ -128,7 +129,10 @@ def compare_by_probes(
         problems=problems,
         meter=meter,
         seed=plan.seed,
-        notes=notes | met_on_the_way(subject, plan, meter, outcome) | _crowded(probes),
+        conditions=conditions,
+        met=dataclasses.replace(
+            met_on_the_way(subject, plan, meter, outcome), crowd=_crowd(probes)
+        ),
         reference=probes.reference if outcome is None else outcome.reference,
         readings=probes.readings,
     )
@@ -139,13 +143,13 @@ def compare_by_probes(
     return Seen(tuple(comparisons), evidence, remarks, bool(stopped)), excuses
 
 
-def _crowded(probes: TensorProbes) -> dict[str, tuple[str, ...]]:
+def _crowd(probes: TensorProbes) -> Crowd | None:
     """Note kinks, and the inputs that are undecided because no step avoids them."""
     torn = [t for t in probes.tensors if t.crowded and t.verdict == Verdict.UNDECIDED]
     if not (torn or probes.crowd):
-        return {}
+        return None
     step = min((t.crowded for t in torn), default=0.0)
-    return {"crowded": (f"{step:.0e}", *(t.input for t in torn))}
+    return Crowd(step, tuple(t.input for t in torn))
 
 
 def _contradicted(
