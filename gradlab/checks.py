@@ -81,14 +81,16 @@ def check(
         themselves (a mapping by name, or one array), which are judged as they are.
     jac
         Callable that returns the Jacobian, out x in (2-D or out.shape + in.shape). Of
-        several outputs one each, or the rows of all of them in one matrix.
+        several outputs one each, or the rows of all of them in one matrix; one without
+        a derivative (an index, a mask) may be left out, or has zeros or None.
     backward
         For ``out, cache = fn(*inputs)``: ``backward(dout, cache)`` returns the
         gradients of the inputs in order. For ``h, c, cache = fn(*inputs)`` it may be
         ``backward(dh, dc, cache)`` as well.
     vjp
         ``vjp(cotangents, *inputs)`` returns the gradients, for any framework. The
-        cotangents stand where the outputs stand: in a dict for a dict.
+        cotangents stand where the outputs stand: in a dict for a dict, with None for
+        what has no derivative. A vjp that takes those alone that have one is read so.
     loss
         Applied to the output of `fn` before anything else; the criterion of a module.
     wrt

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.diagnosis.evidence import Evidence
+    from gradlab.diagnosis.evidence import Crowd, Evidence
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Outcome
@@ -179,7 +179,11 @@ def left_out(subject: Subject) -> tuple[str, ...]:
 
 
 def met_on_the_way(
-    subject: Subject, plan: Plan, meter: Meter, outcome: Outcome | None
+    subject: Subject,
+    plan: Plan,
+    meter: Meter,
+    outcome: Outcome | None,
+    crowd: Crowd | None = None,
 ) -> Met:
     """List for diagnosis what was met while numbers were compared.
 
@@ -187,6 +191,8 @@ def met_on_the_way(
     ----------
     outcome
         None where nothing was compared entry by entry.
+    crowd
+        Kinks that probes met on their directions.
     """
     met = Met(
         raised=meter.raised,
@@ -196,6 +202,7 @@ def met_on_the_way(
             for variable in subject.inputs
             if not plan.finds_steps(variable.name)
         ),
+        crowd=crowd,
     )
     if outcome is None:
         return met

@@ -8,8 +8,8 @@ import numpy as np
 
 from gradlab.subject.guarding.saved_arrays import same_bytes
 from gradlab.subject.numpy_in_place import StandIns, follows, is_fine
+from gradlab.subject.numpy_outputs import Outputs
 from gradlab.subject.numpy_values import (
-    Outputs,
     as_complex,
     coordinates_of,
     gather,

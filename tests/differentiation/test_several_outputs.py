@@ -141,3 +141,143 @@ def test_jacobians_are_found_by_the_name_of_their_output():
     wrong = gl.check(f, X, jac=lambda x: jac(x, 1.05))
 
     assert judged(right, wrong) == ("AGREES", "DISAGREES")
+
+
+# ------------------------------------------------ beside what has no derivative
+def ranked(x):
+    """Values, and the order in which they are."""
+    return x**2, np.argsort(x)
+
+
+def three(x):
+    """An order between two outputs."""
+    return x**2, np.argsort(x), np.sin(x)
+
+
+def first_of_two(first, second):
+    """Take two arguments, neither more nor less."""
+    return first
+
+
+# of each: the function, and vjps by the two readings of "where the outputs stand"
+TAKEN = {
+    "first of two": (ranked, lambda d, x: 2 * x * d[0], lambda d, x: 2 * x * d),
+    "unpacked": (ranked, lambda d, x: 2 * x * first_of_two(*d), None),
+    "with zeros": (ranked, lambda d, x: 2 * x * d[0] + 0 * d[1], None),
+    "alone, by entries": (
+        ranked,
+        None,
+        lambda d, x: np.array([2 * x[0] * d[0], 2 * x[1] * d[1]]),
+    ),
+    "a row of one": (
+        lambda x: (x**2,),
+        lambda d, x: (2 * x * d[0],),
+        lambda d, x: (2 * x * d,),
+    ),
+    "a number in a row": (
+        lambda x: (x @ x, "loss", None, True),
+        lambda d, x: 2 * x * d[0],
+        lambda d, x: 2 * x * d,
+    ),
+    "between two": (
+        three,
+        lambda d, x: 2 * x * d[0] + np.cos(x) * d[2],
+        lambda d, x: 2 * x * d[0] + np.cos(x) * d[1],
+    ),
+    "between two, with zeros": (
+        three,
+        lambda d, x: 2 * x * d[0] + np.cos(x) * d[2] + 0 * d[1],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("reading", [1, 2], ids=["whole", "those that count"])
+def test_outputs_without_a_derivative_are_taken_out_or_left(name, reading):
+    """The vjp says by running which it takes; a slip in it is told either way."""
+    f, vjp = TAKEN[name][0], TAKEN[name][reading]
+    if vjp is None:
+        pytest.skip("said in one way only")
+
+    right = gl.check(f, X, vjp=vjp)
+    wrong = gl.check(f, X, vjp=lambda d, x: 1.05 * np.asarray(vjp(d, x)))
+
+    assert judged(right, wrong) == ("AGREES", "DISAGREES")
+
+
+@pytest.mark.parametrize(
+    "backward",
+    [
+        lambda d, order, x: 2 * x * d,
+        lambda d, x: 2 * x * d[0],
+        lambda d, x: 2 * x * d,
+    ],
+    ids=["one by one", "as they stand", "alone"],
+)
+def test_a_backward_beside_an_order(backward):
+    """As a vjp, and one argument for each output as well."""
+
+    def forward(x):
+        return x**2, np.argsort(x), x
+
+    one_by_one = backward.__code__.co_argcount == 3
+    slipped = (
+        (lambda d, order, x: -backward(d, order, x))
+        if one_by_one
+        else (lambda d, x: -backward(d, x))
+    )
+
+    right = gl.check(forward, X, backward=backward)
+    wrong = gl.check(forward, X, backward=slipped)
+
+    assert judged(right, wrong) == ("AGREES", "DISAGREES")
+
+
+def test_a_vjp_that_raises_says_why_in_its_own_words():
+    """Whatever form it was tried with."""
+
+    def vjp(d, x):
+        msg = "no such table"
+        raise LookupError(msg)
+
+    report = gl.check(ranked, X, vjp=vjp)
+
+    assert report.verdict.name == "DISAGREES"
+    assert "LookupError: no such table" in report.findings[0].evidence
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda J, x: [J, np.zeros((x.size, x.size))],
+        lambda J, x: (J, None),
+        lambda J, x: [J],
+        lambda J, x: J,
+        lambda J, x: J.tolist(),
+        lambda J, x: {"0": J, "1": None},
+    ],
+    ids=["zeros", "None", "in a row", "alone", "rows", "by place"],
+)
+def test_jacobians_beside_an_order(written):
+    """One for each output, or for the one that has a derivative."""
+    right = gl.check(ranked, X, jac=lambda x: written(np.diag(2 * x), x))
+    wrong = gl.check(ranked, X, jac=lambda x: written(np.diag(3 * x), x))
+
+    assert judged(right, wrong) == ("AGREES", "DISAGREES")
+
+
+def test_jacobians_of_several_inputs_beside_an_order():
+    """A row for each output, of which each holds one for each input."""
+
+    def f(x, y):
+        return x @ y, np.argmax(x)
+
+    right = gl.check(f, X, Y[:2], jac=lambda x, y: ((y, x), (None, None)))
+    nothing = gl.check(f, X, Y[:2], jac=lambda x, y: ((y, x), None))
+    alone = gl.check(f, X, Y[:2], jac=lambda x, y: (y, x))
+    wrong = gl.check(f, X, Y[:2], jac=lambda x, y: ((x, x), None))
+
+    assert judged(right, nothing) == ("AGREES", "AGREES")
+    assert judged(alone, wrong) == ("AGREES", "DISAGREES")
+    assert wrong.culprits == ("x",)

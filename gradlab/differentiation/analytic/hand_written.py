@@ -7,7 +7,6 @@ gradients out, in real coordinates. The fourth, a Jacobian, is in `written_jacob
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from gradlab.differentiation.analytic.gradients import (
     match_by_position,
     read_gradient,
 )
+from gradlab.differentiation.analytic.upstream import Upstream
 from gradlab.errors import GradlabError, InputError, SubjectError
 from gradlab.labels import stopped_at
 from gradlab.subject.callables import needed_arguments
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.subject.numpy_outputs import Outputs
     from gradlab.subject.numpy_subjects import ArraySubject
-    from gradlab.subject.numpy_values import Outputs
     from gradlab.subject.subject import Variable
     from gradlab.subject.tree import Tree
 
@@ -195,6 +195,10 @@ class BackwardPass:
     description: str = "backward"
     takes_cotangents: bool = True
     fresh_cache: bool | None = None  # None until it is known
+    upstream: Upstream = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.upstream = Upstream(self.subject)
 
     def _run(self) -> Any:
         if self.subject.reset is not None:
@@ -223,8 +227,7 @@ class BackwardPass:
     def raw(self) -> Any:
         """Return the gradients as the user's code gives them, for one cotangent."""
         ones = np.ones(output_rows(self.subject.outputs))
-        upstream = _as_outputs(ones, self.subject)
-        return self._called(upstream, self._run())
+        return self.upstream.first(ones, lambda form: self._called(form, self._run()))
 
     def _called(self, upstream: Any, cache: Any) -> Any:
         """Call `backward`, with one argument for each output if it asks for as many."""
@@ -238,15 +241,12 @@ class BackwardPass:
         cotangent: NDArray[np.float64],
         cache: Any,
     ) -> tuple[list[NDArray[np.float64]], list[Problem]]:
-        subject = self.subject
-        upstream = _as_outputs(cotangent, subject)
-
-        def pull() -> tuple[list[NDArray[np.float64]], list[Problem]]:
-            gradients = self._called(upstream, cache)
-            matched = match(gradients, subject.tree, subject.which, subject.inputs)
-            return _assemble(matched, subject.inputs)
-
-        return shielded(pull, subject.inputs, self.description)
+        return self.upstream.pull(
+            cotangent,
+            lambda form: _read(
+                lambda: self._called(form, cache), self.subject, self.description
+            ),
+        )
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -257,38 +257,47 @@ class UserVjp:
     subject: ArraySubject
     description: str = "vjp"
     takes_cotangents: bool = True
+    upstream: Upstream = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.upstream = Upstream(self.subject)
 
     def pull(self, cotangents: NDArray[np.float64]) -> Pullback:
         """Call `vjp` once for each cotangent."""
-        subject = self.subject
         rows: list[list[NDArray[np.float64]]] = []
         problems: list[Problem] = []
         for cotangent in cotangents:
-            if subject.reset is not None:
-                subject.reset()
-            upstream = _as_outputs(cotangent, subject)
-            row, found = shielded(
-                functools.partial(self._pull_one, upstream),
-                subject.inputs,
-                self.description,
+            row, found = self.upstream.pull(
+                cotangent,
+                lambda form: _read(
+                    lambda: self._called(form), self.subject, self.description
+                ),
             )
             rows.append(row)
             problems += found
-        return Pullback(_stack(rows, subject.inputs), unique(problems))
+        return Pullback(_stack(rows, self.subject.inputs), unique(problems))
 
     def raw(self) -> Any:
         """Return the gradients as the user's code gives them, for one cotangent."""
         ones = np.ones(output_rows(self.subject.outputs))
-        upstream = _as_outputs(ones, self.subject)
+        return self.upstream.first(ones, self._called)
+
+    def _called(self, upstream: Any) -> Any:
+        if self.subject.reset is not None:
+            self.subject.reset()
         return self.vjp(upstream, *self.subject.fresh_arguments())
 
-    def _pull_one(
-        self, upstream: Any
-    ) -> tuple[list[NDArray[np.float64]], list[Problem]]:
-        subject = self.subject
-        gradients = self.vjp(upstream, *subject.fresh_arguments())
-        matched = match(gradients, subject.tree, subject.which, subject.inputs)
+
+def _read(
+    call: Callable[[], Any], subject: ArraySubject, description: str
+) -> tuple[list[NDArray[np.float64]], list[Problem]]:
+    """Read the gradients that a call returns; one that raises is a finding."""
+
+    def work() -> tuple[list[NDArray[np.float64]], list[Problem]]:
+        matched = match(call(), subject.tree, subject.which, subject.inputs)
         return _assemble(matched, subject.inputs)
+
+    return shielded(work, subject.inputs, description)
 
 
 def shielded(
@@ -308,13 +317,6 @@ def shielded(
         rows = () if reader is None else (output_rows(reader.variables),)
         blank = [np.full((*rows, v.coordinates), np.nan) for v in inputs]
         return blank, [Problem("raised", v.name, told) for v in inputs]
-
-
-def _as_outputs(cotangent: NDArray[np.float64], subject: ArraySubject) -> Any:
-    """Put a cotangent in the place of the outputs; scalars stay scalars."""
-    shaped = subject.reader.cotangents(cotangent)
-    values = [array[()] if array.ndim == 0 else array for array in shaped]
-    return subject.reader.arranged([subject.present_output(v) for v in values])
 
 
 def _stack(

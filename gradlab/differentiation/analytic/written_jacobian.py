@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.subject.numpy_outputs import Outputs
     from gradlab.subject.numpy_subjects import ArraySubject
-    from gradlab.subject.numpy_values import Outputs
     from gradlab.subject.subject import Variable
 
 __all__ = ["UserJacobian"]
@@ -67,9 +67,11 @@ class UserJacobian:
         subject, reader = self.subject, self.subject.reader
         result, inputs = self.fetch(), subject.inputs
         wanted = len(reader.shapes)
-        per_output = [result]
-        if wanted > 1:
+        per_output = _beside_others(result, reader, inputs)
+        if per_output is None and wanted > 1:
             per_output = _by_output(result, reader, inputs)
+        elif per_output is None:
+            per_output = [result]
         if len(per_output) != wanted:
             kind = type(result).__name__
             came = f"{len(per_output)} Jacobians" if per_output else f"one {kind}"
@@ -97,6 +99,33 @@ class UserJacobian:
         rows, inputs = output_rows(self.subject.outputs), self.subject.inputs
         blank = [np.full((rows, v.coordinates), np.nan) for v in inputs]
         return blank, [Problem("wrong_shape", v.name, f"{sentence}.") for v in inputs]
+
+
+def _beside_others(
+    result: Any, reader: Outputs, inputs: Sequence[Variable]
+) -> list[Any] | None:
+    """Pick Jacobians that stand beside those of outputs without a derivative.
+
+    Of ``y, np.argsort(x)`` there may be one for `y` alone, or one for each, zeros or
+    None for the order. None where the result is not told apart by outputs.
+    """
+    if is_mapping(result):
+        keys = set(map(str, result))
+        by_input = keys & {variable.name for variable in inputs}
+        if by_input or not keys.issuperset(reader.paths):
+            return None
+        return _by_output(result, reader, inputs)
+    others = reader.returned > len(reader.shapes)
+    if not (others and isinstance(result, tuple | list)):
+        return None
+    if len(result) != reader.returned:
+        return None
+    if len(inputs) > 1:
+        told = all(r is None or isinstance(r, tuple | list | dict) for r in result)
+    else:  # else rows of one Jacobian, written as a list
+        rows = sum(int(np.prod(shape)) for shape in reader.shapes)
+        told = _under_each_other(result, rows, inputs[0], alone=True) is None
+    return [result[place] for place in reader.kept] if told else None
 
 
 def _by_output(result: Any, reader: Outputs, inputs: Sequence[Variable]) -> list[Any]:

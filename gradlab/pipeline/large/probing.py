@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.origin import Origin
     from gradlab.localisation.conditions import Conditions
     from gradlab.pipeline.plan import Plan
-    from gradlab.subject.subject import Problem, Subject
+    from gradlab.subject.subject import Subject
 
 __all__ = ["compare_by_probes"]
 
@@ -120,19 +120,16 @@ def compare_by_probes(
         if which in aside and not (closer and all(c.verdict == 0 for c in closer)):
             told = dataclasses.replace(told, verdict=Verdict.UNDECIDED)
         comparisons.append(_as_comparison(subject, variable, told))
-    problems: tuple[Problem, ...] = probes.located.problems
     evidence = Evidence(
         subject=subject,
         base=base,
         parts=as_parts(subject, blocks),
         comparisons=tuple(comparisons),
-        problems=problems,
+        problems=probes.located.problems,
         meter=meter,
         seed=plan.seed,
         conditions=conditions,
-        met=dataclasses.replace(
-            met_on_the_way(subject, plan, meter, outcome), crowd=_crowd(probes)
-        ),
+        met=met_on_the_way(subject, plan, meter, outcome, _crowd(probes)),
         reference=probes.reference if outcome is None else outcome.reference,
         readings=probes.readings,
     )
