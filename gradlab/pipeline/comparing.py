@@ -234,6 +234,9 @@ def _conclude(check: Check, outcome: Outcome) -> None:
             from gradlab.pipeline.looks.unheard import hear_in_haste
 
             hear_in_haste(check, outcome)
+    for block in outcome.blocks:
+        if block.unseen is not None and not block.settled:
+            block.leave_open(block.unseen & ~block.wrong)
 
 
 def _look_carefully(check: Check, outcome: Outcome) -> None:

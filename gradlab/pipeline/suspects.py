@@ -14,6 +14,7 @@ from gradlab.comparison.tiling import bands
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.quotients import BENT
 from gradlab.differentiation.smoothness import Smoothness
+from gradlab.pipeline.unseen import largest_unseen
 from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
@@ -68,9 +69,10 @@ def suspicious(
     least = block.noticed(own)
     blind = unresolved(block.side, block.analytic, block.scales, block.still, least)
     undecided = block.verdicts == Verdict.UNDECIDED.value
-    return np.asarray(
-        wrong | blind | undecided | close_calls(block) | _bent_entries(block, own)
-    )
+    found = wrong | blind | undecided | close_calls(block) | _bent_entries(block, own)
+    if block.unseen is not None:
+        found |= largest_unseen(block)
+    return np.asarray(found)
 
 
 def close_calls(
