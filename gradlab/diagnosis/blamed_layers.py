@@ -10,6 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.late_hooks import late_hooks
 from gradlab.diagnosis.measuring.torch_modes import CHECKPOINT, NOT_REENTRANT
 from gradlab.labels import code_place, few_of
 from gradlab.localisation.layers.audited import LayerMistake
@@ -36,6 +37,12 @@ _ADVICE = {
 _ADVICE_ELSE = (
     "Compare its backward with the derivative on paper, or call gradlab.check with the "
     "same arguments: it reads the whole Jacobian of this layer."
+)
+_ADVICE_TOGETHER = (
+    "Look for what one call does to another: a gradient or a saved value that is "
+    "overwritten (g.mul_(m) for g * m), a value that a module keeps from the last of "
+    "several calls, needs_input_grad of another input, or a checkpoint that draws "
+    "other random numbers (preserve_rng_state=False)."
 )
 _MAKE_IT_RUN = "Make its backward run and return one gradient for each input."
 _NO_HOOK = "Remove the hook (keep the handle that registering it returned)."
@@ -64,7 +71,7 @@ def layer_findings(
     findings = (
         *map(_finding, raw.blamed, mistakes),
         *map(_hook_finding, raw.hooked),
-        *_late_hooks(module),
+        *late_hooks(module),
         *_warnings(raw),
     )
     return findings, mistakes
@@ -81,6 +88,8 @@ def _finding(blamed: Blamed, mistake: LayerMistake) -> Finding:
     if character is not None:
         kind, confidence = character.kind, character.confidence
     advice = _ADVICE.get(kind, _ADVICE_ELSE)
+    if blamed.outcome.together and kind == "unknown":
+        advice = _ADVICE_TOGETHER
     if blamed.outcome.raised and kind != "stale_cache":
         advice = _MAKE_IT_RUN
     if mistake.hook:
@@ -194,29 +203,6 @@ def _hook_finding(hooked: HookedInput) -> Finding:
         f"The hook {hooked.hook} on the tensor given as {hooked.label}, outside all "
         f"modules, {what}.",
         _NO_HOOK,
-    )
-
-
-def _late_hooks(module: Any) -> tuple[Finding, ...]:
-    """Warn of hooks that change ``.grad`` after the backward: no audit runs those."""
-    names = [
-        name
-        for name, parameter in module.named_parameters()
-        if getattr(parameter, "_post_accumulate_grad_hooks", None)
-    ]
-    if not names:
-        return ()
-    told = few_of([f"`{name}`" for name in names], 1)
-    return (
-        Finding(
-            BugKind.UNKNOWN,
-            "warning",
-            names[0],
-            0.1,
-            f"{told} has a hook that runs after its gradient was "
-            "accumulated; what it does to .grad was not looked at.",
-            "Look at what was given to register_post_accumulate_grad_hook.",
-        ),
     )
 
 

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 nn = torch.nn
 
 RIGHT = 4
+TOGETHER = 5  # once more with all that is inside: a VJP, and two probes of two calls
 
 
 class _Linear(torch.autograd.Function):
@@ -116,10 +117,21 @@ def calls(model, layer):
 
 def test_each_layer_of_a_right_model_is_run_four_times(model):
     """What cuts the graph is looked for in code between layers, not in a run of all."""
+    for block in model.blocks:
+        block.act = nn.SiLU()
+
     count, audit = calls(model, model.first)
 
     assert audit.culprits == ()
     assert count == RIGHT
+
+
+def test_where_somebody_wrote_a_backward_all_is_run_together_as_well(model):
+    """A Function that is right by itself may spoil what another call counts on."""
+    count, audit = calls(model, model.first)
+
+    assert audit.culprits == ()
+    assert count == RIGHT + TOGETHER
 
 
 @pytest.mark.parametrize("block", [1, 3])

@@ -13,7 +13,11 @@ from gradlab.localisation.layers.audited import INTERRUPTED, LayerRow, LayerStat
 from gradlab.localisation.layers.checking.check import Checker, is_torchs
 from gradlab.localisation.layers.checking.outcome import Outcome
 from gradlab.localisation.layers.checking.reach import right_within_reach, wrong_nearby
-from gradlab.localisation.layers.checking.whole import has_own_code, wrong_together
+from gradlab.localisation.layers.checking.whole import (
+    can_disturb,
+    has_own_code,
+    wrong_together,
+)
 from gradlab.localisation.layers.flow import upstream
 from gradlab.localisation.layers.recording.frames import owner_name, source_of, walk
 from gradlab.localisation.layers.recording.hooks import hooked_inputs
@@ -85,8 +89,8 @@ def audit(
         Told how many calls are done, of how many.
     cuts
         Told what to run: the own code of each module, without the calls inside. Says
-        whether anything in it hands values on without their gradient: only then can
-        the model be wrong where all its calls are right.
+        whether anything in it hands values on without their gradient: that is what
+        makes a model wrong, as often as not, where all its calls are right.
 
     Returns
     -------
@@ -131,8 +135,10 @@ class _Audit:
             for done, frame in enumerate(_inside_out(self._recording.frames)):
                 self._check(frame)
                 progress(done + 1, len(frames))
-            if self._all_right() and has_own_code(frames) and cuts(self._own_code()):
-                self._check_together()
+            if self._all_right():
+                severed = has_own_code(frames) and cuts(self._own_code())
+                if severed or can_disturb(frames):
+                    self._check_together(cut=severed)
             if self._recording.raised:
                 self._find_what_raised()
         except KeyboardInterrupt:  # what is known so far is worth having
@@ -220,8 +226,8 @@ class _Audit:
                 whole = not frame.children  # those of a compiled module are unknown
                 yield Piece(frame, self._owners, whole=whole).outputs_once
 
-    def _check_together(self) -> None:
-        found = wrong_together(self._program, self._recording, self._checker)
+    def _check_together(self, *, cut: bool) -> None:
+        found = wrong_together(self._program, self._recording, self._checker, cut=cut)
         if found is not None:
             frame, outcome = found
             self._outcomes[frame.number] = outcome

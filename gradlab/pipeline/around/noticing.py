@@ -13,6 +13,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
+from gradlab.diagnosis.late_hooks import late_hooks
 from gradlab.differentiation.evaluation import line_of, line_rows
 from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.noise.analytic_noise import (
@@ -109,6 +110,7 @@ def noticed(
 
         yield from _modes(module, modal_layers(module))
         yield from _padded(module)
+        yield from late_hooks(module)
         yield from (_held_twice(*pair) for pair in held_twice(subject).items())
     yield from map(_unfollowed, subject.unfollowed)
     if subject.kept is not None:

@@ -3,7 +3,10 @@
 Every operation belongs to one call, and each call answers for what it takes and for the
 parameters that it holds. A parameter that another call reads detached, an output that
 is detached and yet read by the loss, a gradient taken inside forward without its graph:
-those are nobody's, and show where the parameters of a whole model move together.
+those are nobody's, and show where the parameters of a whole model move together. So do
+calls that spoil what another one counts on: a gradient that a backward overwrites while
+a second path still needs it, a value that a module keeps from the last of its calls, a
+checkpoint that draws other random numbers when it runs again.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.record import Recording
     from gradlab.localisation.layers.recording.recorder import Program
 
-__all__ = ["has_own_code", "wrong_together"]
+__all__ = ["can_disturb", "has_own_code", "wrong_together"]
 
 
 _CUT = 0.85  # confidence that what is wrong only as a whole is cut somewhere
+_UNKNOWN = 0.3  # where nothing is: no cause is known
 
 
 def has_own_code(frames: list[Frame]) -> bool:
@@ -40,8 +44,20 @@ def has_own_code(frames: list[Frame]) -> bool:
     )
 
 
+def can_disturb(frames: list[Frame]) -> bool:
+    """Whether a call may spoil what another one counts on in its backward.
+
+    Backwards of torch do not. One that somebody wrote may, and what a checkpoint runs
+    again need not be what ran before. Where one runs layers that autograd does not see,
+    their gradients come to them by another way, and no VJP has them.
+    """
+    if any(frame.within for frame in frames):
+        return False
+    return any(frame.kind == "function" or frame.packed for frame in frames)
+
+
 def wrong_together(
-    program: Program, recording: Recording, checker: Checker
+    program: Program, recording: Recording, checker: Checker, *, cut: bool
 ) -> tuple[Frame, Outcome] | None:
     """Find the innermost call that is wrong together with what is inside it.
 
@@ -51,6 +67,8 @@ def wrong_together(
         A model, of which all calls are right by themselves.
     checker
         That found them so.
+    cut
+        Whether something hands values on without their gradient.
 
     Returns
     -------
@@ -62,26 +80,27 @@ def wrong_together(
     if any(_pads(frame) for frame in recording.all):
         return None
     _ask_the_loss(program, recording)
-    found = _wrong(root, checker)
+    found = _wrong(root, checker, cut=cut)
     if found is None:
         return None
     inside = [frame for frame in walk(root.children) if frame.children]
     for frame in reversed(inside):  # a call comes before those that it makes
-        deeper = _wrong(frame, checker)
+        deeper = _wrong(frame, checker, cut=cut)
         if deeper is not None:
             return frame, deeper
     return root, found
 
 
-def _wrong(frame: Frame, checker: Checker) -> Outcome | None:
-    """Check a call with what is inside; only a cut can be what is wrong there."""
+def _wrong(frame: Frame, checker: Checker, *, cut: bool) -> Outcome | None:
+    """Check a call with what is inside; a cut is what is wrong, where there is one."""
     outcome = checker.together(frame) if checker.can_be_whole(frame) else None
     if outcome is None or outcome.state is not LayerState.WRONG:
         return None
-    if outcome.character is not None and not outcome.hook:
-        cut = dataclasses.replace(outcome.character, kind="detached", confidence=_CUT)
-        return dataclasses.replace(outcome, character=cut)
-    return outcome
+    if outcome.character is None or outcome.hook:
+        return outcome
+    kind, confidence = ("detached", _CUT) if cut else ("unknown", _UNKNOWN)
+    told = dataclasses.replace(outcome.character, kind=kind, confidence=confidence)
+    return dataclasses.replace(outcome, character=told)
 
 
 def _pads(frame: Frame) -> bool:

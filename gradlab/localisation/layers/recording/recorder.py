@@ -206,6 +206,7 @@ class Recorder:
             entry=entry_of(target, self._random, self._copies),
             parent=parent,
             records=records,
+            packed=_are_packed(),
         )
         (parent.children if parent else self.frames).append(frame)
         return frame
@@ -301,3 +302,11 @@ def _input_labels(template: Any, count: int) -> list[str]:
             within = f".{k}" if len(holes) > 1 else ""
             labels[hole.index] = f"input {key}{within}"
     return labels
+
+
+def _are_packed() -> bool:
+    """Whether hooks are in force for saved tensors, as inside a checkpoint."""
+    import torch
+
+    top: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # noqa: SLF001
+    return top is not None and top(True) is not None
