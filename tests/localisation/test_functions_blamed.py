@@ -235,3 +235,36 @@ def test_what_half_precision_cannot_tell_is_not_called_right(factor):
         states.append(audit.table.set_index("name")["state"]["1:Half"])
 
     assert "right" not in states
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_function_may_keep_what_it_likes_under_any_name(factor):
+    """``ctx`` is the node of the graph: ``ctx.name`` hides what torch calls it."""
+
+    class Named(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, name):
+            ctx.name = name
+            ctx.save_for_backward(x)
+            return getattr(torch, name)(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return factor * grad * x.cos() if ctx.name == "sin" else None, None
+
+    class Wave(torch.nn.Module):
+        def forward(self, x):
+            return Named.apply(x, "sin")
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), Wave()).double()
+    x = torch.randn(5, 3, dtype=torch.float64)
+    wrong = factor == 2
+
+    for coverage in ("full", "probe"):
+        report = gl.check(model, x, loss=lambda out: out.sum(), coverage=coverage)
+        assert report.verdict.name == ("DISAGREES" if wrong else "AGREES")
+    audit = gl.blame(model, x, loss=lambda out: out.sum())
+
+    assert audit.culprits == (("1",) if wrong else ())

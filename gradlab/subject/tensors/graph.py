@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["graph_nodes"]
+__all__ = ["graph_nodes", "name_of"]
 
 
 def graph_nodes(starts: Iterable[Any], most: float = math.inf) -> Iterator[Any]:
@@ -37,3 +37,15 @@ def graph_nodes(starts: Iterable[Any], most: float = math.inf) -> Iterator[Any]:
         seen.add(node)
         yield node
         waiting += [parent for parent, _ in node.next_functions]
+
+
+def name_of(node: Any) -> str:
+    """Return what torch calls a node, whatever a Function keeps as ``ctx.name``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> name_of(torch.ones(2, requires_grad=True).exp().grad_fn)
+    'ExpBackward0'
+    """
+    return str(type(node).name(node))

@@ -10,6 +10,7 @@ from gradlab.subject.tensors.gradients.deliberate import (
     drawn_implicitly,
     spectral,
 )
+from gradlab.subject.tensors.graph import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ _CONSTANTS = (
 
 
 def _is_ctc_alone(node: Any) -> bool:
-    return node.name().startswith("CtcLossBackward") and ctc_alone(node)
+    return name_of(node).startswith("CtcLossBackward") and ctc_alone(node)
 
 
 def deliberate(piece: Piece, product: Product, bad: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gradlab.errors import GradlabError
 from gradlab.subject.own_seeds import own_seed
-from gradlab.subject.tensors.graph import graph_nodes
+from gradlab.subject.tensors.graph import graph_nodes, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -305,7 +305,7 @@ def has_own_code(outputs: Sequence[Any]) -> bool:
 
     own: Any = torch.autograd.function.BackwardCFunction
     for node in graph_nodes((output.grad_fn for output in outputs), _MOST_NODES):
-        if "CppNode" in node.name():
+        if "CppNode" in name_of(node):
             return True
         if isinstance(node, own):
             home = getattr(type(node), "_forward_cls", type(node)).__module__

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradlab.subject.tensors.gradients.ctc import with_its_derivative
 from gradlab.subject.tensors.gradients.hidden_writes import written_parameters
-from gradlab.subject.tensors.graph import graph_nodes
+from gradlab.subject.tensors.graph import graph_nodes, name_of
 from gradlab.subject.tensors.in_double.double import within
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def purposes(subject: TorchSubject, *, graph: bool = True) -> tuple[Purpose, ...
         return ()
     place = {id(leaf): which for which, leaf in enumerate(leaves)}
     for node in graph_nodes((output.grad_fn for output in outputs), _MOST):
-        name = node.name()
+        name = name_of(node)
         if name in ("EmbeddingBackward0", "EmbeddingBagBackward0"):
             found += _of_embedding(node, place)
         if name.startswith("CtcLossBackward") and ctc_alone(node):
@@ -214,17 +214,17 @@ def spectral(layer: Any) -> bool:
 
 def drawn_implicitly(node: Any) -> bool:
     """Whether a node of a graph drew variables that are not moved by their gradient."""
-    return bool(node.name().startswith(_IMPLICIT))
+    return bool(name_of(node).startswith(_IMPLICIT))
 
 
 def ctc_alone(node: Any) -> bool:
     """Whether a CTC loss in a graph is not fed by a log_softmax."""
     for parent, _ in node.next_functions:
-        while parent is not None and parent.name().startswith(
+        while parent is not None and name_of(parent).startswith(
             ("Transpose", "Permute", "View", "Unsafe", "Slice", "Clone", "Copy", "T0")
         ):
             parent = parent.next_functions[0][0]  # noqa: PLW2901 - down the line
-        if parent is not None and not parent.name().startswith("LogSoftmax"):
+        if parent is not None and not name_of(parent).startswith("LogSoftmax"):
             return True
     return False
 
