@@ -9,7 +9,7 @@ from gradlab.diagnosis import leftovers
 from gradlab.diagnosis.alike import alike
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measuring.layer_shapes import layer_of, layers_of
-from gradlab.diagnosis.measuring.measures import fraction_words
+from gradlab.diagnosis.measuring.proportions import fraction_words
 from gradlab.diagnosis.measuring.sides import right_inputs, wrong_inputs
 from gradlab.labels import few_of
 

@@ -14,6 +14,11 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.measuring.explaining import (
+    accounted,
+    entries_explained,
+    left_over,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +33,6 @@ __all__ = [
     "Case",
     "Clue",
     "cases_of",
-    "fraction_words",
     "reaches",
     "sides_of",
 ]
@@ -36,8 +40,11 @@ __all__ = [
 EXACT = 0.98  # share of the error above which an explanation is called exact
 _UNNAMED = 0.3  # confidence of a measurement that no kind is the name of
 _QUICK = 1024  # entries
-_SIMPLE = 1e-4  # relative: so close to a simple ratio a factor is that ratio
 _ROUNDINGS = 1e3  # units of round-off of the analytic side
+_NOTHING = 1e-9  # relative: what is no more than nothing beside another number
+_NEVER = 1e-4  # relative: what is more, whatever error bars say
+_FAINT = 1e-12  # relative: what cancels in a row leaves as much of its numbers
+_ROUNDED = 10.0  # units of round-off of short arithmetic that it leaves
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,15 +150,24 @@ class Case:
     @functools.cached_property
     def tolerance(self) -> NDArray[np.float64]:
         """Residual that each entry of an exact explanation may have."""
-        tiny = 1e-3 * self.relative * self._tops
         size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
-        result = SAFETY * self._bar
-        result += self.relative * size + tiny
-        np.maximum(size, tiny, out=size)
+        result = self._slack(size)
+        np.maximum(size, self._tiny, out=size)
         # no part of an error is explained by being small beside other entries
         np.copyto(size, np.abs(self.error), where=self.wrong)
         size *= 0.25
         return np.asarray(np.minimum(result, size, out=result))
+
+    def _slack(self, size: NDArray[np.float64]) -> NDArray[np.float64]:
+        """By how much entries of some sizes may be off for noise alone."""
+        result = SAFETY * self._bar
+        result += self.relative * size + self._tiny
+        return np.asarray(result)
+
+    @property
+    def _tiny(self) -> NDArray[np.float64]:
+        """What is nothing beside the largest entry of a row, (rows, 1)."""
+        return np.asarray(1e-3 * self.relative * self._tops)
 
     @functools.cached_property
     def _bar(self) -> NDArray[np.float64]:
@@ -187,15 +203,27 @@ class Case:
         if where is None:
             if not self.total > 0 or self.refutes(model[self._most]):
                 return 0.0
-            left = _left_over(self.analytic, model, self.tolerance)
+            left = left_over(self.analytic, model, self.tolerance)
             left = left if self.all_usable else left[self.usable]
-            return _accounted(left, self.told)
+            return self._by_entries(accounted(left, self.told), model, self.usable)
         mask = self.usable & where
         total = float(np.linalg.norm(self.error[mask]))
         if not total > 0:
             return 0.0
-        left = _left_over(self.analytic, model, self.tolerance)[mask]
-        return _accounted(left, total)
+        left = left_over(self.analytic, model, self.tolerance)[mask]
+        return self._by_entries(accounted(left, total), model, mask)
+
+    def _by_entries(
+        self, share: float, model: NDArray[np.float64], where: NDArray[np.bool_]
+    ) -> float:
+        """Lower a share where it is that of a few large entries, and of no others."""
+        if not share > EXACT:
+            return share
+        sides = self.analytic[where], self.numeric[where]
+        size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
+        slack = self._slack(size)[where]
+        met = entries_explained(sides, self.wrong[where], model[where], slack)
+        return share if met > EXACT else min(share, met)
 
     def share_of_factor(self, c: float) -> float:
         """Return the `share` of the model c * numeric, from what is not zero alone."""
@@ -203,7 +231,8 @@ class Case:
             return 0.0
         a, n = self.alive
         tolerance = self.tolerance.reshape(-1)[self._alive]
-        return _accounted(_left_over(a, c * n, tolerance), self.told)
+        share = accounted(left_over(a, c * n, tolerance), self.told)
+        return self._by_entries(share, c * self.numeric, self.usable)
 
     @functools.cached_property
     def _alive(self) -> NDArray[np.intp]:
@@ -253,7 +282,7 @@ class Case:
             What the analytic side would be in the places `largest`.
         """
         analytic, tolerance = self.analytic[self._most], self.tolerance[self._most]
-        left = float(np.linalg.norm(_left_over(analytic, model, tolerance)))
+        left = float(np.linalg.norm(left_over(analytic, model, tolerance)))
         return not left <= (1 - EXACT) * self.told
 
     @functools.cached_property
@@ -315,43 +344,33 @@ class Case:
     @functools.cached_property
     def analytic_zero(self) -> NDArray[np.bool_]:
         """Entries of the analytic side that are zero as far as can be told."""
-        return self._zero(self.analytic)
+        # of an error no bar of the other side hides it: it is nothing beside that
+        return self._zero(self.analytic, _NOTHING * np.abs(self.numeric))
 
     @functools.cached_property
     def numeric_zero(self) -> NDArray[np.bool_]:
         """Entries of the numeric side that are zero as far as can be told."""
-        return self._zero(self.numeric)
+        return self._zero(self.numeric, SAFETY * self._bar)
 
-    def _zero(self, matrix: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _zero(
+        self, matrix: NDArray[np.float64], own: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Compare a side with what is nothing; `own`: of entries that are wrong."""
         zero = np.abs(matrix) <= self._nothing
+        if self.is_wrong:
+            tops = np.abs(matrix).max(axis=1, initial=0.0)[:, None]
+            rounded = max(_FAINT, _ROUNDED * self.evidence.subject.epsilon) * tops
+            limit = np.minimum(np.maximum(own, rounded), _NEVER * self._tops)
+            np.copyto(zero, np.abs(matrix) <= limit, where=self.wrong)
         zero.flags.writeable = False  # every detector reads the same one
         return np.asarray(zero)
 
     @functools.cached_property
     def _nothing(self) -> NDArray[np.float64]:
-        """Size below which an entry cannot be told from zero."""
+        """Size below which an entry that is right cannot be told from zero."""
         limit = SAFETY * self._bar
-        np.maximum(limit, 1e-9 * self._tops, out=limit)
-        return np.asarray(np.minimum(limit, 1e-4 * self._tops, out=limit))
-
-
-def _left_over(
-    analytic: NDArray[np.float64],
-    model: NDArray[np.float64],
-    tolerance: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Return what a model leaves of the analytic side, beyond its tolerance."""
-    with np.errstate(all="ignore"):
-        left = analytic - model
-        np.abs(left, out=left)
-        left -= tolerance
-        return np.asarray(np.maximum(left, 0.0, out=left))
-
-
-def _accounted(left: NDArray[np.float64], total: float) -> float:
-    """Return the share of an error of norm `total` that is not `left`; of nan none."""
-    share = 1.0 - float(np.linalg.norm(left)) / total
-    return max(0.0, share) if np.isfinite(share) else 0.0
+        np.maximum(limit, _NOTHING * self._tops, out=limit)
+        return np.asarray(np.minimum(limit, _NEVER * self._tops, out=limit))
 
 
 def cases_of(evidence: Evidence) -> list[Case]:
@@ -371,24 +390,3 @@ def sides_of(evidence: Evidence) -> list[Case]:
 def reaches(mask: NDArray[np.bool_], axis: int | tuple[int, ...]) -> NDArray[np.bool_]:
     """Reduce a mask over an axis: where anything is true along it."""
     return np.asarray(mask.any(axis=axis), dtype=np.bool_)
-
-
-def fraction_words(value: float) -> str | None:
-    """Name a simple ratio: "2", "1/2", "3/2"; None if it is none.
-
-    Examples
-    --------
-    >>> fraction_words(0.5), fraction_words(1.001)
-    ('1/2', None)
-    """
-    if not np.isfinite(value) or value == 0:
-        return None
-    from fractions import Fraction  # it loads decimal, which few checks need
-
-    simple = Fraction(value).limit_denominator(12)
-    if simple.numerator == 0 or abs(simple.numerator) > 1000:
-        return None
-    over, under = abs(simple.numerator), simple.denominator
-    if under > 1 and over > 12:  # 37/10 says less than 3.7
-        return None
-    return str(simple) if abs(float(simple) / value - 1) < _SIMPLE else None

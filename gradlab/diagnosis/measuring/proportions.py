@@ -1,14 +1,18 @@
-"""By which factor the analytic side is the numeric one, as nearly as it is."""
+"""By which factor the analytic side is the numeric one, and how it is called."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from gradlab.diagnosis.measuring.measures import Case
 
-__all__ = ["factor"]
+__all__ = ["factor", "fraction_words"]
+
+_SIMPLE = 1e-4  # relative: so close to a simple ratio a factor is that ratio
 
 
 def factor(case: Case, *, only_wrong: bool = False) -> float:
@@ -18,3 +22,24 @@ def factor(case: Case, *, only_wrong: bool = False) -> float:
         a, n = case.analytic[case.wrong], case.numeric[case.wrong]
     below = float(n @ n)
     return float(a @ n) / below if below > 0 else math.nan
+
+
+def fraction_words(value: float) -> str | None:
+    """Name a simple ratio: "2", "1/2", "3/2"; None if it is none.
+
+    Examples
+    --------
+    >>> fraction_words(0.5), fraction_words(1.001)
+    ('1/2', None)
+    """
+    if not np.isfinite(value) or value == 0:
+        return None
+    from fractions import Fraction  # it loads decimal, which few checks need
+
+    simple = Fraction(value).limit_denominator(12)
+    if simple.numerator == 0 or abs(simple.numerator) > 1000:
+        return None
+    over, under = abs(simple.numerator), simple.denominator
+    if under > 1 and over > 12:  # 37/10 says less than 3.7
+        return None
+    return str(simple) if abs(float(simple) / value - 1) < _SIMPLE else None

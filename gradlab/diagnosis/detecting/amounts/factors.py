@@ -16,11 +16,10 @@ from gradlab.diagnosis.measuring.measures import (
     Case,
     Clue,
     cases_of,
-    fraction_words,
     sides_of,
 )
 from gradlab.diagnosis.measuring.places import place_words, whole_words
-from gradlab.diagnosis.measuring.proportions import factor
+from gradlab.diagnosis.measuring.proportions import factor, fraction_words
 from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
-from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, fraction_words
+from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
 from gradlab.diagnosis.measuring.moving import stays
 from gradlab.diagnosis.measuring.places import place_words
+from gradlab.diagnosis.measuring.proportions import fraction_words
 from gradlab.diagnosis.measuring.sums import vanishing_sums
 
 if TYPE_CHECKING:

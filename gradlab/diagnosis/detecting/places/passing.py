@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measuring.measures import Case, Clue, fraction_words, reaches
+from gradlab.diagnosis.measuring.measures import Case, Clue, reaches
 from gradlab.diagnosis.measuring.moving import affine
 from gradlab.diagnosis.measuring.places import place_words
+from gradlab.diagnosis.measuring.proportions import fraction_words
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:

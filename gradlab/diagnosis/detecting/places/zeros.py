@@ -15,10 +15,10 @@ from gradlab.diagnosis.measuring.measures import (
     Case,
     Clue,
     cases_of,
-    fraction_words,
     reaches,
 )
 from gradlab.diagnosis.measuring.places import place_words
+from gradlab.diagnosis.measuring.proportions import fraction_words
 from gradlab.diagnosis.measuring.sides import side_of
 from gradlab.subject.subject import is_torch_subject
 
@@ -42,14 +42,16 @@ def detached(case: Case) -> list[Clue]:
         problem.kind in {"none", "missing"} and problem.where == case.name
         for problem in case.evidence.problems
     )
-    told = "None" if none else "zero in every entry"
+    most = float(np.abs(case.analytic).max(initial=0.0))
+    told = f"at most {most:.1g}" if most else "zero"  # what rounding leaves of it
+    told = "None" if none else f"{told} in every entry"
     largest = float(np.abs(case.numeric).max(initial=0.0))
     if not none and _sums_to_nothing(case):
         return [
             Clue(
                 BugKind.WRONG_AXIS,
                 0.85,
-                f"The gradient of {case.name} is zero in every entry, while the "
+                f"The gradient of {case.name} is {told}, while the "
                 f"function moves with it, and that of the weight of its layer is wrong "
                 f"and not zero: their error signal sums to zero over samples, as where "
                 f"a softmax or a mean is taken over samples.",

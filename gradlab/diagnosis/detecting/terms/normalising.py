@@ -17,8 +17,9 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import shift_of
-from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, fraction_words
+from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
 from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at
+from gradlab.diagnosis.measuring.proportions import fraction_words
 from gradlab.diagnosis.measuring.sides import wrong_inputs
 
 if TYPE_CHECKING:
