@@ -98,3 +98,30 @@ def test_what_is_nearly_zero_is_told_as_it_is():
     kind, evidence = first(report)
     assert kind == "detached"
     assert "at most 2e-17 in every entry" in evidence
+
+
+@pytest.mark.parametrize(
+    "x", [[1e-8, 0.5, 1.0, 1e8], [1e-8, 0.5, 1.0, -1.5], [1e-8, 0.5, 1.0, -1.5, 1e8]]
+)
+def test_one_long_slope_hides_no_other_in_its_noise(x):
+    """log |x| is the slope of log gamma at no point that is made from x."""
+    special = pytest.importorskip("scipy.special")
+
+    report = gl.check(
+        special.gammaln, np.array(x), jac=lambda x: np.diag(np.log(np.abs(x)))
+    )
+
+    assert first(report)[0] != "stale_cache"
+
+
+def test_a_point_is_told_by_slopes_of_all_sizes():
+    """The slope of x**3 at half the input is a quarter of what it should be."""
+    x = np.array([0.01, 0.4, -2.0, 30.0])
+
+    report = gl.check(
+        lambda x: x**3 + x, x, jac=lambda x: np.diag(3 * (x / 2) ** 2 + 1)
+    )
+
+    kind, evidence = first(report)
+    assert kind == "stale_cache"
+    assert "half the input" in evidence

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["Curve", "fits", "read", "straight"]
 
 _AROUND = 3e-3  # relative: so far slopes of straight pieces are looked at
+_SAME = 1e-5  # relative: slopes at another point that are those of the analytic side
+_NOISE = 1e-8  # of the longest slope: what it leaves in others
+_TOLD = 1e-3  # of a slope: noise in which it is still told
+_LEAST = 3  # slopes that tell a point
+_ROUNDED = 1e-12  # of the largest slope, and at most: what rounding leaves of a zero
 
 # where the sizes of terms are compared: on both sides of zero
 _SPREAD = np.array([0.3, -0.3, 0.7, -0.7, 1.1, -1.1, 1.9, -1.9, 2.7, -2.7])
@@ -185,7 +190,8 @@ def _of_own_ends(curve: Curve) -> bool:
     far = 10.0 * (1.0 + float(np.abs(x).max(initial=0.0)))
     ends = np.stack([curve.at(x + side * far, {}, len(curve.a)) for side in (1, -1)])
     gaps = np.abs(ends - curve.a).min(axis=0)
-    return bool((gaps <= 1e-4 * np.abs(ends).max(axis=0)).all())
+    same = gaps <= 1e-4 * np.abs(ends).max(axis=0)
+    return bool(np.isfinite(ends).all() and same.all())
 
 
 def _of_other_entries(case: Case) -> Clue:
@@ -289,7 +295,7 @@ def _term_clue(case: Case, term: str, *, larger: bool) -> Clue:
 def _elsewhere(curve: Curve) -> list[Clue]:
     """Recognise the right derivative at another point: f'(y), f'(2x), f'(relu(x))."""
     case, a = curve.case, curve.a
-    if len(a) < 3 or len(np.unique(np.round(a, 9))) < 3:
+    if len(a) < _LEAST or len(np.unique(np.round(a, 9))) < _LEAST:
         return []  # two slopes, as those of a relu, can be had at many points
     points = {words: move(case.point) for words, move in _POINTS.items()}
     if curve.output is not None:
@@ -297,13 +303,7 @@ def _elsewhere(curve: Curve) -> list[Clue]:
     for words, point in points.items():
         if not np.isfinite(point).all() or np.allclose(point, case.point):
             continue
-        for count in (1, len(a)):
-            slope = curve.at(point, {}, count)
-            size = np.abs(a[:count]) + np.abs(slope)
-            slack = 1e-5 * size + 1e-8 * size.max()
-            if not (np.abs(a[:count] - slope) <= slack).all():
-                break
-        else:
+        if all(_slopes_are(curve, point, count) for count in (1, len(a))):
             return [
                 Clue(
                     BugKind.STALE_CACHE,
@@ -317,8 +317,24 @@ def _elsewhere(curve: Curve) -> list[Clue]:
     return []
 
 
+def _slopes_are(curve: Curve, point: Array, count: int) -> bool:
+    """Whether the first few analytic slopes are those at another point, each by itself.
+
+    One that is long makes noise in which others cannot be told: these show nothing.
+    """
+    a, slopes = curve.a[:count], curve.at(point, {}, count)
+    size = np.abs(a) + np.abs(slopes)
+    if not np.isfinite(slopes).all():
+        return False
+    noise = _NOISE * size.max()
+    told = int((noise <= _TOLD * size).sum())
+    same = np.abs(a - slopes) <= _SAME * size + noise
+    return bool(same.all()) and told >= min(count, _LEAST)
+
+
 def fits(curve: Curve, side: Array, model: Array) -> bool:
     """Whether slopes are as a model says, up to rounding."""
     size = np.abs(curve.a) + np.abs(curve.n) + np.abs(model)
     slack = 10 * curve.case.relative * size
-    return bool((np.abs(side - model) <= slack + 1e-12).all())
+    slack += _ROUNDED * min(1.0, float(size.max(initial=0.0)))
+    return bool(np.isfinite(model).all() and (np.abs(side - model) <= slack).all())

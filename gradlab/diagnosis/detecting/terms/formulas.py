@@ -32,7 +32,7 @@ def elementwise(case: Case) -> list[Clue]:
         return _one_side(curve, wrong, float(ratio[0]))
     lead = (
         f"Each output depends on its own entry of {case.name}, but analytic / numeric "
-        f"runs from {ratio.min():.4g} to {ratio.max():.4g} with the value of the entry"
+        f"runs from {ratio.min() + 0.0:.4g} to {ratio.max():.4g} with the value of the entry"
     )
     return _product_rule(curve) or [*_stale(curve), *read(curve, lead, 0.9)]
 
@@ -80,7 +80,9 @@ def _diagonal(case: Case) -> Curve | None:
         return _slopes_at(case, point, others)[:count]
 
     values = case.evidence.base[rows]
-    return Curve(case, np.arange(len(a)), np.diag(a), np.diag(n), at, values)
+    finite = np.isfinite(values).all() and np.isfinite(case.point).all()
+    output = values if finite else None  # nothing is fitted to an overflow
+    return Curve(case, np.arange(len(a)), np.diag(a), np.diag(n), at, output)
 
 
 def _rows(case: Case) -> slice:
@@ -142,6 +144,8 @@ def _stale(curve: Curve) -> list[Clue]:
             break
         powers = np.arange(degree + 1)
         table = y[:, None] ** powers
+        if not np.isfinite(table).all():
+            break
         fit = np.linalg.lstsq(table, curve.n, rcond=None)[0]
         if fits(curve, curve.n, table @ fit) and fits(
             curve, curve.a, x[:, None] ** powers @ fit
