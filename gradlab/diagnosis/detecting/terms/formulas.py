@@ -27,12 +27,12 @@ def elementwise(case: Case) -> list[Clue]:
         return []
     wrong = np.diag(case.wrong[_rows(case)])
     keep = wrong & (curve.n != 0)
-    ratio = curve.a[keep] / curve.n[keep] if keep.any() else np.zeros(1)
+    ratio = curve.a[keep] / curve.n[keep] + 0.0 if keep.any() else np.zeros(1)
     if np.ptp(ratio) < 1e-4 * np.abs(ratio).max(initial=0.0):
         return _one_side(curve, wrong, float(ratio[0]))
     lead = (
         f"Each output depends on its own entry of {case.name}, but analytic / numeric "
-        f"runs from {ratio.min() + 0.0:.4g} to {ratio.max():.4g} with the value of the entry"
+        f"runs from {ratio.min():.4g} to {ratio.max():.4g} with the value of the entry"
     )
     return _product_rule(curve) or [*_stale(curve), *read(curve, lead, 0.9)]
 
