@@ -71,6 +71,44 @@ def test_a_kink_is_no_staircase(slope):
     assert gl.check(np.linalg.norm, np.zeros(3), grad=np.zeros_like).ok
 
 
+@pytest.mark.parametrize(
+    ("f", "x", "gradient"),
+    [
+        (lambda x: float(np.prod(x)), [2.0, 0, 3, 0, 0.5], [0.0, 1, 0, 0, 0]),
+        (lambda x: float(x[0] * x[1]), [0.0, 0], [1.0, 1]),
+        (lambda x: 1 + float(x @ x) ** 2, [0.0, 0, 0], [1.0, 1, 1]),
+        (lambda x: 7 - float((x**6).sum()), [0.0, 0, 0], [2.0, 1, 3]),
+    ],
+    ids=["product", "saddle", "fourth power", "sixth power"],
+)
+def test_a_point_without_a_slope_is_no_staircase(f, x, gradient):
+    """A smooth function moves beside a saddle or a minimum: nothing is flat there."""
+    report = gl.check(f, np.array(x), grad=lambda _: np.array(gradient))
+
+    kind, evidence = first(report)
+    assert kind != "surrogate"
+    assert "staircase" not in evidence
+
+
+@pytest.mark.parametrize("step", [1.0, 0.125])
+def test_a_staircase_is_told_by_a_jump(rng, step):
+    """However near to it one looks, it has the same height; a slope has not."""
+    x = rng.normal(size=6)
+    at, top = np.arange(6) == 2, x.max() + 0.5
+
+    def check(f, grad):
+        return first(gl.check(lambda x: float(f(x).sum()), x, grad=grad))
+
+    kind, evidence = check(lambda x: step * np.round(x / step), lambda _: at * 0.5)
+    assert kind == "surrogate"
+    assert "staircase" in evidence
+    assert "0.5 in 1 of 6 entries" in evidence
+    kind, evidence = check(lambda x: np.maximum(x - top, 0), np.ones_like)
+    assert kind == "surrogate"
+    assert "is flat in x around the point" in evidence
+    assert "1 throughout" in evidence
+
+
 def test_rounding_is_no_movement():
     """What adds the same to all entries leaves a normalised batch as it was."""
     batch = np.random.default_rng(3).normal(size=(6, 4))

@@ -8,9 +8,9 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
+from gradlab.diagnosis.measuring.leaving import Leaving, leaving
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, sides_of
 from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
-from gradlab.differentiation.evaluation import line_rows
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["clipped", "on_identity", "straight_through"]
 
-_ROUNDED = 1e3  # rounding units: less is no movement, as of a bias before a mean
 _SIZES = 4  # different sizes that are taken to be no coincidence
 _ROUND = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0)
 
@@ -39,11 +38,10 @@ def straight_through(case: Case) -> list[Clue]:
         return []
     if (case.part.kinds[case.wrong] == Smoothness.KINK).any():
         return []  # the mean of two slopes is zero, and nothing is flat
-    moves = _moves_far_away(case)
-    values = case.analytic[case.analytic != 0]
-    same = np.ptp(values) < 1e-9 * np.abs(values).max()
-    told = f"{values[0]:.6g} throughout" if same else "not zero"
-    if not moves:
+    moves, told = leaving(case), _constant_words(case)
+    if moves is Leaving.AT_ONCE:
+        return []  # a minimum or a saddle: nothing is flat
+    if moves is Leaving.NEVER:
         advice = (
             f"Remove the gradient of {case.name}, or find where the forward pass "
             f"lost it."
@@ -65,17 +63,34 @@ def straight_through(case: Case) -> list[Clue]:
                 advice,
             )
         ]
+    jumps = moves is Leaving.JUMP
+    flat = (
+        f"The function is a staircase in {case.name}: flat at the point, with jumps "
+        f"further away."
+        if jumps
+        else f"The function is flat in {case.name} around the point, and moves further "
+        f"away."
+    )
     return [
         Clue(
             BugKind.SURROGATE,
-            0.97,
-            f"The function is a staircase in {case.name}: flat at the point, with "
-            f"other values further away. The analytic gradient is {told}: straight "
-            f"through.",
+            0.97 if jumps else 0.9,
+            f"{flat} The analytic gradient is {told}: straight through.",
             "If that is meant (a straight-through estimator), leave it out of the "
             "check with wrt=; else the gradient is zero.",
+            () if jumps else (BugKind.WRONG_MASK,),
         )
     ]
+
+
+def _constant_words(case: Case) -> str:
+    """Say what an analytic gradient is that should be zero."""
+    values = case.analytic[case.analytic != 0]
+    if np.ptp(values) >= 1e-9 * np.abs(values).max():
+        return "not zero"
+    some = len(values) < case.analytic.size
+    place = f"in {len(values):,} of {case.analytic.size:,} entries"
+    return f"{values[0]:.6g} {place if some else 'throughout'}"
 
 
 def _is_taken_off(case: Case, layer: Layer) -> bool:
@@ -99,22 +114,6 @@ def _shift_of_a_norm(case: Case, weight: int, told: str) -> Clue:
         "the backward of the normalisation.",
         (BugKind.WRONG_AXIS, BugKind.EXTRA_TERM),
     )
-
-
-def _moves_far_away(case: Case) -> bool:
-    evidence, which = case.evidence, case.part.which
-    size = max(1.0, float(np.abs(case.point).max(initial=0.0)))
-    n = evidence.subject.inputs[which].coordinates
-    for _ in range(3):
-        direction = evidence.rng.uniform(-2, 2, n) * size
-        directions = [None] * len(evidence.subject.inputs)
-        directions[which] = direction  # type: ignore[call-overload]
-        rows = line_rows(evidence.subject, directions, (1.0, -1.0), evidence.meter)
-        moved = np.abs(np.nan_to_num(rows) - np.nan_to_num(evidence.base))
-        size = np.abs(np.nan_to_num(evidence.base)).max(initial=0.0)
-        if (moved > _ROUNDED * evidence.subject.epsilon * size).any():
-            return True
-    return False
 
 
 def on_identity(case: Case) -> list[Clue]:
