@@ -58,6 +58,16 @@ def test_a_norm_that_is_constant_is_told_of_one_vector(rng, weight):
     assert "is stretched" in report.findings[0].evidence
 
 
+def test_a_long_slope_at_a_short_entry_is_no_normalisation():
+    """Slopes 1 / x of a sum of logarithms add up to 3 along x: nothing cancels."""
+    x = np.array([1e-7, 1.0, 2.0])
+
+    report = gl.check(lambda x: float(np.log(x).sum()), x, grad=np.ones_like)
+
+    assert not report.ok
+    assert "normalised" not in report.findings[0].evidence
+
+
 def test_a_penalty_behind_a_norm_is_a_penalty(rng):
     """Twice the vector has twice the slope of a penalty, and half that of a norm."""
     t = rng.normal(size=5)

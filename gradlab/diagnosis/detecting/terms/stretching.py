@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["part_along_itself"]
 
 _LARGE = 1_000_000  # entries of a Jacobian beyond which it is not tried
-_STILL = 1e-3  # cosine: an epsilon beside a variance leaves so little
-_ALONE = 1e-6  # cosine of one group, which is small by accident more often
+_STILL = 1e-3  # of what cancels: an epsilon beside a variance leaves so little
+_ALONE = 1e-6  # the same of one group, which is small by accident more often
 _MOVES = 1e-2  # cosine above which the analytic side is not still
 
 
@@ -43,7 +43,7 @@ def part_along_itself(case: Case) -> list[Clue]:
         first = (-len(shape),)
         groups = [("each row of ", (-1,)), ("each column of ", first), *groups]
     for which, axes in groups:
-        true, ours = _cosines(n, x, axes), _cosines(a, x, axes)
+        true, ours = _left_along(n, x, axes), _cosines(a, x, axes)
         if true.max() > (_STILL if true.size > 1 else _ALONE) or ours.max() < _MOVES:
             continue
         there = _mixes_entries(case)
@@ -99,8 +99,23 @@ def _cosines(
 ) -> NDArray[np.float64]:
     """Cosine between gradient and input in each group, 0 where either is zero."""
     sizes = [np.sqrt((side**2).sum(axis=axes)) for side in (gradient, point)]
-    below = np.asarray(sizes[0] * sizes[1])
-    along = np.abs((gradient * point).sum(axis=axes))
-    least = 1e-9 * below.max(initial=0.0)
-    safe = np.where(below > least, below, 1.0)
-    return np.asarray(np.where(below > least, along / safe, 0.0))
+    return _ratio((gradient * point).sum(axis=axes), np.asarray(sizes[0] * sizes[1]))
+
+
+def _left_along(
+    gradient: NDArray[np.float64], point: NDArray[np.float64], axes: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """What is left of gradient times input in each group, of the terms that cancel.
+
+    The cosine says less: one entry that is long in the gradient, and short in the
+    input, makes them perpendicular where nothing cancels.
+    """
+    terms = gradient * point
+    return _ratio(terms.sum(axis=axes), np.asarray(np.abs(terms).sum(axis=axes)))
+
+
+def _ratio(
+    along: NDArray[np.float64], below: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    told = below > 1e-9 * below.max(initial=0.0)
+    return np.asarray(np.where(told, np.abs(along) / np.where(told, below, 1.0), 0.0))
