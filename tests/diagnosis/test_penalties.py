@@ -49,6 +49,36 @@ def test_other_errors_of_an_intercept_are_no_penalty(rng, wrong):
     assert "regularization" not in {f.kind for f in report.findings}
 
 
+@pytest.mark.parametrize("entries", [slice(2, 5), slice(0, 5)])
+def test_an_error_along_some_entries_is_no_penalty_where_its_factor_moves(rng, entries):
+    """The slope of |v|**4 is 4 |v|**2 v: a multiple of v, another one at each point."""
+    t = rng.normal(size=5)
+
+    def loss(w):
+        return float(t @ np.sin(w) + (w[entries] @ w[entries]) ** 2)
+
+    report = gl.check(loss, rng.normal(size=5), grad=lambda w: t * np.cos(w))
+
+    assert not report.ok
+    assert "regularization" not in {f.kind for f in report.findings}
+    assert "at other points another multiple" in report.findings[0].evidence
+
+
+def test_a_penalty_on_some_entries_that_cannot_be_moved_is_hedged(rng):
+    """Gradients that are given have one point: there any length looks like that."""
+    t, w = rng.normal(size=5), rng.normal(size=5)
+
+    report = gl.check(
+        lambda w: float(t @ np.sin(w) + (w[2:] @ w[2:]) ** 2),
+        w,
+        grad={"w": t * np.cos(w)},
+        names=["w"],
+    )
+
+    assert report.diagnosis == "regularization"
+    assert "missing_term" in report.findings[0].doubts
+
+
 def test_the_half_of_a_data_part_is_a_factor(rng):
     """Two is no number of samples here: the factor of the data part is told as one."""
     x, y = rng.normal(size=(7, 3)), rng.normal(size=(7, 4))

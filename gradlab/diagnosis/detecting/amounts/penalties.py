@@ -28,6 +28,8 @@ _SAME = 1e-4  # relative: two errors at different points that are the same
 _OTHER = 1e-2  # relative: two strengths that are not one
 _BLUR = 1e-6  # relative: of slopes at another point
 _ASKED = 3  # entries that are moved
+# what an error along some entries may be as well
+_OF_A_LENGTH = (BugKind.MISSING_TERM, BugKind.WRONG_DERIVATIVE)
 
 
 def penalty(case: Case) -> list[Clue]:
@@ -56,49 +58,59 @@ def penalty(case: Case) -> list[Clue]:
         if _parallel(case.numeric, direction, where) > 0.999999:
             continue  # the gradient itself has that direction: a factor, no penalty
         place = every_entry(case.numeric.size) if where is None else place_words(case)
-        if where is None and _changes_elsewhere(case, slope, factor):
+        changes = _changes_elsewhere(case, slope, factor, where)
+        if changes:
             if slope is value:
-                return [_of_its_length(case, place)]
+                return [_of_its_length(case, place, where)]
             continue
-        return [_told(case, factor, words, place, trust * share)]
+        # of a few entries that is no more than likely
+        doubts = () if changes is False or where is None else _OF_A_LENGTH
+        return [_told(case, factor, words, place, trust * share, doubts)]
     return _scaled_data(case) or _other_penalty(case)
 
 
-def _changes_elsewhere(case: Case, slope: _Slope, factor: float) -> bool:
+def _changes_elsewhere(
+    case: Case, slope: _Slope, factor: float, where: np.ndarray | None
+) -> bool | None:
     """Whether an error that is a multiple here is another multiple at another point.
 
-    The strength of a penalty is one number. The derivative of a length, of a vector by
-    itself, is along it as well, by a factor of its own at each point.
+    In all entries, or in those of `where`; None where it cannot be told. The strength
+    of a penalty is one number. The derivative of a length, of a vector by itself, is
+    along it as well, by a factor of its own at each point.
     """
     if not case.scalar or case.variable.is_complex:
-        return False
+        return None
     if case.evidence.subject.epsilon > DOUBLE and case.evidence.reference is None:
-        return False  # slopes have too few digits to tell
+        return None  # slopes have too few digits to tell
     evidence, which = case.evidence, case.part.which
     there = {which: case.point * evidence.rng.uniform(1.2, 1.5, len(case.point))}
     along = slope(there[which])
+    along = along if where is None else np.where(where[0], along, 0.0)
     length = float(np.linalg.norm(along))
     ours = analytic_at(evidence, there)
     if ours is None or not length > 0:
-        return False
+        return None
     unit = along / length
     mine = float(ours[which] @ unit)
     true = float(slopes_at(evidence, there, which, unit[None])[0])
     apart = abs(mine - true - factor * length)
     blur = _BLUR * max(abs(mine), abs(true))
-    return np.isfinite(apart) and apart > max(_OTHER * abs(factor) * length, blur)
+    if not np.isfinite(apart):
+        return None
+    return bool(apart > max(_OTHER * abs(factor) * length, blur))
 
 
-def _of_its_length(case: Case, place: str) -> Clue:
+def _of_its_length(case: Case, place: str, where: np.ndarray | None) -> Clue:
+    these = case.name if where is None else f"these entries of {case.name}"
     return Clue(
         BugKind.UNKNOWN,
         0.72,
         f"analytic - numeric is a multiple of {case.name} itself {place}, and at other "
         f"points another multiple: no penalty, but the derivative of what depends on "
-        f"the length of {case.name} alone (a norm, an angle, a distance).",
+        f"the length of {these} alone (a norm, an angle, a distance).",
         f"Check the derivative of the norm, {case.name} / norm, and that the norm is "
         f"not taken for a constant where something is divided by it.",
-        (BugKind.MISSING_TERM, BugKind.WRONG_DERIVATIVE),
+        _OF_A_LENGTH,
     )
 
 
@@ -112,7 +124,14 @@ def _explained(
     return case.share(model), factor
 
 
-def _told(case: Case, factor: float, words: str, place: str, trust: float) -> Clue:
+def _told(
+    case: Case,
+    factor: float,
+    words: str,
+    place: str,
+    trust: float,
+    doubts: tuple[BugKind, ...],
+) -> Clue:
     if factor > 0:
         verb = "is in the gradient and not in the loss, or too strong there"
     else:
@@ -126,6 +145,7 @@ def _told(case: Case, factor: float, words: str, place: str, trust: float) -> Cl
         f"penalty {verb}.",
         f"Put the penalty on {case.name} into both the loss and its gradient, with the "
         f"same strength and on the same entries (0.5 * c * w**2 goes with c * w).",
+        doubts,
     )
 
 

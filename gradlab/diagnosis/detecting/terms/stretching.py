@@ -105,7 +105,7 @@ def _cosines(
 def _left_along(
     gradient: NDArray[np.float64], point: NDArray[np.float64], axes: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """What is left of gradient times input in each group, of the terms that cancel.
+    """Share of the terms of gradient times input that does not cancel, in each group.
 
     The cosine says less: one entry that is long in the gradient, and short in the
     input, makes them perpendicular where nothing cancels.
