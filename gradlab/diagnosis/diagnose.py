@@ -38,6 +38,8 @@ _VAGUE = {
     BugKind.UNKNOWN,
 }
 _GUESS = 0.65  # and below it, no more than structure suggests
+_SMALL = 1e-3  # of the largest relative error: one that explains nothing of that
+_BEHIND = 1e-3  # of confidence: enough to be told after another
 _TOLD = 0.55  # confidence below which an explanation is a doubt and no finding
 _FAINT = 0.25  # and below which it is not worth telling
 
@@ -84,7 +86,8 @@ def diagnose(evidence: Evidence, spoiled: Collection[str] = ()) -> tuple[Finding
             guessed = not certain and _only_guessed(clues)
             causes.add(case, told, clues, guessed=guessed)
         findings += causes.findings()
-    return rank(_in_order(evidence, unexplained(evidence, findings)))
+    told = _in_order(evidence, unexplained(evidence, findings))
+    return rank(_large_ones_first(told, cases))
 
 
 def _only_guessed(clues: list[Clue]) -> bool:
@@ -202,6 +205,29 @@ def _in_order(evidence: Evidence, findings: list[Finding]) -> list[Finding]:
         if finding.severity == "error"
         else finding
         for finding in findings
+    ]
+
+
+def _large_ones_first(findings: list[Finding], cases: list[Case]) -> list[Finding]:
+    """Let no finding about a very small error lead those about large ones.
+
+    It may be as sure, of what a solver that stopped early leaves, say.
+    """
+    sizes = {case.name: min(case.relative_total, 1.0) for case in cases}
+    large = _SMALL * max(sizes.values(), default=0.0)
+    small = [
+        finding.severity == "error"
+        and all(sizes.get(place, np.inf) < large for place in finding.places)
+        for finding in findings
+    ]
+    pairs = list(zip(findings, small, strict=True))
+    errors = [f.confidence for f, less in pairs if f.severity == "error" and not less]
+    most = max(errors, default=1.0) - _BEHIND
+    return [
+        dataclasses.replace(f, confidence=max(min(f.confidence, most), 0.0))
+        if less
+        else f
+        for f, less in pairs
     ]
 
 

@@ -41,8 +41,8 @@ def terms(case: Case) -> list[Clue]:
     a_zero, n_zero = case.analytic_zero, case.numeric_zero
     fewer = bool((a_zero | ~n_zero).all() and (a_zero & ~n_zero).any())
     more = bool((n_zero | ~a_zero).all() and (n_zero & ~a_zero).any())
-    little = _off(case) < _LITTLE
-    if little and _off(case) < _SINGLE and _is_short(case):
+    little = case.relative_total < _LITTLE
+    if little and case.relative_total < _SINGLE and _is_short(case):
         return [_rounded(case)]
     kinds = [BugKind.MISSING_TERM, BugKind.EXTRA_TERM, BugKind.WRONG_DERIVATIVE]
     if more:  # a mask lets through what should be zero, a sum adds what is not there
@@ -57,7 +57,7 @@ def terms(case: Case) -> list[Clue]:
 def halved(case: Case) -> list[Clue]:
     """Detect a gradient that is the right one rounded to float16, in every entry."""
     a, n = case.analytic, case.numeric
-    if int(case.wrong.sum()) < _SEVERAL or _off(case) > _LITTLE:
+    if int(case.wrong.sum()) < _SEVERAL or case.relative_total > _LITTLE:
         return []
     short = a.astype(np.float16)
     units = np.spacing(np.abs(short)).astype(np.float64)
@@ -83,12 +83,12 @@ def unnamed(case: Case) -> Finding:
         f"first."
     )
     told = f"{_LEAD}{case.name}, {place_words(case)}. {_length_words(case)}"
-    if 0 < _off(case) < _LITTLE:
+    if 0 < case.relative_total < _LITTLE:
         advice = NEARLY_RIGHT
         told = (
-            f"The gradient of {case.name} is right but for {100 * _off(case):.2g} % of "
-            f"its length, {place_words(case)}: little for a factor or an order to be "
-            f"wrong, or for a term to be missing."
+            f"The gradient of {case.name} is right but for "
+            f"{100 * case.relative_total:.2g} % of its length, {place_words(case)}: "
+            f"little for a factor or an order to be wrong, or for a term to be missing."
         )
     told += _rank_words(case)
     return Finding(BugKind.UNKNOWN, "error", case.name, 0.2, told, advice)
@@ -142,12 +142,6 @@ def beside_right(finding: Finding, right: list[str]) -> Finding:
     return dataclasses.replace(finding, evidence=finding.evidence + told)
 
 
-def _off(case: Case) -> float:
-    """Length of the error, of that of the gradient."""
-    size = float(np.linalg.norm(case.numeric[case.usable]))
-    return case.total / size if size > 0 else np.inf
-
-
 def _is_short(case: Case) -> bool:
     """Whether the wrong numbers have no more digits than float32 has."""
     wrong = case.analytic[case.wrong]
@@ -158,9 +152,9 @@ def _rounded(case: Case) -> Clue:
     return Clue(
         BugKind.DTYPE,
         0.9,
-        f"The gradient of {case.name} is right but for {100 * _off(case):.2g} % of its "
-        f"length, and its numbers are those of single precision, which rounds off as "
-        f"much.",
+        f"The gradient of {case.name} is right but for "
+        f"{100 * case.relative_total:.2g} % of its length, and its numbers are those of "
+        f"single precision, which rounds off as much.",
         "Look for .float(), np.float32 or a float32 constant in the backward.",
     )
 

@@ -127,3 +127,24 @@ def test_a_matrix_along_an_axis_of_images_is_no_kernel(kernel, rng):
 
     assert first.kind == ("wrong_index" if kernel else "transpose")
     assert ("kernel" in first.advice) is kernel
+
+
+def test_an_error_as_small_as_an_agreement_is_no_transpose(rng):
+    """A millionth of W is wrong here and anywhere; what x lacks is told first."""
+    w, x = rng.normal(size=(5, 5)), rng.normal(size=(3, 5))
+    off = 1 + 4e-6 * rng.uniform(-1, 1, size=(5, 5))
+
+    def forward(w, x):
+        y = np.tanh(np.tanh(x) @ w)
+        return y, (w, x, y)
+
+    def backward(up, cache):
+        w, x, y = cache
+        down = up * (1 - y**2)
+        return off * (np.tanh(x).T @ down), down @ w.T
+
+    report = gl.check(forward, w, x, backward=backward)
+
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert "transpose" not in {finding.kind for finding in report.findings}
+    assert report.findings[0].where == "x"

@@ -290,6 +290,12 @@ class Case:
         """Norm of the error; of right entries the noise alone may be more."""
         return float(np.linalg.norm(self.error))
 
+    @property
+    def relative_total(self) -> float:
+        """Norm of the error, of that of the numeric side; inf where that is zero."""
+        size = float(np.linalg.norm(self.numeric))
+        return self.total / size if size > 0 else np.inf
+
     @functools.cached_property
     def told(self) -> float:
         """Norm of the error, or of the analytic side where that is smaller."""

@@ -38,6 +38,7 @@ __all__ = [
 
 _STEP = 6e-6  # relative step of a central difference
 _DIRECTIONS = 3  # along which both sides are compared elsewhere
+_CLEARLY = 10.0  # times what is taken for agreement: an error that can vanish
 _SAME = 1e-4  # relative change of an error that has not changed
 _MOVED = 1e-2  # relative change of a slope that has
 _LARGE = 1_000_000  # coordinates beyond which no second point is looked at
@@ -163,22 +164,25 @@ def both_sides_at(
     return (directions, ours, slopes) if told else None
 
 
-def agree_at(evidence: Evidence, points: Points, which: int) -> bool | None:
-    """Compare both sides at another point.
+def agree_at(case: Case, points: Points) -> bool | None:
+    """Whether both sides of a gradient that is wrong agree at another point.
 
     Returns
     -------
     bool or None
-        None where it cannot be told: a side cannot be asked there, or nothing moves.
+        None where it cannot be told: a side cannot be asked there, nothing moves, or
+        the error is so small that it would be taken for agreement here as well.
     """
-    sides = both_sides_at(evidence, points, which)
+    slack = max(1e-5, 1e4 * case.evidence.subject.epsilon)
+    if case.relative_total <= _CLEARLY * slack:
+        return None
+    sides = both_sides_at(case.evidence, points, case.part.which)
     if sides is None:
         return None
     _, ours, slopes = sides
     scale = float(np.abs(slopes).max(initial=0.0))
     if scale < 1e-9:
         return None
-    slack = max(1e-5, 1e4 * evidence.subject.epsilon)
     return bool((np.abs(ours - slopes) <= slack * scale).all())
 
 

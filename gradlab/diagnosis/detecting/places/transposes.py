@@ -320,7 +320,7 @@ def symmetric_point(case: Case) -> list[Clue]:
         even = (matrix + np.swapaxes(matrix, -1, -2)) / 2
         if np.allclose(even, matrix):
             continue
-        if agree_at(evidence, {which: even.ravel()}, case.part.which):
+        if agree_at(case, {which: even.ravel()}):
             told = (
                 f"The error vanishes when {variable.name} is replaced by its symmetric "
                 f"part, where {variable.name} and {variable.name}.T are the same."
@@ -342,7 +342,7 @@ def _reversed_kernel(case: Case, which: int, kernel: Matrix) -> Clue | None:
     if np.allclose(even, kernel):
         return None
     for each in (even, -even):
-        if not agree_at(case.evidence, {which: each.ravel()}, case.part.which):
+        if not agree_at(case, {which: each.ravel()}):
             return None
     name = case.evidence.subject.inputs[which].name
     return Clue(

@@ -104,7 +104,7 @@ def _is_penalty(
 
 def _agrees(case: Case, which: int, value: float) -> bool | None:
     """Compare both sides with all entries of another input at one value."""
-    return agree_at(case.evidence, _filled(case, which, value), case.part.which)
+    return agree_at(case, _filled(case, which, value))
 
 
 def _filled(case: Case, which: int, value: float) -> dict[int, NDArray[np.float64]]:
