@@ -153,8 +153,8 @@ def _rounded(case: Case) -> Clue:
         BugKind.DTYPE,
         0.9,
         f"The gradient of {case.name} is right but for "
-        f"{100 * case.relative_total:.2g} % of its length, and its numbers are those of "
-        f"single precision, which rounds off as much.",
+        f"{100 * case.relative_total:.2g} % of its length, and its numbers are those "
+        f"of single precision, which rounds off as much.",
         "Look for .float(), np.float32 or a float32 constant in the backward.",
     )
 
