@@ -19,6 +19,7 @@ from gradlab.differentiation.metering.budget import Budget
 from gradlab.differentiation.metering.meter import Meter
 from gradlab.differentiation.method import Auto
 from gradlab.errors import InputError
+from gradlab.labels import few_of
 from gradlab.localisation.layers.audited import LayerState
 from gradlab.localisation.layers.replaying.alone import (
     alone,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["explained", "local_report"]
 
 _EVALUATIONS = 4_000  # a look at one layer must not cost more than the check itself
+_NAMED = 4  # inputs of a layer that is wrong
 _WHOLE = 2_000_000  # entries of a local Jacobian that is shown whole
 
 
@@ -227,7 +229,8 @@ def explained(finding: Finding, mistake: LayerMistake, local: Report) -> Finding
     # headlines count what it spoils, and slopes say less than what follows
     backward = "" if mistake.only_slopes else mistake.backward
     mistake = dataclasses.replace(mistake, backward=backward, spoiled="")
-    told = f"Looked at by itself, with respect to {cause.where}: {cause.evidence}"
+    names = few_of(cause.places, _NAMED)  # what is said of each of them
+    told = f"Looked at by itself, with respect to {names}: {cause.evidence}"
     return dataclasses.replace(
         finding,
         kind=cause.kind,
