@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["slopes_of_one_end"]
 
+_ZERO = 1e-6  # a factor that is none
 _ASKED = 2  # entries that are moved by themselves
 
 
@@ -108,7 +109,11 @@ def _slopes_of_mates(case: Case) -> list[Clue]:
 
 
 def _own_factors(a: Array, n: Array, wrong: NDArray[np.bool_]) -> Array | None:
-    """Return one factor per row; None if all that is wrong has the same."""
+    """Return one factor per row; None if all that is wrong has the same.
+
+    A row of one wrong number has some factor, whatever it is, and one of zeros has none
+    that is told from a row that is lost: two others at least must show it.
+    """
     if len(a) < 3 or a.shape[1] < 2:
         return None
     there = wrong & (np.abs(n) > 1e-9 * np.abs(n).max(initial=0.0))
@@ -119,7 +124,8 @@ def _own_factors(a: Array, n: Array, wrong: NDArray[np.bool_]) -> Array | None:
     c = np.where(there, a * n, 0.0).sum(axis=1) / np.where(below > 0, below, 1.0)
     c = np.asarray(np.where(below > 0, c, 1.0))
     off = c[several & (np.abs(c - 1) > 1e-4)]
-    if off.size < 2 or np.ptp(off) < 1e-4 * np.abs(off).max():
+    shown = off[np.abs(off) > _ZERO]
+    if shown.size < 2 or np.ptp(off) < 1e-4 * np.abs(off).max():
         return None
     return c
 
