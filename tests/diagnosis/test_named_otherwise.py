@@ -241,3 +241,57 @@ def test_doubts_of_a_layer_are_data_as_well(rng):
 
     assert "wrong_axis" in finding.doubts
     assert "It could also be: wrong axis" in finding.evidence
+
+
+@pytest.mark.parametrize("imaginary", [1.0, 0.0])
+def test_a_derivative_conjugated_before_a_factor_1j_is_a_conjugate(rng, imaginary):
+    """Of an angle 1j z / |z|**2 becomes minus its conjugate; of real ones that is one.
+
+    On the real line only imaginary parts are left, and their sign is right.
+    """
+    z = torch.tensor(rng.normal(size=4) + imaginary * 1j * rng.normal(size=4))
+
+    def check(conjugates):
+        def backward(g, z):
+            return g * 1j * (z.conj() if conjugates else z) / z.abs() ** 2
+
+        return gl.check(function(torch.angle, backward), z)
+
+    assert check(False).ok
+    if imaginary:
+        kind, finding = first(check(True))
+        assert kind == "conjugate"
+        assert "minus the conjugate" in finding.evidence
+    else:
+        assert check(True).ok
+
+
+def test_a_finding_of_several_inputs_of_a_layer_names_them(rng):
+    """Each of what, is said before: two states of a cell that lose one output."""
+    torch.manual_seed(0)
+
+    class Cell(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a * b, torch.sin(a) + torch.sin(b)
+
+        @staticmethod
+        def backward(ctx, first, second):
+            a, b = ctx.saved_tensors
+            return first * b, first * a
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(3, 4), torch.nn.Linear(3, 4)
+
+        def forward(self, x):
+            return sum(Cell.apply(self.a(x), self.b(x)))
+
+    x = torch.tensor(rng.normal(size=(2, 3)))
+    report = gl.check(Net().double(), x, loss=lambda out: (out**2).sum())
+
+    evidence = report.findings[0].evidence
+    assert "of each" in evidence
+    assert "with respect to b, a:" in evidence

@@ -39,18 +39,21 @@ def conjugated(case: Case) -> list[Clue]:
     for output, part in case.parts_of_output:
         if output.name.endswith(".imag"):
             rows[part] = -1.0
-    models = [case.numeric * columns]
+    conjugate = "conjugate of numeric"
+    models = [(conjugate, case.numeric * columns)]
     if (rows < 0).any():
-        models += [case.numeric * rows[:, None], case.numeric * rows[:, None] * columns]
-    share = max(case.share(model) for model in models)
+        turned_rows = case.numeric * rows[:, None]
+        models += [(conjugate, turned_rows), (conjugate, turned_rows * columns)]
+    if case.numeric[:, columns < 0].any():  # else that is a sign, and no phase
+        models.append((f"minus the {conjugate}", -case.numeric * columns))
+    share, words = max((case.share(model), words) for words, model in models)
     if share < EXACT:
         return _half_conjugated(case)
     return [
         Clue(
             BugKind.CONJUGATE,
             0.985 * share,
-            f"analytic = conjugate of numeric {every_entry(case.variable.size)} of "
-            f"{case.name}.",
+            f"analytic = {words} {every_entry(case.variable.size)} of {case.name}.",
             "Conjugate the derivative: for a holomorphic f the gradient is "
             "grad * conj(f'(z)).",
         )
