@@ -339,3 +339,55 @@ def test_matrices_of_a_state_space_are_no_layer():
     )
     kinds = {f.kind for f in report.findings}
     assert gl.BugKind.WRONG_DERIVATIVE not in kinds
+
+
+def test_a_factor_near_one_is_not_told_of_what_agrees():
+    """Newton's method that stops early has wide bars: most entries are right there."""
+
+    def root(x):
+        y = np.ones_like(x)
+        for _ in range(50):
+            step = (y**3 + y - x) / (3 * y**2 + 1)
+            y = y - step
+            if np.abs(step).max() < 1e-3:
+                break
+        return y
+
+    report = gl.check(
+        root,
+        np.linspace(-2, 3, 7),
+        jac=lambda x: np.diag(1 / (3 * root(x) ** 2 + 1 + 1e-4)),
+    )
+
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert "wherever it is not zero" not in report.findings[0].evidence
+    assert "contributions" not in report.findings[0].evidence
+
+
+@pytest.mark.parametrize(("power", "hedged"), [(3, True), (7, False)])
+def test_an_exponent_that_is_a_length_may_be_an_exponent(power, hedged):
+    """The slope of x**3 without its 3, of three entries, is no mean for sure."""
+    x = np.linspace(1, 2, power)
+
+    report = gl.check(
+        lambda x: float((x**power).sum()), x, grad=lambda x: x ** (power - 1)
+    )
+
+    assert report.diagnosis == "missing_reduction"
+    assert ("scale" in report.findings[0].doubts) is hedged
+
+
+def test_a_factor_is_seen_in_rows_of_several_numbers(rng):
+    """Rows of zeros are lost, and a row of one number has some factor by itself."""
+    weights = rng.normal(size=(9, 4))
+    kept = weights * np.where(np.arange(9) < 5, 0.0, 1.0)[:, None]
+    kept[5:8, 0] *= [0.3, -0.6, 1.7]
+
+    report = gl.check(
+        lambda x: weights @ x,
+        rng.normal(size=4),
+        jac=lambda _: kept,
+    )
+
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert all("factor of its own" not in f.evidence for f in report.findings)

@@ -37,6 +37,7 @@ _NAMED = 0.75  # of the trust in a factor: from there on its meaning is told ins
 _TELLING = 0.9  # trust in a factor from which on it may be one on purpose
 _PAIR = 2  # entries: so few may have a plain factor by chance
 _NAMELESS = "an array it uses"
+_EXPONENT = 4  # of a power: as large as most are
 _LOSS_SCALE = 128  # the least power of two that is rather one of mixed precision
 _PLAIN = {-4.0, -2.0, -1.0, 1.0, 4.0, 6.0}  # twice a factor that one number may show
 
@@ -45,6 +46,8 @@ def scales(case: Case) -> list[Clue]:
     """Detect one factor for everything, or for the wrong entries only."""
     clues = []
     for only_wrong in (False, True):
+        if not only_wrong and _mostly_right(case):
+            continue  # what is right has no factor that is seen
         c = factor(case, only_wrong=only_wrong)
         if not np.isfinite(c) or abs(c) < 1e-9:
             continue
@@ -66,7 +69,12 @@ def scales(case: Case) -> list[Clue]:
         if only_wrong and _one_row_of_several(case, c):
             clues.append(_used_twice(case, c, share))
         clues += _named(case, c, share * trust, whole=not only_wrong)
-        if trust < 1 and only_wrong and 0 < c < 1 and case.analytic.size > 3:
+        if (
+            trust < 1
+            and only_wrong
+            and 0 < c < 1 - _NEAR_ONE
+            and case.analytic.size > 3
+        ):
             clues.append(_less(case, c))
         break
     return clues
@@ -94,6 +102,15 @@ def _spares(case: Case, c: float) -> bool:
     right = np.abs(case.analytic - case.numeric)
     told = ~case.wrong & case.usable & (apart > case.tolerance) & (right < apart)
     return bool(told.any())
+
+
+def _mostly_right(case: Case) -> bool:
+    """Whether most of the entries that are not zero agree, one by one.
+
+    Of a factor so near to one that bars hide it there, the others may have another.
+    """
+    alive = case.usable & ~(case.analytic_zero & case.numeric_zero)
+    return 2 * int(case.wrong.sum()) < int(alive.sum())
 
 
 def _less(case: Case, c: float) -> Clue:
@@ -284,12 +301,20 @@ def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None
     else:
         return None
     verb = "is missing" if c > 1 else "is applied twice, or to a sum"
+    # a power that lost its exponent is as short, of one input
+    power = c < 1 and size <= _EXPONENT and not alike
+    advice = (
+        f"Divide by {size} exactly once between the loss and {case.name}, as the "
+        f"forward pass does."
+    )
+    if power:
+        advice += f" Of a power look for its exponent: {size} * x**{size - 1}."
     return Clue(
         BugKind.MISSING_REDUCTION,
         strength * trust,
         f"{evidence} {size} is {words}: a mean's 1/{size} {verb}.",
-        f"Divide by {size} exactly once between the loss and {case.name}, as the "
-        f"forward pass does.",
+        advice,
+        (BugKind.SCALE,) if power else (),
     )
 
 
