@@ -125,3 +125,27 @@ def test_a_point_is_told_by_slopes_of_all_sizes():
     kind, evidence = first(report)
     assert kind == "stale_cache"
     assert "half the input" in evidence
+
+
+def test_a_factor_that_small_entries_do_not_share_is_none():
+    """2 x is twice the slope of -exp(-x**2 / 2) at zero, and 1.4 % more at 0.12."""
+    x = np.array([2e-5, 4.8e-3, 0.12])
+
+    report = gl.check(
+        lambda x: -float(np.exp(-x * x / 2).sum()), x, grad=lambda x: 2 * x
+    )
+
+    assert first(report)[0] != "scale"
+
+
+@pytest.mark.parametrize(("factor", "whole"), [(743, True), (743.4, False)])
+def test_a_large_factor_is_a_number_of_samples_if_it_is_whole(factor, whole):
+    """To a thousandth any number of a thousand is a whole one."""
+    report = gl.check(
+        lambda x, y: float(np.sin(x).sum() + np.exp(y).sum()),
+        np.ones(5),
+        np.ones(4),
+        grad=lambda x, y: (np.cos(x) / factor, np.exp(y) / factor),
+    )
+
+    assert (first(report)[0] == "missing_reduction") is whole

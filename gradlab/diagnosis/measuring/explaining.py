@@ -13,12 +13,16 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from gradlab.diagnosis.measuring.measures import Case
+
     Matrix = NDArray[np.float64]
 
-__all__ = ["accounted", "entries_explained", "left_over"]
+__all__ = ["EVEN", "EXACT", "REST", "accounted", "by_entries", "explained", "left_over"]
 
+EXACT = 0.98  # share of the error above which an explanation is called exact
 _NOTHING = 1e-9  # relative: what is zero beside the other side
-_REST = 0.1  # of the error of an entry, or of one that is right: what may be left of it
+REST = 0.1  # of the error of an entry, or of one that is right: left by a model
+EVEN = 1e-3  # the same of a factor, which is told as a number
 
 
 def left_over(analytic: Matrix, model: Matrix, tolerance: Matrix) -> Matrix:
@@ -36,11 +40,24 @@ def accounted(left: Matrix, total: float) -> float:
     return max(0.0, share) if np.isfinite(share) else 0.0
 
 
-def entries_explained(
+def by_entries(
+    case: Case, share: float, model: Matrix, where: NDArray[np.bool_], rest: float
+) -> float:
+    """Lower a share where it is that of a few large entries, and of no others."""
+    if not share > EXACT:
+        return share
+    sides = case.analytic[where], case.numeric[where]
+    slack = case.slack(np.maximum(np.abs(case.analytic), np.abs(case.numeric)))[where]
+    met = explained(sides, case.wrong[where], model[where], slack, rest)
+    return share if met > EXACT else min(share, met)
+
+
+def explained(
     sides: tuple[Matrix, Matrix],
     wrong: NDArray[np.bool_],
     model: Matrix,
     slack: Matrix,
+    rest: float = REST,
 ) -> float:
     """Return the share of entries that a model explains, each by its own size.
 
@@ -52,13 +69,15 @@ def entries_explained(
         The analytic and the numeric side.
     slack
         By how much an entry may be off for noise alone.
+    rest
+        What may be left of an entry besides, as a part of it.
 
     Examples
     --------
     A half is the factor of the large entry alone:
 
     >>> a, n = np.array([5e7, 1.0, 2.0, 3.0]), np.array([1e8, 3.0, 1.0, 3.0])
-    >>> entries_explained((a, n), a != n, n / 2, np.zeros(4))
+    >>> explained((a, n), a != n, n / 2, np.zeros(4))
     0.25
     """
     analytic, numeric = sides
@@ -70,6 +89,6 @@ def entries_explained(
         size = np.minimum(np.abs(analytic - numeric), least)
         noise = np.where(wrong, np.minimum(slack, size / 4), slack)
         size = np.where(wrong, size, np.maximum(*sizes))
-        met = left <= noise + _REST * size
+        met = left <= noise + rest * size
     counted = wrong | ~met
     return float(met[counted].mean()) if counted.any() else 1.0

@@ -15,8 +15,11 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measuring.explaining import (
+    EVEN,
+    EXACT,
+    REST,
     accounted,
-    entries_explained,
+    by_entries,
     left_over,
 )
 
@@ -37,7 +40,6 @@ __all__ = [
     "sides_of",
 ]
 
-EXACT = 0.98  # share of the error above which an explanation is called exact
 _UNNAMED = 0.3  # confidence of a measurement that no kind is the name of
 _QUICK = 1024  # entries
 _ROUNDINGS = 1e3  # units of round-off of the analytic side
@@ -151,14 +153,14 @@ class Case:
     def tolerance(self) -> NDArray[np.float64]:
         """Residual that each entry of an exact explanation may have."""
         size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
-        result = self._slack(size)
+        result = self.slack(size)
         np.maximum(size, self._tiny, out=size)
         # no part of an error is explained by being small beside other entries
         np.copyto(size, np.abs(self.error), where=self.wrong)
         size *= 0.25
         return np.asarray(np.minimum(result, size, out=result))
 
-    def _slack(self, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    def slack(self, size: NDArray[np.float64]) -> NDArray[np.float64]:
         """By how much entries of some sizes may be off for noise alone."""
         result = SAFETY * self._bar
         result += self.relative * size + self._tiny
@@ -186,6 +188,8 @@ class Case:
         self,
         model: NDArray[np.float64],
         where: NDArray[np.bool_] | None = None,
+        *,
+        rest: float = REST,
     ) -> float:
         """Return which part of the error a model of the analytic side accounts for.
 
@@ -199,31 +203,22 @@ class Case:
         where
             Entries to look at; default all. Entries that are right count too: a model
             must leave them alone.
+        rest
+            What a model may leave of each entry, as a part of it.
         """
         if where is None:
             if not self.total > 0 or self.refutes(model[self._most]):
                 return 0.0
             left = left_over(self.analytic, model, self.tolerance)
             left = left if self.all_usable else left[self.usable]
-            return self._by_entries(accounted(left, self.told), model, self.usable)
+            share = accounted(left, self.told)
+            return by_entries(self, share, model, self.usable, rest)
         mask = self.usable & where
         total = float(np.linalg.norm(self.error[mask]))
         if not total > 0:
             return 0.0
         left = left_over(self.analytic, model, self.tolerance)[mask]
-        return self._by_entries(accounted(left, total), model, mask)
-
-    def _by_entries(
-        self, share: float, model: NDArray[np.float64], where: NDArray[np.bool_]
-    ) -> float:
-        """Lower a share where it is that of a few large entries, and of no others."""
-        if not share > EXACT:
-            return share
-        sides = self.analytic[where], self.numeric[where]
-        size = np.maximum(np.abs(self.analytic), np.abs(self.numeric))
-        slack = self._slack(size)[where]
-        met = entries_explained(sides, self.wrong[where], model[where], slack)
-        return share if met > EXACT else min(share, met)
+        return by_entries(self, accounted(left, total), model, mask, rest)
 
     def share_of_factor(self, c: float) -> float:
         """Return the `share` of the model c * numeric, from what is not zero alone."""
@@ -232,7 +227,7 @@ class Case:
         a, n = self.alive
         tolerance = self.tolerance.reshape(-1)[self._alive]
         share = accounted(left_over(a, c * n, tolerance), self.told)
-        return self._by_entries(share, c * self.numeric, self.usable)
+        return by_entries(self, share, c * self.numeric, self.usable, EVEN)
 
     @functools.cached_property
     def _alive(self) -> NDArray[np.intp]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import NEARLY_RIGHT, BugKind
+from gradlab.diagnosis.measuring.explaining import EVEN
 from gradlab.diagnosis.measuring.held import held_arrays
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import (
@@ -32,6 +33,7 @@ __all__ = ["scales"]
 _CONSTANT = 0.999  # share of the error above which a factor is told to be one
 _NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 _CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
+_WHOLE = 0.02  # and how near to any whole number, however large
 _SHARP = 1e-6  # relative: how near to a whole number a factor of two entries must be
 _NAMED = 0.75  # of the trust in a factor: from there on its meaning is told instead
 _TELLING = 0.9  # trust in a factor from which on it may be one on purpose
@@ -53,7 +55,7 @@ def scales(case: Case) -> list[Clue]:
             continue
         share = case.share_of_factor(c)
         if only_wrong:
-            share = case.share(c * case.numeric, case.wrong)
+            share = case.share(c * case.numeric, case.wrong, rest=EVEN)
         fits = _proportional(case, c) if only_wrong else not _spares(case, c)
         if share < _least(case) or not fits:
             continue
@@ -286,7 +288,8 @@ def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None
         return None
     alike = _alike(case.evidence, c)
     matched = _matching(case, large, alike=alike)
-    whole_number = abs(large - round(large)) < _CLOSE * large and round(large) >= 3
+    near = min(_CLOSE * large, _WHOLE)
+    whole_number = abs(large - round(large)) < near and round(large) >= 3
     if matched is not None:
         size, words, leading = matched
         strength = 0.95 if leading else 0.9

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.explaining import EVEN
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at, unit_directions
 from gradlab.diagnosis.measuring.places import every_entry, place_words
@@ -27,6 +28,7 @@ _FEWEST = 3  # entries of which an error is no multiple by chance
 _SAME = 1e-4  # relative: two errors at different points that are the same
 _OTHER = 1e-2  # relative: two strengths that are not one
 _BLUR = 1e-6  # relative: of slopes at another point
+_WHOLE = 0.02  # how near to a whole number one that counts samples must be
 _ASKED = 3  # entries that are moved
 # what an error along some entries may be as well
 _OF_A_LENGTH = (BugKind.MISSING_TERM, BugKind.WRONG_DERIVATIVE)
@@ -121,7 +123,7 @@ def _explained(
     if where is None and _refuted(case, direction):
         return 0.0, 0.0
     model, factor = _fit(case, direction, where)
-    return case.share(model), factor
+    return case.share(model, rest=EVEN), factor
 
 
 def _told(
@@ -159,14 +161,16 @@ def _scaled_data(case: Case) -> list[Clue]:
         return []
     a, n, x = case.analytic[0], case.numeric[0], case.point
     (c, k), *_ = np.linalg.lstsq(np.stack([n, x], axis=1), a, rcond=None)
-    if case.share((c * n + k * x)[None]) < _PROPORTIONAL:  # an intercept has no penalty
+    if (
+        case.share((c * n + k * x)[None], rest=EVEN) < _PROPORTIONAL
+    ):  # an intercept has no penalty
         x = np.where(np.arange(len(x)) < math.prod(case.variable.shape[1:]), 0.0, x)
         (c, k), *_ = np.linalg.lstsq(np.stack([n, x], axis=1), a, rcond=None)
     if abs(c) < 1e-6 or abs(c - 1) < 0.2 or abs(k) < 1e-9:
         return []
     if abs(c) * np.linalg.norm(n) < 1e-3 * np.linalg.norm(a):
         return []
-    if case.share((c * n + k * x)[None]) < _PROPORTIONAL:
+    if case.share((c * n + k * x)[None], rest=EVEN) < _PROPORTIONAL:
         return []
     if abs(c + 1) < 1e-3:
         return [
@@ -179,7 +183,7 @@ def _scaled_data(case: Case) -> list[Clue]:
             )
         ]
     large = max(c, 1 / c)
-    if abs(large - round(large)) > 1e-3 * large or round(large) < 2:
+    if abs(large - round(large)) > min(1e-3 * large, _WHOLE) or round(large) < 2:
         return []
     size = round(large)
     told = f"analytic = {c:.6g} x numeric {k:+.6g} x {case.name}"
@@ -213,7 +217,7 @@ def _other_penalty(case: Case) -> list[Clue]:
     (k, s), *_ = np.linalg.lstsq(table, error, rcond=None)
     if k * s >= 0 or min(abs(k), abs(s)) < 1e-3 * max(abs(k), abs(s)):
         return []
-    if case.share(case.numeric + table @ (k, s)) < _PROPORTIONAL:
+    if case.share(case.numeric + table @ (k, s), rest=EVEN) < _PROPORTIONAL:
         return []
     one, other = ("|w|", "w**2") if s > 0 else ("w**2", "|w|")
     return [
