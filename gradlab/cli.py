@@ -26,7 +26,13 @@ from gradlab.errors import GradlabError, InputError
 from gradlab.presentation.text import report_text
 from gradlab.presentation.widgets.progress import terminal_bar
 from gradlab.presentation.words import printable, terminal
-from gradlab.targets import load_target, refuse_unwritable, report_of, targets_like
+from gradlab.targets import (
+    load_target,
+    refuse_unwritable,
+    report_of,
+    split_target,
+    targets_like,
+)
 
 if TYPE_CHECKING:
     from gradlab.report import Report
@@ -138,9 +144,7 @@ def _check(
     options = {name: value for name, value in options.items() if value is not None}
     to_stdout = str(json_) == "-"
     with _errors_in_one_sentence():
-        for path in (html, None if to_stdout else json_):
-            if path is not None:
-                refuse_unwritable(path)
+        _refuse_to_overwrite(target, html, None if to_stdout else json_)
         # What the user's code prints must not end up between the numbers.
         redirect = contextlib.redirect_stdout(sys.stderr)
         with redirect if to_stdout else contextlib.nullcontext():
@@ -151,6 +155,20 @@ def _check(
                 report = report_of(value, options)
         _hand_out(report, html, json_)
     raise typer.Exit(_EXIT_CODES[report.verdict])
+
+
+def _refuse_to_overwrite(
+    target: str, html: pathlib.Path | None, json_: pathlib.Path | None
+) -> None:
+    """Refuse files that cannot be written, or that would be written over."""
+    checked, _ = split_target(target)
+    for path in (html, json_):
+        if path is not None:
+            refuse_unwritable(path, read=checked)
+    if html is not None and json_ is not None and html.resolve() == json_.resolve():
+        raise InputError(
+            f"--html and --json are both to write {str(html)!r}; name two files"
+        )
 
 
 def _hand_out(
@@ -182,7 +200,8 @@ def _errors_in_one_sentence() -> Iterator[None]:
         _fail(str(error))
     except OSError as error:
         _fail(f"{error.strerror}: {error.filename!r}" if error.filename else str(error))
-    except Exception as error:  # noqa: BLE001 - last resort of a program: no traceback
+    except BaseException as error:  # noqa: BLE001 - the last resort of a program, which
+        # would leave with 1, "disagrees", or with any code that sys.exit was given
         _fail(f"{type(error).__name__}: {error}")
 
 

@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 
     from gradlab.report import Report
 
-__all__ = ["load_target", "refuse_unwritable", "report_of", "targets_like"]
+__all__ = [
+    "load_target",
+    "refuse_unwritable",
+    "report_of",
+    "split_target",
+    "targets_like",
+]
 
 _FORMS = (
     "a gradlab.Report, a dict like {'fn': f, 'inputs': (x,)}, a tuple (fn, *inputs), "
@@ -64,6 +70,37 @@ def load_target(target: str) -> Any:
     ...     load_target(f"{file}:case")
     {'fn': <built-in function abs>, 'inputs': (2.0,)}
     """
+    path, name = split_target(target)
+    module = _run(path)
+    value: Any = module
+    for part in name.split("."):
+        if not hasattr(value, part):
+            offers = _offers(module, part if value is module else "")
+            raise InputError(f"{path} has no {name!r}; {offers}")
+        value = getattr(value, part)
+    return value
+
+
+def split_target(target: str) -> tuple[pathlib.Path, str]:
+    """Split ``FILE.py:NAME`` into a file that is there and a name; nothing is run.
+
+    Parameters
+    ----------
+    target
+        As typed on a command line.
+
+    Raises
+    ------
+    InputError
+        If one of the two is missing, or there is no such file.
+
+    Examples
+    --------
+    >>> _ = (tmp_path / "model.py").write_text("case = (abs, 1)")
+    >>> path, name = split_target(f"{tmp_path}/model.py:case")
+    >>> path.name, name
+    ('model.py', 'case')
+    """
     # From the right: on Windows the path itself may hold a colon.
     file, separator, name = target.rpartition(":")
     if not (separator and file and name) or pathlib.Path(target).exists():
@@ -77,13 +114,7 @@ def load_target(target: str) -> Any:
         meant = f"{file}.py" if pathlib.Path(f"{file}.py").is_file() else ""
         hint = f"; did you mean {meant}:{name}?" if meant else ""
         raise InputError(f"there is no file {file!r} (from {pathlib.Path.cwd()}){hint}")
-    module = _run(path)
-    value: Any = module
-    for part in name.split("."):
-        if not hasattr(value, part):
-            raise InputError(f"{file} has no {name!r}; {_offers(module)}")
-        value = getattr(value, part)
-    return value
+    return path, name
 
 
 def _run(path: pathlib.Path) -> types.ModuleType:
@@ -123,7 +154,7 @@ def report_of(value: Any, options: Mapping[str, Any]) -> Report:
         If `value` has none of the forms, or is a finished report and `options` would
         have no effect on it.
     SubjectError
-        If the function behind `value` fails.
+        If the function behind `value` fails, or ends the program (``sys.exit``).
 
     Examples
     --------
@@ -159,21 +190,39 @@ def report_of(value: Any, options: Mapping[str, Any]) -> Report:
                 f"the target has an option {name!r}, which gl.check has not; {meant}"
                 f"it takes {', '.join(known)}"
             )
-    return check(fn, *inputs, **{**own, **options})
+    try:
+        return check(fn, *inputs, **{**own, **options})
+    except SystemExit as error:  # would end the command line with a code of its own
+        told = _described(error, _file_of(fn))
+        raise SubjectError(
+            f"the function, or its gradient, left the program instead of returning: "
+            f"{told}"
+        ) from error
 
 
-def refuse_unwritable(path: pathlib.Path) -> None:
+def refuse_unwritable(path: pathlib.Path, read: pathlib.Path | None = None) -> None:
     """Refuse early: long work whose result cannot be written was for nothing.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    read
+        A file that is read for it, which must not be written over.
 
     Raises
     ------
     InputError
-        If `path` is a folder, or in a folder that is not there.
+        If `path` is a folder, in a folder that is not there, or the file `read`.
     """
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder; name the file to write")
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no folder {str(path.parent)!r} to write into")
+    if read is not None and path.exists() and path.samefile(read):
+        raise InputError(
+            f"{str(path)!r} is the file that is read; name another one to write"
+        )
 
 
 def _called(function: Callable[..., Any]) -> tuple[str, Any]:
@@ -194,18 +243,28 @@ def _called(function: Callable[..., Any]) -> tuple[str, Any]:
     except GradlabError:
         raise
     except (Exception, SystemExit) as error:
-        file = getattr(getattr(function, "__code__", None), "co_filename", "")
-        raise SubjectError(f"{name}() failed: {_described(error, file)}") from error
+        told = _described(error, _file_of(function))
+        raise SubjectError(f"{name}() failed: {told}") from error
+
+
+def _file_of(function: Callable[..., Any]) -> str:
+    """Return the file that a function was written in, "" if it has none."""
+    code = getattr(function, "__code__", None)
+    return str(getattr(code, "co_filename", ""))
 
 
 def _arguments(
     value: Any, told: str
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Split a specification into function, inputs and options."""
+    if isinstance(value, Mapping | tuple | list) and not value:
+        raise InputError(
+            f"{told} an empty {type(value).__name__}, and should be {_FORMS}"
+        )
     if isinstance(value, Mapping):
         own = dict(value)
         if "fn" not in own:
-            keys = ", ".join(map(repr, own)) or "nothing"
+            keys = ", ".join(map(repr, own))
             raise InputError(f"the target has {keys} and no 'fn'; name {_FORMS}")
         fn = own.pop("fn")
         inputs = own.pop("inputs", ())
@@ -214,7 +273,7 @@ def _arguments(
                 "'inputs' should be a tuple with one entry per input, "
                 f"as in (x,), got {type(inputs).__name__}"
             )
-    elif isinstance(value, tuple | list) and value:
+    elif isinstance(value, tuple | list):
         fn, *inputs = value
         own = {}
     else:
@@ -228,7 +287,7 @@ def _arguments(
     return fn, tuple(inputs), own
 
 
-def _offers(module: types.ModuleType) -> str:
+def _offers(module: types.ModuleType, typed: str) -> str:
     """Names in a module that could be meant: of its own those that can be checked."""
     names = {
         name: value
@@ -237,7 +296,9 @@ def _offers(module: types.ModuleType) -> str:
     }
     if not names:
         return f"nothing in it can be checked; name {_FORMS}"
-    return f"it has {', '.join(sorted(names))}"
+    near = difflib.get_close_matches(typed, names, 1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    return f"{meant}it has {', '.join(sorted(names))}"
 
 
 def _is_form(value: Any, module: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -56,7 +57,7 @@ def test_a_name_that_is_not_there_gets_those_that_can_be_checked(target, tmp_pat
     (tmp_path / "empty.py").write_text("x = 1\ndef f(x): return x\n", encoding="utf-8")
     nothing = _run("check", f"{tmp_path / 'empty.py'}:case").stderr
 
-    assert told.rstrip().endswith("it has singular, typo, wrong")
+    assert told.rstrip().endswith("did you mean 'wrong'? it has singular, typo, wrong")
     assert "nothing in it can be checked; name a gradlab.Report, a dict" in nothing
 
 
@@ -230,3 +231,69 @@ def test_no_bar_flickers_over_a_quick_check(patience, capsys):
     shown = capsys.readouterr().err
     assert ("20/40" in shown) == (shown != "") == (patience == 0)
     assert shown.split("\r")[-1] == ""  # cleared, what comes next begins the line
+
+
+@pytest.mark.parametrize("leaving", ["fn", "grad"])
+def test_a_program_that_ends_inside_the_function_is_no_agreement(tmp_path, leaving):
+    """`sys.exit(0)` in what is checked was the exit code of "agrees", with no word."""
+    file = tmp_path / "leaves.py"
+    file.write_text(
+        "import sys, numpy as np\n"
+        "def leave(x): sys.exit(0)\n"
+        "case = {'fn': np.sum, 'inputs': (np.ones(3),), 'grad': np.ones_like}\n"
+        f"case[{leaving!r}] = leave\n",
+        encoding="utf-8",
+    )
+
+    done = _run("check", f"{file}:case")
+
+    assert done.exit_code == 2
+    assert "left the program instead of returning: SystemExit: 0" in done.stderr
+
+
+def test_what_no_program_expects_is_an_error_too(tmp_path):
+    """An exception of its own kind ended the program with 1, "disagrees"."""
+    file = tmp_path / "odd.py"
+    file.write_text(
+        "class Odd(BaseException): pass\n"
+        "def f(x): raise Odd('sour')\n"
+        "case = (f, 1.0)\n",
+        encoding="utf-8",
+    )
+
+    done = _run("check", f"{file}:case")
+
+    assert done.exit_code == 2
+    assert "Odd: sour" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--html", "--json"])
+def test_the_file_that_is_checked_is_not_written_over(target, option):
+    """It was the user's program, and a page afterwards."""
+    done = _run("check", f"{target}:wrong", option, target)
+
+    assert done.exit_code == 2
+    assert "is the file that is read; name another one to write" in done.stderr
+    assert Path(target).read_text(encoding="utf-8") == FILE
+
+
+def test_page_and_numbers_do_not_share_a_file(target, tmp_path):
+    """The second was written over the first, which was announced all the same."""
+    out = tmp_path / "out"
+
+    done = _run("check", f"{target}:wrong", "--html", str(out), "--json", str(out))
+
+    assert done.exit_code == 2
+    assert "--html and --json are both to write" in done.stderr
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(("form", "named"), [("{}", "dict"), ("()", "tuple")])
+def test_an_empty_target_is_called_empty(tmp_path, form, named):
+    """It had "nothing and no 'fn'", and "is tuple"."""
+    file = tmp_path / "empty_case.py"
+    file.write_text(f"case = {form}\n", encoding="utf-8")
+
+    told = _run("check", f"{file}:case").stderr
+
+    assert f"the target is an empty {named}, and should be a gradlab.Report" in told
