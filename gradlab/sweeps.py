@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.sweep_reading import read_sweep
-from gradlab.comparison.swept import Curves, Swept, step_errors
+from gradlab.comparison.swept import Curves, Slopes, Swept, step_errors
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.error_curves import ORDERS, CurveReading
 from gradlab.errors import InputError
@@ -26,23 +26,7 @@ if TYPE_CHECKING:
     from gradlab.report import Live, Report
     from gradlab.subject.subject import Variable
 
-__all__ = ["Slopes", "Sweep", "curves_of"]
-
-
-class Slopes(dict[tuple[str, str], tuple[float, float]]):
-    """Slopes by (method, input); an input alone stands for the first method.
-
-    Examples
-    --------
-    >>> Slopes({("central", "x"): (2.0, -1.0), ("forward", "x"): (1.0, -1.0)})["x"]
-    (2.0, -1.0)
-    """
-
-    def __missing__(self, key: object) -> tuple[float, float]:
-        for (_, name), slopes in self.items():
-            if name == key:
-                return slopes
-        raise KeyError(key)
+__all__ = ["Sweep", "curves_of"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -222,6 +206,16 @@ class Sweep:
     def verdict(self) -> Verdict:
         """The worst verdict of any input; undecided where nothing was swept."""
         return max(self.verdicts.values(), default=Verdict.UNDECIDED)
+
+    def __bool__(self) -> bool:
+        """Whether every input agrees, for ``assert gl.sweep(...)``; undecided is not.
+
+        Examples
+        --------
+        >>> bool(gl.sweep(lambda x: x @ x, np.ones(2), grad=lambda x: x))
+        False
+        """
+        return self.verdict == Verdict.AGREES
 
     @property
     def verdicts(self) -> dict[str, Verdict]:

@@ -140,6 +140,17 @@ class Comparison:
         blind = self.stated_power is not None and np.isinf(self.stated_power)
         return max(worst, Verdict.UNDECIDED) if blind and self.input.size else worst
 
+    def __bool__(self) -> bool:
+        """Whether every entry agrees, for ``assert report["x"]``; undecided is not.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: x @ x, np.ones(3), grad=lambda x: x)
+        >>> bool(report["x"])
+        False
+        """
+        return self.verdict == Verdict.AGREES
+
     @property
     def excess(self) -> NDArray[np.float64]:
         """Error over what is forgiven, at each entry, shape (m, n); no unit.

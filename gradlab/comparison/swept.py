@@ -19,7 +19,23 @@ if TYPE_CHECKING:
 
     from gradlab.subject.subject import Variable
 
-__all__ = ["Curves", "Swept", "step_errors"]
+__all__ = ["Curves", "Slopes", "Swept", "step_errors"]
+
+
+class Slopes(dict[tuple[str, str], tuple[float, float]]):
+    """Slopes by (method, input); an input alone stands for the first method.
+
+    Examples
+    --------
+    >>> Slopes({("central", "x"): (2.0, -1.0), ("forward", "x"): (1.0, -1.0)})["x"]
+    (2.0, -1.0)
+    """
+
+    def __missing__(self, key: object) -> tuple[float, float]:
+        for (_, name), slopes in self.items():
+            if name == key:
+                return slopes
+        raise KeyError(key)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

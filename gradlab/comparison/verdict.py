@@ -20,6 +20,8 @@ class Verdict(enum.IntEnum):
     <Verdict.UNDECIDED: 1>
     >>> print(Verdict.UNDECIDED)
     UNDECIDED
+    >>> [bool(verdict) for verdict in Verdict]  # as in: assert report.verdict
+    [True, False, False]
     """
 
     AGREES = 0
@@ -29,6 +31,10 @@ class Verdict(enum.IntEnum):
     def __str__(self) -> str:
         """Print the answer, not its number: 1 would pass for True."""
         return self.name
+
+    def __bool__(self) -> bool:
+        """Whether it agrees: the number would have it the other way round."""
+        return self is Verdict.AGREES
 
     @property
     def glyph(self) -> str:

@@ -131,6 +131,16 @@ class Located:
         """Whether nothing wrong was found; see `complete` for how far that reaches."""
         return not (self.entries or self.wrong_share or self.factors)
 
+    def __bool__(self) -> bool:
+        """Whether a search to the end found nothing wrong: ``assert gl.locate(...)``.
+
+        Examples
+        --------
+        >>> bool(gl.locate(lambda x: x @ x, np.ones(3), grad=lambda x: x))
+        False
+        """
+        return self.ok and self.complete
+
     @property
     def table(self) -> pd.DataFrame:
         """Wrong entries, largest effect first.

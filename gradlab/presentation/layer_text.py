@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.alike import alike
 from gradlab.labels import code_place, few_of
 from gradlab.presentation.words import (
@@ -35,7 +34,6 @@ __all__ = [
     "audit_lines",
     "audit_table",
     "audit_text",
-    "audit_verdict",
     "cost_of",
     "finding_lines",
     "headline_of",
@@ -122,25 +120,6 @@ def _why_not(rows: Sequence[LayerRow]) -> str:
     return "; ".join([*told, *([f"other reasons ({rest})"] if rest else [])])
 
 
-def audit_verdict(audit: LayerAudit) -> Verdict:
-    """Verdict of an audit; undecided where a layer, or each, could not be checked.
-
-    A layer that has nothing to differentiate, or was not called, leaves nothing open.
-
-    Examples
-    --------
-    >>> import torch
-    >>> audit_verdict(gl.blame(torch.nn.Linear(2, 2), torch.ones(2))).words
-    'agrees'
-    """
-    if not audit.ok:
-        return Verdict.DISAGREES
-    unchecked = _unchecked(audit)
-    blind = len(unchecked) == len(audit.rows)
-    left_open = blind or not all(row.idle for row in unchecked)
-    return Verdict.UNDECIDED if left_open else Verdict.AGREES
-
-
 def headline_of(audit: LayerAudit) -> str:
     """Say which layer is wrong itself, or that none is, and how many nobody saw.
 
@@ -164,7 +143,7 @@ def headline_of(audit: LayerAudit) -> str:
         wrong = [f.where for f in audit.findings if f.severity == "error"]
         if wrong:
             words = f"{middle(', '.join(wrong), 80)}: wrong, but {words}"
-        return f"{audit_verdict(audit).glyph} {words}"
+        return f"{audit.verdict.glyph} {words}"
     root = audit.culprits[0]
     found = next((row for row in audit.rows if row.name == root), None)
     place = f" ({_place(found)})" if found else ""

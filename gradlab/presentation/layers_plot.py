@@ -22,7 +22,6 @@ from gradlab.presentation.figures import (
 )
 from gradlab.presentation.layer_text import (
     GLYPHS,
-    audit_verdict,
     headline_of,
     runs,
 )
@@ -145,7 +144,7 @@ class LayersDisplay:
         """
         self.graph_, self.nodes_ = None, None
         self.links_ = self._find_links()
-        colour = ANY_PAPER[audit_verdict(self.audit)]
+        colour = ANY_PAPER[self.audit.verdict]
         if ax is None:
             self.figure_ = new_figure(9.0, 1.5 + 0.27 * max(len(self._lines), 1))
             self.graph_, self.ax_ = self.figure_.subplots(1, 2, width_ratios=(1, 9))

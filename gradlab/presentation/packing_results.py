@@ -13,7 +13,6 @@ from gradlab.diagnosis.finding import asks_nothing
 from gradlab.labels import code_place
 from gradlab.presentation.headline import headline
 from gradlab.presentation.layer_text import (
-    audit_verdict,
     cost_of,
     headline_of,
     states_shown,
@@ -328,7 +327,7 @@ def layers_state(audit: LayerAudit) -> dict[str, Any]:
     return {
         "kind": "layers",
         "headline": _sentence(headline_of(audit), [row.name for row in audit.rows]),
-        "verdict": int(audit_verdict(audit)),
+        "verdict": int(audit.verdict),
         "subject": f"{len(audit.rows)} layers",
         "facts": [
             ["cost", cost_of(audit)],

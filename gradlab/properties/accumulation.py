@@ -89,6 +89,10 @@ class AccumulationCheck:
         """Whether nothing wrong was found."""
         return self.verdict < Verdict.DISAGREES
 
+    def __bool__(self) -> bool:
+        """Whether all agree: ``assert gl.check_accumulation(...)``; undecided does not."""
+        return self.verdict == Verdict.AGREES
+
     @property
     def reading(self) -> str:
         """What was found, in sentences."""

@@ -107,6 +107,10 @@ class ModesCheck:
         """Whether nothing wrong was found."""
         return self.verdict < Verdict.DISAGREES
 
+    def __bool__(self) -> bool:
+        """Whether they agree: ``assert gl.compare_modes(...)``; undecided is not."""
+        return self.verdict == Verdict.AGREES
+
     @property
     def reading(self) -> str:
         """What was found, in sentences."""

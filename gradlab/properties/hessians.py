@@ -72,6 +72,10 @@ class HessianCheck:
         """Whether nothing wrong was found."""
         return self.verdict < Verdict.DISAGREES
 
+    def __bool__(self) -> bool:
+        """Whether it agrees: ``assert gl.check_hessian(...)``; undecided is not."""
+        return self.verdict == Verdict.AGREES
+
     @property
     def rate(self) -> float:
         """Rate of the Taylor remainder of order 2; 3 is expected."""

@@ -111,6 +111,10 @@ class SparsityCheck:
         """Whether nothing wrong was found."""
         return not self.uncovered
 
+    def __bool__(self) -> bool:
+        """Whether it holds: ``assert gl.check_sparsity(...)``; undecided is not."""
+        return self.verdict == Verdict.AGREES
+
     @property
     def reading(self) -> str:
         """What was found, in sentences."""

@@ -162,6 +162,10 @@ class TaylorTest:
         """Whether nothing wrong was found."""
         return self.verdict < Verdict.DISAGREES
 
+    def __bool__(self) -> bool:
+        """Whether it agrees: ``assert gl.taylor_test(...)``; undecided is not."""
+        return self.verdict == Verdict.AGREES
+
     @property
     def reading(self) -> str:
         """What the rates mean, one sentence for each order tested."""

@@ -6,6 +6,8 @@ import dataclasses
 import enum
 from typing import TYPE_CHECKING, Any
 
+from gradlab.comparison.verdict import Verdict
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from os import PathLike
@@ -206,6 +208,31 @@ class LayerAudit:
     def ok(self) -> bool:
         """Whether no piece is wrong: no finding of severity "error"."""
         return all(finding.severity != "error" for finding in self.findings)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Undecided where a layer, or each, could not be checked and none is wrong.
+
+        A layer that has nothing to differentiate, or was not called, leaves nothing
+        open.
+        """
+        if not self.ok:
+            return Verdict.DISAGREES
+        unchecked = [row for row in self.rows if row.state == LayerState.UNCHECKED]
+        blind = len(unchecked) == len(self.rows)
+        left_open = blind or not all(row.idle for row in unchecked)
+        return Verdict.UNDECIDED if left_open else Verdict.AGREES
+
+    def __bool__(self) -> bool:
+        """Whether every piece is right, for ``assert gl.blame(...)``; undecided is not.
+
+        Examples
+        --------
+        >>> import torch
+        >>> bool(gl.blame(torch.nn.Linear(2, 2), torch.ones(2)))
+        True
+        """
+        return self.verdict == Verdict.AGREES
 
     @property
     def culprit(self) -> str | None:
