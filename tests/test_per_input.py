@@ -135,6 +135,7 @@ def test_second_look_in_the_report_keeps_the_tolerance():
         ({"method": {"x": "nope"}}, "got 'nope'"),
         ({"atol": {"x": -1.0}}, "atol must be a number >= 0 or None, got -1.0"),
         ({"rtol": "tight"}, "rtol must be a number >= 0 or None, got 'tight'"),
+        ({"rtol": {"x": 2}}, "rtol must be below 1, got 2: a gradient of twice"),
     ],
 )
 def test_options_that_name_nothing_are_refused(options, words):

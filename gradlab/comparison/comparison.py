@@ -11,7 +11,7 @@ from gradlab.comparison.ranking import candidates, scores
 from gradlab.comparison.relative_errors import (
     RELATIVE_FLOOR,
     relative_error,
-    stands_out,
+    told_error,
 )
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
@@ -205,12 +205,34 @@ class Comparison:
 
     @property
     def max_rel_error(self) -> float:
-        """Largest relative error of the entries that `stands_out` names."""
+        """Largest relative error of any entry, where it tells something.
+
+        Not so of entries within their error bar of zero. What agrees because `atol` is
+        larger than the entry counts by its error beside the largest entry.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> round(report["x"].max_rel_error, 6)
+        0.333333
+        """
         if self.tally is not None:
             return self.tally.max_rel_error
+        return float(np.max(self.told_error, initial=0.0))
+
+    @property
+    def told_error(self) -> NDArray[np.float64]:
+        """Like `relative_error`, and 0 where that tells nothing; see `max_rel_error`.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(2), grad=lambda x: x)
+        >>> report["x"].told_error.round(3)
+        array([[0.333, 0.333]])
+        """
         sides = self.analytic, self.numeric
-        worth = stands_out(*sides, self.numeric_error, self.allowed, self.verdicts)
-        return float(np.max(self.relative_error[worth], initial=0.0))
+        forgiven = self.numeric_error, self.allowed
+        return told_error(*sides, *forgiven, self.verdicts, self.scale)
 
     @property
     def power(self) -> float:

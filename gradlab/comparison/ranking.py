@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.relative_errors import stands_out
 from gradlab.comparison.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -44,15 +43,7 @@ def scores(comparison: Comparison) -> NDArray[np.float64]:
         those = excess[comparison.verdicts == verdict]
         top[verdict] = those[np.isfinite(those)].max(initial=0.0)
     most = top[comparison.verdicts]
-    told = stands_out(
-        comparison.analytic,
-        comparison.numeric,
-        comparison.numeric_error,
-        comparison.allowed,
-        comparison.verdicts,
-    )
-    relative = np.where(told, comparison.relative_error, 0.0)
-    relative = np.nan_to_num(relative, nan=np.inf, posinf=np.inf)
+    relative = np.nan_to_num(comparison.told_error, nan=np.inf, posinf=np.inf)
     with np.errstate(invalid="ignore"):  # of 0 / 0, where no excess is above zero
         return np.where(excess >= most / _CLEAR, 1.0 + _short(relative), excess / most)
 

@@ -15,7 +15,7 @@ import numpy as np
 from gradlab.comparison.relative_errors import (
     RELATIVE_FLOOR,
     relative_error,
-    stands_out,
+    told_error,
 )
 from gradlab.comparison.tiling import bands
 from gradlab.comparison.tolerance import SAFETY
@@ -219,7 +219,7 @@ class Tallying:
             bound = np.maximum(2 * allowed, SAFETY * bars) + np.where(agrees, error, 0)
             bound = np.where(verdicts == Verdict.UNDECIDED, 0.0, bound)
         self._extreme("abs", error)
-        self._extreme("rel", relative[stands_out(a, b, bars, allowed, verdicts)])
+        self._extreme("rel", told_error(a, b, bars, allowed, verdicts, self._scale))
         self._extreme("power", bound[np.isfinite(bound)])
         rank = relative + 8.0 * verdicts
         return np.where(np.isnan(error), 5.0 + 8.0 * verdicts, rank)

@@ -85,7 +85,7 @@ class Tolerance:
     Parameters
     ----------
     rtol
-        Relative part, without unit. Default `default_rtol` of the arithmetic.
+        Relative part, without unit, below 1. Default `default_rtol` of the arithmetic.
     atol
         Absolute part in the units of the derivative. The default is a fraction of
         the largest entry in the same row of the block (1e-11 in float64), or of the
@@ -103,12 +103,20 @@ class Tolerance:
     def __post_init__(self) -> None:
         given: dict[str, Any] = {"rtol": self.rtol, "atol": self.atol}
         for name, value in given.items():
+            if value is None:
+                continue
             number = isinstance(value, int | float | np.number | np.ndarray)
-            number = number and np.ndim(value) == 0
+            number = number and np.ndim(value) == 0 and np.asarray(value).dtype != bool
             # `not >=` also refuses nan, by name
-            if value is not None and not (number and np.isreal(value) and value >= 0):
+            if not (number and np.isreal(value) and 0 <= value < np.inf):
                 msg = f"{name} must be a number >= 0 or None, got {value!r}"
                 raise InputError(msg)
+        if self.rtol is not None and self.rtol >= 1:
+            msg = (
+                f"rtol must be below 1, got {self.rtol!r}: a gradient of twice the "
+                "size would agree, and from 2 on any; leave it out, or try rtol=1e-3"
+            )
+            raise InputError(msg)
 
     def of(self, name: str) -> Tolerance:
         """Return the tolerance of one input.
@@ -163,7 +171,7 @@ def read_tolerance(rtol: Any, atol: Any) -> Tolerance:
     Raises
     ------
     InputError
-        If one of them is no number >= 0.
+        If one of them is no number >= 0, or `rtol` is not below 1.
 
     Examples
     --------

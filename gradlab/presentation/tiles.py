@@ -19,8 +19,7 @@ import numpy as np
 
 from gradlab.comparison.relative_errors import (
     RELATIVE_FLOOR,
-    relative_error,
-    stands_out,
+    told_error,
 )
 
 if TYPE_CHECKING:
@@ -342,6 +341,5 @@ def _largest_told(comparison: Comparison, pick: tuple[Any, ...], scale: float) -
             comparison.verdicts,
         )
     )
-    relative = relative_error(analytic, numeric, RELATIVE_FLOOR * scale)
-    worth = stands_out(analytic, numeric, bars, allowed, verdicts)
-    return float(np.max(relative[worth], initial=0.0))
+    told = told_error(analytic, numeric, bars, allowed, verdicts, scale)
+    return float(np.max(told, initial=0.0))

@@ -90,7 +90,7 @@ class AccumulationCheck:
         return self.verdict < Verdict.DISAGREES
 
     def __bool__(self) -> bool:
-        """Whether all agree: ``assert gl.check_accumulation(...)``; undecided does not."""
+        """Whether it agrees, ``assert gl.check_accumulation(...)``: undecided not."""
         return self.verdict == Verdict.AGREES
 
     @property

@@ -65,6 +65,22 @@ def test_what_agrees_within_its_bar_alone_is_not_the_worst():
     assert right.relative_error[0, 0] == right.max_rel_error
 
 
+def test_a_tolerance_hides_no_relative_error():
+    """The sign is the other one: "max rel 0" stood beside -12 and 12."""
+    covered = block([-6.0, -12.0], [6.0, 12.0], verdict=0, atol=100.0)
+
+    assert covered.max_rel_error == 1
+    assert covered.ranking(1) == [(0, 1)]
+
+
+def test_round_off_that_a_tolerance_covers_is_as_little_as_it_is():
+    """A zero that is off by all of itself counts beside the largest entry."""
+    right = block([1.0, 1e-13], [1.0, 0.0], 1e-16, verdict=0, rtol=1e-6, atol=1e-11)
+
+    assert right.relative_error.max() == pytest.approx(1e-5)
+    assert right.max_rel_error == pytest.approx(1e-13)
+
+
 def test_no_number_is_worse_than_any():
     """Nan before the rest, and the rest in its order: here all are clear."""
     wrong = block([1.2, np.nan, 1.4, 1.3], [1.0, 1.0, 1.0, 1.0])
