@@ -6,8 +6,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.auditing import audited
+from gradlab.building import valid_seed
 from gradlab.comparison.tolerance import Tolerance
 from gradlab.diagnosis.finding import BugKind
+from gradlab.differentiation.metering.budget import parse_memory
 from gradlab.differentiation.method import Auto
 from gradlab.errors import GradlabError
 from gradlab.keywords import spelt
@@ -29,7 +31,7 @@ def blame(
     *inputs: Any,
     loss: Callable[[Any], Any] | None = None,
     seed: int = 0,
-    memory_bound: int | None = None,
+    memory_bound: int | str | None = None,
     progress: Any = None,
     **kwargs: Any,
 ) -> LayerAudit:
@@ -55,7 +57,8 @@ def blame(
     seed
         Of the random directions, and of the weights where there is no loss.
     memory_bound
-        Bytes that may be used beside the model; default what is free now.
+        Bytes that may be used beside the model, or a text such as "512MiB"; default
+        what is free now.
     progress
         As of `gradlab.check`, in calls of layers; or a function that is called with
         (calls done, calls in all).
@@ -73,8 +76,8 @@ def blame(
     Raises
     ------
     InputError
-        If the model has nothing to differentiate, the loss is not a scalar, or the
-        audit would need more memory than allowed.
+        If the model has nothing to differentiate, the loss is not a scalar, the audit
+        would need more memory than allowed, or an option cannot be read.
     InputTypeError
         If `module` is no module, or the loss no tensor.
     SubjectError
@@ -98,8 +101,11 @@ def blame(
     >>> audit.culprits, [str(row.state) for row in audit.rows]
     ((), ['right', 'right', 'right'])
     """
-    live = LayerLive(module, inputs, kwargs, loss, seed)
-    return _explained(audited(live, memory_bound, progress))
+    live = LayerLive(module, inputs, kwargs, loss, valid_seed(seed))
+    bound = None
+    if memory_bound is not None:
+        bound = parse_memory(memory_bound, "memory_bound", least=1)
+    return _explained(audited(live, bound, progress))
 
 
 def _explained(audit: LayerAudit) -> LayerAudit:

@@ -16,12 +16,26 @@ from gradlab.labels import without_ours
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-__all__ = ["handed_on", "has_ctx", "kept_through", "misfit", "no_such_option", "spelt"]
+__all__ = [
+    "handed_on",
+    "has_ctx",
+    "kept_through",
+    "misfit",
+    "named_options",
+    "no_such_option",
+    "spelt",
+]
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
+_Kind = TypeVar("_Kind", bound=type)
 
-_STEP = (("steps", "steps=[...]"), ("method", "method=gl.Central(step=...)"))
+_STEP = (
+    ("h", "h="),
+    ("steps", "steps=[...]"),
+    ("method", "method=gl.Central(step=...)"),
+    ("step", "step="),
+)
 _TOLERANCE = (("rtol", "rtol= or atol="),)
 _WORKERS = (("executor", "executor=, a pool of concurrent.futures"),)
 # What other libraries call it, and what to write here; the first that there is.
@@ -93,7 +107,31 @@ def kept_through(done: Callable[[], bool]) -> Iterator[None]:
 
 
 def _listed(options: Collection[str]) -> str:
-    return ", ".join(f"{each}=" for each in options)
+    return ", ".join(f"{each}=" for each in options) or "none"
+
+
+def named_options(kind: _Kind) -> _Kind:
+    """Let a class say what was meant by an option that it does not have.
+
+    Examples
+    --------
+    >>> gl.Central(h=1e-6)
+    Traceback (most recent call last):
+        ...
+    gradlab.errors.InputTypeError: Central() has no option 'h'; did you mean step=?
+    """
+    made = kind.__init__  # type: ignore[misc] # of the class itself
+    options = tuple(inspect.signature(kind).parameters)
+
+    @functools.wraps(made)
+    def call(self: object, *given: Any, **named: Any) -> None:
+        for name in named:
+            if name not in options:
+                raise no_such_option(kind.__name__, name, options)
+        made(self, *given, **named)
+
+    kind.__init__ = call  # type: ignore[misc]
+    return kind
 
 
 def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:

@@ -9,6 +9,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradientMismatchError, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from os import PathLike
 
     import pandas as pd
@@ -189,6 +190,24 @@ class Report:
             known = ", ".join(repr(self.block_name(c)) for c in self.comparisons)
             msg = f"no gradient is called {key!r}; the report has: {known or 'none'}"
         raise InputError(msg)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is a gradient of that name: ``"W1" in report``."""
+        return any(
+            key in (c.input.name, (c.output.name, c.input.name), self.block_name(c))
+            for c in self.comparisons
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names that stand for one gradient each.
+
+        Examples
+        --------
+        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+        >>> [name for name in report if not report[name]]
+        ['x']
+        """
+        return iter(list(map(self.block_name, self.comparisons)))
 
     @property
     def table(self) -> pd.DataFrame:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradlab.comparison.sweep_reading import read_sweep
-from gradlab.comparison.swept import Curves, Slopes, Swept, step_errors
+from gradlab.comparison.swept import (
+    Curves,
+    Slopes,
+    Swept,
+    entry_name,
+    step_errors,
+)
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.error_curves import ORDERS, CurveReading
 from gradlab.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from os import PathLike
 
     import pandas as pd
@@ -24,7 +30,6 @@ if TYPE_CHECKING:
     from gradlab.presentation.plots import SweepDisplay
     from gradlab.presentation.widgets.epsilon import EpsilonSweep
     from gradlab.report import Live, Report
-    from gradlab.subject.subject import Variable
 
 __all__ = ["Sweep", "curves_of"]
 
@@ -102,6 +107,14 @@ class Sweep:
                 return block
         msg = f"no input is called {name!r}; this sweep has: {', '.join(self.inputs)}"
         raise InputError(msg)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether an input of that name was swept."""
+        return name in self.inputs
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names of the inputs."""
+        return iter(self.inputs)
 
     # ------------------------------------------------------------- curves
     @property
@@ -273,7 +286,7 @@ class Sweep:
         block = self[name]
         rows = block.analytic.shape[0]
         labels = [block.label(column) for column in range(len(block.columns))]
-        wanted = _wanted(block.variable, index)
+        wanted = entry_name(block.variable, index)
         if wanted not in labels or not 0 <= row < rows:
             shown = ", ".join([*labels[:5], *(["..."] if len(labels) > 5 else [])])
             msg = (
@@ -378,14 +391,6 @@ def curves_of(
     points = [step_errors(block, n, e) for n, e in zip(matrices, bars, strict=True)]
     error, bar, own, wrong = np.array(points, dtype=np.float64).reshape(-1, 4).T
     return Curves(error, bar, own, wrong, cut)
-
-
-def _wanted(variable: Variable, index: int | tuple[int, ...]) -> str:
-    """Name an entry by its index, or by its position in row-major order."""
-    if not isinstance(index, tuple) and 0 <= index < math.prod(variable.shape):
-        index = tuple(map(int, np.unravel_index(index, variable.shape)))
-    place = ", ".join(map(str, index)) if isinstance(index, tuple) else str(index)
-    return f"{variable.name}[{place}]" if place else variable.name
 
 
 def _superscript(power: float) -> str:

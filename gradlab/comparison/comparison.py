@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison"]
 
+_MATRICES = ("analytic", "numeric", "numeric_error", "allowed")
+
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Comparison:
@@ -89,6 +91,12 @@ class Comparison:
     escalated: int = 0
     stated_power: float | None = None
     tally: Tally | None = None
+
+    def __post_init__(self) -> None:
+        """Keep what was compared from being written over; copies can be."""
+        held = vars(self)
+        for name in (*_MATRICES, "verdicts", "step"):
+            held[name] = _still(held[name])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -222,14 +230,7 @@ class Comparison:
 
     @property
     def told_error(self) -> NDArray[np.float64]:
-        """Like `relative_error`, and 0 where that tells nothing; see `max_rel_error`.
-
-        Examples
-        --------
-        >>> report = gl.check(lambda x: (x**2).sum(), np.ones(2), grad=lambda x: x)
-        >>> report["x"].told_error.round(3)
-        array([[0.333, 0.333]])
-        """
+        """Like `relative_error`, 0 where that tells nothing; see `max_rel_error`."""
         sides = self.analytic, self.numeric
         forgiven = self.numeric_error, self.allowed
         return told_error(*sides, *forgiven, self.verdicts, self.scale)
@@ -266,6 +267,7 @@ class Comparison:
 
     def entry(self, column: int) -> int | None:
         """Entry of the input behind a column; None if it is a random direction."""
+        self._refuse_outside(0, column)
         if self.coverage == "probe":
             return None
         return column if self.columns is None else int(self.columns[column])
@@ -284,6 +286,7 @@ class Comparison:
         >>> report["x"].label(0, 2)
         'x[2]'
         """
+        self._refuse_outside(row, column)
         entry = self.entry(column)
         name = (
             f"{self.input.name} along probe {column}"
@@ -294,11 +297,19 @@ class Comparison:
 
     def indices(self, row: int, column: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Index tuples into the output and into the input."""
+        self._refuse_outside(row, column)
         entry = self.entry(column)
         return (
             self.output.index(row),
             (column,) if entry is None else self.input.index(entry),
         )
+
+    def _refuse_outside(self, row: int, column: int) -> None:
+        """Refuse what would wrap around, or be the name of nothing."""
+        places = zip(("row", "column"), (row, column), self.shape, strict=True)
+        for what, number, count in places:
+            if not 0 <= number < count:
+                raise InputError(f"there is no {what} {number}; there are {count}")
 
     def ranking(self, k: int) -> list[tuple[int, int]]:
         """Return the `k` worst entries as (row, column), worst first.
@@ -361,7 +372,7 @@ class Comparison:
 
     def __getstate__(self) -> dict[str, Any]:
         """Hand on every matrix, not what would have made it."""
-        for name in ("analytic", "numeric", "numeric_error", "allowed"):
+        for name in _MATRICES:
             getattr(self, name)
         return vars(self).copy()
 
@@ -378,3 +389,12 @@ class Comparison:
             f"analytic {self.analytic[place]:.6g}, "
             f"numeric {self.numeric[place]:.6g} ± {self.numeric_error[place]:.1e})"
         )
+
+
+def _still(matrix: Any) -> Any:
+    """Give a view of a matrix that cannot be written to; of a maker, one that does."""
+    if callable(matrix):
+        return lambda: _still(matrix())
+    view = matrix.view()
+    view.setflags(write=False)
+    return view

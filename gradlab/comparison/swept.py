@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.subject import Variable
 
-__all__ = ["Curves", "Slopes", "Swept", "step_errors"]
+__all__ = ["Curves", "Slopes", "Swept", "entry_name", "step_errors"]
 
 
 class Slopes(dict[tuple[str, str], tuple[float, float]]):
@@ -284,3 +284,18 @@ def step_errors(
         float(own[steady].max()) if steady.any() else float("nan"),
         float("nan") if culprit is None else float(error[culprit]),
     )
+
+
+def entry_name(variable: Variable, index: int | tuple[int, ...]) -> str:
+    """Name an entry by its index, or by its position in row-major order.
+
+    Examples
+    --------
+    >>> from gradlab.subject.subject import Variable
+    >>> entry_name(Variable("W", (2, 3)), 4), entry_name(Variable("W", (2, 3)), (1, 1))
+    ('W[1, 1]', 'W[1, 1]')
+    """
+    if isinstance(index, int | np.integer) and 0 <= index < variable.size:
+        index = variable.index(int(index))
+    place = ", ".join(map(str, index)) if isinstance(index, tuple) else str(index)
+    return f"{variable.name}[{place}]" if place else variable.name

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 from typing import TYPE_CHECKING, Literal
 
+from gradlab.errors import InputError
 from gradlab.labels import few_of
 
 if TYPE_CHECKING:
@@ -144,6 +145,19 @@ class Finding:
     advice: str
     doubts: tuple[BugKind, ...] = ()
     also: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        try:
+            kind = BugKind(self.kind)
+        except ValueError:
+            known = ", ".join(BugKind)
+            msg = f"kind must be one of {known}, got {self.kind!r}"
+            raise InputError(msg) from None
+        if self.severity not in _SEVERITIES:
+            known = ", ".join(_SEVERITIES)
+            msg = f"severity must be one of {known}, got {self.severity!r}"
+            raise InputError(msg)
+        object.__setattr__(self, "kind", kind)  # plain text will do
 
     @property
     def places(self) -> tuple[str, ...]:

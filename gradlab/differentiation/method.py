@@ -15,6 +15,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from gradlab.errors import InputError
+from gradlab.keywords import named_options
 
 __all__ = [
     "Adaptive",
@@ -48,6 +49,7 @@ class _Stepped:
             raise InputError(msg)
 
 
+@named_options
 @dataclasses.dataclass(frozen=True, slots=True)
 class Central(_Stepped):
     """Two-sided difference ``(f(x + h) - f(x - h)) / 2h``; truncation of order h^2.
@@ -72,6 +74,7 @@ class Central(_Stepped):
     cost: ClassVar[int] = 2  # evaluations of one coordinate
 
 
+@named_options
 @dataclasses.dataclass(frozen=True, slots=True)
 class Forward(_Stepped):
     """One-sided difference ``(f(x + h) - f(x)) / h``; truncation of order h.
@@ -92,6 +95,7 @@ class Forward(_Stepped):
     cost: ClassVar[int] = 1
 
 
+@named_options
 @dataclasses.dataclass(frozen=True, slots=True)
 class Backward(_Stepped):
     """One-sided difference ``(f(x) - f(x - h)) / h``; truncation of order h.
@@ -112,6 +116,7 @@ class Backward(_Stepped):
     cost: ClassVar[int] = 1
 
 
+@named_options
 @dataclasses.dataclass(frozen=True, slots=True)
 class ComplexStep(_Stepped):
     """Complex step ``Im f(x + ih) / h``: no cancellation, for analytic functions.
@@ -135,6 +140,7 @@ class ComplexStep(_Stepped):
     cost: ClassVar[int] = 1
 
 
+@named_options
 @dataclasses.dataclass(frozen=True, slots=True)
 class Adaptive:
     """Ladder of steps per coordinate, judged by its own consistency.
@@ -156,6 +162,7 @@ class Adaptive:
     cost: ClassVar[int] = 24  # about
 
 
+@named_options
 @dataclasses.dataclass(frozen=True, slots=True)
 class Auto:
     """Central differences, then the adaptive ladder where they raise a doubt.

@@ -163,6 +163,9 @@ def rename(
         result = [names.get(name, name) for name in found]  # type: ignore[union-attr] # a mapping
     else:
         result = [str(name) for name in names]
+    if "" in result:
+        msg = f"names= gives an empty name: {result}; a gradient is told of by its name"
+        raise InputError(msg)
     if len(result) != len(found):
         msg = (
             f"names= gives {len(result)} for the differentiable inputs "
@@ -196,23 +199,27 @@ def is_mapping(value: object) -> bool:
     )
 
 
-def _empty(value: Any, path: str, leaves: list[Leaf]) -> Any:
-    """Append the leaves of `value`; return it with slots in their place."""
+def _empty(
+    value: Any, path: str, leaves: list[Leaf], above: tuple[int, ...] = ()
+) -> Any:
+    """Append the leaves of `value`; return it with slots in their place.
 
-    def joined(key: object) -> str:
-        return f"{path}.{key}" if path else str(key)
+    `above` are the identities of the containers that it is in.
+    """
+    mapping, sequence = is_mapping(value), isinstance(value, tuple | list)
+    if id(value) in above and (mapping or sequence):
+        msg = f"{path} holds itself, and so has no end; pass the arrays in it"
+        raise InputError(msg)
+    inside = (*above, id(value))
 
-    if is_mapping(value):
-        return _Mapping(
-            value, {key: _empty(value[key], joined(key), leaves) for key in value}
-        )
-    if isinstance(value, tuple | list):
+    def emptied(key: object, part: Any) -> Any:
+        return _empty(part, f"{path}.{key}" if path else str(key), leaves, inside)
+
+    if mapping:
+        return _Mapping(value, {key: emptied(key, value[key]) for key in value})
+    if sequence:
         fields = getattr(value, "_fields", range(len(value)))
-        parts = [
-            _empty(part, joined(field), leaves)
-            for field, part in zip(fields, value, strict=True)
-        ]
-        return _Sequence(type(value), parts)
+        return _Sequence(type(value), list(map(emptied, fields, value)))
     leaves.append(Leaf(path, value))
     return _Slot(len(leaves) - 1)
 

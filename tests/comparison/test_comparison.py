@@ -71,7 +71,7 @@ def test_ranking_is_that_of_a_full_sort(k, rng):
     analytic = rng.integers(0, 4, 60) * 1e-7
     verdicts = rng.integers(np.where(analytic > 1e-7, 1, 0), 3)
     ranked = block(analytic, np.zeros(60), verdicts=verdicts, bar=1e-8)
-    ranked.allowed[...] = 1e-7
+    ranked = dataclasses.replace(ranked, allowed=np.full((1, 60), 1e-7))
     order = sorted(range(60), key=lambda i: (-verdicts[i], -analytic[i], i))
 
     assert ranked.ranking(k) == [(0, i) for i in order[:k]]

@@ -65,8 +65,19 @@ def parse_budget(budget: float | str | Budget | None) -> Budget:
     return Budget(evaluations=int(count))
 
 
-def parse_memory(memory: float | str) -> int:
+def parse_memory(
+    memory: float | str, option: str = "memory", least: int = 2**20
+) -> int:
     """Read ``memory=``: a number of bytes, or a text with a unit.
+
+    Parameters
+    ----------
+    memory
+        What was given.
+    option
+        What the option is called.
+    least
+        How many bytes it takes to work with; default 1 MiB.
 
     Raises
     ------
@@ -79,8 +90,8 @@ def parse_memory(memory: float | str) -> int:
     (1073741824, 200000000, 16777216)
     """
     how = (
-        f'memory must be a number of bytes or a text such as "512MiB", and 1 MiB or '
-        f"more, got {memory!r}"
+        f'{option} must be a number of bytes or a text such as "512MiB", and '
+        f"{'1 MiB' if least == 2**20 else least} or more, got {memory!r}"
     )
     number, factor = memory, 1
     if isinstance(memory, str):
@@ -91,6 +102,6 @@ def parse_memory(memory: float | str) -> int:
         size = float("nan") if isinstance(memory, bool) else float(number) * factor
     except (TypeError, ValueError):
         raise InputError(how) from None
-    if not 2**20 <= size < float("inf"):
+    if not least <= size < float("inf"):
         raise InputError(how)
     return int(size)

@@ -59,13 +59,14 @@ class EpsilonSweep(LiveView):
     ('sweep', 'float64')
     """
 
+    settable = ("h", "method", "dtype", "picked")
     can_recompute = traitlets.Bool(default_value=False).tag(sync=True)
     dtype = traitlets.Unicode("float64").tag(sync=True)
 
     def __init__(
         self, sweep: Sweep, report: Report | None = None, **values: Any
     ) -> None:
-        shows(self, sweep, "steps", "a gradlab.Sweep: gl.sweep(...)")
+        shows(self, sweep, "steps", "a gradlab.Sweep: gl.sweep(...)", values)
         dtype = precision_of(sweep)
         report = _report_of(sweep) if report is None else report
         self._reports = {dtype: report}
@@ -99,6 +100,17 @@ class EpsilonSweep(LiveView):
             "dtype": dtype,
             "dtypes": sorted(set(dtypes)),
         }
+
+    def _choices(self, trait: str) -> tuple[str, ...] | None:
+        """Name the inputs of the sweep, and what was measured of it."""
+        if trait == "dtype":
+            return tuple(self._sweeps)
+        if self.dtype not in self._sweeps:  # refused by itself
+            return None
+        if trait == "picked":
+            return self.sweep.inputs
+        more = ("adaptive",) if self.dtype in self._adaptive else ()
+        return (*self.sweep.methods, *more)
 
     @property
     def sweep(self) -> Sweep:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
+from gradlab.errors import InputError
 from gradlab.presentation.headline import headline
 from gradlab.presentation.packing import LIVE_ENTRIES, number, pack_block, pack_tile
 from gradlab.presentation.packing_results import order_of_blocks, report_state
@@ -55,6 +56,7 @@ class JacobianExplorer(LiveView):
     ('x', [])
     """
 
+    settable = ("param", "tol", "metric", "selected")
     param = traitlets.Unicode("").tag(sync=True)
     tol = traitlets.Float(None, allow_none=True).tag(sync=True)
     metric = traitlets.Enum(("rel", "abs"), "rel").tag(sync=True)
@@ -63,7 +65,7 @@ class JacobianExplorer(LiveView):
     can_recompute = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(self, report: Report, **values: Any) -> None:
-        shows(self, report, "comparisons", "a gradlab.Report: gl.check(...)")
+        shows(self, report, "comparisons", "a gradlab.Report: gl.check(...)", values)
         self._report = report
         self._blocks = {report.block_name(c): c for c in report.comparisons}
         packed = {
@@ -103,11 +105,46 @@ class JacobianExplorer(LiveView):
     @traitlets.validate("param")
     def _known(self, proposal: dict[str, Any]) -> str:
         name = str(proposal["value"])
-        if name and name not in self._blocks:
+        return self._named(name, traitlets.TraitError) if name else name
+
+    def _named(self, name: str, refusal: type[Exception]) -> str:
+        """Return the name of a block, or refuse it."""
+        if name not in self._blocks:
             known = ", ".join(repr(name) for name in self._blocks)
-            msg = f"no gradient is called {name!r}; the report has: {known}"
-            raise traitlets.TraitError(msg)
+            msg = f"no gradient is called {name!r}; the report has: {known or 'none'}"
+            raise refusal(msg)
         return name
+
+    @traitlets.validate("selected")
+    def _inside(self, proposal: dict[str, Any]) -> list[int]:
+        """Refuse an entry that the block does not have."""
+        place: list[int] = proposal["value"]
+        if not self._has(place):
+            rows, columns = self._shape
+            msg = (
+                f"selected must be [] or [row, column] of an entry of {self.param!r}, "
+                f"which is {rows} x {columns}; got {place}"
+            )
+            raise traitlets.TraitError(msg)
+        return place
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return self._blocks[self.param].shape if self.param in self._blocks else (0, 0)
+
+    def _has(self, place: list[int]) -> bool:
+        """Whether the block that is shown has an entry; none is one, too."""
+        pairs = zip(place, self._shape, strict=False)
+        return len(place) in {0, 2} and all(0 <= at < size for at, size in pairs)
+
+    @traitlets.validate("tol")
+    def _positive(self, proposal: dict[str, Any]) -> float | None:
+        """Refuse what no picture can be coloured by."""
+        value: float | None = proposal["value"]
+        if value is not None and not 0 <= value < float("inf"):
+            msg = f"tol must be a number >= 0, or None, got {value!r}"
+            raise traitlets.TraitError(msg)
+        return value
 
     def _pack(
         self, comparison: Comparison, name: str
@@ -118,6 +155,8 @@ class JacobianExplorer(LiveView):
         if self.param in self._packed:
             meta, planes = self._packed[self.param]
             self.block = {"key": self.param, "meta": meta, "planes": planes}
+        if not self._has(self.selected):  # an entry of the block that was shown before
+            self.selected = []
 
     # ------------------------------------------------------------- answers
     def _answer_block(self, message: dict[str, Any]) -> Answer:
@@ -165,7 +204,7 @@ class JacobianExplorer(LiveView):
         Comparison
             The new block.
         """
-        name = name or self.param
+        name = self._named(name or self.param, InputError)
         old = self._blocks[name]
         subject = self._report if dtype is None else in_precision(self._report, dtype)
         found = check_again(subject, old.input.name, method, step)

@@ -11,18 +11,19 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anywidget
 import numpy as np
 import traitlets
 
 from gradlab.errors import GradlabError, InputTypeError
+from gradlab.keywords import no_such_option
 from gradlab.presentation.figures import DRAWING
 from gradlab.presentation.html import script_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
 __all__ = ["Answer", "LiveView", "shows"]
 
@@ -30,13 +31,24 @@ __all__ = ["Answer", "LiveView", "shows"]
 Answer = tuple[dict[str, Any], "Mapping[str, bytes]"]
 
 
-def shows(view: object, given: object, member: str, wanted: str) -> None:
-    """Refuse what a view cannot show.
+def shows(
+    view: LiveView, given: object, member: str, wanted: str, values: Mapping[str, Any]
+) -> None:
+    """Refuse what a view cannot show, and keywords that it does not have.
+
+    Parameters
+    ----------
+    view
+        The view, before it is made.
+    given, member, wanted
+        What it is to show, something that all that is wanted has, and that in words.
+    values
+        Keywords: traits by name.
 
     Raises
     ------
     InputTypeError
-        If `given` lacks the `member` that all that is wanted has.
+        If `given` lacks the `member`, or a trait is none that can be set.
 
     Examples
     --------
@@ -48,10 +60,17 @@ def shows(view: object, given: object, member: str, wanted: str) -> None:
     if not hasattr(given, member):
         msg = f"{type(view).__name__} shows {wanted}; got {type(given).__name__}"
         raise InputTypeError(msg)
+    for name in values:
+        if name not in view.settable and not anywidget.AnyWidget.class_traits().get(
+            name
+        ):
+            raise no_such_option(type(view).__name__, name, view.settable)
 
 
 class LiveView(anywidget.AnyWidget):
     """The page with a kernel behind it; `kind` says which view it shows."""
+
+    settable: ClassVar[tuple[str, ...]] = ()  # traits that a user may set
 
     # the text, not the path: anywidget would watch the file, and never let go of us
     _esm = script_path().read_text(encoding="utf-8")
@@ -66,6 +85,21 @@ class LiveView(anywidget.AnyWidget):
         self._errors = np.geterr()
         self._answers: dict[str, Callable[[dict[str, Any]], Answer]] = {}
         self.on_msg(self._on_message)
+
+    def _choices(self, trait: str) -> Collection[str] | None:  # noqa: ARG002 - for all
+        """Name what a trait may be set to; None leaves it open."""
+        return None
+
+    @traitlets.validate("picked", "method", "dtype")
+    def _one_of(self, proposal: Any) -> str:
+        """Refuse what is not there to be shown; empty stands for no choice."""
+        trait, value = str(proposal["trait"].name), str(proposal["value"])
+        known = self._choices(trait)
+        if value and known is not None and value not in known:
+            there = ", ".join(map(repr, known)) or "nothing yet"
+            msg = f"{trait} must be one of {there}; got {value!r}"
+            raise traitlets.TraitError(msg)
+        return value
 
     def _on_message(
         self, _: object, message: dict[str, Any], __: list[memoryview]

@@ -6,6 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from gradlab.keywords import named_options
 from gradlab.presentation.html import script_path
 from gradlab.presentation.packing import number
 from gradlab.presentation.widgets.host import LiveView
@@ -29,6 +30,7 @@ class Source(str):
         return str(self)
 
 
+@named_options
 class BugHunt(LiveView):
     """Find the wrong gradient: a game of nine levels, for courses.
 
@@ -205,7 +207,7 @@ class BugHunt(LiveView):
         return {}, {}
 
     def _answer_go(self, message: dict[str, Any]) -> Answer:
-        self._hunt.go(int(message["level"]))
+        self._hunt.go(message["level"])
         self.page = self._page()
         return {}, {}
 

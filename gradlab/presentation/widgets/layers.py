@@ -46,10 +46,11 @@ class LayerBlame(LiveView):
     ('layers', (8, 6))
     """
 
+    settable = ("picked",)
     can_recompute = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(self, audit: LayerAudit, **values: Any) -> None:
-        shows(self, audit, "rows", "the audit of a model: gl.blame(...)")
+        shows(self, audit, "rows", "the audit of a model: gl.blame(...)", values)
         self._audit = audit
         self._local: dict[tuple[str, int | None], Report] = {}
         super().__init__(
@@ -59,6 +60,11 @@ class LayerBlame(LiveView):
             **values,
         )
         self._answers |= {"layer": self._answer_layer}
+
+    def _choices(self, trait: str) -> tuple[str, ...] | None:
+        """Name the layers of the audit."""
+        rows = self._audit.rows
+        return tuple(row.name for row in rows) if trait == "picked" else None
 
     @property
     def audit(self) -> LayerAudit:
