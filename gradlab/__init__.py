@@ -97,6 +97,8 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         msg = f"module 'gradlab' has no attribute {name!r}"
+        if name in importlib.import_module("gradlab.errors").__all__:
+            msg += f"; it is gradlab.errors.{name}"
         raise AttributeError(msg, name=name, obj=sys.modules[__name__])
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value

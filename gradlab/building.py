@@ -146,6 +146,13 @@ def _check_options(fn: object, sides: Sides) -> None:
         if value is not None and not callable(value):
             msg = f"{name}= must be a function, got {type(value).__name__}"
             raise InputTypeError(msg)
+    if isinstance(sides.params, int | float | complex | str | bytes):
+        msg = (
+            f"params= takes what fn reads where it is, an array or a dict, list or "
+            f"tuple of arrays, got {sides.params!r:.60}; make it np.array(...), or "
+            f"pass it as an input of fn"
+        )
+        raise InputTypeError(msg)
     if sides.grad is not None and not callable(sides.grad):
         _refuse_no_gradients(sides.grad)
     refuse_criteria(sides.loss)

@@ -27,9 +27,9 @@ __all__ = [
 class GradlabError(Exception):
     """Base of all exceptions that gradlab raises deliberately.
 
-    Each is a built-in exception as well: `InputError` a `ValueError`, `InputTypeError`
-    a `TypeError`, `SubjectError` a `RuntimeError`, `GradientMismatchError` an
-    `AssertionError`.
+    They live in `gradlab.errors`. Each is a built-in exception as well: `InputError` a
+    `ValueError`, `BudgetError` too, `InputTypeError` a `TypeError`, `SubjectError` a
+    `RuntimeError`, `GradientMismatchError` an `AssertionError`.
 
     Examples
     --------

@@ -17,6 +17,7 @@ __all__ = [
     "code_place",
     "entry_label",
     "few_of",
+    "plural",
     "ravel",
     "stopped_at",
     "tensor_wanted",
@@ -90,6 +91,19 @@ def few_of(names: Sequence[str], most: int) -> str:
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Count something in words.
+
+    Examples
+    --------
+    >>> plural(1, "block"), plural(1728, "entry")
+    ('1 block', '1,728 entries')
+    """
+    if count != 1:
+        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{count:,} {noun}"
 
 
 def code_place(file: str, line: int, *, folder: bool = False) -> str:

@@ -119,7 +119,7 @@ REFUSED = {
     "table of pandas": (
         lambda: gl.check(square, pd.DataFrame({"a": X}), grad=double),
         InputError,
-        "got x: DataFrame (3, 1)); pass at least one array",
+        "got x: DataFrame (3, 1)); pass x.to_numpy(), or an array",
     ),
     "column of pandas": (
         lambda: gl.check(square, pd.Series(X), grad=double),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -94,6 +96,36 @@ CASES = {
         lambda: gl.BugHunt(lvl=2),
         r"BugHunt\(\) has no option 'lvl'; did you mean level=\?",
     ),
+    "parameters that are a number": (
+        lambda: gl.check(lambda: 3.0, params=3, grad=grad),
+        r"params= takes what fn reads where it is, an array .*, got 3; make it np.arr",
+    ),
+    "a direction that is a word": (
+        lambda: gl.taylor_test(f, X, grad=grad, direction="a"),
+        r"direction for x is of type str, .*; pass NumPy arrays, tensors or numbers",
+    ),
+    "a product that is None": (
+        lambda: gl.check_hessian(f, X, grad=grad, hvp=lambda *_: None),
+        r"hvp= returned None; expected the shapes of the inputs, \(2,\)",
+    ),
+    "a tangent that is None": (
+        lambda: gl.compare_modes(
+            np.square, X, jvp=lambda *_: None, jac=lambda x: np.diag(2 * x)
+        ),
+        r"one tangent per output, of shape \(2,\), got None",
+    ),
+    "a pattern of another size": (
+        lambda: gl.check_sparsity(np.square, X, pattern=np.eye(3)),
+        r"has shape \(3, 3\), expected \(2, 2\)$",
+    ),
+    "a loss that is complex": (
+        lambda: gl.check(lambda x: f(x) * (1 + 1j), X, grad=grad),
+        r"this function returns a complex number; make it real \(abs\(\), .real\)",
+    ),
+    "a budget of one": (
+        lambda: gl.check(f, X, grad=grad, budget=1),
+        r"\(1 evaluation is spent\)",
+    ),
 }
 
 
@@ -163,6 +195,62 @@ def test_what_was_compared_cannot_be_written_over():
     for name in ("analytic", "numeric", "numeric_error", "allowed", "verdicts", "step"):
         with pytest.raises(ValueError, match="read-only"):
             getattr(block, name)[0, 0] = 7
+
+
+def test_numbers_in_boxes_are_called_so():
+    """A gradient of dtype object was "of type ndarray, which is not an array"."""
+    report = gl.check(f, X, grad=lambda x: np.array([2 * v for v in x], dtype=object))
+
+    assert report.diagnosis == "dtype"
+    assert (
+        "is an array of dtype object, which is not an array of numbers; return it wi"
+        in (report.findings[0].evidence)
+    )
+
+
+def test_an_exception_that_lives_elsewhere_is_found():
+    """The public names are few; those that are caught seldom stand in `errors`."""
+    with pytest.raises(AttributeError, match=r"; it is gradlab.errors.InputError$"):
+        gl.InputError
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(1, "The gradient does"), (2, "Both gradients do"), (3, "All 3")],
+)
+def test_one_is_not_told_as_many(count, words):
+    """It was "All 1 gradients do as expected"."""
+    buffers = {f"w{k}": np.zeros(2) for k in range(count)}
+
+    def step():
+        for buffer in buffers.values():
+            np.add(buffer, 1, out=buffer)
+
+    told = gl.check_accumulation(step, buffers, expect="add").reading
+
+    assert told.startswith(words)
+
+
+def test_one_entry_that_is_not_declared_is_one():
+    """By algebra only the entry (1, 0) of a running sum is below the diagonal."""
+    found = gl.check_sparsity(np.cumsum, X, pattern=np.eye(2))
+
+    assert found.reading.startswith("1 entry is not zero and not declared")
+
+
+def test_one_gradient_is_one():
+    """Of two inputs one has none."""
+    report = gl.check(lambda x, y: f(x) + f(y), X, X, grad=lambda *_: (X,))
+
+    assert "1 gradient came back, expected 2" in report.findings[0].evidence
+
+
+def test_one_evaluation_is_one():
+    """As the foot of a pattern with no entry says it."""
+    found = gl.check_sparsity(np.square, X, pattern=np.eye(2))
+    one = dataclasses.replace(found, evaluations=1)
+
+    assert str(one).endswith("  1 evaluation")
 
 
 def test_a_finding_takes_plain_text_for_its_kind():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from gradlab.labels import plural
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -190,10 +192,9 @@ def _place(entry: WrongEntry, rows: int) -> str:
 
 def _headline(located: Located) -> str:
     count = len(located.entries)
-    noun = "entry" if count == 1 else "entries"
-    what = f"{count} wrong {noun}" if count else "nothing wrong"
+    what = plural(count, "wrong entry") if count else "nothing wrong"
     if count and located.wrong_share:  # those of which there are too many come below
         what += " named"
     if not located.complete:
         what += " so far" if located.suspects else ""
-    return f"{what}, {located.evaluations} evaluations"
+    return f"{what}, {plural(located.evaluations, 'evaluation')}"

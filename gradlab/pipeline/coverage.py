@@ -10,6 +10,7 @@ import numpy as np
 from gradlab.differentiation.metering.meter import DEAR
 from gradlab.differentiation.sizes.scales import typical_sizes
 from gradlab.differentiation.sizes.small_coordinates import OWN_SCALE
+from gradlab.labels import plural
 from gradlab.subject.mirrors import with_mirrored
 from gradlab.subject.subject import input_columns, output_rows
 
@@ -90,7 +91,7 @@ class Estimate:
         'estimated before: 2,000 evaluations or more, about 21 s'
         """
         time = f"{self.seconds:.2g}" if self.seconds < 100 else f"{self.seconds:,.0f}"
-        count = f"{self.evaluations:,} evaluations or more"
+        count = f"{plural(self.evaluations, 'evaluation')} or more"
         return f"estimated before: {count}, about {time} s"
 
 

@@ -19,6 +19,7 @@ from gradlab.diagnosis.upstream import hidden_upstream, respond
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.differentiation.origin import Origin
+from gradlab.labels import plural
 from gradlab.localisation.conditions import Conditions, first_evaluation
 from gradlab.pipeline.around.noticing import excuse_cancellation, noticed
 from gradlab.pipeline.around.on_purpose import purposeful
@@ -323,13 +324,11 @@ def _told_before(meter: Meter, expected: Estimate) -> tuple[str, ...]:
 def _given_up(meter: Meter) -> tuple[str, ...]:
     """Tell of evaluations that did not return."""
     ended, usual = meter.timeouts.ended, meter.timeouts.usual
-    count = len(ended)
-    if not count:
+    if not ended:
         return ()
-    what = "1 evaluation" if count == 1 else f"{count} evaluations"
     words = (
-        f"{what} away from the point had not returned after {ended[0]:.2g} s, "
-        f"where one at the point takes {usual:.1g} s; given up"
+        f"{plural(len(ended), 'evaluation')} away from the point had not returned "
+        f"after {ended[0]:.2g} s, where one at the point takes {usual:.1g} s; given up"
     )
     return (words,)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from gradlab.differentiation.metering.meter import why_stopped
+from gradlab.labels import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -98,7 +99,9 @@ class Outcome:
             (self.unheard, "and no other steps were tried"),
         ):
             if accused:
+                count = plural(accused.total(), "entry")
                 yield (
-                    f"{accused.total()} entries disagree with {' and '.join(accused)} "
-                    f"differences at this step {words}: undecided"
+                    f"{count} disagree{'s' * (accused.total() == 1)} with "
+                    f"{' and '.join(accused)} differences at this step {words}: "
+                    f"undecided"
                 )

@@ -263,7 +263,7 @@ def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
         "kind": "sweep",
         "headline": _sentence(sweep_headline(sweep), sweep.inputs),
         "verdict": int(sweep.verdict),
-        "subject": f"{len(sweep.steps)} steps",
+        "subject": plural(len(sweep.steps), "step"),
         "facts": [
             ["numeric side", ", ".join(sweep.methods)],
             ["cost", cost(sweep.evaluations, sweep.seconds)],
@@ -328,7 +328,7 @@ def layers_state(audit: LayerAudit) -> dict[str, Any]:
         "kind": "layers",
         "headline": _sentence(headline_of(audit), [row.name for row in audit.rows]),
         "verdict": int(audit.verdict),
-        "subject": f"{len(audit.rows)} layers",
+        "subject": plural(len(audit.rows), "layer"),
         "facts": [
             ["cost", cost_of(audit)],
         ],

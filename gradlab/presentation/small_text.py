@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.presentation.words import brief, printable, tabulate, wrapped
+from gradlab.presentation.words import brief, plural, printable, tabulate, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +62,6 @@ def taylor_text(test: TaylorTest) -> str:
             heard = test.residuals[order][i] > test.floors[i]  # else round-off
             row.append(f"{rate:.2f}" if heard and np.isfinite(rate) else "")
         rows.append(row)
-    foot = ", ".join((f"{test.evaluations} evaluations", *test.remarks))
+    foot = ", ".join((plural(test.evaluations, "evaluation"), *test.remarks))
     right = range(len(rows[0]))
     return told(test.verdict, test.reading, rows, right=right, foot=foot)

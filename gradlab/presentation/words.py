@@ -9,6 +9,8 @@ import sys
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
+from gradlab.labels import plural
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -189,19 +191,6 @@ def distinct(names: Sequence[str], width: int) -> list[str]:
         ]
     told = dict(zip(names, short, strict=True))
     return short if len(set(told.values())) == len(told) else list(names)
-
-
-def plural(count: int, noun: str) -> str:
-    """Count something in words.
-
-    Examples
-    --------
-    >>> plural(1, "block"), plural(1728, "entry")
-    ('1 block', '1,728 entries')
-    """
-    if count != 1:
-        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{count:,} {noun}"
 
 
 def shape_in_words(shape: Sequence[int]) -> str:

@@ -108,7 +108,9 @@ class AccumulationCheck:
             for row in self.rows
             if row.verdict != Verdict.AGREES
         ]
-        return " ".join(told) or f"All {len(self.rows)} gradients do as expected."
+        every = {1: "The gradient does", 2: "Both gradients do"}
+        all_ = every.get(len(self.rows), f"All {len(self.rows)} gradients do")
+        return " ".join(told) or f"{all_} as expected."
 
     @property
     def table(self) -> pd.DataFrame:

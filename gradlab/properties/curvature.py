@@ -184,8 +184,9 @@ def _given_hvp(
         shapes = [np.shape(part) for part in parts]
         wanted = [variable.shape for variable in inputs]
         if shapes != wanted:
+            got = "None" if result is None else _shapes(shapes)
             msg = (
-                f"hvp= returned {_shapes(shapes)}; expected the shapes of the inputs, "
+                f"hvp= returned {got}; expected the shapes of the inputs, "
                 f"{_shapes(wanted)}"
             )
             raise InputError(msg)

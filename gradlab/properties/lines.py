@@ -79,7 +79,7 @@ def _sizes(point: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
 
 
 def _coordinates(part: Any, variable: Any) -> NDArray[np.float64]:
-    array = as_numpy(part, f"direction for {variable.name}")
+    array = as_numpy(part, f"direction for {variable.name}", "pass")
     if array.shape != variable.shape or array.dtype.kind not in "biufc":
         msg = (
             f"direction for {variable.name} must be numbers of shape {variable.shape}, "

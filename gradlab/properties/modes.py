@@ -170,6 +170,7 @@ def _pusher(
             wanted = ", ".join(map(str, subject.reader.shapes))
             listed = isinstance(result, tuple | list)
             got = type(result).__name__ if listed else f"shape {np.shape(result)}"
+            got = "None" if result is None else got
             msg = (
                 f"jvp= must return one tangent per output, of shape {wanted}, got {got}"
             )

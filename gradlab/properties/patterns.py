@@ -18,6 +18,7 @@ from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import BudgetError, InputError, InputTypeError
 from gradlab.keywords import spelt
+from gradlab.labels import plural
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.properties.curvature import refuse_complex
@@ -122,13 +123,15 @@ class SparsityCheck:
         if self.uncovered:
             shown = ", ".join(e.label for e in self.uncovered[:_SHOWN])
             more = len(self.uncovered) - _SHOWN
+            verb = "is" if len(self.uncovered) == 1 else "are"
             told.append(
-                f"{len(self.uncovered)} entries are not zero and not declared: {shown}"
-                + (f" and {more} more." if more > 0 else ".")
+                f"{plural(len(self.uncovered), 'entry')} {verb} not zero and not "
+                f"declared: {shown}" + (f" and {more} more." if more > 0 else ".")
             )
         elif self.unknown:
             told.append(
-                f"{len(self.unknown)} undeclared entries cannot be told from zero, "
+                f"{plural(len(self.unknown), 'undeclared entry')} cannot be told from "
+                f"zero, "
                 f"such as {self.unknown[0].label}."
             )
         else:
@@ -137,7 +140,8 @@ class SparsityCheck:
                 f"{self.entries}, differs from zero at this point."
             )
         told += [
-            f"{count} declared entries of {name} are zero here."
+            f"{plural(count, 'declared entry')} of {name} "
+            f"{'is' if count == 1 else 'are'} zero here."
             for name, count in self.idle.items()
             if count
         ]
@@ -155,7 +159,7 @@ class SparsityCheck:
     def __repr__(self) -> str:
         from gradlab.presentation.small_text import told
 
-        foot = f"{self.evaluations} evaluations"
+        foot = plural(self.evaluations, "evaluation")
         return told(self.verdict, self.reading, foot=foot)
 
 
@@ -294,9 +298,10 @@ def _matrix(declared: Any, output: Variable, variable: Variable) -> NDArray[np.b
 
 
 def _misfit(shape: tuple[int, ...], output: Variable, variable: Variable) -> InputError:
+    wanted = ((output.size, variable.size), (*output.shape, *variable.shape))
     return InputError(
         f"pattern for {output.name} and {variable.name} has shape {shape}, expected "
-        f"{(output.size, variable.size)} or {(*output.shape, *variable.shape)}"
+        f"{' or '.join(map(str, dict.fromkeys(wanted)))}"
     )
 
 

@@ -117,8 +117,11 @@ def _nothing_message(leaves: Sequence[Leaf]) -> str:
     boxed = [leaf.name for leaf in leaves if _is_boxed(leaf.value)]
     lists = {name.rpartition(".")[0] for name in whole}
     meant = "at least one array"
+    frames = [leaf.name for leaf in leaves if hasattr(leaf.value, "to_numpy")]
     if boxed:
         meant = f"{boxed[0]}.astype(float), or an array"
+    elif frames:
+        meant = f"{frames[0]}.to_numpy(), or an array"
     elif len(whole) > 1 and len(lists) == 1 and lists != {""}:
         meant = f"np.array({lists.pop()}, dtype=float), or an array"
     elif whole:

@@ -56,8 +56,17 @@ def is_differentiable(value: object) -> bool:
     return hasattr(value, "shape") and _dtype_kind(value) in {"f", "c"}
 
 
-def as_numpy(value: Any, what: str) -> NDArray[Any]:
+def as_numpy(value: Any, what: str, remedy: str = "return") -> NDArray[Any]:
     """View or copy an array of any library as a NumPy array.
+
+    Parameters
+    ----------
+    value
+        The array, or a number.
+    what
+        What it is, for a message.
+    remedy
+        What to do with an array instead: "return" or "pass" it.
 
     Raises
     ------
@@ -84,11 +93,15 @@ def as_numpy(value: Any, what: str) -> NDArray[Any]:
         msg = f"{what} is a {type(value).__name__}, which is not an array"
         raise InputTypeError(msg) from cause
     if array.dtype.kind in "OSTUMm":  # objects, words and dates
-        kind = "None" if value is None else f"of type {type(value).__name__}"
-        msg = (
-            f"{what} is {kind}, which is not an array of numbers; return "
-            f"NumPy arrays, tensors or numbers"
+        kind, other = (
+            f"of type {type(value).__name__}",
+            "NumPy arrays, tensors or numbers",
         )
+        if value is None:
+            kind = "None"
+        elif isinstance(value, np.ndarray):
+            kind, other = f"an array of dtype {array.dtype}", "it with .astype(float)"
+        msg = f"{what} is {kind}, which is not an array of numbers; {remedy} {other}"
         raise InputTypeError(msg)
     return array
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from gradlab.checks import check
 from gradlab.comparison.verdict import Verdict
+from gradlab.labels import plural
 from gradlab.teaching.time_limit import call_within
 
 if TYPE_CHECKING:
@@ -202,7 +203,8 @@ def _difference(comparison: Comparison) -> str:
     row, column = comparison.ranking(1)[0]
     yours, ours = comparison.analytic[row, column], comparison.numeric[row, column]
     total = comparison.verdicts.size
+    disagree = f"{plural(total, 'entry')} disagree{'s' * (wrong == 1)}"
     return (
-        f"{wrong} of {total} entries disagree, worst {comparison.label(row, column)}: "
+        f"{wrong} of {disagree}, worst {comparison.label(row, column)}: "
         f"yours {yours:.4g}, differences {ours:.4g}"
     )

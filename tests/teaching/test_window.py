@@ -57,6 +57,7 @@ def test_next_waits_for_the_solution(cell):
     hunt = BugHunt(2, namespace=cell)
     send(hunt, "next")
     assert (hunt.page["number"], hunt.page["words"]) == (2, "Solve this one first.")
+    assert "\nSolve this one first.\n" in repr(hunt.next())  # where no window opens
 
     exec(BY_HEART.format("dout.sum(axis=0)"), cell)
     hunt.check()

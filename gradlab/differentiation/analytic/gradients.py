@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.errors import GradlabError
+from gradlab.labels import plural
 from gradlab.subject.choosing import loose_numbers
 from gradlab.subject.numpy_values import as_numpy, gather
 from gradlab.subject.state_guard import StateGuard
@@ -99,8 +100,9 @@ def match_by_position(
     if len(inputs) == 1 and all(getattr(g, "shape", ()) == () for g in gradients):
         return [np.asarray(gradients)]  # a gradient written as a list of numbers
     return (
-        f"{len(gradients)} gradients came back, expected {len(tree.template)}, one for "
-        f"each argument; differentiable: {', '.join(v.name for v in inputs)}"
+        f"{plural(len(gradients), 'gradient')} came back, expected "
+        f"{len(tree.template)}, one for each argument; differentiable: "
+        f"{', '.join(v.name for v in inputs)}"
     )
 
 

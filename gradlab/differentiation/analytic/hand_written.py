@@ -61,6 +61,13 @@ def _assemble(
     return rows, problems
 
 
+def _is_complex_number(outputs: Sequence[Variable]) -> bool:
+    """Whether this is all of one complex number: itself, or both its parts."""
+    parts = [variable.name.rpartition(".")[2] for variable in outputs]
+    single = all(variable.shape == () for variable in outputs)
+    return single and (len(outputs) == 1 or parts == ["real", "imag"])
+
+
 def unique(problems: list[Problem]) -> tuple[Problem, ...]:
     """Leave out what has been said already, for another row."""
     return tuple(dict.fromkeys(problems))
@@ -137,11 +144,13 @@ class Contracted:
         if output_rows(self.subject.outputs) != 1:
             several = self.subject.outputs
             shapes = ", ".join(f"of shape {v.shape}" for v in several[:3])
-            shapes = "a complex number" if shapes == "of shape ()" else shapes
+            returned = f"{'values' if len(several) > 1 else 'an array'} {shapes}"
+            remedy = "reduce it (.sum())"
+            if _is_complex_number(several):
+                returned, remedy = "a complex number", "make it real (abs(), .real)"
             msg = (
                 f"a gradient belongs to one real number, a loss; this function returns "
-                f"{'values' if len(several) > 1 else 'an array'} {shapes}; reduce it "
-                f"(.sum()), or pass jac= or vjp= in place of the gradient"
+                f"{returned}; {remedy}, or pass jac= or vjp= in place of the gradient"
             )
             raise InputError(msg)
         if self._rows is None:

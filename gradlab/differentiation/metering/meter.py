@@ -11,6 +11,7 @@ from gradlab.differentiation.metering.bar import Bar
 from gradlab.differentiation.metering.budget import Budget
 from gradlab.differentiation.metering.timeouts import Timeouts
 from gradlab.errors import GradlabError
+from gradlab.labels import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,7 +196,8 @@ class Meter:
         """
         limit = self.budget.evaluations
         if limit is not None and self.evaluations + count > limit - self.kept:
-            msg = f"{limit} evaluations are spent"
+            verb = "is" if limit == 1 else "are"
+            msg = f"{plural(limit, 'evaluation')} {verb} spent"
             raise BudgetExhausted(msg)
 
     def in_time(self) -> None:

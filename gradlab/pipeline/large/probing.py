@@ -17,6 +17,7 @@ from gradlab.comparison.comparison import Comparison
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Crowd, Evidence
 from gradlab.differentiation.metering.meter import DEAR
+from gradlab.labels import plural
 from gradlab.localisation.tensors import (
     TensorProbe,
     TensorProbes,
@@ -230,8 +231,8 @@ def _closer(comparisons: list[Comparison]) -> list[str]:
 
 def _remarks(subject: Subject, probes: TensorProbes) -> tuple[str, ...]:
     total = sum(variable.size for variable in subject.inputs)
-    count = f"{probes.evaluations} evaluations"
-    told = [f"{total:,} entries judged by random directions in {count}"]
+    count = plural(probes.evaluations, "evaluation")
+    told = [f"{plural(total, 'entry')} judged by random directions in {count}"]
     told += [
         f"not looked at: nan or infinite entries of {name} ({count})"
         for name, count in probes.immovable.items()

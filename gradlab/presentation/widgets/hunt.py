@@ -127,7 +127,10 @@ class BugHunt(LiveView):
         return self._hunt.grade(student, seed=seed, by_hand=by_hand)
 
     def next(self) -> BugHunt:
-        """Go to the next level, once this one is solved; returns the window."""
+        """Go to the next level, once this one is solved; returns the window.
+
+        Until then it stays, and says so.
+        """
         self._answer_next({})
         return self
 
@@ -201,8 +204,8 @@ class BugHunt(LiveView):
 
     def _answer_next(self, _: dict[str, Any]) -> Answer:
         moved = self._hunt.advance()
-        last = self._hunt.number == len(self._hunt.levels)
-        why = "That was the last one." if last else "Solve this one first."
+        solved = self._hunt.progress.points is not None
+        why = "That was the last one." if solved else "Solve this one first."
         self.page = self._page("" if moved else why)
         return {}, {}
 
@@ -212,9 +215,11 @@ class BugHunt(LiveView):
         return {}, {}
 
     def __repr__(self) -> str:
+        words = self.page.get("words")
         return (
             f"{self._hunt!r}\n"
-            "Where no window opens: hunt.source() is the broken code, hunt.check(),\n"
+            + (f"{words}\n" if words else "")
+            + "Where no window opens: hunt.source() is the broken code, hunt.check(),\n"
             "hunt.hint() and hunt.next() play."
         )
 
