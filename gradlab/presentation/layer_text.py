@@ -135,8 +135,10 @@ def headline_of(audit: LayerAudit) -> str:
         if len(unchecked) == len(audit.rows):
             words = "no layer could be checked by itself"
         elif unchecked:
-            verb = "were" if len(unchecked) > 1 else "was"
-            words += f"; {len(unchecked)} of {len(audit.rows)} {verb} not"
+            verb = "were not" if len(unchecked) > 1 else "was not"
+            if not all(row.idle for row in unchecked):
+                verb = "could not be"
+            words += f"; {len(unchecked)} of {len(audit.rows)} {verb} checked"
         if unchecked:
             words += f": {_why_not(unchecked)}"
         # a hook on an input, say: wrong, and in no layer

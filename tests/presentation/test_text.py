@@ -259,7 +259,7 @@ class TestAuditText:
         text = audit_text(builders.audit_of(rows))
 
         assert text.startswith("✓ every layer that was checked is right by itself")
-        assert "; 1 of 2 was not: returns a Python number (1)" in text
+        assert "; 1 of 2 was not checked: returns a Python number (1)" in text
 
     def test_nothing_checked_is_undecided_everywhere(self):
         """Text, figure and page agree that an audit of nothing proves nothing."""
@@ -295,8 +295,8 @@ class TestAuditText:
         rows.append(builders.layer("fc", "Linear", "right"))
 
         assert headline_of(builders.audit_of(rows)) == (
-            "! every layer that was checked is right by itself; 5 of 6 were not: "
-            "noise (3); a kink (1); other reasons (1)"
+            "! every layer that was checked is right by itself; 5 of 6 could not be "
+            "checked: noise (3); a kink (1); other reasons (1)"
         )
 
     def test_an_error_outside_of_all_layers_is_not_ticked(self):
