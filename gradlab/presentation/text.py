@@ -55,6 +55,11 @@ if TYPE_CHECKING:
 
 __all__ = ["failure_text", "report_text"]
 
+_NAMES, _LEAST = (
+    40,
+    16,
+)  # letters of a name in the table: at most, and where it is narrow
+_NUMBERS = (4, 6, 7)  # columns that stand right
 _ROWS = 12  # as many as fit beside the rest of the text on a small terminal
 _PASSIVE_ROWS = 4  # of gradients that are wrong only because a layer is
 _FINDINGS = 6
@@ -75,8 +80,19 @@ def _unsaid(report: Report, comparison: Comparison) -> bool:
     return (short or silent) and bool(np.isnan(comparison.analytic).all())
 
 
+def _place_in_words(
+    comparison: Comparison, place: tuple[int, int], *, short: bool
+) -> str:
+    """Name an entry; the input's name stands in the same row, and may be left out."""
+    label = comparison.label(*place)
+    if short:
+        before, name, index = label.rpartition(f"{comparison.input.name}[")
+        label = f"{before}…[{index}" if name else label
+    return middle(label, 40)
+
+
 def _table_row(
-    name: str, comparison: Comparison, *, unsaid: bool, others: int = 0
+    name: str, comparison: Comparison, *, unsaid: bool, others: int, short: bool
 ) -> list[str]:
     place = worst_entry(comparison)
     head = [comparison.verdict.glyph, name, shape_in_words(comparison.input.shape)]
@@ -91,7 +107,7 @@ def _table_row(
         "-" if unsaid or untold(comparison, place) else brief(relative),
         f"probe {place[1]}, with {plural(others, 'other')}"
         if others
-        else middle(comparison.label(*place), 40),
+        else _place_in_words(comparison, place, short=short),
         *(("none", values[1]) if unsaid else values),
         "± " + brief(float(comparison.numeric_error[place])),
     ]
@@ -109,23 +125,13 @@ def _table(report: Report, width: int | None) -> list[str]:
     shown = order[:most] if len(order) > most + 1 else order
     if not shown:
         return []
-    head = ["", "input", "shape", "verdict", "max rel", "worst entry"]
-    rows = [[*head, "analytic", "numeric", "± bar"]]
-    room = 40 if width is None else min(40, max(16, width - 40))
-    names = distinct([report.block_name(c) for c in shown], room)
-    moved = moved_together(report)
-    rows += [
-        _table_row(
-            name,
-            each,
-            unsaid=_unsaid(report, each),
-            others=moved.get(each.input.name, 0),
-        )
-        for name, each in zip(names, shown, strict=True)
-    ]
-    lines = tabulate(rows, right=(4, 6, 7))
-    if width is not None and max(map(across, lines)) > width:
-        lines = _folded(rows, width)
+    room = _NAMES if width is None else min(_NAMES, max(_LEAST, width - 40))
+    rows = _rows(report, shown, room)
+    lines = tabulate(rows, right=_NUMBERS)
+    most = WIDTH + 1 if width is None else width
+    if max(map(across, lines)) > most:
+        wide = lines if width is None else _folded(rows, width)
+        lines = _fitting(report, shown, most) or wide
     rest = order[len(shown) :]
     if rest:
         words = ("agree", "undecided", "disagree")
@@ -136,6 +142,41 @@ def _table(report: Report, width: int | None) -> list[str]:
         ]
         lines.append("   ... " + ", ".join(counts))
     return lines
+
+
+def _rows(
+    report: Report, shown: list[Comparison], room: int, *, short: bool = False
+) -> list[list[str]]:
+    """Write the cells, names in `room` letters; `short` leaves repeated names out."""
+    head = ["", "input", "shape", "verdict", "max rel", "worst entry"]
+    names = distinct([report.block_name(c) for c in shown], room)
+    moved = moved_together(report)
+    rows = [
+        _table_row(
+            name,
+            each,
+            unsaid=_unsaid(report, each),
+            others=moved.get(each.input.name, 0),
+            short=short,
+        )
+        for name, each in zip(names, shown, strict=True)
+    ]
+    return [[*head, "analytic", "numeric", "± bar"], *rows]
+
+
+def _fitting(report: Report, shown: list[Comparison], width: int) -> list[str]:
+    """Shorten names until each row fits into a line; empty if that is not enough.
+
+    Numbers are what the table is for: they are not shortened.
+    """
+    rows = _rows(report, shown, _NAMES, short=True)
+    lines = tabulate(rows, right=_NUMBERS)
+    excess = max(map(across, lines)) - width
+    room = max(across(row[1]) for row in rows) - excess
+    if excess > 0 and room >= _LEAST:
+        rows = _rows(report, shown, room, short=True)
+        lines = tabulate(rows, right=_NUMBERS)
+    return lines if max(map(across, lines)) <= width else []
 
 
 def _folded(rows: list[list[str]], width: int) -> list[str]:
@@ -196,7 +237,8 @@ def report_text(
         Whether to colour glyphs with ANSI codes; default False, because the text
         also ends in files and logs.
     width
-        Columns of the terminal; default None, as many as the table takes.
+        Columns of the terminal, where a row may take two lines; default None, one line
+        for a row, whose names are shortened where that brings it down to 80 columns.
 
     Returns
     -------

@@ -245,8 +245,9 @@ def terminal() -> tuple[int | None, bool]:
     Returns
     -------
     columns, colour
-        None and False where what is printed goes to a file, a pipe or a notebook. No
-        colour if the variable ``NO_COLOR`` is set (https://no-color.org).
+        None and False where what is printed goes to a file, a pipe or a notebook, but
+        as many columns as the variable ``COLUMNS`` says. No colour if the variable
+        ``NO_COLOR`` is set (https://no-color.org).
 
     Examples
     --------
@@ -254,10 +255,12 @@ def terminal() -> tuple[int | None, bool]:
     (80, True)
     """
     try:
-        if not sys.stdout.isatty():
-            return None, False
+        shown = sys.stdout.isatty()
     except (AttributeError, ValueError):  # none (pythonw), or closed
-        return None, False
+        shown = False
+    if not shown:
+        asked = os.environ.get("COLUMNS", "")
+        return (int(asked) if asked.isdigit() and int(asked) else None), False
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return shutil.get_terminal_size().columns, not plain
 

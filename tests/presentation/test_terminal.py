@@ -142,6 +142,34 @@ class TestTerminal:
         """Where the table fits it is the same as in a file."""
         assert report_text(tutorial, width=200) == report_text(tutorial)
 
+    def test_long_names_are_shortened_before_rows_are_wide(self, report_of, compare):
+        """One line for a row, no number cut, and no name that is another's."""
+        names = [f"encoder.layers.{k}.self_attention.weight" for k in (1, 12)]
+        blocks = [compare(name, [[1.0, 2.0]], [[1.0, 2.5]]) for name in names]
+        text = report_text(report_of(*blocks), width=100)
+        rows = [line for line in text.splitlines() if "…[1]" in line]
+
+        assert max(map(across, rows)) <= 100
+        assert all(" 2.5  ±" in row for row in rows)
+        assert len({row.split()[1] for row in rows}) == 2
+
+    def test_numbers_are_kept_where_the_row_does_not_fit(self, report_of, compare):
+        """In a file, where a row is a line; names are not shortened in vain then."""
+        name, value = "layers.attention.weight", 0.12345678901234
+        block = compare(name, [[value]], [[value + 3e-13]], shape=(1,))
+        text = report_text(report_of(block))
+        (row,) = [line for line in text.splitlines() if f"{value:.12f}" in line]
+
+        assert row.split()[1] == name
+        assert f"{name}[0]" in row
+
+    def test_columns_that_are_asked_for_hold_for_a_file(self, tutorial, monkeypatch):
+        """COLUMNS is what a script can say where there is no terminal."""
+        monkeypatch.setenv("COLUMNS", "60")
+        assert str(tutorial) == report_text(tutorial, width=60)
+        monkeypatch.setenv("COLUMNS", "many")
+        assert str(tutorial) == report_text(tutorial)
+
     def test_columns_stand_below_each_other_in_any_letters(self, report_of, compare):
         """Chinese letters take two columns of a terminal each."""
         names = ("权重", "w", "e\N{COMBINING ACUTE ACCENT}")
