@@ -35,6 +35,9 @@ class Layers:
         Of the check, whose budget of seconds an audit has to fit into.
     names
         Of all inputs that are checked, the parameters among them.
+    rewind
+        Rewinds generators to the draw that the check compares: a dropout may hide a
+        mistake from another one.
     audit
         What was found; None before, and where it could not be made.
     refusal
@@ -46,6 +49,7 @@ class Layers:
     loss: Callable[..., Any] | None
     meter: Meter
     names: tuple[str, ...]
+    rewind: Callable[[], None]
     audit: LayerAudit | None = None
     refusal: str = ""
 
@@ -64,6 +68,7 @@ class Layers:
         from gradlab.localisation.layers.audited import LayerLive
 
         if self.audit is None and not self.refusal:
+            self.rewind()
             try:
                 self.audit = audited(
                     LayerLive(self.module, self.inputs, {}, self.loss, 0)

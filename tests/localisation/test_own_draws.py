@@ -94,3 +94,52 @@ def test_sum_of_what_is_normalised_has_no_gradient_to_depend_on_memory():
         report = gl.check(Standardise.apply, x.requires_grad_(), coverage="sample")
 
         assert report.ok, report.findings
+
+
+class Selu(torch.autograd.Function):
+    """Right but for one unit of the first sample."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """As torch has it."""
+        ctx.save_for_backward(x)
+        return torch.selu(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        """Half as much again, in one entry."""
+        (x,) = ctx.saved_tensors
+        slope = torch.where(x > 0, 1.0, 1.6732632423543772 * x.exp())
+        slope[0, 0] *= 1.5
+        return 1.0507009873554805 * grad * slope
+
+
+class OneUnit(torch.nn.Module):
+    """Applies it."""
+
+    def forward(self, x):
+        """Behind a dropout."""
+        return Selu.apply(x)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_check_audits_its_layers_under_the_draw_that_it_compares(seed):
+    """Another draw of the dropout would hide the unit, and the layer with it."""
+    torch.manual_seed(82)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(3, 6),
+        torch.nn.LayerNorm(6),
+        torch.nn.Dropout(0.5),
+        OneUnit(),
+        torch.nn.Linear(6, 2),
+    ).double()
+    x = torch.randn(4, 3, dtype=torch.float64)
+    torch.manual_seed(seed)
+    kept = torch.get_rng_state()
+
+    report = gl.check(model, x, loss=lambda out: out.sin().sum())
+    audit = gl.blame(model, x, loss=lambda out: out.sin().sum())
+
+    assert torch.equal(torch.get_rng_state(), kept)
+    assert report.culprits[:1] == audit.culprits
+    assert audit.culprits in {(), ("3",)}
