@@ -37,14 +37,17 @@ def accumulation(case: Case) -> list[Clue]:
     if not exact and not (held and loose > 1 - _DRIFT and abs(c - passes) < 0.1 * c):
         return []
     trust = (0.98 if held else 0.35) * (share if exact else loose)
+    workers = f", or of {passes} workers where their mean is meant" if exact else ""
     spread = "" if exact else f" (within {100 * (1 - loose):.2g} %)"
     return [
         Clue(
             BugKind.ACCUMULATED_GRAD,
             trust,
             f"analytic = {c:.5g} x numeric{spread} {place_words(case)}: the sum of "
-            f"{passes} backward passes.",
-            f"Set {case.name}.grad to None (or zero it) before every backward pass.",
+            f"{passes} backward passes{workers}.",
+            f"Set .grad of {case.name} to None (or zero it) before every backward "
+            f"pass; divide what workers add up by how many they are.",
+            doubts=(BugKind.MISSING_REDUCTION,) if exact else (),
         )
     ]
 
