@@ -24,9 +24,11 @@ import numpy as np
 from gradlab.comparison.rule import tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
+from gradlab.differentiation.evaluation import line_of, line_rows
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.following import Lanes, nearest_jump, next_jump
 from gradlab.pipeline.sides.early_ends import early_ends
+from gradlab.pipeline.sides.lines_run import path_of
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -41,9 +43,11 @@ __all__ = [
     "WIDE",
     "Jumps",
     "jumps_of",
+    "takes_other_steps",
     "widen_as_others",
     "widen_by_jumps",
     "widen_by_lines",
+    "widen_for_good",
 ]
 
 SLIGHT = 1e-2  # of the largest entry of the row: more is no matter of a tolerance
@@ -56,6 +60,7 @@ _FARTHEST = 2.0  # scales that steps grow to
 _ON = 8.0  # scales that one column is followed on to, in equal steps
 # Of the way to a jump, but no more of a scale: how far before and behind it slopes are.
 _ASIDE, _LONGEST = 2.0**-3, 2.0**-8
+_BEHIND = 1.01  # times the way to a jump
 _ALIKE = 0.05  # of the gap: slopes over half the step and a quarter, without a jump
 _ASKED = 64  # outputs whose gradients are asked for there; others are held to be steady
 
@@ -210,6 +215,46 @@ def widen_as_others(block: Block, jumps: Jumps) -> bool:
     slight = _slight(block)[1] & ~jumps.spoiled[:, None]
     bar = jumps.change[:, None] / block.latest_scales
     return block.blame_noise(bar, slight)
+
+
+def takes_other_steps(origin: Origin, block: Block, meter: Meter) -> bool:
+    """Whether f runs other lines behind the jump that a block remembers, as solvers do.
+
+    Three evaluations; none where there is no jump. What rounds inside, or compares,
+    jumps in the middle of the same lines.
+    """
+    if block.jump is None:
+        return False
+    _, away, column = block.jump
+    positions, moves = block.positions[[column]], np.array([_BEHIND * away])
+    line = line_of(origin.subject, [(block.which, positions, moves)])
+    with meter.watching(), meter.overlooking():  # beyond a jump f may raise
+        paths = [
+            path_of(lambda s=step: line_rows(origin.subject, line, [s], meter))[1]  # type: ignore[misc]
+            for step in (0.0, 1.0, -1.0)
+        ]
+    return len(set(paths)) > 1
+
+
+def widen_for_good(block: Block, spoiled: NDArray[np.bool_]) -> bool:
+    """Widen bars of all slight accusations of an f that is known to stop early.
+
+    How far its slopes are off is measured along a few axes; along the others, where it
+    takes no other number of steps as far as it was followed, they may be off by more.
+    A hundredth of what matters most to an output is all that is claimed then.
+
+    Parameters
+    ----------
+    block
+        Judged after all other looks.
+    spoiled
+        Outputs accused of much, (rows,).
+    """
+    slight = _slight(block)[1] & ~spoiled[:, None]
+    if not slight.any():
+        return False
+    top = tops_of(block.value, block.sizes).effect
+    return block.blame_noise(SLIGHT * top / block.latest_scales, slight)
 
 
 def widen_by_lines(

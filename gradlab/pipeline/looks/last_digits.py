@@ -27,9 +27,11 @@ from gradlab.pipeline.looks.closer import CLOSE_LOOKS
 from gradlab.pipeline.looks.early_stops import (
     WIDE,
     jumps_of,
+    takes_other_steps,
     widen_as_others,
     widen_by_jumps,
     widen_by_lines,
+    widen_for_good,
 )
 from gradlab.pipeline.looks.following import Lanes, nearest_jump
 from gradlab.pipeline.verdicts import judge_all
@@ -92,13 +94,27 @@ def hear_last_digits(
     if jumps.change.any():
         for block in outcome.blocks:
             wider |= widen_as_others(block, jumps)
-    spoiled = jumps_of(outcome.blocks).spoiled
+    spoiled, early = jumps_of(outcome.blocks).spoiled, False
     for block in outcome.blocks:
         if not isinstance(plan.method_of(block.name), ComplexStep):
             k = 0 if plan.finds_steps(block.name) else 1
-            wider |= widen_by_lines(origins[k], block, meter, spoiled)
+            early |= widen_by_lines(origins[k], block, meter, spoiled)
+    wider |= early
     if wider:
         judge_all(subject, outcome, plan)
+    if early or _stops_early(check, outcome):
+        spoiled = jumps_of(outcome.blocks).spoiled
+        widened = [widen_for_good(block, spoiled) for block in outcome.blocks]
+        if any(widened):
+            judge_all(subject, outcome, plan)
+
+
+def _stops_early(check: Check, outcome: Outcome) -> bool:
+    """Whether something is accused of an f that takes other steps behind a jump."""
+    return any(block.accused for block in outcome.blocks) and any(
+        takes_other_steps(check.reference, block, check.meter)
+        for block in outcome.blocks
+    )
 
 
 def noise_once(

@@ -324,3 +324,52 @@ def test_a_solver_is_not_asked_at_nan(seed):
     gl.check(followed, rates, jac=lambda _: exact * 1.003)
 
     assert np.isfinite(asked).all()
+
+
+# ---------------------------------------------- an implicit layer in torch
+def deep_equilibrium(tol, factor=1.0):
+    """Iterate z = tanh(z W' + x) until it moves by less than `tol`; adjoint in full."""
+
+    class Equilibrium(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, W, x):
+            z = torch.zeros_like(x)
+            for _ in range(500):
+                before, z = z, torch.tanh(z @ W.T + x)
+                if (z - before).abs().max() < tol:
+                    break
+            ctx.save_for_backward(W, z)
+            return z
+
+        @staticmethod
+        def backward(ctx, grad):
+            W, z = ctx.saved_tensors
+            slope, u = 1 - z * z, grad
+            for _ in range(500):
+                u = grad + (u * slope) @ W
+            return factor * (u * slope).T @ z, u * slope
+
+    return Equilibrium.apply
+
+
+@pytest.mark.parametrize("coverage", ["full", "probe"])
+@pytest.mark.parametrize("tol", [1e-4, 1e-6, 1e-8])
+def test_a_fixed_point_that_stops_early_accuses_no_right_gradient(tol, coverage):
+    """Along x it takes as many steps as far as anybody looks, along W one more.
+
+    The implicit function theorem gives the gradient of the limit, which f is not.
+    """
+    generator = torch.Generator().manual_seed(4)
+
+    def drawn(*shape):
+        return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+    W, x = (drawn(6, 6) * 0.15).requires_grad_(), (drawn(3, 6) * 0.3).requires_grad_()
+
+    right = gl.check(deep_equilibrium(tol), W, x, coverage=coverage)
+    wrong = gl.check(deep_equilibrium(tol, 1.05), W, x, coverage=coverage)
+    exact = gl.check(deep_equilibrium(1e-13), W, x, coverage=coverage)
+
+    assert right.verdict.name != "DISAGREES"
+    assert wrong.verdict.name == "DISAGREES"
+    assert exact.verdict.name == "AGREES"
