@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank, spared
+from gradlab.diagnosis.left_open import left_open
 from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.errors import GradlabError, InputError
 from gradlab.pipeline.around.on_purpose import purposeful
@@ -217,6 +218,8 @@ def _with_second_order(
     raised = next((p.detail for p in result.problems if p.kind == "raised"), "")
     if told:
         findings.append(_second_finding(told, 0.99 * sure, raised))
+    if not result.partial:
+        findings += left_open(compared, findings)
     remark = "second derivative checked as well"
     if apart:
         remark += f", but not with respect to {', '.join(sorted(apart))}"

@@ -42,6 +42,7 @@ _MOST = 0.75  # of the outputs
 # Of the noise of most outputs, relative: no arithmetic is as uneven. On the checks that
 # `adaptive_columns` tells of, anything from 0 to 0.1 gives the same verdicts.
 _LUCKY = 1e-3
+_CANCELLED = 1 / 16  # relative: an output that is mostly noise tells of no arithmetic
 _SMALL = 0.1  # of the largest output: what is below may be the rest of larger numbers
 _INSIDE = 2.0  # roundings of the largest output, that a small one may have
 # Of a significand in single precision: rounded numbers have fewer one time in 4096,
@@ -95,9 +96,11 @@ def noise_level(
     # outputs that did not move share the arithmetic of those that did
     with np.errstate(all="ignore"):
         relative = np.where(noise > 0, noise / np.abs(base), np.nan)
+        # but for what is left of a cancellation, the noise of which is of its terms
+        told = relative < _CANCELLED
     seen = np.isfinite(relative)
-    if 2 * seen.sum() >= max(len(base), 2):
-        typical = float(np.median(relative[seen]))
+    if 2 * told.sum() >= max(len(base), 2):
+        typical = float(np.median(relative[told]))
         # as do those that rounding happened to leave alone on most lines
         lucky = relative < _LUCKY * typical
         if typical > ROUGH * subject.epsilon and 2 * lucky.sum() < len(base):

@@ -226,3 +226,24 @@ def test_entries_beside_those_left_aside_are_still_searched(count):
     report = gl.check(f, x, grad=grad, coverage="probe")
     assert report.verdict == gl.Verdict.DISAGREES
     assert report["x"].worst(1).input_index[0] == (wrong,)
+
+
+@pytest.mark.parametrize("at", [[1e-9, 0.5, 7.0], [0.0, 1e-9, 0.5, 1.0, 7.0]])
+def test_an_output_that_is_left_of_a_cancellation_tells_no_noise_of_others(at):
+    """sin(7 pi) / (7 pi) is 4e-17, three quarters of which is noise: of itself alone.
+
+    The derivative of sinc by algebra: (cos(pi x) - sinc(x)) / x, and 0 at 0.
+    """
+
+    def jac(x):
+        near = np.abs(x) < 1e-4
+        away = np.where(near, 1.0, x)
+        slope = (np.cos(np.pi * away) - np.sinc(away)) / away
+        return np.diag(np.where(near, -(np.pi**2) * x / 3, slope))
+
+    right = gl.check(np.sinc, np.array(at), jac=jac)
+    wrong = gl.check(np.sinc, np.array(at), jac=lambda x: 1.001 * jac(x))
+
+    assert right.verdict.name == "AGREES"
+    assert right["x"].numeric_error.max() < 1e-9
+    assert wrong.verdict.name == "DISAGREES"
