@@ -35,8 +35,9 @@ _ADVICE = {
     "nonfinite": "Look for a division by zero or a root of zero in its backward.",
 }
 _ADVICE_ELSE = (
-    "Compare its backward with the derivative on paper, or call gradlab.check with the "
-    "same arguments: it reads the whole Jacobian of this layer."
+    "Compare its backward with the derivative on paper, or check this layer alone: "
+    "gradlab.check of it, called with what the model hands it, reads its whole "
+    "Jacobian."
 )
 _ADVICE_TOGETHER = (
     "Look for what one call does to another: a gradient or a saved value that is "
