@@ -90,8 +90,8 @@ class Block:
     accepted: NDArray[np.bool_]  # agrees though the sides differ: at a kink, say
     # what `grain` may hide of each entry, by the last verdict
     blur: NDArray[np.float64] | None = None
-    # entries of an input of which nothing was seen: see `unseen.py`
-    unseen: NDArray[np.bool_] | None = None
+    # entries of an input of which nothing was seen: see `untold.py`
+    untold: NDArray[np.bool_] | None = None
     settled: bool = False  # every entry agreed at once, and none had a second look
 
     @property

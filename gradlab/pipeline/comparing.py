@@ -235,8 +235,8 @@ def _conclude(check: Check, outcome: Outcome) -> None:
 
             hear_in_haste(check, outcome)
     for block in outcome.blocks:
-        if block.unseen is not None and not block.settled:
-            block.leave_open(block.unseen & ~block.wrong)
+        if block.untold is not None and not block.settled:
+            block.leave_open(block.untold & ~block.wrong)
 
 
 def _look_carefully(check: Check, outcome: Outcome) -> None:

@@ -14,7 +14,7 @@ from gradlab.comparison.tiling import bands
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.quotients import BENT
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.unseen import largest_unseen
+from gradlab.pipeline.untold import largest_untold
 from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def suspicious(
     blind = unresolved(block.side, block.analytic, block.scales, block.still, least)
     undecided = block.verdicts == Verdict.UNDECIDED.value
     found = wrong | blind | undecided | close_calls(block) | _bent_entries(block, own)
-    if block.unseen is not None:
-        found |= largest_unseen(block)
+    if block.untold is not None:
+        found |= largest_untold(block)
     return np.asarray(found)
 
 

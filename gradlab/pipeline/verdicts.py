@@ -12,7 +12,7 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.outcome import Matters
-from gradlab.pipeline.unseen import unseen
+from gradlab.pipeline.untold import untold
 from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def judge_block(
         block.leave_open(_without_ground(block, outcome.base))
     if known is None:  # else others of its columns may have been seen
         exact = subject.epsilon if block.precise is None else EPSILON
-        block.unseen = unseen(block, matters.own, exact)
+        block.untold = untold(block, matters.own, exact)
     kink = block.kinds == Smoothness.KINK.value
     if not kink.any():
         block.accepted = np.zeros(kink.shape, dtype=bool)

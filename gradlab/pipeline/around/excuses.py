@@ -14,6 +14,7 @@ from gradlab.pipeline.around.beside import look_beside
 from gradlab.pipeline.around.held_in_place import accept_held_in_place
 from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
 from gradlab.pipeline.around.inexact import excuse_inexact
+from gradlab.pipeline.around.loose_tolerances import leave_to_tolerances
 from gradlab.pipeline.around.lost_in_half import leave_lost_in_half
 from gradlab.pipeline.around.on_purpose import excused
 from gradlab.pipeline.around.rounded_data import leave_rounded_data
@@ -66,6 +67,7 @@ def taken_back(
         *look_beside(subject, outcome, meter, seed),
         *leave_ill_conditioned(subject, outcome, meter, seed),
         *leave_rounded_data(subject, outcome, meter, seed),
+        *leave_to_tolerances(subject, outcome, meter),
         *leave_unseen(subject, outcome, meter, seed),
         *excuse_inexact(outcome),
     ]

@@ -22,6 +22,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.pipeline.around.slight_errors import least_first, off, slope_at, weights
 from gradlab.pipeline.blocks import label_of
 from gradlab.subject.constants_off import constants_off
 from gradlab.subject.subject import DOUBLE, holds_numbers
@@ -45,8 +46,6 @@ _DRAWS = 3
 _LIKE = 4.0
 _LONGER, _GROWS = 32.0, 4.0
 _STEP = 1e-5  # of the size of an entry: of the noise of f, 1e-11 of it is left
-_CLOSE = 0.03  # of a gradient: what is farther off than that is asked nothing
-_ROWS = 64  # outputs that are asked: those that are off by least come first
 
 
 def leave_rounded_data(
@@ -66,11 +65,11 @@ def leave_rounded_data(
     seed
         Of the moves.
     """
-    wrong = [block for block in outcome.blocks if block.accused and _off(block).any()]
+    wrong = [block for block in outcome.blocks if block.accused and off(block).any()]
     asked = outcome.reference is None and subject.epsilon < DOUBLE
     if not wrong or not asked or outcome.stopped == INTERRUPTED:
         return
-    rows = _least_first(wrong)
+    rows = least_first(wrong)
     if not rows.size:
         return
     try:
@@ -89,7 +88,7 @@ def leave_rounded_data(
     steady = [many < _GROWS * few for few, many in zip(few, many, strict=True)]
     clear |= _clear(wrong, rows, [np.where(still, 0.0, np.inf) for still in steady])
     for block, short in zip(wrong, few, strict=True):
-        i, columns = np.nonzero(_off(block)[rows] & ~clear[:, None])
+        i, columns = np.nonzero(off(block)[rows] & ~clear[:, None])
         if i.size:
             block.leave_open((rows[i], columns))
             worst = int(block.gap[rows[i], columns].argmax())
@@ -102,26 +101,10 @@ def _clear(
 ) -> NDArray[np.bool_]:
     """Find outputs with an accusation of more than `most`: they are excused nothing."""
     rest = [
-        (_off(b)[rows] & ~(b.gap[rows] <= limit)).any(axis=1)
+        (off(b)[rows] & ~(b.gap[rows] <= limit)).any(axis=1)
         for b, limit in zip(wrong, most, strict=True)
     ]
     return np.asarray(np.any(rest, axis=0))
-
-
-def _off(block: Block) -> NDArray[np.bool_]:
-    """Accusations of finite numbers."""
-    return np.asarray(block.wrong & np.isfinite(block.gap))
-
-
-def _least_first(wrong: list[Block]) -> NDArray[np.intp]:
-    """Find outputs of which something is accused, by how far off they are."""
-    with np.errstate(all="ignore"):
-        far = [_weights(block).max(axis=1) for block in wrong]
-        own = [np.abs(b.formula * b.sizes).max(axis=1) for b in wrong]
-        share = np.max(far, axis=0) / np.fmax(np.max(own, axis=0), np.finfo(float).tiny)
-    order = np.argsort(share, kind="stable")
-    near = (share[order] > 0) & (share[order] < _CLOSE)
-    return np.asarray(order[near][:_ROWS])
 
 
 def _moved(
@@ -140,8 +123,8 @@ def _moved(
     rng = np.random.default_rng([seed, 23])
     cotangents = np.zeros((len(rows), len(wrong[0].gap)))
     cotangents[np.arange(len(rows)), rows] = 1.0
-    worst = max(wrong, key=lambda block: _weights(block)[rows[0]].max())
-    column = int(_weights(worst)[rows[0]].argmax())
+    worst = max(wrong, key=lambda block: weights(block)[rows[0]].max())
+    column = int(weights(worst)[rows[0]].argmax())
     moved = [np.zeros((len(rows), block.gap.shape[1])) for block in wrong]
     slopes = []
     for _ in range(_DRAWS):
@@ -149,7 +132,7 @@ def _moved(
             if other is None:
                 return moved
             meter.spend(3)
-            slopes.append(_slope(other, worst, column)[rows, None])
+            slopes.append(slope_at(other, worst, column, _STEP)[rows, None])
             if other.analytic is None or holds_numbers(other):
                 continue
             pulled = other.analytic.pull(cotangents).values
@@ -158,28 +141,6 @@ def _moved(
                 np.fmax(largest, np.abs(own - block.formula[rows]), out=largest)
     tilt = np.ptp(slopes, axis=0) * worst.sizes[column]
     return [np.fmax(own, tilt / b.sizes) for own, b in zip(moved, wrong, strict=True)]
-
-
-def _weights(block: Block) -> NDArray[np.float64]:
-    """How far accused entries are off, times their sizes; 0 where nobody is accused."""
-    with np.errstate(invalid="ignore"):
-        return np.where(_off(block), block.gap * block.sizes, 0.0)
-
-
-def _slope(subject: Subject, block: Block, column: int) -> NDArray[np.float64]:
-    """Slopes of all outputs along one coordinate, by a central difference, (rows,)."""
-    place, which = block.positions[column], block.which
-    point, step = subject.point(which), _STEP * float(block.sizes[column])
-    ends = []
-    try:
-        for way in (1.0, -1.0):
-            there = point.copy()
-            there[place] += way * step
-            subject.place(which, there)
-            ends.append(subject.row())
-    finally:
-        subject.place(which, None)
-    return np.asarray((ends[0] - ends[1]) / (2 * step))
 
 
 def _told(

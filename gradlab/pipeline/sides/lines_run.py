@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["path_of"]
+__all__ = ["path_of", "way_of"]
 
 _FACTOR, _PRIME = 1_000_003, 2**61 - 1  # of a rolling hash of line numbers
 
@@ -37,11 +37,29 @@ def path_of(call: Callable[[], T]) -> tuple[T, int]:
     >>> paths[0] == paths[1], paths[1] == paths[2]
     (True, False)
     """
-    path = 0
+    result, path, _ = way_of(call)
+    return result, path
+
+
+def way_of(call: Callable[[], T]) -> tuple[T, int, int]:
+    """Call, as `path_of` does; return as well how much was run: lines, and calls.
+
+    Examples
+    --------
+    >>> def halvings(x):
+    ...     while x > 1:
+    ...         x /= 2
+    ...     return x
+    >>> amounts = [way_of(lambda x=x: halvings(x))[2] for x in (5.0, 6.0, 9.0)]
+    >>> amounts[0] == amounts[1] < amounts[2]
+    True
+    """
+    path = lines = 0
 
     def follow(frame: FrameType, _event: str, _argument: object) -> Any:
-        nonlocal path
+        nonlocal path, lines
         path = (path * _FACTOR + frame.f_lineno) % _PRIME
+        lines += 1
         return follow
 
     before, collects = sys.gettrace(), gc.isenabled()
@@ -53,4 +71,4 @@ def path_of(call: Callable[[], T]) -> tuple[T, int]:
         sys.settrace(before)
         if collects:
             gc.enable()
-    return result, path
+    return result, path, lines

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from gradlab.pipeline.blocks import Block
 
-__all__ = ["largest_unseen", "unseen"]
+__all__ = ["largest_untold", "untold"]
 
 _CLAIM = 4.0  # times what rounding may leave of a gradient that is zero
 _STILL = 1e-4  # of what counts as no movement: a gradient says nothing with less
@@ -30,7 +30,7 @@ _SEEN = (Smoothness.KINK, Smoothness.EDGE, Smoothness.JUMP)  # and what f does t
 _FEW, _MORE = 4, 16  # entries that are measured again; where some of them are wrong
 
 
-def unseen(
+def untold(
     block: Block, own: NDArray[np.float64], epsilon: float
 ) -> NDArray[np.bool_] | None:
     """Entries that say more than rounding does, where no entry of the block was seen.
@@ -70,14 +70,14 @@ def _is_told(value: NDArray[np.float64], error: NDArray[np.float64]) -> bool:
         return bool(0 < SAFETY * error[top] <= CARE * abs(value[top]))
 
 
-def largest_unseen(block: Block) -> NDArray[np.bool_]:
-    """Pick a few entries of `Block.unseen`, worth a second look, (rows, n)."""
+def largest_untold(block: Block) -> NDArray[np.bool_]:
+    """Pick a few entries of `Block.untold`, worth a second look, (rows, n)."""
     mask = np.zeros(block.value.shape, dtype=bool)
-    if block.unseen is None:
+    if block.untold is None:
         return mask
     with np.errstate(all="ignore"):
         claim = np.abs(block.formula) * block.latest_scales
-    claim = np.where(block.unseen, claim, 0.0)
+    claim = np.where(block.untold, claim, 0.0)
     claim = np.nan_to_num(claim, posinf=0.0).reshape(-1)
     count = min(_MORE if block.accused else _FEW, int(np.count_nonzero(claim)))
     if count:

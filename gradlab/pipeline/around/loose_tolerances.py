@@ -1,0 +1,181 @@
+"""Accusations that shrink with a tolerance of f: a solver's error, and no slip.
+
+An integrator that keeps its steps, an iteration that ends at 1e-4, is smooth as far as
+it takes the same number of steps, and no jump tells that it is not what it stands for.
+Its tolerance does: where that is made smaller, f runs its lines more often, and the
+distance to the gradient of what it stands for becomes less. The distance to a gradient
+that is wrong stays what it was.
+
+References
+----------
+J. Gilbert, *Automatic differentiation and iterative processes*, Optimization Methods
+and Software 1 (1992).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.pipeline.around.slight_errors import least_first, off, slope_at, weights
+from gradlab.pipeline.blocks import label_of
+from gradlab.pipeline.sides.lines_run import way_of
+from gradlab.subject.subject import DOUBLE, holds_numbers
+from gradlab.subject.tolerances_off import small_numbers, with_smaller
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.metering.meter import Meter
+    from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Outcome
+    from gradlab.subject.subject import Subject
+
+    Place = tuple[int, int]  # row and column of an entry
+
+__all__ = ["leave_to_tolerances"]
+
+_TRIED = 0.1  # times a number: whether it is a tolerance
+_SMALLER = 1e-2  # times the tolerance
+_LONGER = 3.0  # times as many lines for a tenth: a step size, and no tolerance
+_SHRINKS = 4.0  # times less: what is the solver's does, by its order a hundred times
+_SAME = 1e-2  # of f: another tolerance does not change it by more
+_MOST = 8  # numbers that are tried, one after the other
+_ENTRIES = 4  # whose slopes are measured again
+_STEP = 1e-4  # of the size of an entry
+
+
+def leave_to_tolerances(
+    subject: Subject, outcome: Outcome, meter: Meter
+) -> Iterator[Finding]:
+    """Leave open what comes closer where a tolerance of f is made smaller.
+
+    Parameters
+    ----------
+    subject
+        As the user has it.
+    outcome
+        Judged; verdicts of its blocks are changed.
+    meter
+        Charged for an evaluation for each small number that f has, of the first eight,
+        and for some nine more where one of them is a tolerance.
+    """
+    wrong = [block for block in outcome.blocks if block.accused and off(block).any()]
+    asked = outcome.reference is None and subject.epsilon < DOUBLE
+    if not wrong or not asked or outcome.stopped == INTERRUPTED:
+        return
+    rows = least_first(wrong)
+    if not rows.size:
+        return
+    try:
+        tolerances, longer = _tolerances(subject, meter)
+        if not tolerances:
+            return
+        worst = _worst(wrong, rows)
+        # a hundredth of a step size takes a hundred times as long
+        factor = _TRIED if longer > _LONGER else _SMALLER
+        with with_smaller(subject, tolerances, factor):
+            left = [_gap(subject, block, place, meter) for block, place in worst]
+    except BudgetExhausted:
+        return
+    except KeyboardInterrupt as stop:
+        outcome.cut_short(stop, "what a smaller tolerance of f does was not measured")
+        return
+    except Exception:  # noqa: BLE001 - the user's code may not take such numbers
+        return
+    gaps = [float(block.gap[place]) for block, place in worst]
+    if not all(new * _SHRINKS < old for new, old in zip(left, gaps, strict=True)):
+        return
+    for block in wrong:
+        i, columns = np.nonzero(off(block)[rows])
+        if not i.size:
+            continue
+        block.leave_open((rows[i], columns))
+        own = [k for k, (other, _) in enumerate(worst) if other is block]
+        if own:
+            place = worst[own[0]][1]
+            yield _told(subject, block, place, left[own[0]], tolerances, factor)
+
+
+def _tolerances(subject: Subject, meter: Meter) -> tuple[list[float], float]:
+    """Find the small numbers of f that decide how often it runs its lines.
+
+    And how many times as many lines it runs for a tenth of one, at most.
+    """
+    numbers = small_numbers(subject)[:_MOST]
+    if not numbers:
+        return [], 1.0
+    meter.spend(1 + len(numbers))
+    base, path, lines = way_of(subject.row)
+    found, longer = [], 1.0
+    for number in numbers:
+        with with_smaller(subject, [number], _TRIED):
+            row, other, count = way_of(subject.row)
+        with np.errstate(all="ignore"):
+            near = np.abs(row - base) <= _SAME * np.abs(base).max(initial=0.0)
+        if other != path and near.all():
+            found.append(number)
+            longer = max(longer, count / max(lines, 1))
+    return found, longer
+
+
+def _worst(wrong: list[Block], rows: NDArray[np.intp]) -> list[tuple[Block, Place]]:
+    """Pick the entries that are off by most, of every block and then of any."""
+    found: list[tuple[float, Block, Place]] = []
+    for block in wrong:
+        each = weights(block)[rows]
+        for flat in np.argsort(-each, axis=None, kind="stable")[:_ENTRIES]:
+            i, column = np.unravel_index(int(flat), each.shape)
+            if each[i, column] > 0:
+                place = int(rows[i]), int(column)
+                found.append((float(each[i, column]), block, place))
+    found.sort(key=lambda one: -one[0])
+    first = [next((f for f in found if f[1] is block), None) for block in wrong]
+    chosen = [one for one in first if one is not None]
+    chosen += [one for one in found if one not in chosen]
+    return [(block, place) for _, block, place in chosen[: max(_ENTRIES, len(wrong))]]
+
+
+def _gap(subject: Subject, block: Block, place: Place, meter: Meter) -> float:
+    """Measure how far the sides are apart at an entry, as f is now."""
+    row, column = place
+    meter.spend(2)
+    slope = slope_at(subject, block, column, _STEP)[row]
+    told = float(block.formula[place])
+    analytic = subject.analytic
+    if analytic is not None and not holds_numbers(subject):
+        cotangent = np.zeros((1, len(block.gap)))
+        cotangent[0, row] = 1.0
+        pulled = analytic.pull(cotangent).values[block.which]
+        told = float(pulled[0, block.positions[column]])
+    return float(np.abs(told - slope))
+
+
+def _told(
+    subject: Subject,
+    block: Block,
+    place: Place,
+    left: float,
+    tolerances: list[float],
+    factor: float,
+) -> Finding:
+    entry, gap = label_of(subject, block, place[1]), float(block.gap[place])
+    numbers = " and ".join(f"{number:g}" for number in tolerances)
+    them = "them" if len(tolerances) > 1 else "it"
+    times = "ten" if factor == _TRIED else "a hundred"
+    return Finding(
+        BugKind.LOW_PRECISION,
+        "warning",
+        block.name,
+        0.9,
+        f"The function iterates, to a tolerance or in steps of {numbers}: with {them} "
+        f"{times} times smaller the two sides of {entry} are {left:.2g} apart, and "
+        f"{gap:.2g} as it is. What the gradient is off by is the error of a solver.",
+        "Check with the smaller number (tol, rtol, xtol, a step size): then f is the "
+        "function that the gradient belongs to.",
+    )

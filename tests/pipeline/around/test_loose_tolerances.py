@@ -1,0 +1,178 @@
+"""Solvers whose tolerance shows in their gradient: a smaller one tells.
+
+Truth is algebra: the solution of a linear equation, the eigenvector of an eigenvalue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+
+import gradlab as gl
+from gradlab.building import Sides, build_subject
+from gradlab.subject.tolerances_off import small_numbers, with_smaller
+
+T = np.array([1.3, 0.7])
+LOOSE = 1e-3
+
+
+def flow(t):
+    """End of y' = -a y + b from 1 to the time 2, by its derivative in a and b."""
+    a, b = t
+    left = np.exp(-2 * a)
+    return np.array([-2 * (1 - b / a) * left - b / a**2 * (1 - left), (1 - left) / a])
+
+
+def slope(_, y, a, b):
+    """Right-hand side."""
+    return -a * y + b
+
+
+def by_literal(t):
+    """Its tolerances stand in the code."""
+    found = solve_ivp(slope, (0, 2), [1.0], args=tuple(t), rtol=1e-3, atol=1e-3)
+    return float(found.y[0, -1])
+
+
+def by_global(t):
+    """Its tolerances stand beside it."""
+    found = solve_ivp(slope, (0, 2), [1.0], args=tuple(t), rtol=LOOSE, atol=LOOSE)
+    return float(found.y[0, -1])
+
+
+def by_default(t, *, rtol=1e-3):
+    """Its tolerance is a default."""
+    found = solve_ivp(slope, (0, 2), [1.0], args=tuple(t), rtol=rtol, atol=1e-3 * rtol)
+    return float(found.y[0, -1])
+
+
+class Held:
+    """Its tolerance is an attribute."""
+
+    def __init__(self):
+        self.options = {"rtol": 1e-3, "atol": 1e-4}
+
+    def __call__(self, t):
+        """Integrate."""
+        found = solve_ivp(slope, (0, 2), [1.0], args=tuple(t), **self.options)
+        return float(found.y[0, -1])
+
+
+def in_steps(t):
+    """Euler's method, in steps of a thousandth."""
+    y, h = 1.0, 1e-3
+    for _ in range(round(2 / h)):
+        y += h * slope(0, y, *t)
+    return y
+
+
+def enclosed():
+    """Its tolerance is in a closure."""
+    tol = 1e-3
+
+    def end(t):
+        found = solve_ivp(slope, (0, 2), [1.0], args=tuple(t), rtol=tol, atol=tol)
+        return float(found.y[0, -1])
+
+    return end
+
+
+LOOSE_ONES = [by_literal, by_global, by_default, Held(), in_steps, enclosed()]
+NAMES = ["literal", "global", "default", "attribute", "steps", "closure"]
+
+
+@pytest.mark.parametrize("f", LOOSE_ONES, ids=NAMES)
+def test_a_right_gradient_of_what_a_loose_solver_stands_for_is_not_accused(f):
+    """The report names the number, and by how much it matters."""
+    before = f(T)
+
+    report = gl.check(f, T, grad=flow)
+
+    assert report.verdict.name == "UNDECIDED"
+    assert any("times smaller" in finding.evidence for finding in report.findings)
+    assert f(T) == before  # to the bit: every number is what it was
+    assert not gl.sweep(f, T, grad=flow).reading["t"].startswith("wrong")
+
+
+@pytest.mark.parametrize("f", LOOSE_ONES, ids=NAMES)
+@pytest.mark.parametrize(
+    "factor", [[1.0, 1.01], [0.99, 1.0], [1.02, 1.02], [1.0, -1.0]]
+)
+def test_a_slip_does_not_shrink_with_a_tolerance(f, factor):
+    """One percent of one entry is told behind an error of a thousandth."""
+    report = gl.check(f, T, grad=lambda t: np.array(factor) * flow(t))
+
+    assert report.verdict.name == "DISAGREES"
+
+
+def test_an_epsilon_under_a_root_is_no_tolerance():
+    """A slip that shrinks with a small number of f, which iterates over nothing."""
+
+    def norm(x):
+        return float(np.sqrt(x @ x + 1e-3))
+
+    report = gl.check(norm, T, grad=lambda x: x / np.sqrt(x @ x))
+
+    assert report.verdict.name == "DISAGREES"
+
+
+def test_power_iteration_in_torch():
+    """A custom Function with the gradient of the eigenvalue, stopped at 1e-4."""
+
+    class Largest(torch.autograd.Function):
+        factor = 1.0
+
+        @staticmethod
+        def forward(ctx, A):
+            v, largest = torch.ones(len(A), dtype=A.dtype), A.new_zeros(())
+            for _ in range(1000):
+                w = A @ v
+                v, before, largest = w / w.norm(), largest, v @ w / (v @ v)
+                if (largest - before).abs() < 1e-4:
+                    break
+            ctx.save_for_backward(A)
+            return largest
+
+        @staticmethod
+        def backward(ctx, grad):
+            (A,) = ctx.saved_tensors
+            v = torch.linalg.eigh((A + A.T) / 2).eigenvectors[:, -1]
+            return Largest.factor * grad * torch.outer(v, v)
+
+    generator = torch.Generator().manual_seed(1)
+    root = torch.randn(4, 4, dtype=torch.float64, generator=generator)
+    A = (root @ root.T).requires_grad_()
+
+    right = gl.check(Largest.apply, A)
+    Largest.factor = 1.05
+    wrong = gl.check(Largest.apply, A)
+
+    assert right.verdict.name != "DISAGREES"
+    assert wrong.verdict.name == "DISAGREES"
+
+
+# -------------------------------------------------------------- the numbers themselves
+def _interrupted(subject, before):
+    with with_smaller(subject, [1e-3], 1e-2):
+        assert 1e-5 in small_numbers(subject)
+        assert subject.row() != before
+        raise ZeroDivisionError
+
+
+def test_numbers_are_put_back_whatever_happens():
+    """Where they stand, in code as well."""
+    f = enclosed()
+    subjects = [build_subject(each, (T,), Sides(grad=flow)) for each in (f, by_literal)]
+    code = by_literal.__code__
+
+    for subject in subjects:
+        before = subject.row()
+        with contextlib.suppress(ZeroDivisionError):
+            _interrupted(subject, before)
+        assert subject.row() == before
+        assert small_numbers(subject) == [1e-3]
+    assert by_literal.__code__ is code
