@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.rule import NEGLIGIBLE
-from gradlab.comparison.tolerance import CLEAR, stillness_in_noise
+from gradlab.comparison.tolerance import CLEAR, SAFETY, stillness_in_noise
 from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.finite_difference import seen_truncation
 from gradlab.differentiation.metering.foresight import foreseen
 from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.differentiation.noise.hidden_noise import (
@@ -16,6 +17,7 @@ from gradlab.differentiation.noise.hidden_noise import (
     coarse_noise,
     hidden_rounding,
 )
+from gradlab.differentiation.quotients import Quotients
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS, first_looks, spread, take_closer
 from gradlab.pipeline.looks.coarse_arithmetic import hear_over_stairs
 from gradlab.pipeline.looks.hidden_steps import see_through_steps
@@ -195,15 +197,19 @@ def _climb_ladders(
                 if not found.size:
                     continue
                 chosen = spread(found, quota[k])
-                rounds.append((k, found, chosen, block.value[:, chosen].copy()))
+                before = block.value[:, chosen].copy()
+                bars = block.error[:, chosen].copy()
+                rounds.append((k, found, chosen, before, bars))
                 take_closer(check.reference, block, chosen, noise, check.meter)
                 quota[k] *= 2
         ahead = left  # the first were not believed: likely as many more are not
         if not rounds:
             return
         judge_all(check.subject, outcome, check.plan)
-        for k, found, chosen, before in rounds:
+        for k, found, chosen, before, bars in rounds:
             mask = blocks[k].upheld
+            if _told_too_much(blocks[k], chosen, before, bars):
+                _allow_for_truncation(blocks[k], found)
             if mask is not None and _upheld(blocks[k], chosen, before):
                 mask[found] = _clear(blocks[k], found)
 
@@ -226,6 +232,33 @@ def _may_be_rounding(
         moved = gap * np.abs(block.step[:, suspects])
         slight = moved <= _ROUNDINGS * reference.subject.epsilon * top
     return bool((slight | ~off).all() and off.any(axis=0).all())
+
+
+def _told_too_much(
+    block: Block,
+    chosen: NDArray[np.intp],
+    before: NDArray[np.float64],
+    bars: NDArray[np.float64],
+) -> bool:
+    """Whether ladders show that the cheap bars of some columns did not cover errors."""
+    with np.errstate(all="ignore"):
+        moved = np.abs(block.value[:, chosen] - before)
+        return bool((moved > SAFETY * (bars + block.error[:, chosen])).any())
+
+
+def _allow_for_truncation(block: Block, found: NDArray[np.intp]) -> None:
+    """Widen cheap bars of suspects by what f bends within the step.
+
+    A coordinate of 3 beside one of 1e5 is moved by a good part of itself; where that
+    was seen to show another slope for one, it may for the others.
+    """
+    left = found[~block.looked[found]]
+    if left.size:
+        parts = (m[:, left] for m in (block.value, block.error, block.step, block.bend))
+        value, error, step, bend = parts
+        cheap = Quotients(value=value, error=error, step=step, bend=bend)
+        bars = seen_truncation(cheap, block.scales[left])
+        block.widen(np.nan_to_num(bars), columns=left)
 
 
 def _upheld(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.special as sp
 
 import gradlab as gl
 
@@ -247,3 +248,25 @@ def test_an_output_that_is_left_of_a_cancellation_tells_no_noise_of_others(at):
     assert right.verdict.name == "AGREES"
     assert right["x"].numeric_error.max() < 1e-9
     assert wrong.verdict.name == "DISAGREES"
+
+
+@pytest.mark.parametrize("coverage", ["full", "probe"])
+def test_columns_that_others_stand_for_have_bars_that_cover_their_errors(coverage):
+    """Beside 1e5 a coordinate of -3 is moved by a tenth of itself, where erfcx soars.
+
+    Its derivative by algebra: 2 x erfcx(x) - 2 / sqrt(pi).
+    """
+    x = np.array([-3.0, 0.0, 2.0, 30.0, 1e5])
+    truth = 2 * x * sp.erfcx(x) - 2 / np.sqrt(np.pi)
+
+    report = gl.check(
+        sp.erfcx,
+        x,
+        jac=lambda x: np.diag(2 * x * sp.erfcx(x) - 1 / np.sqrt(np.pi)),
+        coverage=coverage,
+    )
+
+    assert report.verdict.name == "DISAGREES"
+    found = report["x0"]
+    error = np.abs(np.diag(found.numeric)[:4] - truth[:4])  # 1e5: truth cancels
+    assert (error <= 5 * np.diag(found.numeric_error)[:4]).all()
