@@ -13,6 +13,7 @@ from gradlab.diagnosis import (
     leftovers,
     returned,
     shared_memory,
+    units,
     upstream,
 )
 from gradlab.diagnosis.causes import Causes
@@ -73,9 +74,11 @@ def diagnose(evidence: Evidence, spoiled: Collection[str] = ()) -> tuple[Finding
         findings += shared_memory.shared_memory(evidence)
         slips = returned.returned(evidence)
         findings += slips
-        cases = cases_of(evidence)
-        response = upstream.respond(evidence)
-        findings += upstream.hidden_upstream(evidence, response)
+        unit = units.unit_of(evidence)
+        counted = units.in_units(evidence, unit)
+        cases = cases_of(counted)
+        response = upstream.respond(counted)
+        findings += upstream.hidden_upstream(counted, response)
         causes = Causes()
         for case in reversed(cases):  # errors travel from the output to the input
             clues = upstream.ignored(case, response)
@@ -85,7 +88,7 @@ def diagnose(evidence: Evidence, spoiled: Collection[str] = ()) -> tuple[Finding
             told = _told(case, clues, certain=certain)
             guessed = not certain and _only_guessed(clues)
             causes.add(case, told, clues, guessed=guessed)
-        findings += causes.findings()
+        findings += [units.with_unit(each, unit) for each in causes.findings()]
     told = _in_order(evidence, unexplained(evidence, findings))
     return rank(_large_ones_first(told, cases))
 

@@ -363,4 +363,9 @@ def _share(comparison: Comparison) -> float:
     with np.errstate(all="ignore"):
         error: NDArray[Any] = np.nan_to_num(comparison.error, nan=np.inf, posinf=np.inf)
         size = np.nan_to_num(np.abs(comparison.numeric), nan=0.0, posinf=0.0)
-        return float(np.linalg.norm(error) / max(float(np.linalg.norm(size)), 1e-300))
+        # squares of 1e200 overflow
+        top = float(max(size.max(initial=0.0), error.max(initial=0.0)))
+        if top == 0 or not np.isfinite(top):
+            return top
+        share = np.linalg.norm(error / top) / np.linalg.norm(size / top)
+        return float(share) if np.isfinite(share) else np.inf

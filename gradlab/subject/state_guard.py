@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
 from gradlab.subject.guarding.interrupts import DeferredInterrupt
 from gradlab.subject.guarding.paths import path_text
 from gradlab.subject.guarding.random_state import RandomFreeze, SavedRandom, save_random
@@ -40,7 +42,9 @@ class StateGuard:
     parameters), containers and attributes (same objects, same items), closures,
     globals that the code names, random generators, and the global state of random,
     NumPy and torch. On exit, however it comes, all of it is restored; a Ctrl-C during
-    the restoring is delivered after it.
+    the restoring is delivered after it. Meanwhile NumPy neither warns of an overflow or
+    a division by zero nor raises: what the user asked for by ``np.seterr`` was not
+    meant for arithmetic of ours, and a step may lead anywhere.
 
     Parameters
     ----------
@@ -106,14 +110,17 @@ class StateGuard:
 
     def __enter__(self) -> Self:
         self._interrupt.install()  # first, so that entering is not cut in two either
+        self._quiet = np.errstate(all="ignore")
+        self._quiet.__enter__()
         try:
             self._save()
+            if self._interrupt.pending:
+                self._interrupt.remove()
+                self._interrupt.deliver()
         except BaseException:
+            self._quiet.__exit__(None, None, None)
             self._interrupt.remove()
             raise
-        if self._interrupt.pending:
-            self._interrupt.remove()
-            self._interrupt.deliver()
         return self
 
     def _save(self) -> None:
@@ -143,6 +150,7 @@ class StateGuard:
                 break
             except KeyboardInterrupt as error:  # raised in here, by no signal of ours
                 interrupted = error
+        self._quiet.__exit__(None, None, None)
         self._interrupt.remove()
         self._interrupt.deliver()
         if interrupted is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.subject import holds_numbers, is_torch_subject
@@ -48,7 +47,7 @@ def gradients_at(
     try:
         for which, point in points.items():
             subject.place(which, point)
-        fresh = dataclasses.replace(side, _rows=None) if live else side
+        fresh = side.asked_anew() if live else side
         return tuple(fresh.pull(cotangents).values)
     finally:
         for which in points:

@@ -171,6 +171,10 @@ class Contracted:
         """Return the gradients as the user's code gives them."""
         return self.fetch()
 
+    def asked_anew(self) -> Contracted:
+        """Return the same side without what it keeps of its last answer."""
+        return dataclasses.replace(self, _rows=None)
+
     def _match(self, gradients: Any) -> list[Any] | str:
         subject = self.subject
         if is_torch_subject(subject):  # with names only
