@@ -31,6 +31,7 @@ from gradlab.differentiation.noise.hidden_noise import (
 from gradlab.differentiation.quotients import Quotients
 from gradlab.differentiation.sizes.scales import scales_of, step_sizes
 from gradlab.differentiation.smoothness import Smoothness
+from gradlab.errors import ComplexStepError
 from gradlab.pipeline.sides.believing import believed
 from gradlab.pipeline.sides.early_ends import early_ends
 
@@ -77,9 +78,7 @@ def numeric_side(
         case Adaptive():
             return _as_quotients(_climbed(origin, which, positions, meter))
         case ComplexStep():
-            scales = scales_of(subject, which)[positions]
-            found = complex_step(subject, which, positions, scales, method.step, meter)
-            found = believed(origin, which, positions, scales, found, meter)
+            found = _complex_side(origin, which, positions, method.step, meter)
             off = early_ends(origin, which, meter)[:, positions]
             return dataclasses.replace(found, error=np.fmax(found.error, off))
         case Forward() | Backward():
@@ -90,6 +89,43 @@ def numeric_side(
             wanted = method.step if isinstance(method, Central) else None
             steps = _steps(subject, which, positions, wanted, epsilon, 2)
             return central(origin, which, positions, steps, meter)
+
+
+def _complex_side(
+    origin: Origin,
+    which: int,
+    positions: NDArray[np.intp],
+    step: float | None,
+    meter: Meter,
+) -> Quotients:
+    """Take complex steps, and believe them where differences say the same.
+
+    Raises
+    ------
+    ComplexStepError
+        If f is not analytic; or if it is, and the step that was asked for too long.
+    """
+    subject = origin.subject
+    scales = scales_of(subject, which)[positions]
+
+    def trusted(length: float | None) -> Quotients:
+        found = complex_step(subject, which, positions, scales, length, meter)
+        return believed(origin, which, positions, scales, found, meter)
+
+    try:
+        return trusted(step)
+    except ComplexStepError:
+        if step is None:
+            raise
+    tiny = trusted(None)  # raises where it is f that is to blame
+    name = subject.inputs[which].name
+    msg = (
+        f"a complex step of {step:.3g} is too long for {name}: differences agree with "
+        f"one of {tiny.step.max():.1g} and not with this one, for what it leaves out "
+        f"grows with its square; leave step out: nothing cancels, so it only has to be "
+        f"tiny"
+    )
+    raise ComplexStepError(msg)
 
 
 def _steps(
