@@ -30,7 +30,7 @@ from gradlab.subject.callables import (
     refuse_packed,
     refuse_wanting,
 )
-from gradlab.subject.choosing import check_writable, number_lists, pick
+from gradlab.subject.choosing import beside_params, check_writable, number_lists, pick
 from gradlab.subject.numpy_subjects import ArraySubject
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
@@ -333,7 +333,11 @@ def _in_place(
     frozen = (
         tensors_in_place.frozen(tensors) if by_autograd and not sides.wrt else set()
     )
-    which, names = pick(tree, sides.wrt, sides.names, explicit=True, left_out=frozen)
+    beside = beside_params(fn, inputs, sides.params)
+    chosen = pick(
+        tree, sides.wrt, sides.names, explicit=True, left_out=frozen, beside=beside
+    )
+    which, names = chosen
     check_writable([tree.leaves[i] for i in which])
 
     def run() -> Any:

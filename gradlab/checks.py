@@ -16,6 +16,7 @@ from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.method import resolve_methods
 from gradlab.errors import BudgetError, InputError
 from gradlab.keywords import spelt
+from gradlab.labels import few_of
 from gradlab.pipeline.cut_short import accusing_nobody
 from gradlab.pipeline.deepening import deepened
 from gradlab.pipeline.examining import examine
@@ -24,6 +25,7 @@ from gradlab.pipeline.plan import Call, Plan
 from gradlab.pipeline.unrounded import unrounded
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
+from gradlab.subject.choosing import beside_params
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.tensors.calling.captured_inputs import followed_unseen
 from gradlab.subject.tensors.values import looks_like_module
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 _COVERAGES = ("auto", "full", "sample", "probe")
+_NAMED = 4  # inputs that a remark lists by name
 
 
 @spelt
@@ -94,7 +97,9 @@ def check(
     loss
         Applied to the output of `fn` before anything else; the criterion of a module.
     wrt
-        Names of the inputs to check; default all differentiable ones.
+        Names of the inputs to check; default all differentiable ones. With `params`
+        these are the parameters: the positional inputs are compared in a call without
+        it, and a remark names them.
     names
         Names for the inputs instead of those found: a sequence, or old to new.
     method
@@ -205,9 +210,24 @@ def check(
     report, guard, crew, meter = done
     told = (*guard.remarks, *(crew.remarks if crew is not None else ()))
     told = (*report.remarks, *told, *_taken_for_outputs(report))
+    told = (*_not_compared(fn, inputs, sides, report), *told)
     report = dataclasses.replace(report, remarks=told)
     live = Live(fn=fn, inputs=inputs, sides=sides, plan=plan, executor=executor)
     return dataclasses.replace(report, seconds=meter.seconds, live=live)
+
+
+def _not_compared(
+    fn: Callable[..., Any], inputs: tuple[Any, ...], sides: Sides, report: Report
+) -> tuple[str, ...]:
+    """Say which inputs are not compared because parameters are."""
+    if sides.params is None or sides.wrt is not None:
+        return ()
+    known = {comparison.input.name for comparison in report.comparisons}
+    names = [n for n in beside_params(fn, inputs, sides.params) if n not in known]
+    if not names:
+        return ()
+    told = f"not compared: {few_of(names, _NAMED)}, beside params="
+    return (f"{told} (a call without params= compares inputs)",)
 
 
 def _taken_for_outputs(report: Report) -> tuple[str, ...]:

@@ -9,14 +9,21 @@ import numpy as np
 from gradlab.errors import InputError, InputTypeError
 from gradlab.subject.numpy_values import is_differentiable, is_number
 from gradlab.subject.pairs import kind_of
-from gradlab.subject.tree import rename
+from gradlab.subject.tree import argument_names, flatten, leaves_of, rename
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gradlab.subject.tree import Leaf, Tree
 
-__all__ = ["check_words", "check_writable", "loose_numbers", "number_lists", "pick"]
+__all__ = [
+    "beside_params",
+    "check_words",
+    "check_writable",
+    "loose_numbers",
+    "number_lists",
+    "pick",
+]
 
 
 def loose_numbers(tree: Tree) -> list[int]:
@@ -39,6 +46,27 @@ def loose_numbers(tree: Tree) -> list[int]:
     ]
 
 
+def beside_params(
+    fn: Callable[..., Any], inputs: tuple[Any, ...], params: object
+) -> list[str]:
+    """Name what could be differentiated among inputs, and is no parameter.
+
+    With ``params=`` only these are: other arrays are what the function needs.
+
+    Examples
+    --------
+    >>> w = np.ones(2)
+    >>> beside_params(lambda X, y, w: None, (np.ones(2), np.array([0, 1]), w), [w])
+    ['X']
+    """
+    known = {id(leaf.value) for leaf in leaves_of(params, "")}
+    return [
+        leaf.name
+        for leaf in flatten(inputs, argument_names(fn, len(inputs))).leaves
+        if is_differentiable(leaf.value) and id(leaf.value) not in known
+    ]
+
+
 def pick(
     tree: Tree,
     wrt: Sequence[str] | str | None,
@@ -47,6 +75,7 @@ def pick(
     explicit: bool = False,
     left_out: Collection[str] = (),
     numbers: Collection[int] = (),
+    beside: Collection[str] = (),
 ) -> tuple[list[int], list[str]]:
     """Choose the differentiable leaves and name them.
 
@@ -61,6 +90,8 @@ def pick(
     numbers
         Plain numbers to choose beside arrays. Without arrays all are, and so are those
         that `wrt` names.
+    beside
+        Names of inputs beside the parameters that are chosen from.
 
     Raises
     ------
@@ -95,10 +126,13 @@ def pick(
             other = [leaf for leaf in tree.leaves if leaf.name == name]
             if other and _is_integer_array(other[0].value):
                 raise InputError(_integer_message(other[0]))
-            msg = (
-                f"wrt= asks for {name!r}; the differentiable inputs are "
-                f"{', '.join(map(repr, called))}"
-            )
+            msg = f"wrt= asks for {name!r}; the differentiable inputs are "
+            msg += ", ".join(map(repr, called))
+            if name in beside:
+                msg += (
+                    f": with params= only parameters are compared; check {name} in a "
+                    f"call without params="
+                )
             raise InputError(msg)
     kept = [(i, n) for i, n in zip(chosen, called, strict=True) if n in wanted]
     return [i for i, _ in kept], [n for _, n in kept]
