@@ -64,7 +64,7 @@ class Report:
     method
         Numeric method, with what became of it ("central, 12 columns escalated").
     coverage
-        "full", "sample" or "probe".
+        "full", "sample" or "probe"; "sample" of what was cut short before the end.
     evaluations
         How often the function was evaluated, all probes included.
     seconds

@@ -93,7 +93,7 @@ def examine(subject: Subject, call: Call) -> Report:
         findings=findings,
         culprits=_culprits(seen.comparisons, findings),
         method=_method_words(plan, seen),
-        coverage=coverage.name,
+        coverage=_covered(coverage, seen),
         evaluations=meter.evaluations,
         seconds=meter.seconds,
         seed=plan.seed,
@@ -108,6 +108,15 @@ def examine(subject: Subject, call: Call) -> Report:
         partial=seen.partial or bool(missing),
         epsilon=subject.epsilon,
     )
+
+
+def _covered(coverage: Coverage, seen: Seen) -> str:
+    """Name what was looked at: what was cut short may have come to a part of it."""
+    if coverage.name != "full" or not seen.partial:
+        return coverage.name
+    subject, found = seen.evidence.subject, seen.comparisons
+    every = len(found) == len(subject.inputs) * len(subject.outputs)
+    return "full" if every and all(c.coverage == "full" for c in found) else "sample"
 
 
 def _compared(
@@ -250,7 +259,10 @@ def _seen(
     coverage: Coverage,
 ) -> Seen:
     comparisons = comparisons_of(
-        subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
+        subject,
+        outcome.blocks,
+        method=plan.first_method,
+        coverage="sample" if outcome.stopped else coverage.name,
     )
     evidence = Evidence(
         subject=subject,

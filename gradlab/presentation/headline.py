@@ -29,7 +29,8 @@ def gradients_in_words(report: Report) -> str:
         alone = middle(report.block_name(report.comparisons[0]), NAME)
         return f"the gradient of {alone}"
     if not wrong and not open_:
-        return f"{'both' if total == 2 else f'all {total:,}'} gradients agree"
+        so_far = " so far" if report.verdict == Verdict.UNDECIDED else ""
+        return f"{'both' if total == 2 else f'all {total:,}'} gradients agree{so_far}"
     parts = []
     if wrong:
         verb = "disagrees" if wrong == 1 else "disagree"
@@ -63,19 +64,23 @@ def headline(report: Report) -> str:
     culprits = [called(report, name) for name in report.culprits if name not in passive]
     if verdict == Verdict.DISAGREES and culprits:
         words = f"{_together(culprits)} wrong{tail}"
-    if report.coverage == "sample" and verdict != Verdict.DISAGREES:
-        words += f"; {_looked_at(report)} looked at"
+    looked, total = _looked_at(report)
+    some = report.coverage == "sample" and looked < total
+    if some and verdict != Verdict.DISAGREES:
+        words += f"; {looked:,} of {plural(total, 'coordinate')} looked at"
     elif report.partial:
         words += "; cut short, not everything was looked at"
     return f"{verdict.glyph} {verdict.words}: {words}"
 
 
-def _looked_at(report: Report) -> str:
-    """Count what a sample is of: "64 of 100,000 coordinates"."""
-    inputs = {c.input.name: c for c in report.comparisons}.values()
-    looked = sum(c.shape[1] for c in inputs)
-    total = sum(c.input.coordinates for c in inputs)
-    return f"{looked:,} of {plural(total, 'coordinate')}"
+def _looked_at(report: Report) -> tuple[int, int]:
+    """Count the coordinates that were looked at, and all of the same inputs."""
+    looked = total = 0
+    for c in {c.input.name: c for c in report.comparisons}.values():
+        columns = c.shape[1] if c.tally is None else c.tally.looked
+        looked += columns * (2 if c.input.is_complex else 1)
+        total += c.input.coordinates
+    return looked, total
 
 
 def _together(names: Sequence[str]) -> str:

@@ -80,7 +80,11 @@ class Streamed:
     def with_tallies(self, comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
         """Put the tally of its block beside each comparison, in the subject's order."""
         return tuple(
-            dataclasses.replace(comparison, tally=tally, coverage="full")
+            dataclasses.replace(
+                comparison,
+                tally=tally,
+                coverage="full" if tally.looked == tally.shape[1] else "sample",
+            )
             for comparison, (_, tally) in zip(
                 comparisons, sorted(self.tallies.items()), strict=True
             )
