@@ -81,13 +81,15 @@ def _block_row(comparison: Comparison) -> dict[str, Any]:
             "numeric_error": float(comparison.numeric_error[place]),
             "step": float(comparison.step[place]),
         }
+    # of what nobody looked at there is no error, not one of zero
+    known = place is not None or not comparison.input.size
     return {
         "output": comparison.output.name,
         "input": comparison.input.name,
         "shape": comparison.input.shape,
         "verdict": comparison.verdict.name,
-        "max_abs_error": comparison.max_abs_error,
-        "max_rel_error": worst_relative(comparison),
+        "max_abs_error": comparison.max_abs_error if known else math.nan,
+        "max_rel_error": worst_relative(comparison) if known else math.nan,
         "worst_index": index,
         **values,
         "method": comparison.method,

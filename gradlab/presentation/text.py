@@ -97,7 +97,8 @@ def _table_row(
     place = worst_entry(comparison)
     head = [comparison.verdict.glyph, name, shape_in_words(comparison.input.shape)]
     if place is None:
-        why = "nothing looked at" if comparison.input.size else "empty"
+        why = "not decided" if comparison.coverage == "probe" else "not looked at"
+        why = why if comparison.input.size else "empty"
         return [*head, comparison.verdict.words, "-", why, "-", "-", "-"]
     values = pair(comparison.analytic[place], comparison.numeric[place])
     relative = worst_relative(comparison)

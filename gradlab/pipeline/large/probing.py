@@ -111,7 +111,8 @@ def compare_by_probes(
         wrong = any(c.verdict == Verdict.DISAGREES for c in closer)
         every = bool(closer) and all(c.columns is None for c in closer)
         untold = every and _tell_less(probe, closer)
-        if wrong or (every and not untold):
+        alone = not probe.analytic.size and any(map(_is_open, closer))
+        if wrong or alone or (every and not untold):
             comparisons += closer  # all of its entries: nothing is known better
             continue
         doubtful = hasty or unsteady or untold or variable.name in heard
@@ -135,7 +136,8 @@ def compare_by_probes(
         readings=probes.readings,
     )
     met = () if outcome is None else outcome.met()
-    remarks = (*_remarks(subject, probes), *met, *_closer(comparisons))
+    whole = probes.stop is None
+    remarks = (*_remarks(subject, probes), *met, *_closer(comparisons, whole=whole))
     if stopped:
         remarks = (*remarks, f"{stopped} before the search was over")
     return Seen(tuple(comparisons), evidence, remarks, bool(stopped)), excuses
@@ -220,10 +222,16 @@ def _as_comparison(
     )
 
 
-def _closer(comparisons: list[Comparison]) -> list[str]:
+def _is_open(comparison: Comparison) -> bool:
+    return comparison.verdict == Verdict.UNDECIDED
+
+
+def _closer(comparisons: list[Comparison], *, whole: bool) -> list[str]:
     """Say of which inputs single entries are shown, and how many of all."""
+    also = "judged as a whole, " if whole else ""
     return [
-        f"{c.input.name}: judged as a whole, {len(c.columns)} of its entries one by one"
+        f"{c.input.name}: {also}{len(c.columns):,} of its {c.input.size:,} entries "
+        f"one by one"
         for c in comparisons
         if c.coverage == "sample" and c.columns is not None
     ]
@@ -231,8 +239,10 @@ def _closer(comparisons: list[Comparison]) -> list[str]:
 
 def _remarks(subject: Subject, probes: TensorProbes) -> tuple[str, ...]:
     total = sum(variable.size for variable in subject.inputs)
-    count = plural(probes.evaluations, "evaluation")
-    told = [f"{plural(total, 'entry')} judged by random directions in {count}"]
+    count, entries = plural(probes.evaluations, "evaluation"), plural(total, "entry")
+    told = [f"{entries} judged by random directions in {count}"]
+    if probes.stop is not None:
+        told = [f"random directions through {entries}, not to the end: {count}"]
     told += [
         f"not looked at: nan or infinite entries of {name} ({count})"
         for name, count in probes.immovable.items()
