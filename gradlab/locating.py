@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from gradlab.localisation.entries import locate_entries
 from gradlab.pipeline.confirming import upheld
 from gradlab.pipeline.coverage import by_directions, mixed_inputs
 from gradlab.pipeline.kinks_together import with_kinks
+from gradlab.pipeline.looks.steadiness import scatter_of
 from gradlab.pipeline.one_by_one import with_mixed
 from gradlab.pipeline.plan import Plan
 from gradlab.presentation.widgets.progress import progress_bar
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from gradlab.subject.tensors.gradients.deliberate import Purpose
 
 __all__ = ["locate"]
+
+_LONG = 2.0  # times the evaluations of a search where all agrees
 
 
 @spelt
@@ -156,8 +160,26 @@ def locate(
             found = with_kinks(found, own, kinks, plan, meter)
         if not found.ok and is_torch_subject(subject):
             found = _but_on_purpose(found, subject)
-        done = dataclasses.replace(found, remarks=(*_told(conditions), *found.remarks))
+        told = (*_told(conditions), *_unsteady(own, found, meter), *found.remarks)
+        done = dataclasses.replace(found, remarks=told)
     return done
+
+
+def _unsteady(own: Origin, found: Located, meter: Meter) -> Iterator[str]:
+    """Say that f does not repeat itself, where the search was long or left some open.
+
+    Where nothing is wrong a search is short, if noise does not get in its way.
+    """
+    usual = by_directions(input_columns(own.subject.inputs))
+    if found.entries or (meter.evaluations <= _LONG * usual and not found.suspects):
+        return
+    with contextlib.suppress(BudgetExhausted):
+        apart = scatter_of(own, meter)
+        if apart.any():
+            yield (
+                f"f differs by up to {apart.max():.2g} between evaluations at the same "
+                f"point: smaller movements of it tell nothing"
+            )
 
 
 def _but_on_purpose(found: Located, subject: Any) -> Located:

@@ -172,6 +172,11 @@ def _undecided(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
     name = block.place(*place)
     if np.isnan(block.analytic[place]) and np.isnan(block.reference[place]):
         return f"nan on both sides at {name}: nothing can be compared"
+    if block.unsteady:
+        return (
+            f"no derivative: f differs by up to {block.unsteady:.2g} between "
+            f"evaluations at the same point"
+        )
     # where f does not move at all its quotient is 0, and equal to a gradient of 0
     known = np.isfinite(curves.error)
     told = known & (curves.bar < 1)
@@ -205,6 +210,8 @@ def _undecided(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
 def _wrong(
     block: Swept, place: tuple[int, int], steps: NDArray[np.float64], curves: Curves
 ) -> str:
+    if block.missing:
+        return f"there is no gradient to compare: {block.missing.rstrip('.')}"
     analytic, numeric = float(block.analytic[place]), float(block.reference[place])
     digits = 4  # or as many as it takes to see two numbers
     while digits < 16 and f"{analytic:.{digits}g}" == f"{numeric:.{digits}g}":

@@ -79,6 +79,10 @@ class Swept:
     together
         What is wrong with entries that are right at kinks each by itself; "" if
         nothing is.
+    unsteady
+        By how much f differs between evaluations at the same point; 0 if it does not.
+    missing
+        Why there is no gradient of it to compare; "" if there is one.
     """
 
     variable: Variable
@@ -97,6 +101,8 @@ class Swept:
     outputs: tuple[Variable, ...] = ()
     excuse: str = ""
     together: str = ""
+    unsteady: float = 0.0
+    missing: str = ""
 
     @property
     def verdict(self) -> Verdict:

@@ -41,6 +41,8 @@ def swept_blocks(
     excuses = {f.where: f.evidence for f in reasons}
     kinks = joint_kinks(subject, outcome, meter, seed)
     together = {f.where: f.evidence for f in kinks if f.severity == "error"}
+    missing = {problem.where: problem.detail for problem in outcome.problems}
+    unsteady = 0.0 if outcome.unsteady is None else _largest(outcome.unsteady)
     return tuple(
         Swept(
             variable=subject.inputs[found.which],
@@ -59,6 +61,10 @@ def swept_blocks(
             outputs=tuple(subject.outputs),
             excuse=excuses.get(subject.inputs[found.which].name, ""),
             together=together.get(subject.inputs[found.which].name, ""),
+            unsteady=unsteady,
+            missing=""
+            if np.isfinite(found.analytic).any()
+            else missing.get(subject.inputs[found.which].name, ""),
         )
         for found in outcome.blocks
         # an input of which nothing was looked at is left out; an empty one is not

@@ -12,7 +12,7 @@ import gradlab as gl
 
 @pytest.mark.parametrize("budget", [20, 50, 80])
 def test_entries_that_were_measured_are_shown(budget: int) -> None:
-    """Of ``x @ x`` at ones the slope is 2, and 3 was returned: table and text say so."""
+    """Of ``x @ x`` at ones the slope is 2, and 3 was returned."""
     report = gl.check(
         lambda x: (x**2).sum(), np.ones(100), grad=lambda x: 3 * x, budget=budget
     )
