@@ -38,6 +38,10 @@ def left_open(
         if comparison.verdict != Verdict.UNDECIDED or not told.isdisjoint({name, ""}):
             continue
         told.add(name)
+        steep = _too_steep(comparison)
+        if steep is not None:
+            yield steep
+            continue
         yield Finding(
             BugKind.LOW_PRECISION,
             "warning",
@@ -49,6 +53,31 @@ def left_open(
             "Where f has kinks (relu, abs, max) one may be near: check at another "
             "point, too.",
         )
+
+
+def _too_steep(comparison: Comparison) -> Finding | None:
+    """Say that f has no finite slope, where that is so of all entries that are open.
+
+    Quotients over ever shorter steps were seen to grow without end.
+    """
+    open_ = comparison.verdicts == Verdict.UNDECIDED
+    steep = open_ & np.isinf(comparison.numeric)
+    if not steep.any() or not (steep == open_).all():
+        return None
+    row, column = (int(i) for i in np.unravel_index(int(steep.argmax()), steep.shape))
+    count = int(steep.sum())
+    others = f", and in {count - 1:,} more" if count > 1 else ""
+    return Finding(
+        BugKind.NONDIFFERENTIABLE,
+        "warning",
+        comparison.input.name,
+        0.7,
+        f"The function has no finite slope at {comparison.label(row, column)}{others}: "
+        f"its differences grow without end as steps shrink, while the analytic side "
+        f"is {comparison.analytic[row, column]:.3g}.",
+        "Check at a point where the slope is finite: beside the end of a sqrt, log or "
+        "arcsin, not at it.",
+    )
 
 
 def measured(comparisons: Sequence[Comparison]) -> str:

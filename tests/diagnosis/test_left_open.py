@@ -101,3 +101,20 @@ def test_line_for_a_function_that_rounds():
     report = gl.check(f, x, grad=lambda x: 2 * x)
     assert "gl.check(f, x.astype(float), ...)" in report.findings[0].advice
     assert gl.check(f, x.astype(float), grad=lambda x: 2 * x).ok
+
+
+@pytest.mark.parametrize(
+    ("f", "at"),
+    [(lambda x: np.sqrt(x).sum(), 0.0), (lambda x: np.arcsin(x).sum(), 1.0)],
+)
+def test_an_infinite_slope_is_no_lack_of_digits(f, at):
+    """That of sqrt at 0 and of arcsin at 1; a large number stands for it."""
+    slope = lambda x: np.where(x == at, 1e4, 0.5 / np.sqrt(x))
+    if at:
+        slope = lambda x: np.where(x == at, 1e4, 1 / np.sqrt(np.maximum(1 - x**2, 0.1)))
+    report = gl.check(f, np.array([at, 0.5]), grad=slope)
+    assert report.verdict is gl.Verdict.UNDECIDED
+    (found,) = report.findings
+    assert (found.kind, found.where) == (gl.BugKind.NONDIFFERENTIABLE, "x")
+    assert "no finite slope at x[0]" in found.evidence
+    assert "1e+04" in found.evidence
