@@ -22,7 +22,7 @@ from gradlab.properties.curvature import hessian_product, refuse_products
 from gradlab.properties.lines import Line, direction_of, norm_of
 from gradlab.properties.remainders import Derivative, TaylorTest
 from gradlab.subject.state_guard import StateGuard
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import DOUBLE, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -262,6 +262,8 @@ def _first(line: Line, slope: float, noise: float) -> Derivative:
             enough=lambda _value, error: error <= goal,
         )
 
+    if spread == 0 and (line.bench.cotangent != 0).any() and _stands_still(line):
+        return Derivative(slope, 0.0, 0.0, 0.0, 0.0)
     found, kink = slope_from(start_exponent(epsilon)), _kink(line, noise)
     bend = None if kink is None else _bend(line, noise, kink)
     if bend is not None:  # from afar both sides of it look alike
@@ -277,6 +279,17 @@ def _first(line: Line, slope: float, noise: float) -> Derivative:
     return Derivative(
         slope, found.value, found.error, relative * size, size, kink, doubt
     )
+
+
+def _stands_still(line: Line) -> bool:
+    """Whether f keeps its value to the last digit, over steps long and short.
+
+    In short arithmetic that is no wonder, and says little.
+    """
+    if line.bench.numeric.epsilon > DOUBLE:
+        return False
+    here = line.known[0.0]
+    return all(line.at(step) == here for step in (*line.known, -1.0, 1.0))
 
 
 def _kink(line: Line, noise: float) -> tuple[float, float] | None:
