@@ -157,3 +157,12 @@ def test_residuals_beyond_a_bound_are_no_penalty():
 
     assert not report.ok
     assert report.diagnosis != "regularization"
+
+
+def test_a_constant_has_no_penalty_for_certain():
+    """``2 x`` is the gradient of the square that was meant as well as of a penalty."""
+    x = np.arange(1.0, 7.0)
+    report = gl.check(lambda x: 3.0, x, grad=lambda x: 2 * x)
+    (found,) = report.findings
+    assert (found.kind, found.severity) == ("extra_term", "error")
+    assert "does not depend on x" in found.evidence
