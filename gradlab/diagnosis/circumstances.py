@@ -39,6 +39,7 @@ def circumstances(evidence: Evidence) -> list[Finding]:
         *_random(evidence),
         *_state(evidence),
         *_mutation(evidence),
+        *_scribbled(evidence),
         *_raised(evidence),
         *_second_opinion(evidence),
         *_precision(evidence),
@@ -122,6 +123,24 @@ def _mutation(evidence: Evidence) -> Iterator[Finding]:
             else f"Work on a copy: {name} = {name}.copy() (clone() for tensors), or "
             f"write the operation out of place.",
         )
+
+
+def _scribbled(evidence: Evidence) -> Iterator[Finding]:
+    """Tell inputs that what computes the gradient writes to, and f does not."""
+    subject = evidence.subject
+    told = {*evidence.conditions.mutated, *subject.mutated}
+    for name in () if is_torch_subject(subject) else getattr(subject, "scribbled", ()):
+        if name not in told:
+            yield Finding(
+                BugKind.MUTATES_INPUT,
+                "warning",
+                name,
+                0.95,
+                f"What computes the gradient writes to {name}: here that was undone, "
+                f"elsewhere {name} has other values afterwards.",
+                f"Work on a copy: {name} = {name}.copy(), or write the operation out "
+                f"of place.",
+            )
 
 
 def _raised(evidence: Evidence) -> Iterator[Finding]:

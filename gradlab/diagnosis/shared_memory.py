@@ -36,6 +36,9 @@ def _aliasing(evidence: Evidence) -> Iterator[Finding]:
         )
     pairs = subject.shared if is_torch_subject(subject) else _numpy_pairs(subject)
     for one, other in dict.fromkeys(pairs):
+        if subject.live:
+            yield _in_place(one, other)
+            continue
         yield Finding(
             BugKind.ALIASING,
             "warning",
@@ -47,9 +50,20 @@ def _aliasing(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+def _in_place(one: str, other: str) -> Finding:
+    return Finding(
+        BugKind.ALIASING,
+        "warning",
+        one,
+        0.9,
+        f"{one} and {other} share memory: where one moves the other moves with it, "
+        f"and what was compared is the slope of f with both.",
+        f"Where that is not meant make {other} a copy. Where it is, each gradient has "
+        f"to hold the uses of both, and an optimizer must move what they share once.",
+    )
+
+
 def _numpy_pairs(subject: Any) -> list[tuple[str, str]]:
-    if subject.live:
-        return []
     arrays = [subject.tree.leaves[position].value for position in subject.which]
     found = []
     for i, one in enumerate(arrays):

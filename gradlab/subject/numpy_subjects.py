@@ -15,6 +15,7 @@ from gradlab.subject.numpy_values import (
     gather,
     output_converter,
     scatter,
+    undoing,
     working_copy,
 )
 from gradlab.subject.subject import DOUBLE, EPSILON, SINGLE, Variable, output_rows
@@ -177,10 +178,7 @@ class ArraySubject:
             return ()
         values = [leaf.value for leaf in self.tree.leaves]
         for position, working in zip(self.which, self._working, strict=True):
-            copy = working.pristine.copy(order="K")
-            values[position] = (
-                copy if working.present is None else working.present(copy)
-            )
+            values[position] = working.lend()
         return self.tree.rebuild(values)
 
     def row(self) -> NDArray[np.float64]:
@@ -214,6 +212,16 @@ class ArraySubject:
             for variable, working in zip(self.inputs, self._working, strict=True)
             if not same_bytes(working.array, working.pristine)
         )
+
+    @property
+    def scribbled(self) -> tuple[str, ...]:
+        """Names of inputs of which the analytic side wrote to its copies."""
+        pairs = zip(self.inputs, self._working, strict=True)
+        return tuple(variable.name for variable, working in pairs if working.scribbled)
+
+    def undoing(self, call: Callable[[], Any]) -> Any:
+        """Call the analytic side, and undo what it writes to parameters in place."""
+        return undoing(self._working, call) if self.live else call()
 
     def batches(self, which: int, count: int) -> bool:  # noqa: ARG002 - of the protocol
         """NumPy functions are evaluated one point at a time."""

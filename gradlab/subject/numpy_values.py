@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.errors import InputTypeError
+from gradlab.subject.guarding.saved_arrays import same_bytes
 from gradlab.subject.tree import leaves_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,8 +31,12 @@ __all__ = [
     "is_number",
     "output_converter",
     "scatter",
+    "undoing",
     "working_copy",
 ]
+
+
+_WATCHED = 1 << 26  # bytes of a copy that is compared with what it was
 
 
 def is_number(value: object) -> bool:
@@ -116,15 +121,47 @@ class Working:
         The array that is written to: a private copy, or the user's own (`live`).
     present
         What the function is called with: the array itself, or a conversion of it.
+    pristine
+        The point.
+    lent
+        The last copy of it that the analytic side was given, if it is not large.
     """
 
     array: NDArray[Any]
     present: Callable[[NDArray[Any]], Any] | None
     pristine: NDArray[Any]
+    lent: NDArray[Any] | None = None
 
     def value(self) -> Any:
         """Return what the function is called with."""
         return self.array if self.present is None else self.present(self.array)
+
+    def lend(self) -> Any:
+        """Return the point as the function takes it, in memory of its own."""
+        copy = self.pristine.copy(order="K")
+        self.lent = copy if copy.nbytes <= _WATCHED else None
+        return copy if self.present is None else self.present(copy)
+
+    @property
+    def scribbled(self) -> bool:
+        """Whether what was lent last has been written to."""
+        return self.lent is not None and not same_bytes(self.lent, self.pristine)
+
+
+def undoing(held: Sequence[Working], call: Callable[[], Any]) -> Any:
+    """Call what reads arrays where they are, and undo what it writes to them.
+
+    What it left there is remembered as what it was lent.
+    """
+    watched = [each for each in held if each.array.nbytes <= _WATCHED]
+    before = [each.array.copy() for each in watched]
+    try:
+        return call()
+    finally:
+        for each, was in zip(watched, before, strict=True):
+            if not same_bytes(each.array, was):
+                each.lent = each.array.copy()
+                each.array[...] = was
 
 
 def working_copy(leaf: Leaf, *, live: bool) -> Working:

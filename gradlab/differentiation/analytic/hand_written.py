@@ -158,7 +158,7 @@ class Contracted:
             if subject.reset is not None:
                 subject.reset()  # the same random draw as the numeric side
             self._rows = shielded(
-                lambda: _assemble(self._match(self.fetch()), subject.inputs),
+                lambda: _assemble(self._match(self.raw()), subject.inputs),
                 subject.inputs,
                 self.description,
             )
@@ -169,7 +169,9 @@ class Contracted:
 
     def raw(self) -> Any:
         """Return the gradients as the user's code gives them."""
-        return self.fetch()
+        if is_torch_subject(self.subject):
+            return self.fetch()
+        return self.subject.undoing(self.fetch)
 
     def asked_anew(self) -> Contracted:
         """Return the same side without what it keeps of its last answer."""
