@@ -22,7 +22,7 @@ from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.pipeline.sides.own_bars import own_bars
 from gradlab.subject.numpy_values import as_complex
 from gradlab.subject.state_guard import StateGuard
-from gradlab.subject.subject import block_slices
+from gradlab.subject.subject import block_slices, is_torch_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.method import Method
+    from gradlab.pipeline.sides.analytic_side import AnalyticSide
     from gradlab.subject.subject import Subject, Variable
 
 __all__ = ["analytic_jacobian", "numeric_jacobian"]
@@ -187,10 +188,7 @@ def analytic_jacobian(
         subject = build_subject(f, inputs, sides)
         first_evaluation(subject, roots, meter, guard)
         side = analytic_side(subject)
-        for problem in side.problems:
-            if problem.kind in {"raised", "wrong_shape"}:
-                msg = f"the analytic side says nothing: {problem.detail}"
-                raise SubjectError(f"{msg} gl.check tells more of it")
+        _refuse_nothing(subject, side)
         name = sides.given()[0] if sides.given() else mode
         result: dict[Any, Jacobian] = {}
         for matrix, variable in zip(side.values, subject.inputs, strict=True):
@@ -201,6 +199,20 @@ def analytic_jacobian(
             )
             _store(result, subject, variable, parts, (meter.evaluations, name))
     return _unwrapped(result)
+
+
+def _refuse_nothing(subject: Subject, side: AnalyticSide) -> None:
+    """Refuse what is no derivative; autograd's None for all is one, and zero."""
+    fatal = {"raised", "wrong_shape"}
+    fatal |= set() if is_torch_subject(subject) else {"none", "missing"}
+    names = [variable.name for variable in subject.inputs]
+    # what is no array of numbers, whatever its kind, has left nan throughout
+    lost = {n for n, m in zip(names, side.values, strict=True) if np.isnan(m).all()}
+    told = [p for p in side.problems if p.kind in fatal or p.where in lost]
+    empty = all(problem.kind in {"none", "missing"} for problem in told)
+    if told and (not empty or len(told) == len(subject.inputs)):
+        msg = f"the analytic side says nothing: {told[0].detail.rstrip('.')}"
+        raise SubjectError(f"{msg}; gl.check tells more of it")
 
 
 def _store(

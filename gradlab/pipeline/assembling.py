@@ -161,7 +161,7 @@ def _shared(block: Block, name: str) -> Any:
 
 
 def left_out(subject: Subject) -> tuple[str, ...]:
-    """Say what was not compared because others require grad and it does not.
+    """Say what was not compared: inputs without grad, gradients of no input.
 
     Returns
     -------
@@ -169,7 +169,13 @@ def left_out(subject: Subject) -> tuple[str, ...]:
         One remark, or none.
     """
     if not is_torch_subject(subject):
-        return ()
+        names = getattr(subject.analytic, "unread", ())
+        if not names:
+            return ()
+        told = "the gradient of {}, which is no input"
+        if len(names) > 1:
+            told = "the gradients of {}, which are no inputs"
+        return (f"not compared: {told.format(few_of(names, _NAMED))}",)
     names = getattr(getattr(subject.program, "arguments", None), "left_out", ())
     if not names:
         return ()

@@ -253,6 +253,9 @@ def _read(pattern: Any, subject: Subject) -> Blocks:
         for place in chosen:
             k, n = places[place]
             blocks[k, n] = _matrix(declared, outputs[k], inputs[n])
+    if not blocks:
+        known = ", ".join(map(repr, places))
+        raise InputError(f"pattern names no block to judge; the blocks are {known}")
     return blocks
 
 
@@ -261,6 +264,7 @@ def _matrix(declared: Any, output: Variable, variable: Variable) -> NDArray[np.b
     if hasattr(declared, "to_dense"):  # a torch tensor
         declared = declared.detach().to_dense().cpu().numpy()
     if isinstance(declared, int | float | np.number | np.bool_):
+        _refuse_nan(declared, output, variable)
         return np.full(size, bool(declared))
     if hasattr(declared, "todense") and hasattr(declared, "nonzero"):
         found = declared.nonzero()
@@ -294,7 +298,17 @@ def _matrix(declared: Any, output: Variable, variable: Variable) -> NDArray[np.b
         raise InputTypeError(msg)
     if array.shape not in {size, (*output.shape, *variable.shape)}:
         raise _misfit(array.shape, output, variable)
+    _refuse_nan(array, output, variable)
     return np.asarray(array.reshape(size) != 0)
+
+
+def _refuse_nan(declared: Any, output: Variable, variable: Variable) -> None:
+    if np.isnan(declared).any():
+        msg = (
+            f"pattern for {output.name} and {variable.name} has nan entries: write 1 "
+            f"where the Jacobian may differ from zero, and 0 elsewhere"
+        )
+        raise InputError(msg)
 
 
 def _misfit(shape: tuple[int, ...], output: Variable, variable: Variable) -> InputError:

@@ -20,7 +20,7 @@ from gradlab.subject.subject import Problem, Variable
 from gradlab.subject.tree import is_mapping, leaves_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,6 +33,7 @@ __all__ = [
     "claimed",
     "match_by_name",
     "match_by_position",
+    "others_of",
     "read_gradient",
 ]
 
@@ -56,6 +57,22 @@ def match_by_name(
     return [
         found.get(path, flat.get(path, found.get(v.name, flat.get(v.name, MISSING))))
         for v, path in zip(inputs, paths, strict=True)
+    ]
+
+
+def others_of(gradients: Mapping[Any, Any], known: Collection[str]) -> list[str]:
+    """Name the arrays in a mapping of gradients that are of none of these names.
+
+    Examples
+    --------
+    >>> others_of({"w": np.ones(2), "cell": {"h": np.ones(1)}, "n": 3}, ["w"])
+    ['cell.h']
+    """
+    rest = {key: value for key, value in gradients.items() if str(key) not in known}
+    return [
+        leaf.name
+        for leaf in leaves_of(rest, "")
+        if leaf.name not in known and hasattr(leaf.value, "shape")
     ]
 
 

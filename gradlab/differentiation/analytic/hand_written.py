@@ -15,6 +15,7 @@ from gradlab.differentiation.analytic.gradients import (
     MISSING,
     match_by_name,
     match_by_position,
+    others_of,
     read_gradient,
 )
 from gradlab.differentiation.analytic.upstream import Upstream
@@ -131,12 +132,15 @@ class Contracted:
         Supplies names and shapes.
     description
         In words.
+    unread
+        Names in the mapping that came back which are no input's, once it has come.
     """
 
     fetch: Callable[[], Any]
     subject: Any  # an ArraySubject, or another one with names and outputs
     description: str
     takes_cotangents: bool = False
+    unread: tuple[str, ...] = ()
     _rows: tuple[list[NDArray[np.float64]], list[Problem]] | None = None
 
     def pull(self, cotangents: NDArray[np.float64]) -> Pullback:
@@ -179,10 +183,13 @@ class Contracted:
 
     def _match(self, gradients: Any) -> list[Any] | str:
         subject = self.subject
+        names = [v.name for v in subject.inputs]
         if is_torch_subject(subject):  # with names only
-            names = [v.name for v in subject.inputs]
             tree = flatten([None] * len(names), names)
             return match(gradients, tree, range(len(subject.inputs)), subject.inputs)
+        if is_mapping(gradients):
+            known = {*names, *(leaf.name for leaf in subject.tree.leaves)}
+            self.unread = tuple(others_of(gradients, known))
         return match(
             gradients,
             subject.tree,
