@@ -154,6 +154,13 @@ def check(
     BudgetError
         If `budget` ends before anything could be compared.
 
+    Notes
+    -----
+    Whatever happens, what the function changes is put back: arrays, tensors, random
+    state, attributes, containers; what it made anew (an attribute first set) is taken
+    away. Its own counters and logs alone keep what was added, unless its values depend
+    on them: integers that grew, and lists, sets and deques that only gained items.
+
     Examples
     --------
     >>> def loss_and_grads(params):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gradlab as gl
 from gradlab.subject.guarding.paths import path_text
 from gradlab.subject.guarding.reachable import reach
 from gradlab.subject.state_guard import StateGuard
@@ -155,3 +156,22 @@ def test_hostile_objects_do_not_stop_a_check():
     assert len(items) == 2
     assert guard.failures == ()
     assert names(guard) == {("container", "items"), ("container", "items[1]['a']")}
+
+
+def test_a_check_keeps_counts_and_logs_and_nothing_else():
+    """As README says: what is set anew is taken away, what is no tally put back."""
+    x = np.arange(1.0, 4.0)
+
+    def f(x):
+        f.calls += 1
+        f.log.append(x.sum())
+        f.cache, f.last = 2 * x, x.sum()
+        return (x**2).sum()
+
+    f.calls, f.log, f.cache = 0, [], None
+    report = gl.check(f, x, grad=lambda x: 2 * x)
+
+    assert f.calls == len(f.log) == report.evaluations
+    assert f.cache is None
+    assert not hasattr(f, "last")
+    assert not report.findings
