@@ -114,7 +114,8 @@ class Report:
         """Worst verdict over all blocks and findings.
 
         An error found outside the blocks (a wrong layer, a wrong shape) disagrees; a
-        partial report, or one in which nothing was compared, cannot agree.
+        partial report, or one without any block, cannot agree. An input without entries
+        is a block that agrees: nothing of it was left out, and nothing can be wrong.
         """
         worst = max((c.verdict for c in self.comparisons), default=Verdict.UNDECIDED)
         if not self.ok:

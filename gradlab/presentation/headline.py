@@ -70,6 +70,8 @@ def headline(report: Report) -> str:
         words += f"; {looked:,} of {plural(total, 'coordinate')} looked at"
     elif report.partial:
         words += "; cut short, not everything was looked at"
+    elif report.comparisons and not any(c.input.size for c in report.comparisons):
+        words += ", which has no entry" if alone else ", which have no entry"
     return f"{verdict.glyph} {verdict.words}: {words}"
 
 
