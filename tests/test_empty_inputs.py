@@ -1,4 +1,4 @@
-"""Inputs without entries: blocks of which nothing was left out, and nothing is wrong."""
+"""Inputs without entries: nothing of them was left out, and nothing is wrong."""
 
 from __future__ import annotations
 
