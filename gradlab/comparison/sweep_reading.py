@@ -29,6 +29,7 @@ _ROUGH = 1e-6  # a floor above this is noise, whatever the slope of the curve
 _NOISY = 1e5  # times the expected rounding: beyond, f is noisier than its arithmetic
 _FEW = 6  # steps: fewer make no curve
 _SAME = 2e-2  # spread of a common factor c, relative to c - 1
+_EXACT = 1e-4  # of the gradient: what a factor may leave that is one to four digits
 
 
 def _short(value: float) -> str:
@@ -256,8 +257,26 @@ def _how(block: Swept, values: str) -> str:
     if many and same.mean() >= 0.9:
         if scope and _vanishes(block, ~wrong):
             scope = f" wherever it is not zero,{scope}"
-        return f"by a factor (analytic = {_factor(middle)} x numeric{scope})"
+        return f"by a factor (analytic = {_common(analytic, numeric, middle)}{scope})"
     return f"({values};{scope or ' in all entries'}, by no common factor)"
+
+
+def _common(
+    analytic: NDArray[np.float64], numeric: NDArray[np.float64], middle: float
+) -> str:
+    """Write "c x numeric", and how far c is from being the same in all entries.
+
+    Where it is not, it is the one that leaves least, as a check tells it.
+    """
+    known = np.isfinite(analytic) & np.isfinite(numeric)
+    top = float(np.abs(numeric[known]).max(initial=0.0))
+    if top > 0:
+        a, n = analytic[known] / top, numeric[known] / top  # no square overflows
+        c = float(a @ n / (n @ n))
+        off = float(np.linalg.norm(a - c * n) / np.linalg.norm(a))
+        if off > _EXACT:
+            return f"{c:.5g} x numeric, within {100 * off:.2g} %"
+    return f"{_factor(middle)} x numeric"
 
 
 def _vanishes(block: Swept, there: NDArray[np.bool_]) -> bool:
