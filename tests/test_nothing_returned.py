@@ -75,3 +75,33 @@ def test_a_pattern_says_something_of_every_block_that_it_names() -> None:
     for nan in (np.full((3, 3), np.nan), np.nan, {"x": np.float64("nan")}):
         with pytest.raises(InputError, match="nan entries"):
             gl.check_sparsity(lambda x: x**2, X, pattern=nan)
+
+
+@pytest.mark.parametrize(
+    "grad", [lambda x: x[:2], lambda x: 1 / 0, lambda x: (2 * x).astype(object)]
+)
+def test_what_did_not_come_is_called_none_everywhere(grad: Any) -> None:
+    """Not nan: nobody returned one."""
+    report = gl.check(_square, X, grad=grad)
+    row = next(line for line in str(report).splitlines() if line.startswith("✗  x"))
+    assert " none " in row
+    assert "nan" not in row
+    located = str(gl.locate(_square, X, grad=grad))
+    assert "x[0]: analytic none, numeric 2" in located
+    reading = gl.taylor_test(_square, X, grad=grad).reading
+    assert reading.startswith("There is no gradient along the direction")
+    assert "nan" not in reading
+
+
+def test_nan_that_was_returned_is_called_nan() -> None:
+    """In a search as in a check."""
+    located = gl.locate(_square, X, grad=lambda x: np.where(x > 1, 2 * x, np.nan))
+    assert "x[0]: analytic nan, numeric 2" in str(located)
+
+
+def test_a_jacobian_of_objects_is_a_finding_as_a_gradient_of_them_is() -> None:
+    """And no exception."""
+    report = gl.check(
+        lambda x: x**2, X, jac=lambda x: np.diag(2 * x).astype(object), names=["x"]
+    )
+    assert report.diagnosis == gl.BugKind.DTYPE

@@ -159,11 +159,14 @@ class Located:
 
     def __repr__(self) -> str:
         lines = [f"Located: {_headline(self)}"]
-        lines += [
-            f"  {_place(entry, self.rows)}: analytic {entry.analytic:.6g}, numeric "
-            f"{entry.numeric:.6g} ± {entry.numeric_error:.1g}"
-            for entry in self.entries[:8]
-        ]
+        odd = {problem.where for problem in self.problems}
+        for entry in self.entries[:8]:
+            missing = entry.analytic != entry.analytic and entry.input in odd
+            lines.append(
+                f"  {_place(entry, self.rows)}: analytic "
+                f"{'none' if missing else f'{entry.analytic:.6g}'}, numeric "
+                f"{entry.numeric:.6g} ± {entry.numeric_error:.1g}"
+            )
         if len(self.entries) > 8:
             lines.append(f"  ... and {len(self.entries) - 8} more, see .table")
         for name, share in self.wrong_share.items():

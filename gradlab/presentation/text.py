@@ -68,14 +68,15 @@ _ANSI = {"✓": "32", "!": "33", "✗": "31;1"}
 
 # ------------------------------------------------------------------ the table
 def _unsaid(report: Report, comparison: Comparison) -> bool:
-    """Whether there is no analytic value: a wrong shape, or a backward that raised.
+    """Whether there is no analytic value: no array of that shape, or one that raised.
 
     Its own, or that of a layer behind it, of which the finding tells.
 
     The numbers are nan then, as where nan was returned, of which a finding tells.
     """
     told = {f.kind for f in report.findings if comparison.input.name in f.places}
-    short = not told.isdisjoint({BugKind.WRONG_SHAPE, BugKind.UNKNOWN})
+    kinds = {BugKind.WRONG_SHAPE, BugKind.DTYPE, BugKind.UNKNOWN}
+    short = not told.isdisjoint(kinds)
     silent = not told and all(f.kind != BugKind.NONFINITE for f in report.findings)
     return (short or silent) and bool(np.isnan(comparison.analytic).all())
 

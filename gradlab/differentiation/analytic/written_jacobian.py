@@ -182,14 +182,17 @@ def _read_block(
         detail = f"the Jacobian with respect to {name} is None; it counts as 0."
         zero = np.zeros((real_rows, variable.coordinates))
         return zero, [Problem("none", name, detail)]
-    array = as_numpy(value, f"the Jacobian with respect to {name}")
+    blank = np.full((real_rows, variable.coordinates), np.nan)
+    try:
+        array = as_numpy(value, f"the Jacobian with respect to {name}")
+    except InputTypeError as cause:
+        return blank, [Problem("dtype", name, f"{cause}.")]
     wanted = dict.fromkeys([(m, variable.size), (*shape, *variable.shape)])
     if array.shape not in wanted:
         detail = (
             f"the Jacobian with respect to {name} has shape {array.shape}, expected "
             f"{' or '.join(map(str, wanted))}."
         )
-        blank = np.full((real_rows, variable.coordinates), np.nan)
         return blank, [Problem("wrong_shape", name, detail, array.shape, m)]
     matrix = array.reshape(m, variable.size)
     problems = _slips_of_dtype(matrix, dtype, variable)
