@@ -49,9 +49,10 @@ def test_autograd_knows_what_f_does_not_depend_on() -> None:
     assert not found.value.any()
 
 
-def test_gradients_of_no_input_are_named() -> None:
+@pytest.mark.parametrize("junk", [X, 1.0])
+def test_gradients_of_no_input_are_named(junk: Any) -> None:
     """A slip in a name would pass unseen else."""
-    report = gl.check(_square, X, grad=lambda x: {"x": 2 * x, "junk": x})
+    report = gl.check(_square, X, grad=lambda x: {"x": 2 * x, "junk": junk})
     assert report.verdict is gl.Verdict.AGREES
     assert report.remarks == ("not compared: the gradient of junk, which is no input",)
 

@@ -61,18 +61,19 @@ def match_by_name(
 
 
 def others_of(gradients: Mapping[Any, Any], known: Collection[str]) -> list[str]:
-    """Name the arrays in a mapping of gradients that are of none of these names.
+    """Name what may be gradients in a mapping, and has none of these names.
 
     Examples
     --------
-    >>> others_of({"w": np.ones(2), "cell": {"h": np.ones(1)}, "n": 3}, ["w"])
-    ['cell.h']
+    >>> others_of({"w": np.ones(2), "cell": {"h": np.ones(1)}, "b": 0.5, "n": 3}, ["w"])
+    ['cell.h', 'b']
     """
     rest = {key: value for key, value in gradients.items() if str(key) not in known}
     return [
         leaf.name
         for leaf in leaves_of(rest, "")
-        if leaf.name not in known and hasattr(leaf.value, "shape")
+        if leaf.name not in known
+        and (hasattr(leaf.value, "shape") or isinstance(leaf.value, float))
     ]
 
 
