@@ -333,11 +333,10 @@ def _in_place(
     frozen = (
         tensors_in_place.frozen(tensors) if by_autograd and not sides.wrt else set()
     )
-    beside = beside_params(fn, inputs, sides.params)
-    chosen = pick(
+    beside = tuple(beside_params(fn, inputs, sides.params))
+    which, names = pick(
         tree, sides.wrt, sides.names, explicit=True, left_out=frozen, beside=beside
     )
-    which, names = chosen
     check_writable([tree.leaves[i] for i in which])
 
     def run() -> Any:
@@ -354,6 +353,7 @@ def _in_place(
         call, tree, which, names, live=True, kind=kind, output_name="loss"
     )
     _check_finite(subject)
+    subject.beside = beside
     subject.roots = (fn, *inputs, sides.params, sides.grad, sides.loss)
     held = sides.grad is not None and not callable(sides.grad)
     if by_autograd or (tensors and sides.grad is not None):

@@ -262,16 +262,16 @@ def _first(line: Line, slope: float, noise: float) -> Derivative:
             enough=lambda _value, error: error <= goal,
         )
 
-    if spread == 0 and (line.bench.cotangent != 0).any() and _stands_still(line):
+    moved = any(part.any() for part in line.parts)
+    if not moved or not (line.bench.cotangent != 0).any():  # no output is finite
+        return Derivative(slope, math.nan, math.inf, 0.0, abs(slope))
+    if spread == 0 and _stands_still(line):
         return Derivative(slope, 0.0, 0.0, 0.0, 0.0)
     found, kink = slope_from(start_exponent(epsilon)), _kink(line, noise)
     bend = None if kink is None else _bend(line, noise, kink)
     if bend is not None:  # from afar both sides of it look alike
         found, kink = slope_from(bend), None
     size = max(abs(slope), abs(found.value), spread)
-    moved = any(part.any() for part in line.parts)
-    if not moved or not (line.bench.cotangent != 0).any():  # no output is finite
-        return Derivative(slope, math.nan, math.inf, 0.0, size)
     # in bfloat16 a tenth is forgiven, for a sum, and no terms lose a tenth in rounding
     own = max(abs(slope), abs(found.value))
     clear = max(relative * own, min(relative, _CANCELLED) * spread)

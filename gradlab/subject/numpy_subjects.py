@@ -64,6 +64,7 @@ class ArraySubject:
     """
 
     dependent: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()  # inputs that are passed beside parameters in place
     draws = False
 
     def __init__(
@@ -242,9 +243,8 @@ class ArraySubject:
         """Return the same function with one of its inputs complex."""
         position = self.which[which]
         leaf = self.tree.leaves[position]
-        complex_leaf = type(leaf)(leaf.name, np.asarray(leaf.value) + 0j)
         leaves = list(self.tree.leaves)
-        leaves[position] = complex_leaf
+        leaves[position] = type(leaf)(leaf.name, np.asarray(leaf.value) + 0j)
         twin = ArraySubject(
             self._call,
             type(self.tree)(tuple(leaves), self.tree.template),

@@ -188,7 +188,8 @@ class Contracted:
             tree = flatten([None] * len(names), names)
             return match(gradients, tree, range(len(subject.inputs)), subject.inputs)
         if is_mapping(gradients):
-            known = {*names, *(leaf.name for leaf in subject.tree.leaves)}
+            leaves = (leaf.name for leaf in subject.tree.leaves)
+            known = {*names, *leaves, *subject.beside}
             self.unread = tuple(others_of(gradients, known))
         return match(
             gradients,

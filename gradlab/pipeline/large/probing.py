@@ -111,8 +111,7 @@ def compare_by_probes(
         wrong = any(c.verdict == Verdict.DISAGREES for c in closer)
         every = bool(closer) and all(c.columns is None for c in closer)
         untold = every and _tell_less(probe, closer)
-        alone = not probe.analytic.size and any(map(_is_open, closer))
-        if wrong or alone or (every and not untold):
+        if wrong or _are_all(probe, closer) or (every and not untold):
             comparisons += closer  # all of its entries: nothing is known better
             continue
         doubtful = hasty or unsteady or untold or variable.name in heard
@@ -136,8 +135,7 @@ def compare_by_probes(
         readings=probes.readings,
     )
     met = () if outcome is None else outcome.met()
-    whole = probes.stop is None
-    remarks = (*_remarks(subject, probes), *met, *_closer(comparisons, whole=whole))
+    remarks = (*_remarks(subject, probes), *met, *_closer(comparisons, probes))
     if stopped:
         remarks = (*remarks, f"{stopped} before the search was over")
     return Seen(tuple(comparisons), evidence, remarks, bool(stopped)), excuses
@@ -222,13 +220,15 @@ def _as_comparison(
     )
 
 
-def _is_open(comparison: Comparison) -> bool:
-    return comparison.verdict == Verdict.UNDECIDED
+def _are_all(probe: TensorProbe, closer: list[Comparison]) -> bool:
+    """Whether a few entries are all that was measured of an input, and are open."""
+    open_ = any(c.verdict == Verdict.UNDECIDED for c in closer)
+    return open_ and not probe.analytic.size
 
 
-def _closer(comparisons: list[Comparison], *, whole: bool) -> list[str]:
+def _closer(comparisons: list[Comparison], probes: TensorProbes) -> list[str]:
     """Say of which inputs single entries are shown, and how many of all."""
-    also = "judged as a whole, " if whole else ""
+    also = "judged as a whole, " if probes.stop is None else ""
     return [
         f"{c.input.name}: {also}{len(c.columns):,} of its {c.input.size:,} entries "
         f"one by one"
