@@ -171,7 +171,8 @@ def _unsteady(own: Origin, found: Located, meter: Meter) -> Iterator[str]:
     Where nothing is wrong a search is short, if noise does not get in its way.
     """
     usual = by_directions(input_columns(own.subject.inputs))
-    if found.entries or (meter.evaluations <= _LONG * usual and not found.suspects):
+    short = meter.evaluations <= _LONG * usual and not found.suspects
+    if found.entries or found.stopped or short:
         return
     with contextlib.suppress(BudgetExhausted):
         apart = scatter_of(own, meter)
