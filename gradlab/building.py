@@ -29,6 +29,7 @@ from gradlab.subject.callables import (
     refuse_generators,
     refuse_packed,
     refuse_wanting,
+    then,
 )
 from gradlab.subject.choosing import beside_params, check_writable, number_lists, pick
 from gradlab.subject.numpy_subjects import ArraySubject
@@ -283,7 +284,7 @@ def _array_subject(
         output = "loss"
     if sides.loss is not None:
         _refuse_own_gradients(sides)
-        call = _then(sides.loss, call)
+        call = then(sides.loss, call)
     subject = ArraySubject(call, tree, which, names, kind=kind, output_name=output)
     _check_finite(subject)
     subject.roots = sides.roots(fn, [leaf.value for leaf in tree.leaves])
@@ -343,11 +344,11 @@ def _in_place(
         return fn(*inputs)
 
     if by_autograd and sides.loss is not None:  # a criterion of whatever fn returns
-        run = _then(sides.loss, run)
+        run = then(sides.loss, run)
     call = maybe_loss_of(run)
     if not by_autograd and sides.loss is not None:
         _refuse_own_gradients(sides)
-        call = _then(sides.loss, call)
+        call = then(sides.loss, call)
     kind = "loss with parameters in place"
     subject = ArraySubject(
         call, tree, which, names, live=True, kind=kind, output_name="loss"
@@ -396,7 +397,3 @@ def _refuse_own_gradients(sides: Sides) -> None:
 
 def _first_of_cache(fn: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: split_cache(fn(*arguments))[0]
-
-
-def _then(outer: Callable[..., Any], inner: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *arguments: outer(inner(*arguments))

@@ -114,8 +114,7 @@ class Report:
         """Worst verdict over all blocks and findings.
 
         An error found outside the blocks (a wrong layer, a wrong shape) disagrees; a
-        partial report, or one without any block, cannot agree. An input without entries
-        is a block that agrees: nothing of it was left out, and nothing can be wrong.
+        partial report, or one without any block, cannot agree. An empty block does.
         """
         worst = max((c.verdict for c in self.comparisons), default=Verdict.UNDECIDED)
         if not self.ok:

@@ -20,6 +20,7 @@ __all__ = [
     "refuse_generators",
     "refuse_packed",
     "refuse_wanting",
+    "then",
 ]
 
 
@@ -230,3 +231,14 @@ def refuse_packed(fn: Callable[..., Any], inputs: Sequence[Any]) -> None:
             f"{type(inputs[0]).__name__} of {count}; unpack it: check(fn, *inputs)"
         )
         raise InputError(msg)
+
+
+def then(outer: Callable[..., Any], inner: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls one on what the other returns.
+
+    Examples
+    --------
+    >>> then(abs, min)(-2, 1)
+    2
+    """
+    return lambda *arguments: outer(inner(*arguments))
