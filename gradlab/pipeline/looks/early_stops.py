@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.rule import tops_of
+from gradlab.comparison.rule import CARE, tops_of
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.evaluation import line_of, line_rows
@@ -60,6 +60,7 @@ _FARTHEST = 2.0  # scales that steps grow to
 _ON = 8.0  # scales that one column is followed on to, in equal steps
 # Of the way to a jump, but no more of a scale: how far before and behind it slopes are.
 _ASIDE, _LONGEST = 2.0**-3, 2.0**-8
+_UNTOLD = 1.01 * CARE / SAFETY  # of an entry: a bar just too wide to tell it
 _BEHIND = 1.01  # times the way to a jump
 _ALIKE = 0.05  # of the gap: slopes over half the step and a quarter, without a jump
 _ASKED = 64  # outputs whose gradients are asked for there; others are held to be steady
@@ -241,7 +242,8 @@ def widen_for_good(block: Block, spoiled: NDArray[np.bool_]) -> bool:
 
     How far its slopes are off is measured along a few axes; along the others, where it
     takes no other number of steps as far as it was followed, they may be off by more.
-    A hundredth of what matters most to an output is all that is claimed then.
+    A hundredth of what matters most to an output is all that is claimed then, and two
+    of an entry: its bar is too wide for a verdict.
 
     Parameters
     ----------
@@ -254,7 +256,10 @@ def widen_for_good(block: Block, spoiled: NDArray[np.bool_]) -> bool:
     if not slight.any():
         return False
     top = tops_of(block.value, block.sizes).effect
-    return block.blame_noise(SLIGHT * top / block.latest_scales, slight)
+    with np.errstate(all="ignore"):
+        size = np.fmax(np.abs(block.formula), np.abs(block.value))
+        bars = np.fmax(SLIGHT * top / block.latest_scales, _UNTOLD * size)
+    return block.blame_noise(bars, slight)
 
 
 def widen_by_lines(
