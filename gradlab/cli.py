@@ -138,7 +138,7 @@ def _check(
     options: dict[str, Any] = {
         "method": method,
         "coverage": coverage,
-        "budget": int(budget) if budget and budget.isdigit() else budget,
+        "budget": int(budget) if budget and budget.isdecimal() else budget,
         "seed": seed,
     }
     options = {name: value for name, value in options.items() if value is not None}

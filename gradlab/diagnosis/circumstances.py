@@ -18,7 +18,7 @@ from gradlab.subject.subject import DOUBLE, is_torch_subject
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.diagnosis.evidence import Evidence, Jump, Part
+    from gradlab.diagnosis.evidence import Evidence, Part
     from gradlab.differentiation.quotients import Pattern
 
 __all__ = ["circumstances"]
@@ -196,8 +196,8 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
         return
     # bars of steps that the user asked for are truncation, as often as not
     asked = {*evidence.met.own_steps, *evidence.readings}
-    if evidence.met.jump is not None:
-        yield _stops_early(evidence, evidence.met.jump)
+    if evidence.met.jump is not None or evidence.met.early:
+        yield _stops_early(evidence)
         return
     names = [variable.name for variable in evidence.subject.inputs]
     parts = [part for part in evidence.parts if names[part.which] not in asked]
@@ -250,16 +250,19 @@ def _coarser(evidence: Evidence) -> str:
     )
 
 
-def _stops_early(evidence: Evidence, jump: Jump) -> Finding:
+def _stops_early(evidence: Evidence) -> Finding:
+    jump, farther = evidence.met.jump, "but runs other lines farther on"
+    if jump is not None:
+        farther = f"but jumps by {jump.height:.2g} where {jump.entry} moves by "
+        farther += f"{jump.away:.2g}"
     return Finding(
         BugKind.LOW_PRECISION,
         "warning" if _undecided(evidence) else "note",
         "",
         0.85,
-        f"The function is smooth at the point, but jumps by {jump.height:.2g} where "
-        f"{jump.entry} moves by {jump.away:.2g}, as a solver or an integrator does "
-        f"that takes one step more: "
-        f"its own slope between two jumps may be off by as much as that.",
+        f"The function is smooth at the point, {farther}, as a solver or an integrator "
+        f"does that takes one step more: its own slope between two jumps may be off by "
+        f"as much as that.",
         "For a sharper answer give the solver a smaller tolerance (tol, rtol, xtol) "
         "while you check.",
     )

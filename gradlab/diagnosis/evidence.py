@@ -89,6 +89,8 @@ class Met:
         Kinks that make bars wide, and the inputs that these leave open.
     jump
         The first jump of f that bars rest on.
+    early
+        Whether bars allow for f stopping early, as a solver does.
     """
 
     raised: int = 0
@@ -100,6 +102,7 @@ class Met:
     rounded: tuple[str, ...] = ()
     crowd: Crowd | None = None
     jump: Jump | None = None
+    early: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

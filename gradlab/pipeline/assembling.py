@@ -223,6 +223,7 @@ def met_on_the_way(
             if block.grain is not None
             and (block.verdicts == Verdict.UNDECIDED.value).any()
         ),
+        early=outcome.early,
         jump=_first_jump(subject, outcome.blocks),
     )
 

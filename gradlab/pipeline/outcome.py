@@ -63,6 +63,7 @@ class Outcome:
     # rows whose gradient is the one of a point right beside this one, if any was asked
     limits: NDArray[np.bool_] | None = None
     rough: tuple[str, ...] = ()  # inputs whose slopes were taken over many small steps
+    early: bool = False  # whether bars allow for f stopping early, as a solver does
     known: Known | None = None  # None: the blocks are all there is
     accused: bool = False  # inputs that are wrong as a whole: known, not yet shown
 
@@ -81,6 +82,7 @@ class Outcome:
         """Remember what was met in a part of it, which was looked at by itself."""
         self.unsteady, self.upheld, self.rough = part.unsteady, part.upheld, part.rough
         self.overruled, self.unheard = part.overruled, part.unheard
+        self.early = part.early
 
     def leave_unheard(self, block: Block, entries: NDArray[np.bool_], by: str) -> None:
         """Leave accusations open that differences by one method make alone."""

@@ -260,7 +260,7 @@ def terminal() -> tuple[int | None, bool]:
         shown = False
     if not shown:
         asked = os.environ.get("COLUMNS", "")
-        return (int(asked) if asked.isdigit() and int(asked) else None), False
+        return (int(asked) if asked.isdecimal() and int(asked) else None), False
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return shutil.get_terminal_size().columns, not plain
 

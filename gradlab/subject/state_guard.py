@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from gradlab.subject.guarding.alone import begun, ended
 from gradlab.subject.guarding.interrupts import DeferredInterrupt
 from gradlab.subject.guarding.paths import path_text
 from gradlab.subject.guarding.random_state import RandomFreeze, SavedRandom, save_random
@@ -109,6 +110,7 @@ class StateGuard:
         self._failed: list[str] = []
 
     def __enter__(self) -> Self:
+        begun()
         self._interrupt.install()  # first, so that entering is not cut in two either
         self._quiet = np.errstate(all="ignore")
         self._quiet.__enter__()
@@ -120,6 +122,7 @@ class StateGuard:
         except BaseException:
             self._quiet.__exit__(None, None, None)
             self._interrupt.remove()
+            ended()
             raise
         return self
 
@@ -152,6 +155,7 @@ class StateGuard:
                 interrupted = error
         self._quiet.__exit__(None, None, None)
         self._interrupt.remove()
+        ended()
         self._interrupt.deliver()
         if interrupted is not None:
             raise interrupted

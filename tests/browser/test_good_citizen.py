@@ -44,7 +44,7 @@ def test_a_running_check_shows_progress_and_can_be_stopped(lab):
 
     heading = page.locator(".gl h3")
     expect(heading).to_have_text(re.compile(r"\s*Undecided"))
-    expect(heading).to_contain_text("not everything was looked at")
+    expect(heading).to_contain_text("coordinates looked at")
     expect(page.locator(".jp-OutputArea progress")).to_have_count(0)
     driver.wait_for_kernel(page, "report.partial", "True")
     assert 0 < int(driver.ask_kernel(page, "report['x'].shape[1]")) < 60_000

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Upstream"]
 
+# what Python raises where a tuple comes in place of an array, or the other way round
+_OF_FORM = ("TypeError", "AttributeError", "IndexError", "unpack")
 _HARMLESS = {"dtype"}  # slips that say nothing of how the cotangents were taken
 
 
@@ -82,6 +84,12 @@ class Upstream:
 
 
 def _spoiled(read: Read) -> int:
-    """Rank what came back: as it should, of another shape or number, or not at all."""
+    """Rank what came back: as it should, of another shape or number, or not at all.
+
+    Last what was raised because cotangents came in another form than was expected.
+    """
     kinds = {problem.kind for problem in read[1]} - _HARMLESS
-    return 2 if "raised" in kinds else int(bool(kinds))
+    if "raised" not in kinds:
+        return int(bool(kinds))
+    told = " ".join(problem.detail for problem in read[1])
+    return 3 if any(word in told for word in _OF_FORM) else 2

@@ -14,7 +14,7 @@ and Software 1 (1992).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
 from gradlab.pipeline.around.slight_errors import least_first, off, slope_at, weights
 from gradlab.pipeline.blocks import label_of
-from gradlab.pipeline.sides.lines_run import way_of
+from gradlab.pipeline.sides.lines_run import TooLong, way_of
+from gradlab.subject.guarding.alone import alone
 from gradlab.subject.subject import DOUBLE, holds_numbers
 from gradlab.subject.tolerances_off import small_numbers, with_smaller
 
@@ -45,9 +46,18 @@ _SMALLER = 1e-2  # times the tolerance
 _LONGER = 3.0  # times as many lines for a tenth: a step size, and no tolerance
 _SHRINKS = 4.0  # times less: what is the solver's does, by its order a hundred times
 _SAME = 1e-2  # of f: another tolerance does not change it by more
+_TOO_LONG, _LEAST_LINES = 100.0, 1000  # times as many lines as f runs, and these
 _MOST = 8  # numbers that are tried, one after the other
 _ENTRIES = 4  # whose slopes are measured again
 _STEP = 1e-4  # of the size of an entry
+
+
+class _Tolerances(NamedTuple):
+    """Numbers of f that decide how often it runs its lines."""
+
+    numbers: list[float]
+    factor: float  # by which they are made smaller
+    most: float  # lines that f may run for one value
 
 
 def leave_to_tolerances(
@@ -73,15 +83,16 @@ def leave_to_tolerances(
     if not rows.size:
         return
     try:
-        tolerances, longer = _tolerances(subject, meter)
-        if not tolerances:
-            return
-        worst = _worst(wrong, rows)
-        # a hundredth of a step size takes a hundred times as long
-        factor = _TRIED if longer > _LONGER else _SMALLER
-        with with_smaller(subject, tolerances, factor):
-            left = [_gap(subject, block, place, meter) for block, place in worst]
-    except BudgetExhausted:
+        with alone() as only:  # numbers are written where other threads read them
+            if not only:
+                return
+            found = _tolerances(subject, meter)
+            if not found.numbers:
+                return
+            worst = _worst(wrong, rows)
+            with with_smaller(subject, found.numbers, found.factor):
+                left = [_gap(subject, *each, meter, found.most) for each in worst]
+    except (BudgetExhausted, TooLong):
         return
     except KeyboardInterrupt as stop:
         outcome.cut_short(stop, "what a smaller tolerance of f does was not measured")
@@ -99,29 +110,33 @@ def leave_to_tolerances(
         own = [k for k, (other, _) in enumerate(worst) if other is block]
         if own:
             place = worst[own[0]][1]
-            yield _told(subject, block, place, left[own[0]], tolerances, factor)
+            yield _told(subject, block, place, left[own[0]], found)
 
 
-def _tolerances(subject: Subject, meter: Meter) -> tuple[list[float], float]:
+def _tolerances(subject: Subject, meter: Meter) -> _Tolerances:
     """Find the small numbers of f that decide how often it runs its lines.
 
-    And how many times as many lines it runs for a tenth of one, at most.
+    Not those that have no smaller one, at which f would never end.
     """
     numbers = small_numbers(subject)[:_MOST]
     if not numbers:
-        return [], 1.0
+        return _Tolerances([], _SMALLER, 0)
     meter.spend(1 + len(numbers))
     base, path, lines = way_of(subject.row)
-    found, longer = [], 1.0
+    found, longer, most = [], 1.0, _TOO_LONG * (lines + _LEAST_LINES)
     for number in numbers:
-        with with_smaller(subject, [number], _TRIED):
-            row, other, count = way_of(subject.row)
+        try:
+            with with_smaller(subject, [number], _TRIED):
+                row, other, count = way_of(subject.row, most)
+        except TooLong:
+            continue
         with np.errstate(all="ignore"):
             near = np.abs(row - base) <= _SAME * np.abs(base).max(initial=0.0)
         if other != path and near.all():
             found.append(number)
             longer = max(longer, count / max(lines, 1))
-    return found, longer
+    # a hundredth of a step size takes a hundred times as long
+    return _Tolerances(found, _TRIED if longer > _LONGER else _SMALLER, most)
 
 
 def _worst(wrong: list[Block], rows: NDArray[np.intp]) -> list[tuple[Block, Place]]:
@@ -141,18 +156,20 @@ def _worst(wrong: list[Block], rows: NDArray[np.intp]) -> list[tuple[Block, Plac
     return [(block, place) for _, block, place in chosen[: max(_ENTRIES, len(wrong))]]
 
 
-def _gap(subject: Subject, block: Block, place: Place, meter: Meter) -> float:
+def _gap(
+    subject: Subject, block: Block, place: Place, meter: Meter, most: float
+) -> float:
     """Measure how far the sides are apart at an entry, as f is now."""
     row, column = place
     meter.spend(2)
-    slope = slope_at(subject, block, column, _STEP)[row]
+    slope = way_of(lambda: slope_at(subject, block, column, _STEP), 2 * most)[0][row]
     told = float(block.formula[place])
     analytic = subject.analytic
     if analytic is not None and not holds_numbers(subject):
         cotangent = np.zeros((1, len(block.gap)))
         cotangent[0, row] = 1.0
-        pulled = analytic.pull(cotangent).values[block.which]
-        told = float(pulled[0, block.positions[column]])
+        pulled, *_ = way_of(lambda: analytic.pull(cotangent), most)
+        told = float(pulled.values[block.which][0, block.positions[column]])
     return float(np.abs(told - slope))
 
 
@@ -161,13 +178,12 @@ def _told(
     block: Block,
     place: Place,
     left: float,
-    tolerances: list[float],
-    factor: float,
+    found: _Tolerances,
 ) -> Finding:
     entry, gap = label_of(subject, block, place[1]), float(block.gap[place])
-    numbers = " and ".join(f"{number:g}" for number in tolerances)
-    them = "them" if len(tolerances) > 1 else "it"
-    times = "ten" if factor == _TRIED else "a hundred"
+    numbers = " and ".join(f"{number:g}" for number in found.numbers)
+    them = "them" if len(found.numbers) > 1 else "it"
+    times = "ten" if found.factor == _TRIED else "a hundred"
     return Finding(
         BugKind.LOW_PRECISION,
         "warning",

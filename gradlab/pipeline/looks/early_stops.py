@@ -61,6 +61,9 @@ _ON = 8.0  # scales that one column is followed on to, in equal steps
 # Of the way to a jump, but no more of a scale: how far before and behind it slopes are.
 _ASIDE, _LONGEST = 2.0**-3, 2.0**-8
 _UNTOLD = 1.01 * CARE / SAFETY  # of an entry: a bar just too wide to tell it
+# Of 48 fixed points that stop early accusations were up to nine times what jumps made
+# along other axes.
+_REST = 32.0
 _BEHIND = 1.01  # times the way to a jump
 _ALIKE = 0.05  # of the gap: slopes over half the step and a quarter, without a jump
 _ASKED = 64  # outputs whose gradients are asked for there; others are held to be steady
@@ -78,17 +81,30 @@ class Jumps:
     change
         By how much of it moving a coordinate by its scale is another matter behind a
         jump, (rows,).
+    share
+        Of what matters most to it: what slopes were seen to be off by, (rows,).
     """
 
     spoiled: NDArray[np.bool_]
     change: NDArray[np.float64]
+    share: NDArray[np.float64]
+
+    def note(
+        self, block: Block, bars: NDArray[np.float64], slight: NDArray[np.bool_]
+    ) -> None:
+        """Remember what bars of slight accusations, (rows, n), say of their outputs."""
+        top = tops_of(block.value, block.sizes).effect
+        with np.errstate(all="ignore"):
+            effect = np.where(slight, bars * block.latest_scales, 0.0)
+            seen = effect.max(axis=1, initial=0.0) / top[:, 0]
+        np.fmax(self.share, np.nan_to_num(seen, posinf=0.0), out=self.share)
 
 
 def jumps_of(blocks: list[Block]) -> Jumps:
     """Begin with outputs that have an entry wrong by more than a solver can be."""
     much = [(block.wrong & ~_slight(block)[1]).any(axis=1) for block in blocks]
     spoiled = np.asarray(np.any(much, axis=0))
-    return Jumps(spoiled, np.zeros(len(spoiled)))
+    return Jumps(spoiled, np.zeros(len(spoiled)), np.zeros(len(spoiled)))
 
 
 def widen_by_jumps(origin: Origin, block: Block, meter: Meter, jumps: Jumps) -> bool:
@@ -144,6 +160,7 @@ def widen_by_jumps(origin: Origin, block: Block, meter: Meter, jumps: Jumps) -> 
         tooth = highest[:, None] <= _SAW * most[:, None] * reach / block.latest_scales
         bar = np.where(tooth, WIDE * highest[:, None] / reach, 0.0)
     bar = np.fmax(bar, change[:, None] / block.latest_scales)
+    jumps.note(block, bar, slight)
     widened = block.blame_noise(bar, slight)
     if widened:
         first = int(np.nanargmin(np.abs(away)))
@@ -215,6 +232,7 @@ def widen_as_others(block: Block, jumps: Jumps) -> bool:
     """Widen bars of slight accusations by what jumps changed along any input."""
     slight = _slight(block)[1] & ~jumps.spoiled[:, None]
     bar = jumps.change[:, None] / block.latest_scales
+    jumps.note(block, bar, slight)
     return block.blame_noise(bar, slight)
 
 
@@ -237,7 +255,7 @@ def takes_other_steps(origin: Origin, block: Block, meter: Meter) -> bool:
     return len(set(paths)) > 1
 
 
-def widen_for_good(block: Block, spoiled: NDArray[np.bool_]) -> bool:
+def widen_for_good(block: Block, spoiled: NDArray[np.bool_], jumps: Jumps) -> bool:
     """Widen bars of all slight accusations of an f that is known to stop early.
 
     How far its slopes are off is measured along a few axes; along the others, where it
@@ -251,11 +269,17 @@ def widen_for_good(block: Block, spoiled: NDArray[np.bool_]) -> bool:
         Judged after all other looks.
     spoiled
         Outputs accused of much, (rows,).
+    jumps
+        Of this check. What is off by far more than they made of any output is a slip.
     """
-    slight = _slight(block)[1] & ~spoiled[:, None]
+    gap, slight = _slight(block)
+    slight &= ~spoiled[:, None]
+    top = tops_of(block.value, block.sizes).effect
+    with np.errstate(all="ignore"):
+        most = _REST * jumps.share.max(initial=0.0) * top
+        slight &= gap * block.latest_scales <= most
     if not slight.any():
         return False
-    top = tops_of(block.value, block.sizes).effect
     with np.errstate(all="ignore"):
         size = np.fmax(np.abs(block.formula), np.abs(block.value))
         bars = np.fmax(SLIGHT * top / block.latest_scales, _UNTOLD * size)
@@ -263,7 +287,11 @@ def widen_for_good(block: Block, spoiled: NDArray[np.bool_]) -> bool:
 
 
 def widen_by_lines(
-    origin: Origin, block: Block, meter: Meter, spoiled: NDArray[np.bool_]
+    origin: Origin,
+    block: Block,
+    meter: Meter,
+    spoiled: NDArray[np.bool_],
+    jumps: Jumps,
 ) -> bool:
     """Widen bars of slight accusations where f runs other lines farther on, and jumps.
 
@@ -276,11 +304,14 @@ def widen_by_lines(
         As for `widen_by_jumps`.
     spoiled
         Outputs accused of much, (rows,).
+    jumps
+        Of this check; gets what is found here.
     """
     slight = _slight(block)[1] & ~spoiled[:, None]
     if not slight.any():
         return False
     off = early_ends(origin, block.which, meter)[:, block.positions]
+    jumps.note(block, off, slight)
     return block.blame_noise(off, slight)
 
 

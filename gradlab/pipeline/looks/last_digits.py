@@ -98,14 +98,15 @@ def hear_last_digits(
     for block in outcome.blocks:
         if not isinstance(plan.method_of(block.name), ComplexStep):
             k = 0 if plan.finds_steps(block.name) else 1
-            early |= widen_by_lines(origins[k], block, meter, spoiled)
+            early |= widen_by_lines(origins[k], block, meter, spoiled, jumps)
     wider |= early
     if wider:
         judge_all(subject, outcome, plan)
     if early or _stops_early(check, outcome):
         spoiled = jumps_of(outcome.blocks).spoiled
-        widened = [widen_for_good(block, spoiled) for block in outcome.blocks]
+        widened = [widen_for_good(block, spoiled, jumps) for block in outcome.blocks]
         if any(widened):
+            outcome.early = True
             judge_all(subject, outcome, plan)
 
 

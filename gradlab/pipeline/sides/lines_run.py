@@ -7,6 +7,7 @@ runs some of them once more elsewhere, and from there on computes another functi
 from __future__ import annotations
 
 import gc
+import math
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["path_of", "way_of"]
+__all__ = ["TooLong", "path_of", "way_of"]
 
 _FACTOR, _PRIME = 1_000_003, 2**61 - 1  # of a rolling hash of line numbers
 
@@ -41,8 +42,24 @@ def path_of(call: Callable[[], T]) -> tuple[T, int]:
     return result, path
 
 
-def way_of(call: Callable[[], T]) -> tuple[T, int, int]:
+class TooLong(BaseException):
+    """Ends a call that runs too many lines; no ``except Exception`` is in its way."""
+
+
+def way_of(call: Callable[[], T], most: float = math.inf) -> tuple[T, int, int]:
     """Call, as `path_of` does; return as well how much was run: lines, and calls.
+
+    Parameters
+    ----------
+    call
+        Takes no arguments.
+    most
+        Lines and calls after which it is ended.
+
+    Raises
+    ------
+    TooLong
+        Where it was: a loop that waits for what rounding never gives has no other end.
 
     Examples
     --------
@@ -60,6 +77,8 @@ def way_of(call: Callable[[], T]) -> tuple[T, int, int]:
         nonlocal path, lines
         path = (path * _FACTOR + frame.f_lineno) % _PRIME
         lines += 1
+        if lines > most:
+            raise TooLong
         return follow
 
     before, collects = sys.gettrace(), gc.isenabled()

@@ -6,6 +6,7 @@ Truth is algebra: the solution of a linear equation, the eigenvector of an eigen
 from __future__ import annotations
 
 import contextlib
+import threading
 
 import numpy as np
 import pytest
@@ -176,3 +177,49 @@ def test_numbers_are_put_back_whatever_happens():
         assert subject.row() == before
         assert small_numbers(subject) == [1e-3]
     assert by_literal.__code__ is code
+
+
+def test_a_tolerance_that_rounding_never_meets_is_given_up():
+    """Ten times smaller there is no end to the loop: it is ended, and the slip told."""
+    x = np.array([2.0, 3.0, 5.0]) * 1e3
+
+    def fixed_point(x):
+        y = x.copy()
+        while True:
+            before, y = y, x + 100 * np.cos(y / 150)
+            if np.abs(y - before).max() < 1e-11:
+                return y.sum()
+
+    def grad(x):
+        y = x.copy()
+        for _ in range(500):
+            y = x + 100 * np.cos(y / 150)
+        return 1 / (1 + 100 / 150 * np.sin(y / 150))
+
+    report = gl.check(
+        fixed_point, x, grad=lambda x: grad(x) * np.array([1.001, 1, 1]), budget="60s"
+    )
+
+    assert report.verdict.name == "DISAGREES"
+
+
+def test_nobody_else_reads_the_smaller_numbers():
+    """A check in another thread keeps this one from writing to what both read."""
+    begin, end = threading.Event(), threading.Event()
+
+    def other(t):
+        begin.set()
+        end.wait(60)
+        return float(t @ t)
+
+    thread = threading.Thread(target=gl.check, args=(other, T), kwargs={"grad": flow})
+    thread.start()
+    assert begin.wait(60)
+    try:
+        report = gl.check(by_literal, T, grad=flow)
+    finally:
+        end.set()
+        thread.join(60)
+
+    assert report.verdict.name == "DISAGREES"
+    assert gl.check(by_literal, T, grad=flow).verdict.name == "UNDECIDED"
