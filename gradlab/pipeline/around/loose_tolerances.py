@@ -83,15 +83,14 @@ def leave_to_tolerances(
     if not rows.size:
         return
     try:
-        with alone() as only:  # numbers are written where other threads read them
-            if not only:
-                return
-            found = _tolerances(subject, meter)
-            if not found.numbers:
-                return
-            worst = _worst(wrong, rows)
-            with with_smaller(subject, found.numbers, found.factor):
-                left = [_gap(subject, *each, meter, found.most) for each in worst]
+        if not alone():  # numbers are written where other threads read them
+            return
+        found = _tolerances(subject, meter)
+        if not found.numbers:
+            return
+        worst = _worst(wrong, rows)
+        with with_smaller(subject, found.numbers, found.factor):
+            left = [_gap(subject, *each, meter, found.most) for each in worst]
     except (BudgetExhausted, TooLong):
         return
     except KeyboardInterrupt as stop:

@@ -7,21 +7,16 @@ is changed where it stands, for a while, is changed for all of them.
 from __future__ import annotations
 
 import collections
-import contextlib
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["alone", "begun", "ended"]
 
-_LOCK = threading.RLock()
+_LOCK = threading.Lock()  # held for a count only: f may check in a thread of its own
 _open: collections.Counter[int] = collections.Counter()  # guards, by thread
 
 
 def begun() -> None:
-    """Count a guard of this thread; waits for whoever is `alone`."""
+    """Count a guard of this thread."""
     with _LOCK:
         _open[threading.get_ident()] += 1
 
@@ -34,15 +29,13 @@ def ended() -> None:
             del _open[threading.get_ident()]
 
 
-@contextlib.contextmanager
-def alone() -> Iterator[bool]:
-    """Let no other thread begin a check in the block; say whether none is under way.
+def alone() -> bool:
+    """Whether no other thread has a check under way.
 
     Examples
     --------
-    >>> with alone() as only:
-    ...     only
+    >>> alone()
     True
     """
     with _LOCK:
-        yield set(_open) <= {threading.get_ident()}
+        return set(_open) <= {threading.get_ident()}
