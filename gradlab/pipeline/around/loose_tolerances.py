@@ -14,18 +14,20 @@ and Software 1 (1992).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.differentiation.metering.timeouts import NotReturnedError
 from gradlab.pipeline.around.slight_errors import least_first, off, slope_at, weights
+from gradlab.pipeline.around.tolerance_numbers import TENTH, tolerances_of
 from gradlab.pipeline.blocks import label_of
 from gradlab.pipeline.sides.lines_run import TooLong, way_of
 from gradlab.subject.guarding.alone import alone
 from gradlab.subject.subject import DOUBLE, holds_numbers
-from gradlab.subject.tolerances_off import small_numbers, with_smaller
+from gradlab.subject.tolerances_off import with_smaller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.metering.meter import Meter
+    from gradlab.pipeline.around.tolerance_numbers import Tolerances
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject
@@ -41,23 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = ["leave_to_tolerances"]
 
-_TRIED = 0.1  # times a number: whether it is a tolerance
-_SMALLER = 1e-2  # times the tolerance
-_LONGER = 3.0  # times as many lines for a tenth: a step size, and no tolerance
 _SHRINKS = 4.0  # times less: what is the solver's does, by its order a hundred times
-_SAME = 1e-2  # of f: another tolerance does not change it by more
-_TOO_LONG, _LEAST_LINES = 100.0, 1000  # times as many lines as f runs, and these
-_MOST = 8  # numbers that are tried, one after the other
 _ENTRIES = 4  # whose slopes are measured again
 _STEP = 1e-4  # of the size of an entry
-
-
-class _Tolerances(NamedTuple):
-    """Numbers of f that decide how often it runs its lines."""
-
-    numbers: list[float]
-    factor: float  # by which they are made smaller
-    most: float  # lines that f may run for one value
 
 
 def leave_to_tolerances(
@@ -72,8 +61,8 @@ def leave_to_tolerances(
     outcome
         Judged; verdicts of its blocks are changed.
     meter
-        Charged for an evaluation for each small number that f has, of the first eight,
-        and for some nine more where one of them is a tolerance.
+        Charged for two evaluations for each small number that f has, of the first
+        eight, and for some eight more where one of them is a tolerance.
     """
     wrong = [block for block in outcome.blocks if block.accused and off(block).any()]
     asked = outcome.reference is None and subject.epsilon < DOUBLE
@@ -85,13 +74,13 @@ def leave_to_tolerances(
     try:
         if not alone():  # numbers are written where other threads read them
             return
-        found = _tolerances(subject, meter)
+        found = tolerances_of(subject, meter)
         if not found.numbers:
             return
-        worst = _worst(wrong, rows)
+        worst = _worst(wrong, rows)[: found.affordable]
         with with_smaller(subject, found.numbers, found.factor):
             left = [_gap(subject, *each, meter, found.most) for each in worst]
-    except (BudgetExhausted, TooLong):
+    except (BudgetExhausted, TooLong, NotReturnedError):
         return
     except KeyboardInterrupt as stop:
         outcome.cut_short(stop, "what a smaller tolerance of f does was not measured")
@@ -110,32 +99,6 @@ def leave_to_tolerances(
         if own:
             place = worst[own[0]][1]
             yield _told(subject, block, place, left[own[0]], found)
-
-
-def _tolerances(subject: Subject, meter: Meter) -> _Tolerances:
-    """Find the small numbers of f that decide how often it runs its lines.
-
-    Not those that have no smaller one, at which f would never end.
-    """
-    numbers = small_numbers(subject)[:_MOST]
-    if not numbers:
-        return _Tolerances([], _SMALLER, 0)
-    meter.spend(1 + len(numbers))
-    base, path, lines = way_of(subject.row)
-    found, longer, most = [], 1.0, _TOO_LONG * (lines + _LEAST_LINES)
-    for number in numbers:
-        try:
-            with with_smaller(subject, [number], _TRIED):
-                row, other, count = way_of(subject.row, most)
-        except TooLong:
-            continue
-        with np.errstate(all="ignore"):
-            near = np.abs(row - base) <= _SAME * np.abs(base).max(initial=0.0)
-        if other != path and near.all():
-            found.append(number)
-            longer = max(longer, count / max(lines, 1))
-    # a hundredth of a step size takes a hundred times as long
-    return _Tolerances(found, _TRIED if longer > _LONGER else _SMALLER, most)
 
 
 def _worst(wrong: list[Block], rows: NDArray[np.intp]) -> list[tuple[Block, Place]]:
@@ -177,12 +140,12 @@ def _told(
     block: Block,
     place: Place,
     left: float,
-    found: _Tolerances,
+    found: Tolerances,
 ) -> Finding:
     entry, gap = label_of(subject, block, place[1]), float(block.gap[place])
     numbers = " and ".join(f"{number:g}" for number in found.numbers)
     them = "them" if len(found.numbers) > 1 else "it"
-    times = "ten" if found.factor == _TRIED else "a hundred"
+    times = "ten" if found.factor == TENTH else "a hundred"
     return Finding(
         BugKind.LOW_PRECISION,
         "warning",

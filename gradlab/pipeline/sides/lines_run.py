@@ -6,10 +6,11 @@ runs some of them once more elsewhere, and from there on computes another functi
 
 from __future__ import annotations
 
+import collections
 import gc
 import math
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +18,54 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["TooLong", "path_of", "way_of"]
+__all__ = ["TooLong", "Way", "path_of", "way_of"]
 
 _FACTOR, _PRIME = 1_000_003, 2**61 - 1  # of a rolling hash of line numbers
+
+
+class Way(NamedTuple):
+    """Lines that a call has run.
+
+    Attributes
+    ----------
+    path
+        A number for all of them in their order.
+    times
+        How often each was run, calls and returns counted, by file and number.
+    """
+
+    path: int
+    times: collections.Counter[tuple[str, int]]
+
+    @property
+    def lines(self) -> int:
+        """How many were run."""
+        return self.times.total()
+
+    def is_iterated_by(self, longer: Way) -> bool:
+        """Whether another way is this one with more turns of a loop.
+
+        A branch that is taken or not runs lines that the other does not, or one line
+        in place of another. Where a loop takes more turns, whatever was run is run
+        again, and what was run most often is run more often.
+
+        Examples
+        --------
+        >>> def halved(x, least, *, also=0):
+        ...     while x > least:
+        ...         x /= 2
+        ...     return x + also if also > least else x
+        >>> short, long, other = (
+        ...     way_of(lambda case=case: halved(9.0, **case))[1]
+        ...     for case in ({"least": 1}, {"least": 0.1}, {"least": 1, "also": 2})
+        ... )
+        >>> short.is_iterated_by(long), short.is_iterated_by(other)
+        (True, False)
+        """
+        if self.lines >= longer.lines or not self.times.keys() <= longer.times.keys():
+            return False
+        most, more = (way.times.most_common(1) for way in (self, longer))
+        return bool(most) and most[0][1] < more[0][1]
 
 
 def path_of(call: Callable[[], T]) -> tuple[T, int]:
@@ -38,16 +84,16 @@ def path_of(call: Callable[[], T]) -> tuple[T, int]:
     >>> paths[0] == paths[1], paths[1] == paths[2]
     (True, False)
     """
-    result, path, _ = way_of(call)
-    return result, path
+    result, way = way_of(call)
+    return result, way.path
 
 
 class TooLong(BaseException):
     """Ends a call that runs too many lines; no ``except Exception`` is in its way."""
 
 
-def way_of(call: Callable[[], T], most: float = math.inf) -> tuple[T, int, int]:
-    """Call, as `path_of` does; return as well how much was run: lines, and calls.
+def way_of(call: Callable[[], T], most: float = math.inf) -> tuple[T, Way]:
+    """Call, as `path_of` does; return as well how often each line was run.
 
     Parameters
     ----------
@@ -67,16 +113,18 @@ def way_of(call: Callable[[], T], most: float = math.inf) -> tuple[T, int, int]:
     ...     while x > 1:
     ...         x /= 2
     ...     return x
-    >>> amounts = [way_of(lambda x=x: halvings(x))[2] for x in (5.0, 6.0, 9.0)]
+    >>> amounts = [way_of(lambda x=x: halvings(x))[1].lines for x in (5.0, 6.0, 9.0)]
     >>> amounts[0] == amounts[1] < amounts[2]
     True
     """
     path = lines = 0
+    times: collections.Counter[tuple[str, int]] = collections.Counter()
 
     def follow(frame: FrameType, _event: str, _argument: object) -> Any:
         nonlocal path, lines
         path = (path * _FACTOR + frame.f_lineno) % _PRIME
         lines += 1
+        times[frame.f_code.co_filename, frame.f_lineno] += 1
         if lines > most:
             raise TooLong
         return follow
@@ -90,4 +138,4 @@ def way_of(call: Callable[[], T], most: float = math.inf) -> tuple[T, int, int]:
         sys.settrace(before)
         if collects:
             gc.enable()
-    return result, path, lines
+    return result, Way(path, times)

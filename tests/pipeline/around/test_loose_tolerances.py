@@ -121,6 +121,70 @@ def test_an_epsilon_under_a_root_is_no_tolerance():
     assert report.verdict.name == "DISAGREES"
 
 
+def _penalised(x, amount=1e-3):
+    total = x @ x
+    if amount > 5e-4:
+        total = total + amount * np.abs(x).sum()
+    return float(total)
+
+
+def _rounded_off(x, d=1e-2):
+    total = 100 * x[1]
+    for each in x:
+        if abs(each) < d:
+            total += each * each / (2 * d) + d / 2
+        else:
+            here = abs(each)
+            total += here
+    return float(total)
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "grad"),
+    [
+        # the penalty is forgotten
+        (_penalised, np.array([0.7, 1.3, 2.1]), lambda x: 2 * x),
+        # and the slope below d, which is 1/2 at the first entry
+        (
+            _rounded_off,
+            np.array([5e-3, 1.0, -2.0]),
+            lambda x: np.sign(x) + 100 * np.eye(3)[1],
+        ),
+    ],
+    ids=["penalty", "Huber"],
+)
+def test_a_branch_is_no_loop(f, x, grad):
+    """A number that decides upon a branch has f run other lines, not the same ones."""
+    report = gl.check(f, x, grad=grad)
+
+    assert report.verdict.name == "DISAGREES"
+    assert not any("iterates" in finding.evidence for finding in report.findings)
+
+
+@pytest.mark.parametrize("power", [1, 4])
+def test_what_a_tenth_would_cost_is_told_before(clock, power):
+    """Cells of a hundredth: a tenth of it may take ten times as long, or for ever."""
+    took = []
+
+    def cells(t, h=1e-2):
+        before, n = clock.slept, round(1 / h)
+        clock.sleep(0.01 * (n / 100) ** power)
+        y = 1.0
+        for _ in range(n):
+            y += slope(0, y, *t) / n
+        took.append(clock.slept - before)
+        return y
+
+    a, b = T
+    truth = np.array([(b / a - 1) * np.exp(-a), 1 / a * (1 - np.exp(-a))])
+    truth[0] += -b / a**2 * (1 - np.exp(-a))
+
+    report = gl.check(cells, T, grad=lambda t: truth)
+
+    assert max(took) < 1.0
+    assert report.verdict.name == ("UNDECIDED" if power == 1 else "DISAGREES")
+
+
 def test_power_iteration_in_torch():
     """A custom Function with the gradient of the eigenvalue, stopped at 1e-4."""
 

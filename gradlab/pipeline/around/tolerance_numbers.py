@@ -1,0 +1,148 @@
+"""Which small numbers of f are its tolerances: it iterates longer where they are less.
+
+Nobody says so, and it is tried, one number after the other. A branch that a number
+decides upon takes other lines, or fewer; a loop takes the same ones more often. What a
+smaller number costs is told beforehand, by one that is hardly smaller: a grid of n
+times n cells may take ten thousand times as long for a tenth of their size.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gradlab.differentiation.metering.timeouts import NotReturnedError, Watch
+from gradlab.pipeline.sides.lines_run import TooLong, Way, way_of
+from gradlab.subject.tolerances_off import small_numbers, with_smaller
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gradlab.differentiation.metering.meter import Meter
+    from gradlab.subject.subject import Subject
+
+__all__ = ["TENTH", "Tolerances", "tolerances_of"]
+
+TENTH, _HUNDREDTH = 0.1, 1e-2  # times a number
+_HARDLY = 0.8  # times a number: what less of it costs
+_STEPS = 3.0  # times as many lines for a tenth: a step size, and no tolerance
+_SAME = 1e-2  # of f: another tolerance does not change it by more
+_TOO_LONG, _LEAST_LINES = 100.0, 1000  # times as many lines as f runs, and these
+_MOST = 8  # numbers that are tried
+_PART, _SECONDS = 2.0, 5.0  # of what the check has taken so far, and seconds at least
+_LATE = 4.0  # times what was foreseen: it is ended
+
+
+class Tolerances(NamedTuple):
+    """Numbers of f that decide how long it iterates.
+
+    Attributes
+    ----------
+    numbers
+        Which: empty if there are none, or if f would take too long.
+    factor
+        By which they are made smaller.
+    most
+        Lines that f may run for one value.
+    affordable
+        Entries whose slopes may be measured again, at least one.
+    """
+
+    numbers: list[float]
+    factor: float
+    most: float
+    affordable: int
+
+
+class _Run(NamedTuple):
+    """One evaluation, traced."""
+
+    row: NDArray[np.float64]
+    way: Way
+    seconds: float
+
+
+def tolerances_of(subject: Subject, meter: Meter) -> Tolerances:
+    """Find the small numbers of f that decide how long it iterates.
+
+    Not those that have no smaller one, at which f would never end, nor those of which
+    a tenth makes it take far longer than all that was done so far.
+
+    Parameters
+    ----------
+    subject
+        As the user has it.
+    meter
+        Charged for two evaluations for each number that is tried.
+    """
+    allowed = max(_PART * meter.seconds, _SECONDS)
+    numbers = small_numbers(subject)[:_MOST]
+    if not numbers:
+        return Tolerances([], TENTH, 0, 0)
+    meter.spend(1)
+    base = _run(subject, meter, math.inf, allowed)
+    most = _TOO_LONG * (base.way.lines + _LEAST_LINES)
+    found, longer, slowest = [], 1.0, base.seconds
+    for number in numbers:
+        other = _smaller(subject, number, base, meter, most, allowed)
+        if other is None or not _is_tolerance(base, other):
+            continue
+        found.append(number)
+        longer = max(longer, other.way.lines / max(base.way.lines, 1))
+        slowest = max(slowest, other.seconds)
+    # a hundredth of a step size takes a hundred times as long
+    factor = TENTH if longer > _STEPS else _HUNDREDTH
+    affordable = max(1, int(allowed / max(2 * slowest, 1e-9)))
+    return Tolerances(found, factor, most, affordable)
+
+
+def _smaller(
+    subject: Subject,
+    number: float,
+    base: _Run,
+    meter: Meter,
+    most: float,
+    allowed: float,
+) -> _Run | None:
+    """Evaluate f with a tenth of a number; None if that takes too long."""
+    meter.spend(2)
+    try:
+        with with_smaller(subject, [number], _HARDLY):
+            hardly = _run(subject, meter, most, allowed)
+            if _foreseen(base.seconds, hardly.seconds) > allowed / 2:
+                # it may have been another program that took the time
+                meter.spend(1)
+                again = _run(subject, meter, most, allowed).seconds
+                hardly = hardly._replace(seconds=min(hardly.seconds, again))
+        seconds = _foreseen(base.seconds, hardly.seconds)
+        lines = _foreseen(base.way.lines, hardly.way.lines)
+        if seconds > allowed / 2 or lines > most:
+            return None
+        with with_smaller(subject, [number], TENTH):
+            return _run(subject, meter, most, allowed)
+    except (TooLong, NotReturnedError):
+        return None
+
+
+def _foreseen(base: float, hardly: float) -> float:
+    """Tell what a tenth takes by what f does, and with a number that is hardly less."""
+    rate = max(0.0, math.log(max(hardly, 1e-9) / max(base, 1e-9)))
+    return base * math.exp(rate * math.log(TENTH) / math.log(_HARDLY))
+
+
+def _run(subject: Subject, meter: Meter, most: float, allowed: float) -> _Run:
+    began = meter.seconds
+    seconds = _LATE * allowed
+    with Watch(seconds, seconds, []) as watch:
+        row, way = watch.call(lambda: way_of(subject.row, most))
+    return _Run(row, way, meter.seconds - began)
+
+
+def _is_tolerance(base: _Run, other: _Run) -> bool:
+    if not base.way.is_iterated_by(other.way):
+        return False
+    with np.errstate(all="ignore"):
+        near = np.abs(other.row - base.row)
+        return bool((near <= _SAME * np.abs(base.row).max(initial=0.0)).all())
