@@ -110,8 +110,8 @@ class StateGuard:
         self._failed: list[str] = []
 
     def __enter__(self) -> Self:
-        begun()
         self._interrupt.install()  # first, so that entering is not cut in two either
+        begun(self)
         self._quiet = np.errstate(all="ignore")
         self._quiet.__enter__()
         try:
@@ -122,7 +122,7 @@ class StateGuard:
         except BaseException:
             self._quiet.__exit__(None, None, None)
             self._interrupt.remove()
-            ended()
+            ended(self)
             raise
         return self
 
@@ -155,7 +155,7 @@ class StateGuard:
                 interrupted = error
         self._quiet.__exit__(None, None, None)
         self._interrupt.remove()
-        ended()
+        ended(self)
         self._interrupt.deliver()
         if interrupted is not None:
             raise interrupted

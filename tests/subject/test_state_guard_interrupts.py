@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import pathlib
 import signal
 import sys
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from gradlab.subject import state_guard
+from gradlab.subject.guarding.alone import alone
 from gradlab.subject.guarding.saved_arrays import SavedMemory
 from gradlab.subject.state_guard import StateGuard
 
@@ -162,3 +165,27 @@ def test_failure_of_one_record_does_not_stop_the_others(monkeypatch):
 
     assert y.tolist() == [0.0] * 3
     assert guard.failures == ("ValueError: x is stuck",)
+
+
+@pytest.mark.parametrize("after", range(1, 40))
+def test_an_interrupt_stops_no_check_that_comes_after(after):
+    """While a guard is being entered either: what it had locked would stay so."""
+    before = sys.gettrace()
+    sys.settrace(Strike(after))
+    try:
+        with contextlib.suppress(KeyboardInterrupt), StateGuard(np.zeros(1)):
+            pass
+    finally:
+        sys.settrace(before)
+    gc.collect()
+    told = []
+
+    def again():
+        with StateGuard(np.zeros(1)):
+            told.append(alone())
+
+    thread = threading.Thread(target=again, daemon=True)
+    thread.start()
+    thread.join(20)
+
+    assert told == [True]

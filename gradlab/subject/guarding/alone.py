@@ -1,32 +1,30 @@
 """Which threads have a check under way: who changes what all read must be alone.
 
 A check evaluates copies, as a rule, and other threads may check the same function. What
-is changed where it stands, for a while, is changed for all of them.
+is changed where it stands, for a while, is changed for all of them. No lock is taken:
+Ctrl-C may come between any two steps, and one that is left locked stops every check
+from then on. A single operation on a dictionary is not cut in two.
 """
 
 from __future__ import annotations
 
-import collections
 import threading
+import weakref
 
 __all__ = ["alone", "begun", "ended"]
 
-_LOCK = threading.Lock()  # held for a count only: f may check in a thread of its own
-_open: collections.Counter[int] = collections.Counter()  # guards, by thread
+# Thread of each guard, by its identity. One that is cut short goes with the guard.
+_open: dict[int, tuple[int, weakref.ref[object]]] = {}
 
 
-def begun() -> None:
-    """Count a guard of this thread."""
-    with _LOCK:
-        _open[threading.get_ident()] += 1
+def begun(guard: object) -> None:
+    """Note a guard of this thread."""
+    _open[id(guard)] = threading.get_ident(), weakref.ref(guard)
 
 
-def ended() -> None:
-    """Count it no longer."""
-    with _LOCK:
-        _open[threading.get_ident()] -= 1
-        if not _open[threading.get_ident()]:
-            del _open[threading.get_ident()]
+def ended(guard: object) -> None:
+    """Forget it."""
+    _open.pop(id(guard), None)
 
 
 def alone() -> bool:
@@ -37,5 +35,7 @@ def alone() -> bool:
     >>> alone()
     True
     """
-    with _LOCK:
-        return set(_open) <= {threading.get_ident()}
+    here = threading.get_ident()
+    return all(
+        thread == here or guard() is None for thread, guard in tuple(_open.values())
+    )
