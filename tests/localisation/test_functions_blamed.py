@@ -268,3 +268,48 @@ def test_a_function_may_keep_what_it_likes_under_any_name(factor):
     audit = gl.blame(model, x, loss=lambda out: out.sum())
 
     assert audit.culprits == (("1",) if wrong else ())
+
+
+class Softplus(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return nn.functional.softplus(x)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        (x,) = ctx.saved_tensors
+        return ctx.factor * upstream * torch.sigmoid(x), None
+
+
+class Force(nn.Module):
+    """Hands on the slope of an energy, and not the energy; or looks at it only."""
+
+    def __init__(self, factor, *, used=True):
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner, self.outer = nn.Linear(3, 5), nn.Linear(5, 1)
+        self.factor, self.used = factor, used
+
+    def forward(self, x):
+        x = x.detach().requires_grad_()
+        energy = self.outer(Softplus.apply(self.inner(x), self.factor)).sum()
+        force = -torch.autograd.grad(energy, x, create_graph=True)[0]
+        return force if self.used else self.inner(x)
+
+
+@pytest.mark.parametrize(
+    ("factor", "used", "culprits"),
+    [(0.5, True, ("Force",)), (1.0, True, ()), (0.5, False, ())],
+    ids=["wrong", "right", "not used"],
+)
+def test_a_backward_that_the_forward_asks_for_matters(factor, used, culprits):
+    """Where half the slope is handed on, that is what the loss is made of."""
+    model = Force(factor, used=used).double()
+    x = torch.randn(5, 3, dtype=torch.float64)
+
+    audit = gl.blame(model, x, loss=lambda force: force.pow(2).mean())
+
+    assert audit.culprits == culprits
+    assert ("Function `Softplus`" in str(audit)) == bool(culprits)

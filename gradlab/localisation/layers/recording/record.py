@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Recording", "call_again", "loss_depends_on", "record", "same_outputs"]
 
 _NUDGE = 1e-3  # relative size of the change that tells whether the loss depends on it
+_DIGITS = 8.0  # last digits of a number, where these are more
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -254,7 +255,9 @@ def same_outputs(one: Frame, two: Frame) -> bool:
 
 
 def loss_depends_on(program: Program, frame: Frame) -> bool:
-    """Whether the loss moves when what a call returned is changed.
+    """Whether the loss moves when what a call returned, and hands back, is changed.
+
+    A force is the gradient of an energy: such a loss depends on a backward alone.
 
     Parameters
     ----------
@@ -275,8 +278,10 @@ def loss_depends_on(program: Program, frame: Frame) -> bool:
             return tensor
         noise = torch.rand(tensor.shape, generator=generator, **_drawn())
         size = float(tensor.detach().abs().max()) if tensor.numel() else 0.0
-        shift = _NUDGE * (size or 1.0) * (0.5 + noise)
-        return tensor + shift.to(tensor.device, tensor.dtype)
+        part = max(_NUDGE, _DIGITS * torch.finfo(tensor.dtype).eps) * (0.5 + noise)
+        shift = (size or 1.0) * part
+        own = (1.0 + part).to(tensor.device, tensor.dtype)
+        return tensor * own + shift.to(tensor.device, tensor.dtype)
 
     def change(result: Any) -> Any:
         return map_leaves(result, torch.Tensor, shifted)
