@@ -11,7 +11,12 @@ from gradlab.localisation.layers.checking.careful_look import judge
 from gradlab.localisation.layers.checking.deliberate import deliberate, without_padding
 from gradlab.localisation.layers.checking.kind import characterise, random_cotangents
 from gradlab.localisation.layers.checking.outcome import Outcome
-from gradlab.localisation.layers.checking.probe import Measure, Precision, quick
+from gradlab.localisation.layers.checking.probe import (
+    Measure,
+    Precision,
+    quick,
+    rounding,
+)
 from gradlab.localisation.layers.checking.raising import failed_backward
 from gradlab.localisation.layers.checking.rounding import (
     over_longer_steps,
@@ -28,6 +33,7 @@ from gradlab.localisation.layers.replaying.directions import Scratch
 from gradlab.localisation.layers.replaying.hidden_writes import writes_unseen
 from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
+from gradlab.subject.subject import DOUBLE, SINGLE
 
 if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.frames import Frame
@@ -38,6 +44,10 @@ __all__ = ["Checker", "is_torchs"]
 
 _MOST_WHOLE = 1 << 28  # bytes of parameters that may be moved at once
 _FEW, _SMALL = 8, 1 << 20  # tensors, entries: up to here each tensor gets its own probe
+_PILED = (
+    "what half precision rounds off piles up over its layers, and in double precision "
+    "they cannot be run together"
+)
 _HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -117,6 +127,8 @@ class Checker:
     def can_be_whole(self, frame: Frame) -> bool:
         """Whether a call has others inside, and its parameters can be moved at once."""
         parameters = self._owners.inside(frame.target)
+        if frame.low:  # copied as well, in double
+            parameters += self._owners.frozen(frame, whole=True)
         size = sum(p.numel() * max(8, p.element_size()) for p in parameters)
         return bool(frame.children) and frame.kind == "module" and size <= _MOST_WHOLE
 
@@ -174,7 +186,7 @@ class Checker:
                 empty=True,
             )
         strange = _strange(product, frame)
-        if strange:
+        if strange and not _repeats(piece, product):
             return Outcome(LayerState.UNCHECKED, strange, doubtful=True)
         if not any(weight is not None for weight in product.cotangents):
             return Outcome(
@@ -197,6 +209,8 @@ class Checker:
                 "writes to what it is given behind the back of autograd (.data): what "
                 "that was is not known any more"
             )
+        if piece.whole and precision.epsilon > SINGLE:
+            return Outcome(LayerState.UNCHECKED, _PILED)
         seed = self._seed + frame.number
         measures = judge(piece, product, precision, seed)
         measures = over_longer_steps(piece, product, measures, seed)
@@ -309,6 +323,20 @@ def _right(product: Product, measures: list[Measure]) -> Outcome:
         f"agrees with its difference quotient for {what}, to {worst.error:.1g}{tail}",
         worst,
     )
+
+
+def _repeats(piece: Piece, product: Product) -> bool:
+    """Whether layers that run together in double give the same twice.
+
+    Be that far from what the model saw: what it rounds grows from layer to layer, and
+    what it draws in double is drawn anew. Their gradient is to be right there as well.
+    """
+    if not (piece.raised and piece.whole):
+        return False
+    if not all(out is None or all_finite(out) for out in product.outputs):
+        return False
+    again = piece.change(product, lambda _: None)
+    return abs(again) <= rounding(product) * DOUBLE
 
 
 def _what(frame: Frame) -> str:

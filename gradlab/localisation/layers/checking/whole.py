@@ -15,12 +15,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.audited import LayerState
+from gradlab.localisation.layers.checking.outcome import Outcome
 from gradlab.localisation.layers.recording.frames import walk
 from gradlab.localisation.layers.recording.trees import fill
 
 if TYPE_CHECKING:
     from gradlab.localisation.layers.checking.check import Checker
-    from gradlab.localisation.layers.checking.outcome import Outcome
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.localisation.layers.recording.record import Recording
     from gradlab.localisation.layers.recording.recorder import Program
@@ -29,6 +29,7 @@ __all__ = ["can_disturb", "has_own_code", "wrong_together"]
 
 
 _CUT = 0.85  # confidence that what is wrong only as a whole is cut somewhere
+_LARGE = "its parameters are too large to be moved at once"
 _UNKNOWN = 0.3  # where nothing is: no cause is known
 
 
@@ -73,29 +74,41 @@ def wrong_together(
     Returns
     -------
     tuple or None
-        The call and what is wrong about it; None where the model as a whole is right,
-        or cannot be told, or leaves a padding row out of its gradient on purpose.
+        The call and what is wrong about it; the root and why it is open, where that
+        cannot be told; None where the model as a whole is right, or leaves a padding
+        row out of its gradient on purpose.
     """
     root = recording.frames[0]
     if any(_pads(frame) for frame in recording.all):
         return None
     _ask_the_loss(program, recording)
-    found = _wrong(root, checker, cut=cut)
+    found = _asked(root, checker, cut=cut)
     if found is None:
         return None
+    if found.state is not LayerState.WRONG:
+        return root, found
     inside = [frame for frame in walk(root.children) if frame.children]
     for frame in reversed(inside):  # a call comes before those that it makes
-        deeper = _wrong(frame, checker, cut=cut)
-        if deeper is not None:
+        deeper = _asked(frame, checker, cut=cut)
+        if deeper is not None and deeper.state is LayerState.WRONG:
             return frame, deeper
     return root, found
 
 
-def _wrong(frame: Frame, checker: Checker, *, cut: bool) -> Outcome | None:
-    """Check a call with what is inside; a cut is what is wrong, where there is one."""
-    outcome = checker.together(frame) if checker.can_be_whole(frame) else None
-    if outcome is None or outcome.state is not LayerState.WRONG:
+def _asked(frame: Frame, checker: Checker, *, cut: bool) -> Outcome | None:
+    """Check a call with what is inside; a cut is what is wrong, where there is one.
+
+    None where it is right, or calls nothing.
+    """
+    if not frame.children or frame.kind != "module":
         return None
+    if not checker.can_be_whole(frame):
+        return Outcome(LayerState.UNCHECKED, _LARGE)
+    outcome = checker.together(frame)
+    if outcome.state is LayerState.RIGHT:
+        return None
+    if outcome.state is not LayerState.WRONG:
+        return outcome
     if outcome.character is None or outcome.hook:
         return outcome
     kind, confidence = ("detached", _CUT) if cut else ("unknown", _UNKNOWN)

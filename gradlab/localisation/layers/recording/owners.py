@@ -92,12 +92,22 @@ class Owners:
         ``ParameterList``, or a layer of which it reads the weight. Whether they are in
         the graph does not matter: a weight read through ``.data`` is in none.
         """
+        return [p for p in self._held(frame) if p.requires_grad]
+
+    def frozen(self, frame: Frame, *, whole: bool) -> list[Any]:
+        """Parameters that a call reads and nobody trains; `whole` with those inside."""
+        inside = [p for _, _, p in self._inside.get(id(frame.target), [])]
+        found = inside if whole else self._held(frame)
+        return [p for p in found if p is not None and not p.requires_grad]
+
+    def _held(self, frame: Frame) -> list[Any]:
         called = {id(call.target) for call in walk(frame.children)}
         found: dict[int, Any] = {}
         stack = [frame.target]
         while stack:
             module = stack.pop()
-            found |= {id(parameter): parameter for parameter in self.own(module)}
+            mine = self.by_module.get(id(module), [])
+            found |= {id(parameter): parameter for parameter in mine}
             below = getattr(module, "_modules", None) or {}
             stack += [
                 m for m in below.values() if m is not None and id(m) not in called

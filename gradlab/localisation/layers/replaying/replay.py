@@ -25,9 +25,9 @@ from gradlab.localisation.layers.recording.frames import (
 from gradlab.localisation.layers.recording.hooks import share_hooks
 from gradlab.localisation.layers.recording.intercept import call_function, intercepting
 from gradlab.localisation.layers.recording.owners import standing_in
-from gradlab.localisation.layers.recording.state import enter
 from gradlab.localisation.layers.recording.trees import fill, take_out
 from gradlab.localisation.layers.replaying.directions import Scratch
+from gradlab.localisation.layers.replaying.entering import entered
 from gradlab.localisation.layers.replaying.stand_in import StandIn, registered_leaves
 from gradlab.localisation.layers.variables import (
     Product,
@@ -155,7 +155,7 @@ class Piece:
         self.evaluations += 1
         with (
             standing_in(self.owners, stand_ins),
-            enter(frame.target, frame.entry, self.cast, rewind=draws),
+            entered(self, rewind=draws),
             intercepting(stand_in),
         ):
             yield stand_in
