@@ -169,3 +169,50 @@ def test_waves_shorter_than_a_step_are_not_taken_for_a_plateau(factor, dtype):
         assert set(found) == {()}
     else:
         assert ("Octaves",) in found  # asked until it is: a wrong one takes longer
+
+
+class Masked(torch.autograd.Function):
+    """A relu that gives zeros the slope of either side, as it is asked."""
+
+    @staticmethod
+    def forward(ctx, x, at_zero):
+        ctx.save_for_backward((x > 0) + at_zero * (x == 0))
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (mask,) = ctx.saved_tensors
+        return grad * mask, None
+
+
+@pytest.mark.parametrize("at_zero", [0.0, 0.5, 1.0])
+def test_kinks_that_cancel_are_no_mistake(at_zero):
+    """Some bend up and some down: both sides of a direction may look alike."""
+    x = torch.tensor([[0.0, 0.7, 0.0, -0.4, 0.0, 0.0]], dtype=torch.float64)
+    weights = torch.tensor([1.0, 0.8, -1.1, 0.5, 0.9, -0.8], dtype=torch.float64)
+    model = Own(lambda x: Masked.apply(x, at_zero))
+
+    def loss(out):
+        return (out * weights).sum()
+
+    for seed in range(100):
+        assert blame(model, x.requires_grad_(), loss=loss, seed=seed).culprits == ()
+
+
+def test_what_is_wrong_at_zeros_that_are_no_kinks_is_found():
+    """The slope of sin is 1 there, on either side."""
+
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad * torch.where(x == 0, 0.5, x.cos())
+
+    x = torch.tensor([[0.0, 0.7, 0.0, -0.4, 0.0, 0.0]], dtype=torch.float64)
+
+    assert blame(Own(Sine.apply), x.requires_grad_()).culprits == ("Own",)

@@ -12,6 +12,7 @@ from gradlab.localisation.layers.checking.probe import (
     direction_seed,
     quick,
     scale_of,
+    slopes,
 )
 from gradlab.localisation.layers.replaying.directions import Direction, typical_size
 from gradlab.localisation.layers.variables import ReplayError
@@ -29,6 +30,7 @@ __all__ = ["judge"]
 _MOST_SORTED = 1 << 22  # entries that are sorted in search of equal values
 _SUMS = (0.1, 7.7, 59.0)  # at which slopes are added up
 _PARTS = ("part", "alone")  # of a tensor: they do not speak for the rest of it
+_STRICT = ("ordinary", "alone")  # whose kinks, if any, show between both sides
 
 
 def judge(
@@ -73,23 +75,20 @@ class _Judge:
         self._variable: Variable = product.variables[position]
         self._gradient = product.gradients[position]
         self._scale = scale_of(piece, product, precision, position)
+        self._apart: Any = None  # see `_ordinary`
 
     def measure(self, seed: int) -> Measure:
         """Try pairs of directions, each pair more cautious than the last."""
         doubt: Measure | None = None
         tied = False
-        attempts = enumerate(
-            _attempts(self._variable, seed, spread_out=self._spread_out())
+        attempts = _attempts(
+            self._variable, self._ordinary, seed, spread_out=self._spread_out()
         )
-        for number, (style, masks) in attempts:
+        for number, (style, masks) in enumerate(attempts):
+            relative = style == "relative"
             pair = [
-                Direction(
-                    self._variable.base,
-                    direction_seed(seed, 2 * number + k),
-                    dtype=self._variable.dtype,
-                    mask=mask,
-                    relative=style == "relative",
-                    size=self._scale,
+                self._direction(
+                    direction_seed(seed, 2 * number + k), mask, relative=relative
                 )
                 for k, mask in enumerate(masks)
             ]
@@ -108,7 +107,9 @@ class _Judge:
                 # At ties, parts of a tensor may add up where the whole does not.
                 apart = not tied or style == "ordinary"
                 if apart and self._adds_up(pair, found):
-                    return found[0]
+                    tied = style not in _STRICT and self._hangs_on_kinks(seed)
+                    if not tied:
+                        return found[0]
                 tied = True
                 found[0] = dataclasses.replace(found[0], certain=False, note="kink")
             doubt = doubt or next((m for m in found if not m.certain), None) or found[1]
@@ -132,6 +133,64 @@ class _Judge:
         small = (base.abs() < 1e-3 * typical_size(base)) & (base != 0)
         share = gradient.abs() * small
         return bool(share.norm() > 0.5 * gradient.norm())
+
+    def _direction(self, seed: int, mask: Any, *, relative: bool = False) -> Direction:
+        variable = self._variable
+        return Direction(
+            variable.base,
+            seed,
+            dtype=variable.dtype,
+            mask=mask,
+            relative=relative,
+            size=self._scale,
+        )
+
+    def _ordinary(self) -> Any:
+        """Tell the entries, flat, that are away from what may sit on a kink.
+
+        Those are zeros (relu) and equal values (max).
+        """
+        if self._apart is None:
+            flat = self._variable.base.reshape(-1)
+            self._apart = flat != 0
+            if not flat.is_complex() and 0 < flat.numel() <= _MOST_SORTED:
+                _, inverse, counts = flat.unique(
+                    return_inverse=True, return_counts=True
+                )
+                self._apart &= counts[inverse] == 1
+        return self._apart
+
+    def _hangs_on_kinks(self, seed: int) -> bool:
+        """Whether what differs are zeros or equal values alone, and these at kinks.
+
+        Of several kinks at once some bend up and some bend down, and both sides of a
+        direction may look alike. So the half that differs more is halved again, until
+        one entry is left: that cannot hide its kink.
+        """
+        base, ordinary = self._variable.base, self._ordinary()
+        if bool(ordinary.all()):
+            return False
+        if bool(ordinary.any()):
+            rest = self._along(self._direction(seed, _mask(ordinary, base)))
+            if rest.certain and not rest.agrees:
+                return False
+        odd = (~ordinary).nonzero()[:, 0]
+        try:
+            while odd.numel() > 1:
+                halves = odd.tensor_split(2)
+                odd = max(halves, key=lambda half: self._off_by(half, seed))
+        except ReplayError:  # a branch is taken at them
+            return True
+        return self._along(self._direction(seed, _only(odd, base))).note == "kink"
+
+    def _off_by(self, places: Any, seed: int) -> float:
+        """By how much both slopes differ where a few entries move, at one step."""
+        direction = self._direction(seed, _only(places, self._variable.base))
+        moved = {id(self._variable): direction}
+        step, precision = self._precision.step, self._precision
+        found = slopes(self._piece, self._product, moved, step, precision)
+        apart = abs(direction.slope(self._gradient)[0] - found.central)
+        return apart if math.isfinite(apart) else math.inf
 
     def _along(self, direction: Direction) -> Measure:
         ladder = Ladder(
@@ -171,8 +230,21 @@ class _Judge:
         return False
 
 
+def _mask(chosen: Any, base: Any) -> Any:
+    return chosen.reshape(base.shape).to(base.dtype)
+
+
+def _only(places: Any, base: Any) -> Any:
+    """Return a mask of a few entries, by their places in the flat tensor."""
+    import torch
+
+    chosen = torch.zeros(base.numel(), dtype=torch.bool, device=base.device)
+    chosen[places] = True
+    return _mask(chosen, base)
+
+
 def _attempts(
-    variable: Variable, seed: int, *, spread_out: bool
+    variable: Variable, apart: Callable[[], Any], seed: int, *, spread_out: bool
 ) -> Iterator[tuple[str, list[Any]]]:
     """Yield ever more cautious pairs of directions: how they are made, and masks."""
     import torch
@@ -185,13 +257,9 @@ def _attempts(
         yield "dense", [None, None]
     if not flat.numel():
         return
-    # Away from what may sit on a kink: zeros (relu), equal values (max).
-    ordinary = flat != 0
-    if not base.is_complex() and flat.numel() <= _MOST_SORTED:
-        _, inverse, counts = flat.unique(return_inverse=True, return_counts=True)
-        ordinary = ordinary & (counts[inverse] == 1)
+    ordinary = apart()
     if bool(ordinary.any()) and not bool(ordinary.all()) and not spread_out:
-        yield "ordinary", [ordinary.reshape(base.shape).to(base.dtype)] * 2
+        yield "ordinary", [_mask(ordinary, base)] * 2
     if not spread_out:
         yield "relative", [None, None]
     generator = torch.Generator("cpu").manual_seed(seed)
