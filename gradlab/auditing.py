@@ -21,13 +21,15 @@ from gradlab.subject.state_guard import StateGuard
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gradlab.localisation.layers.checking.slight import Alone
+
 __all__ = ["audited"]
 
 _OPTIONS = ("loss", "seed", "memory_bound", "progress")
 
 
 def audited(
-    live: LayerLive, memory_bound: int | None = None, progress: Any = None
+    live: LayerLive, alone: Alone, memory_bound: int | None = None, progress: Any = None
 ) -> LayerAudit:
     """Audit a model as `blame` does, without a closer look at what is wrong.
 
@@ -35,6 +37,9 @@ def audited(
     ----------
     live
         The model, its inputs, its loss and the seed.
+    alone
+        Checks a call by itself that is slightly wrong: says why it stays open, if it
+        does, and what that took.
     memory_bound, progress
         As of `blame`.
     """
@@ -74,7 +79,8 @@ def audited(
             progress_of_calls(progress) as watch,
             handed_on("blame", kwargs, _OPTIONS),
         ):
-            raw = audit(program, watch, functools.partial(cuts_any, whole=whole))
+            cuts = functools.partial(cuts_any, whole=whole)
+            raw = audit(program, watch, cuts, alone)
         met = cuts_met(whole) if any(map(in_own_code, raw.blamed)) else {}
         known = raw, met
     raw, met = known

@@ -105,7 +105,9 @@ def blame(
     bound = None
     if memory_bound is not None:
         bound = parse_memory(memory_bound, "memory_bound", least=1)
-    return _explained(audited(live, bound, progress))
+    from gradlab.pipeline.local_reports import left_open
+
+    return _explained(audited(live, left_open, bound, progress))
 
 
 def _explained(audit: LayerAudit) -> LayerAudit:

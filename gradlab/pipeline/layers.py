@@ -66,13 +66,13 @@ class Layers:
         """Audit them, if that was not done before."""
         from gradlab.auditing import audited
         from gradlab.localisation.layers.audited import LayerLive
+        from gradlab.pipeline.local_reports import left_open
 
         if self.audit is None and not self.refusal:
             self.rewind()
             try:
-                self.audit = audited(
-                    LayerLive(self.module, self.inputs, {}, self.loss, 0)
-                )
+                live = LayerLive(self.module, self.inputs, {}, self.loss, 0)
+                self.audit = audited(live, left_open)
             except GradlabError as cause:
                 self.refusal = f"the layers were not audited: {cause}"
         return self.audit

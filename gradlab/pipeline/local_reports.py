@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 from gradlab.building import Sides
@@ -16,9 +17,9 @@ from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.metering.budget import Budget
-from gradlab.differentiation.metering.meter import Meter
+from gradlab.differentiation.metering.meter import INTERRUPTED, Meter
 from gradlab.differentiation.method import Auto
-from gradlab.errors import InputError
+from gradlab.errors import GradlabError, InputError
 from gradlab.labels import few_of
 from gradlab.localisation.layers.audited import LayerState
 from gradlab.localisation.layers.replaying.alone import (
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.report import Report
 
-__all__ = ["explained", "local_report"]
+__all__ = ["explained", "left_open", "local_report"]
 
+_FEW = 500  # coordinates of a slight mistake that is looked at by itself
 _EVALUATIONS = 4_000  # a look at one layer must not cost more than the check itself
 _NAMED = 4  # inputs of a layer that is wrong
 _WHOLE = 2_000_000  # entries of a local Jacobian that is shown whole
@@ -209,6 +211,62 @@ def _report(frame: Frame, layer: str, plan: Plan | None, most: int | None) -> Re
         remarks=(*remarks, *report.remarks),
         live=Live(fn=fn, inputs=inputs, sides=sides, plan=local, executor=None),
     )
+
+
+@contextlib.contextmanager
+def _in_double(frame: Frame) -> Iterator[Frame]:
+    """Put a layer without others inside in the state in which it was called, wider."""
+    from gradlab.localisation.layers.recording.owners import Owners, standing_in
+    from gradlab.localisation.layers.recording.state import enter
+    from gradlab.localisation.layers.variables import double_of
+
+    def wide(tensor: Any) -> Any:
+        return tensor.to(double_of(tensor))
+
+    def own(parameter: Any) -> Any:
+        return wide(parameter.detach()).requires_grad_(parameter.requires_grad)
+
+    inputs = [
+        dataclasses.replace(slot, value=wide(slot.value)) for slot in frame.inputs
+    ]
+    with contextlib.ExitStack() as stack:
+        if frame.kind == "module":
+            pairs = [
+                (parameter, functools.partial(own, parameter))
+                for parameter in frame.target.parameters()
+                if parameter.dtype != double_of(parameter)
+            ]
+            stack.enter_context(standing_in(Owners(frame.target), pairs))
+            stack.enter_context(enter(frame.target, frame.entry, wide, rewind=False))
+        frame.entry.random.put_back()
+        yield dataclasses.replace(frame, inputs=inputs)
+
+
+def left_open(frame: Frame) -> tuple[str, int]:
+    """Say why a check of one call leaves it open, if it does; and what that took.
+
+    Of an iteration that ends early, or another function whose differences are not what
+    its gradient stands for: what that check notes as a matter of precision.
+
+    Parameters
+    ----------
+    frame
+        A recorded call that is slightly wrong along a random direction.
+    """
+    if sum(slot.value.numel() for slot in frame.inputs if slot.wanted) > _FEW:
+        return "", 0
+    try:
+        with _in_double(frame) as wide:
+            local = _report(wide, frame.name, None, _FEW)
+    except GradlabError:  # it cannot be run by itself
+        return "", 0
+    if any(remark.startswith(INTERRUPTED) for remark in local.remarks):
+        raise KeyboardInterrupt
+    reasons = [f for f in local.findings if f.kind == BugKind.LOW_PRECISION]
+    if local.verdict == Verdict.DISAGREES or not reasons:
+        return "", local.evaluations
+    first = reasons[0].evidence.rstrip(".")
+    return f"{first[0].lower()}{first[1:]}", local.evaluations
 
 
 def explained(finding: Finding, mistake: LayerMistake, local: Report) -> Finding:

@@ -13,6 +13,7 @@ from gradlab.localisation.layers.audited import INTERRUPTED, LayerRow, LayerStat
 from gradlab.localisation.layers.checking.check import Checker, is_torchs
 from gradlab.localisation.layers.checking.outcome import Outcome
 from gradlab.localisation.layers.checking.reach import right_within_reach, wrong_nearby
+from gradlab.localisation.layers.checking.slight import as_far_as_alone
 from gradlab.localisation.layers.checking.whole import (
     can_disturb,
     has_own_code,
@@ -37,6 +38,7 @@ from gradlab.subject.tensors.calling.uncompiled import uncompiled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gradlab.localisation.layers.checking.slight import Alone
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.localisation.layers.recording.hooks import HookedInput
     from gradlab.localisation.layers.recording.record import Recording
@@ -78,6 +80,7 @@ def audit(
     program: Program,
     progress: Callable[[int, int], None],
     cuts: Cuts,
+    alone: Alone,
 ) -> RawAudit:
     """Record one run of a model and check every call in it.
 
@@ -91,6 +94,8 @@ def audit(
         Told what to run: the own code of each module, without the calls inside. Says
         whether anything in it hands values on without their gradient: that is what
         makes a model wrong, as often as not, where all its calls are right.
+    alone
+        Checks a call by itself that is slightly wrong: see `as_far_as_alone`.
 
     Returns
     -------
@@ -107,7 +112,7 @@ def audit(
         private_buffers(module),
     ):
         with asserting_watched(module.parameters()) as seen:
-            whole = _Audit(program)
+            whole = _Audit(program, alone)
         domain = in_domain() if seen else contextlib.nullcontext()
         with warnings.catch_warnings(), domain:
             # What the model has to say it said in the recorded run.
@@ -116,8 +121,8 @@ def audit(
 
 
 class _Audit:
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, program: Program, alone: Alone) -> None:
+        self._program, self._alone = program, alone
         self._owners = program.owners
         self._recording: Recording = record(program)
         raised = self._recording.raised
@@ -186,6 +191,8 @@ class _Audit:
         if wrong and (self._recording.raised or not frame.reached):
             outcome = self._as_far_as_it_matters(frame, outcome)
         elif wrong:
+            outcome, count = as_far_as_alone(frame, outcome, self._alone)
+            self._checker.evaluations += count
             outcome = self._as_far_as_it_reaches(frame, outcome)
         self._outcomes[frame.number] = outcome
         for child in frame.children:
