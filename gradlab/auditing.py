@@ -67,10 +67,10 @@ def audited(
     known: tuple[Any, ...] = ()
     with (
         kept_through(lambda: bool(known)),
-        StateGuard(inputs, kwargs, loss, module),
+        StateGuard(inputs, kwargs, loss, module) as guard,
         without_fast_paths(),
     ):
-        program = Program.of(live)
+        program = Program.of(live, guard.generators)
 
         def whole() -> Any:
             return module(*inputs, **kwargs)

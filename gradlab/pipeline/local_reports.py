@@ -113,12 +113,12 @@ def local_report(
 
     roots = (live.inputs, live.kwargs, live.loss, live.module)
     with (
-        StateGuard(*roots),
+        StateGuard(*roots) as guard,
         without_fast_paths(),
         kept_attributes(live.module),
         private_buffers(live.module),
     ):
-        frames = record(Program.of(live)).all
+        frames = record(Program.of(live, guard.generators)).all
         frame = _frame(frames, row, row.call if call is None else call)
         with _entered(frame):
             sample = one_sample(frame) if plan is not None else None

@@ -13,7 +13,12 @@ import numpy as np
 from gradlab.subject.guarding.alone import begun, ended
 from gradlab.subject.guarding.interrupts import DeferredInterrupt
 from gradlab.subject.guarding.paths import path_text
-from gradlab.subject.guarding.random_state import RandomFreeze, SavedRandom, save_random
+from gradlab.subject.guarding.random_state import (
+    GlobalRandom,
+    RandomFreeze,
+    SavedRandom,
+    save_random,
+)
 from gradlab.subject.guarding.reachable import reach
 from gradlab.subject.guarding.saved_state import Change, Saved, SavedBinding
 from gradlab.subject.guarding.settings import save_numpy_settings, save_torch_settings
@@ -216,6 +221,11 @@ class StateGuard:
     def random_freeze(self) -> RandomFreeze:
         """Rewind random sources to the state on entry, without a second walk."""
         return RandomFreeze.from_sources(self._random)
+
+    @property
+    def generators(self) -> tuple[SavedRandom, ...]:
+        """Random sources of the user's own, beside those that every process has."""
+        return tuple(s for s in self._random if not isinstance(s, GlobalRandom))
 
     @property
     def remarks(self) -> tuple[str, ...]:

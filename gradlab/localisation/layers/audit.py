@@ -256,9 +256,9 @@ class _Audit:
         raise SubjectError(
             f"{frame.title} ({frame.type}{place}) gives another result each time it is "
             "called, with the same inputs, parameters, buffers and random state; its "
-            "gradient cannot be measured. Make its forward deterministic (draw from "
-            "torch's, NumPy's or Python's global generator; keep no state between "
-            "calls) or audit the parts around it."
+            "gradient cannot be measured. Make its forward deterministic (draw from a "
+            "generator of torch, NumPy or Python; keep no state between calls) or "
+            "audit the parts around it."
         )
 
     def _as_far_as_it_matters(self, frame: Frame, outcome: Outcome) -> Outcome:

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
     from gradlab.subject.guarding.reached import Reach
 
-__all__ = ["RandomFreeze", "SavedRandom", "save_random"]
+__all__ = [
+    "GlobalRandom",
+    "RandomFreeze",
+    "SavedRandom",
+    "same_state",
+    "save_random",
+]
 
 _TWISTER = 4 * 624 + 4  # bytes: the words, and the position among them
 _TOLD = 8  # words at the end of a state that are compared, the position among them
@@ -41,9 +47,17 @@ class SavedRandom:
         self._get, self._set, self._root = get, put, root
         self.state = get()
 
+    def now(self) -> Any:
+        """Return the state that it has now."""
+        return self._get()
+
+    def put(self, state: Any) -> None:
+        """Let it go on from a state that it had once."""
+        self._set(state)
+
     def moved(self) -> bool:
         """Whether something was drawn (or seeded) since the state was saved."""
-        return not _same_state(self._get(), self.state)
+        return not same_state(self._get(), self.state)
 
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
@@ -131,11 +145,11 @@ def _save_globals() -> Iterator[SavedRandom]:
     yield from _save_torch()
 
 
-def _same_state(now: Any, then: Any) -> bool:
-    """Equality of states: nested dicts and tuples of ints, arrays or byte tensors."""
+def same_state(now: Any, then: Any) -> bool:
+    """Compare states: nested dicts and tuples of ints, arrays or byte tensors."""
     if isinstance(then, dict):
         return now.keys() == then.keys() and all(
-            _same_state(now[key], item) for key, item in then.items()
+            same_state(now[key], item) for key, item in then.items()
         )
     if hasattr(then, "untyped_storage"):  # torch's states are byte tensors
         return bool(now.equal(then))

@@ -14,10 +14,11 @@ from gradlab.localisation.layers.recording.trees import Hole, leaves, take_out
 from gradlab.subject.tensors.calling.freed import freed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from gradlab.localisation.layers.audited import LayerLive
     from gradlab.localisation.layers.recording.state import RandomState
+    from gradlab.subject.guarding.random_state import SavedRandom
 
 __all__ = ["Program", "Recorder", "Stale"]
 
@@ -54,10 +55,13 @@ class Program:
     owners: Owners
 
     @classmethod
-    def of(cls, live: LayerLive) -> Program:
-        """Make what is audited of the arguments of `gradlab.blame`."""
+    def of(cls, live: LayerLive, generators: Sequence[SavedRandom]) -> Program:
+        """Make what is audited of the arguments of `gradlab.blame`.
+
+        With the random generators of their own.
+        """
         module, loss = live.module, live.loss
-        start, owners = random_now(), Owners(module)
+        start, owners = random_now(generators=generators), Owners(module)
         return cls(module, live.inputs, live.kwargs, loss, start, live.seed, owners)
 
     @property

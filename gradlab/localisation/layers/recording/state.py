@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.subject.guarding.random_state import same_state
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from gradlab.subject.guarding.random_state import SavedRandom
 
 __all__ = [
     "Entry",
@@ -40,12 +44,16 @@ _TABLES = frozenset(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class RandomState:
-    """Global random generators of torch, NumPy and Python at one moment."""
+    """Random generators at one moment: those that every process has, and found ones.
+
+    Those are what a model holds, in attributes or globals, each with its state.
+    """
 
     torch: Any
     cuda: tuple[Any, ...]
     numpy: Any
     python: Any
+    found: tuple[tuple[SavedRandom, Any], ...] = ()
 
     def put_back(self) -> None:
         """Rewind all of them to this moment."""
@@ -56,6 +64,8 @@ class RandomState:
             torch.cuda.set_rng_state(state, index)
         np.random.set_state(self.numpy)  # noqa: NPY002 - the user's global
         random.setstate(self.python)
+        for source, state in self.found:
+            source.put(state)
 
     def same(self, other: RandomState) -> bool:
         """Whether nothing was drawn in between."""
@@ -68,13 +78,26 @@ class RandomState:
             and self.numpy["state"]["pos"] == other.numpy["state"]["pos"]
             and np.array_equal(self.numpy["state"]["key"], other.numpy["state"]["key"])
             and self.numpy["has_gauss"] == other.numpy["has_gauss"]
+            and all(
+                same_state(one, two)
+                for (_, one), (_, two) in zip(self.found, other.found, strict=True)
+            )
         )
 
 
-def random_now(before: RandomState | None = None) -> RandomState:
-    """Save the global generators; `before` itself if nothing was drawn since.
+def random_now(
+    before: RandomState | None = None, generators: Sequence[SavedRandom] = ()
+) -> RandomState:
+    """Save the generators; `before` itself if nothing was drawn since.
 
     Handing the old object on keeps the memory of thousands of calls small.
+
+    Parameters
+    ----------
+    before
+        An earlier moment; the same generators are saved.
+    generators
+        Of the model's own, where there is no earlier one.
     """
     import torch
 
@@ -85,6 +108,10 @@ def random_now(before: RandomState | None = None) -> RandomState:
         tuple(torch.cuda.get_rng_state_all()) if started else (),
         np.random.get_state(legacy=False),  # noqa: NPY002 - the user's global
         random.getstate(),
+        tuple(
+            (source, source.now())
+            for source in ([s for s, _ in before.found] if before else generators)
+        ),
     )
     if before is not None and len(before.cuda) == len(now.cuda) and before.same(now):
         return before
@@ -98,7 +125,7 @@ class Entry:
     Parameters
     ----------
     random
-        Global generators.
+        Generators, global and found.
     attributes
         Attributes of the module, containers copied one level deep.
     buffers
@@ -120,7 +147,7 @@ def entry_of(
     module
         What is about to be called.
     state
-        Global generators now.
+        Generators now.
     copies
         Copies of buffers made so far, by identity, with the version they show; a
         buffer that did not change since is not copied again.
@@ -163,23 +190,9 @@ def _shallow(value: Any) -> Any:
         return value
     if isinstance(value, torch.Tensor) and value.grad_fn is not None:
         return value.detach()
-    if isinstance(value, torch.Generator):
-        return _Draws(value, value.get_state())
     if type(value) in _CONTAINERS and len(value) <= _MOST_ITEMS:
         return _Contents(value, value.copy())
     return value
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Draws:
-    """A random generator of the module's own, and its state."""
-
-    generator: Any
-    state: Any
-
-    def put_back(self) -> Any:
-        self.generator.set_state(self.state)
-        return self.generator
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -213,7 +226,7 @@ def enter(
     cast
         Applied to buffers and to tensors among the attributes (to raise precision).
     rewind
-        Whether global random generators matter to the call.
+        Whether random generators matter to the call.
     """
     if rewind:
         entry.random.put_back()
@@ -243,7 +256,7 @@ def _set_attributes(
     import torch
 
     for key, value in entry.attributes.items():
-        if isinstance(value, (_Contents, _Draws)):
+        if isinstance(value, _Contents):
             table[key] = value.put_back()
         elif isinstance(value, torch.Tensor):
             table[key] = cast(value)
@@ -267,7 +280,7 @@ def kept_attributes(root: Any) -> Iterator[None]:
                 del table[key]
             table.update(own)
             for value in contents:
-                if isinstance(value, (_Contents, _Draws)):
+                if isinstance(value, _Contents):
                     value.put_back()
 
 
