@@ -17,17 +17,32 @@ from gradlab.pipeline.examining import compare
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.localisation.layers.audited import LayerAudit, LayerMistake
     from gradlab.pipeline.layers import Layers
     from gradlab.pipeline.plan import Call, Plan
     from gradlab.report import Report
-    from gradlab.subject.subject import Subject
+    from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["deepened"]
 
 _LOOKS = 3  # layers of unknown mistakes that are looked at by themselves
+_SAVED = (
+    "Write the backward with differentiable operations on saved tensors; values "
+    "computed in forward and kept outside save_for_backward are constants to it."
+)
+_TWICE = (
+    "Replace the operation that it names by one that torch can differentiate twice "
+    "(of attention: torch.nn.attention.sdpa_kernel(SDPBackend.MATH))."
+)
+_WITH_GRAPH = (
+    "Write the backward with differentiable torch operations on the incoming gradient "
+    "and on saved tensors (no once_differentiable, detach, no_grad or NumPy), or leave "
+    "out order=2 if nobody differentiates twice."
+)
 _SURE = 0.88  # confidence in the cause of a parameter that is as good as a look
 
 
@@ -215,9 +230,8 @@ def _with_second_order(
     wrong = [(c, _place(c, subject)) for c in compared if _wrong(c)]
     # what is wrong in an input is hardly right in what multiplies it
     told = [pair for pair in wrong if pair[0].input.name != COTANGENT] or wrong
-    raised = next((p.detail for p in result.problems if p.kind == "raised"), "")
     if told:
-        findings.append(_second_finding(told, 0.99 * sure, raised))
+        findings.append(_second_finding(told, 0.99 * sure, result.problems))
     if not result.partial:
         findings += left_open(compared, findings)
     remark = "second derivative checked as well"
@@ -255,7 +269,9 @@ def _place(comparison: Comparison, subject: Subject) -> str:
 
 
 def _second_finding(
-    wrong: list[tuple[Comparison, str]], confidence: float, raised: str
+    wrong: list[tuple[Comparison, str]],
+    confidence: float,
+    problems: Sequence[Problem],
 ) -> Finding:
     """Say that second derivatives are wrong, by the worst of them.
 
@@ -267,28 +283,42 @@ def _second_finding(
         With the input that each is told of.
     confidence
         In what it says.
-    raised
-        What the backward of the backward raised, if it did.
+    problems
+        What came in place of gradients: where nothing did, or something was raised,
+        there is no backward of the backward, and no number of it is wrong.
     """
     worst, place = max(wrong, key=lambda pair: pair[0].max_rel_error)
-    row, column = worst.ranking(1)[0]
     also = tuple(name for name in dict.fromkeys(n for _, n in wrong) if name != place)
-    told = (
-        f"The derivative of the gradient {worst.output.name} with respect to "
-        f"{worst.input.name} is wrong: at {worst.label(row, column)} autograd through "
-        f"the backward gives {worst.analytic[row, column]:.6g}, differences of the "
-        f"backward give {worst.numeric[row, column]:.6g}."
-    )
-    advice = (
-        "Write the backward with differentiable operations on saved tensors; values "
-        "computed in forward and kept outside save_for_backward are constants to it."
-    )
-    if raised:
-        told = f"The backward cannot be differentiated: {raised}"
-        advice = (
-            "Replace the operation that it names by one that torch can differentiate "
-            "twice (of attention: torch.nn.attention.sdpa_kernel(SDPBackend.MATH))."
-        )
+    told, advice = _second_words(worst, problems)
     return Finding(
         BugKind.SECOND_ORDER, "error", place, confidence, told, advice, also=also
     )
+
+
+def _second_words(worst: Comparison, problems: Sequence[Problem]) -> tuple[str, str]:
+    """Say what is wrong with a second derivative, and what to do."""
+    from gradlab.differentiation.analytic.second_order import COTANGENT
+
+    raised = next((p.detail for p in problems if p.kind == "raised"), "")
+    if raised:
+        return f"The backward cannot be differentiated: {raised}", _TWICE
+    row, column = worst.ranking(1)[0]
+    label, numeric = worst.label(row, column), worst.numeric[row, column]
+    none = {p.where for p in problems if p.kind == "none"}
+    if worst.input.name in none:
+        where = worst.input.name
+        if COTANGENT in none:  # in which every gradient is linear
+            where = f"any input, nor to {COTANGENT}"
+        told = (
+            f"The backward cannot be differentiated: no graph leads through it to "
+            f"{where}, so that second derivatives are missing. Differences of the "
+            f"backward give {numeric:.6g} at {label}."
+        )
+        return told, _WITH_GRAPH
+    told = (
+        f"The derivative of the gradient {worst.output.name} with respect to "
+        f"{worst.input.name} is wrong: at {label} autograd through the backward gives "
+        f"{worst.analytic[row, column]:.6g}, differences of the backward give "
+        f"{numeric:.6g}."
+    )
+    return told, _SAVED

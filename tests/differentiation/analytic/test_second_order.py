@@ -269,3 +269,51 @@ def test_a_backward_that_cannot_be_differentiated_is_one_finding_in_torchs_words
     assert "is not implemented" in told.evidence
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         assert gl.check(attention, q, k, v, order=2).verdict == gl.Verdict.AGREES
+
+
+def _backward_without_a_graph(how):
+    """Return a cube whose backward is right, once."""
+
+    def numbers(ctx, upstream):
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * upstream
+
+    def once(ctx, upstream):
+        return torch.autograd.function.once_differentiable(numbers)(ctx, upstream)
+
+    def arrays(ctx, upstream):
+        (x,) = ctx.saved_tensors
+        x, upstream = (t.detach().numpy() for t in (x, upstream))
+        return torch.from_numpy(3 * x**2 * upstream)
+
+    def detached(ctx, upstream):
+        (x,) = ctx.saved_tensors
+        return 3 * x.detach() ** 2 * upstream
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            """What is computed."""
+            ctx.save_for_backward(x)
+            return x**3
+
+        backward = staticmethod(
+            {"once": once, "NumPy": arrays, "detach": detached}[how]
+        )
+
+    return Cube.apply
+
+
+@pytest.mark.parametrize("how", ["once", "NumPy", "detach"])
+def test_a_backward_without_a_graph_is_said_to_be_one(how):
+    """What is missing is the backward of the backward; no number of it is wrong."""
+    x = torch.tensor([0.5, 1.2, -0.7], dtype=DOUBLE)
+
+    report = gl.check(_backward_without_a_graph(how), x, order=2)
+
+    (told,) = (each for each in report.findings if each.severity == "error")
+    assert str(told.kind) == "second_order"
+    assert told.evidence.startswith("The backward cannot be differentiated: no graph")
+    assert "autograd through the backward gives" not in told.evidence
+    assert ("nor to the incoming gradient" in told.evidence) is (how != "detach")
+    assert gl.check(_backward_without_a_graph(how), x).verdict == gl.Verdict.AGREES
