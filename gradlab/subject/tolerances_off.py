@@ -4,6 +4,11 @@ Nobody says which number of a program is its tolerance. A program that iterates 
 lines more often where its tolerance is smaller, and gives nearly the same value; where
 any other number of it changes, as the epsilon under a root, it runs the same lines.
 
+What a function has computed before it may give again as it was: see `without_caches`.
+Not reached are numbers that no variable holds by itself: in an array of one dimension
+or more, a tensor, a set, a deque, a ``MappingProxyType``, a member of an enumeration,
+in what a library's object holds, or computed from others (``h = 1 / n``).
+
 References
 ----------
 J. Gilbert, *Automatic differentiation and iterative processes*, Optimization Methods
@@ -12,35 +17,32 @@ and Software 1 (1992): derivatives of iterates converge with the iterates.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import types
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.guarding.library_code import is_library
+from gradlab.subject.exchanging import Exchanged, places_of
 from gradlab.subject.guarding.reachable import reach
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from gradlab.subject.guarding.reached import Reach
-
-    Spot = tuple[Callable[[], Any], Callable[[Any], None]]  # how to read and to write
-
-__all__ = ["small_numbers", "with_smaller"]
+__all__ = ["small_numbers", "with_smaller", "without_caches"]
 
 _LARGEST = 2e-2  # nobody calls a larger number a tolerance
 _SMALLEST = 1e-14  # nor could one be made smaller, in float64
+_CACHED = type(functools.cache(len))
 
 
 def small_numbers(subject: Any) -> list[float]:
     """List the small numbers of a function, each once, the largest first.
 
     Literals in its code, in that of functions that it calls, and numbers that these
-    hold: in a closure, a global, a default, an attribute, a container. Not those of
-    libraries.
+    hold: in a closure, a global, a default, an attribute, a container, an argument of a
+    ``functools.partial``. Not those of libraries, and no inputs.
 
     Examples
     --------
@@ -52,15 +54,13 @@ def small_numbers(subject: Any) -> list[float]:
     >>> small_numbers(build_subject(root, (np.ones(1),), sides))
     [0.001, 1e-06, 1e-08]
     """
-    found = reach(_roots(subject))
-    values = {float(value) for get, _ in _spots(found) for value in _numbers(get())}
+    inputs = _inputs(subject)
+    places = places_of(reach(_roots(subject)))
+    values = {v for place in places for v in _numbers(place.get(), inputs)}
     return sorted(values, reverse=True)
 
 
-@contextlib.contextmanager
-def with_smaller(
-    subject: Any, numbers: Sequence[float], factor: float
-) -> Iterator[None]:
+def with_smaller(subject: Any, numbers: Sequence[float], factor: float) -> Exchanged:
     """Let some small numbers of a function be smaller, wherever they stand.
 
     Written where they are, and put back whatever happens.
@@ -73,18 +73,46 @@ def with_smaller(
         By which they are multiplied.
     """
     others = {number: number * factor for number in numbers}
-    changed: list[tuple[Callable[[Any], None], Any]] = []
-    try:
-        for get, put in _spots(reach(_roots(subject))):
-            held = get()
-            other = _exchanged(held, others)
-            if other is not held:
-                changed.append((put, held))
-                put(other)
-        yield
-    finally:
-        for put, held in reversed(changed):
-            put(held)
+    inputs = _inputs(subject)
+
+    def other(number: Any) -> Any:
+        if id(number) in inputs:
+            return number
+        smaller = others.get(float(number))
+        return number if smaller is None else _like(number, smaller)
+
+    return Exchanged(
+        _roots(subject), functools.partial(_exchanged, asked=_is_small, other=other)
+    )
+
+
+def without_caches(subject: Any) -> Exchanged:
+    """Let a function compute again what ``functools.lru_cache`` would give it back.
+
+    A value of before is one of the tolerance of before; and one of a smaller tolerance,
+    once in a cache, would stay there. A dict that the user keeps results in by hand is
+    not seen: it gives back what it has for points that were asked before.
+
+    Examples
+    --------
+    >>> from gradlab.building import Sides, build_subject
+    >>> asked = []
+    >>> @functools.cache
+    ... def halved(x):
+    ...     asked.append(x)
+    ...     return 0.5 * x
+    >>> sides = Sides(grad=lambda x: 0.5)
+    >>> subject = build_subject(lambda x: halved(float(x)), (2.0,), sides)
+    >>> _ = subject.row(), subject.row()
+    >>> with without_caches(subject):
+    ...     _ = subject.row()
+    >>> asked
+    [2.0, 2.0]
+    """
+    bare: Callable[[Any], Any] = lambda cached: cached.__wrapped__  # noqa: E731
+    return Exchanged(
+        _roots(subject), functools.partial(_exchanged, asked=_is_cached, other=bare)
+    )
 
 
 def _roots(subject: Any) -> list[object]:
@@ -95,85 +123,66 @@ def _roots(subject: Any) -> list[object]:
     return [root for root in (*roots, subject.loss) if root is not None]
 
 
-def _spots(found: Reach) -> Iterator[Spot]:
-    """Go over all places of numbers in what was reached: of the user's, not others'."""
-    for cell in found.cells:
-        yield _attribute(cell.value, "cell_contents")
-    for (space, name), *_ in found.names:
-        yield _item(space, name)
-    for each in (*found.namespaces, *found.containers):
-        space = each.value
-        if id(space) in found.foreign:
-            continue
-        if isinstance(space, dict):
-            yield from (_item(space, key) for key in tuple(space))
-        elif isinstance(space, list):
-            yield from (_item(space, index) for index in range(len(space)))
-    for kind in found.classes:
-        yield from (_attribute(kind.value, name) for name in tuple(vars(kind.value)))
-    for function in found.seen.values():
-        if type(function) is types.FunctionType and _is_own(function):
-            yield _attribute(function, "__code__")
-            yield _attribute(function, "__defaults__")
-            if function.__kwdefaults__:
-                space = function.__kwdefaults__
-                yield from (_item(space, key) for key in tuple(space))
+def _inputs(subject: Any) -> set[int]:
+    """Ids of what is no number of the function, although it holds it: its inputs."""
+    if is_torch_subject(subject):
+        return set()
+    return {id(leaf.value) for leaf in subject.tree.leaves}
 
 
-def _is_own(function: types.FunctionType) -> bool:
-    # an example in a docstring is a user's code, whosever module it is in
-    example = function.__code__.co_filename.startswith("<doctest ")
-    return example or not is_library(function.__module__)
-
-
-def _item(space: Any, key: Any) -> Spot:
-    return (lambda: space[key] if _is_there(space, key) else None), (
-        lambda value: space.__setitem__(key, value)
-    )
-
-
-def _is_there(space: Any, key: Any) -> bool:
-    return key < len(space) if isinstance(space, list) else key in space
-
-
-def _attribute(owner: Any, name: str) -> Spot:
-    def get() -> Any:
-        try:
-            return (
-                vars(owner)[name] if isinstance(owner, type) else getattr(owner, name)
-            )
-        except (ValueError, KeyError):  # a cell that is not assigned yet
-            return None
-
-    return get, lambda value: setattr(owner, name, value)
+def _is_cached(value: Any) -> bool:
+    return type(value) is _CACHED
 
 
 def _is_small(value: Any) -> bool:
-    return type(value) in (float, np.float64) and _SMALLEST <= value <= _LARGEST
+    array = type(value) is np.ndarray and value.shape == () and value.dtype.kind == "f"
+    if not (type(value) is float or array or isinstance(value, np.floating)):
+        return False
+    return bool(_SMALLEST <= value <= _LARGEST)
 
 
-def _numbers(held: Any) -> Iterator[float]:
+def _like(number: Any, value: float) -> Any:
+    """Make of a value what a number is: of its type, and as writeable."""
+    if type(number) is float:
+        return value
+    made = np.array(value, number.dtype)
+    if type(number) is not np.ndarray:
+        return made[()]
+    made.flags.writeable = number.flags.writeable
+    return made
+
+
+def _numbers(held: Any, inputs: Collection[int]) -> Iterator[float]:
     """Small numbers in what a place holds: itself, a default, a literal in code."""
     if _is_small(held):
-        yield held
-    elif type(held) is tuple:
+        if id(held) not in inputs:
+            yield float(held)
+    elif _is_plain_tuple(held):
         for part in held:
-            yield from _numbers(part)
+            yield from _numbers(part, inputs)
     elif type(held) is types.CodeType:
         for constant in held.co_consts:
-            yield from _numbers(constant)
+            yield from _numbers(constant, inputs)
 
 
-def _exchanged(held: Any, others: dict[float, float]) -> Any:
+def _is_plain_tuple(held: Any) -> bool:
+    """Whether it is a tuple, named or not, that holds nothing beside its items."""
+    named = isinstance(held, tuple) and hasattr(type(held), "_fields")
+    return type(held) is tuple or (named and not hasattr(held, "__dict__"))
+
+
+def _exchanged(
+    held: Any, *, asked: Callable[[Any], bool], other: Callable[[Any], Any]
+) -> Any:
     """Give what is to stand in a place, the very same if nothing in it changes."""
-    if _is_small(held):
-        return others.get(held, held)
-    if type(held) is tuple:
-        parts = tuple(_exchanged(part, others) for part in held)
+    if asked(held):
+        return other(held)
+    if _is_plain_tuple(held):
+        parts = tuple(_exchanged(part, asked=asked, other=other) for part in held)
         same = all(new is old for new, old in zip(parts, held, strict=True))
-        return held if same else parts
+        return held if same else tuple.__new__(type(held), parts)
     if type(held) is types.CodeType:
-        constants = _exchanged(held.co_consts, others)
+        constants = _exchanged(held.co_consts, asked=asked, other=other)
         return (
             held if constants is held.co_consts else held.replace(co_consts=constants)
         )

@@ -27,7 +27,8 @@ def gradients_at(
     subject
         Of any kind; at its own point afterwards.
     points
-        Coordinates of the inputs that move, by position.
+        Coordinates of the inputs that move, by position; without any the side is asked
+        anew where it is.
     cotangents
         Shape (count, rows).
 
