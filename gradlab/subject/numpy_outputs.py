@@ -76,6 +76,27 @@ class Outputs:
             for variable in _split(name, array)
         )
 
+    def own_entries(self) -> NDArray[np.bool_]:
+        """Tell entries of outputs that have a derivative from those of other numbers.
+
+        Of all outputs behind each other, (entries,).
+
+        Examples
+        --------
+        >>> reader = Outputs("out")
+        >>> reader.learn((np.ones(2), np.array([3, 1]), "words", 1.5))
+        >>> reader.own_entries().tolist()
+        [True, True, False, False, True]
+        """
+        shapes = dict(zip(self.kept, self.shapes, strict=True))
+        parts = [
+            np.full(0 if zeros is None else np.size(zeros), fill_value=False)
+            for zeros in self._blank
+        ]
+        for position, shape in shapes.items():
+            parts[position] = np.full(int(np.prod(shape)), fill_value=True)
+        return np.concatenate(parts)
+
     def row(self, result: Any) -> NDArray[np.float64]:
         """Flatten a result into fresh memory, one number per real output row."""
         if not self._known:

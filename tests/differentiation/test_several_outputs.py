@@ -256,8 +256,9 @@ def test_a_vjp_that_raises_says_why_in_its_own_words():
         lambda J, x: J,
         lambda J, x: J.tolist(),
         lambda J, x: {"0": J, "1": None},
+        lambda J, x: np.vstack([J, np.zeros((x.size, x.size))]),
     ],
-    ids=["zeros", "None", "in a row", "alone", "rows", "by place"],
+    ids=["zeros", "None", "in a row", "alone", "rows", "by place", "one matrix"],
 )
 def test_jacobians_beside_an_order(written):
     """One for each output, or for the one that has a derivative."""
@@ -281,3 +282,45 @@ def test_jacobians_of_several_inputs_beside_an_order():
     assert judged(right, nothing) == ("AGREES", "AGREES")
     assert judged(alone, wrong) == ("AGREES", "DISAGREES")
     assert wrong.culprits == ("x",)
+
+
+def test_rows_of_zeros_may_stand_between_those_of_other_outputs():
+    """One matrix for all that is returned, an order in its middle and a count of it."""
+
+    def f(x):
+        return x**2, np.argsort(x), np.sin(x), x.size
+
+    def jac(x, factor=1.0):
+        none, count = np.zeros((x.size, x.size)), np.zeros((1, x.size))
+        own = np.diag(2 * x), factor * np.diag(np.cos(x))
+        return np.vstack([own[0], none, own[1], count])
+
+    right = gl.check(f, X, jac=jac)
+    wrong = gl.check(f, X, jac=lambda x: jac(x, 1.05))
+
+    assert judged(right, wrong) == ("AGREES", "DISAGREES")
+
+
+def test_rows_of_zeros_for_each_of_several_inputs():
+    """A matrix for each of them, with a row for the place of the largest."""
+
+    def f(x, y):
+        return x @ y, np.argmax(x)
+
+    def jac(x, y, factor=1.0):
+        return tuple(np.vstack([each, 0 * each]) for each in (factor * y, x))
+
+    right = gl.check(f, X, Y[:2], jac=jac)
+    wrong = gl.check(f, X, Y[:2], jac=lambda x, y: jac(x, y, 1.05))
+
+    assert judged(right, wrong) == ("AGREES", "DISAGREES")
+    assert wrong.culprits == ("x",)
+
+
+def test_a_matrix_with_rows_too_many_is_still_refused():
+    """Where no output is without a derivative there are no such rows."""
+    report = gl.check(
+        lambda x: x**2, X, jac=lambda x: np.vstack([np.diag(2 * x), np.zeros(x.size)])
+    )
+
+    assert report.diagnosis == "wrong_shape"

@@ -31,8 +31,9 @@ class UserJacobian:
 
     2-D (rows x entries) or of shape ``out.shape + in.shape``; for several inputs a
     tuple with one Jacobian each, for several outputs a tuple of such tuples, a dict by
-    output, or the rows of all outputs under each other. For complex functions it is the
-    complex derivative (Cauchy-Riemann).
+    output, or the rows of all outputs under each other, with or without those of outputs
+    that have no derivative. For complex functions it is the complex derivative
+    (Cauchy-Riemann).
     """
 
     fetch: Callable[[], Any]
@@ -65,8 +66,8 @@ class UserJacobian:
 
     def _read(self) -> tuple[list[NDArray[np.float64]], list[Problem]]:
         subject, reader = self.subject, self.subject.reader
-        result, inputs = self.fetch(), subject.inputs
-        wanted = len(reader.shapes)
+        inputs, wanted = subject.inputs, len(reader.shapes)
+        result = _without_other_rows(self.fetch(), reader, inputs)
         per_output = _beside_others(result, reader, inputs)
         if per_output is None and wanted > 1:
             per_output = _by_output(result, reader, inputs)
@@ -99,6 +100,29 @@ class UserJacobian:
         rows, inputs = output_rows(self.subject.outputs), self.subject.inputs
         blank = [np.full((rows, v.coordinates), np.nan) for v in inputs]
         return blank, [Problem("wrong_shape", v.name, f"{sentence}.") for v in inputs]
+
+
+def _without_other_rows(
+    result: Any, reader: Outputs, inputs: Sequence[Variable]
+) -> Any:
+    """Leave out rows of outputs without a derivative, where those of all outputs come.
+
+    One matrix, or one for each input; anything else is returned as it is.
+    """
+    own = reader.own_entries()
+    parts = [result] if len(inputs) == 1 else result
+    told = isinstance(parts, tuple | list) and len(parts) == len(inputs)
+    if own.all() or not told:
+        return result
+    alone = len(inputs) == 1
+    found = [
+        _under_each_other(part, own.size, variable, alone=alone)
+        for part, variable in zip(parts, inputs, strict=True)
+    ]
+    matrices = [matrix[own] for matrix in found if matrix is not None]
+    if len(matrices) < len(inputs):
+        return result
+    return matrices[0] if alone else tuple(matrices)
 
 
 def _beside_others(

@@ -9,7 +9,7 @@ from gradlab.pipeline.around.slight_errors import unasked_point
 
 
 def test_a_point_that_nobody_has_asked_is_computed():
-    """A function that keeps results by hand has none there, nor from one to the next."""
+    """A function that keeps results by hand has none of them there."""
     kept, computed = {}, []
 
     def f(x):
