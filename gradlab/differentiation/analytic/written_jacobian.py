@@ -31,8 +31,8 @@ class UserJacobian:
 
     2-D (rows x entries) or of shape ``out.shape + in.shape``; for several inputs a
     tuple with one Jacobian each, for several outputs a tuple of such tuples, a dict by
-    output, or the rows of all outputs under each other, with or without those of outputs
-    that have no derivative. For complex functions it is the complex derivative
+    output, or the rows of all outputs under each other, with or without those of others
+    (integers have no derivative). For complex functions it is the complex derivative
     (Cauchy-Riemann).
     """
 
