@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.diagnosis.blamed_layers import in_own_code, layer_findings
 from gradlab.diagnosis.detecting.graphs.severed import cuts_any, cuts_met
+from gradlab.differentiation.metering.meter import Meter
 from gradlab.errors import InputError, InputTypeError
 from gradlab.keywords import handed_on, kept_through
 from gradlab.localisation.layers.audited import LayerAudit, LayerLive
@@ -29,7 +30,11 @@ _OPTIONS = ("loss", "seed", "memory_bound", "progress")
 
 
 def audited(
-    live: LayerLive, alone: Alone, memory_bound: int | None = None, progress: Any = None
+    live: LayerLive,
+    alone: Alone,
+    memory_bound: int | None = None,
+    progress: Any = None,
+    meter: Meter | None = None,
 ) -> LayerAudit:
     """Audit a model as `blame` does, without a closer look at what is wrong.
 
@@ -42,6 +47,8 @@ def audited(
         does, and what that took.
     memory_bound, progress
         As of `blame`.
+    meter
+        Of the check that it is part of: ends what does not return.
     """
     import torch
 
@@ -69,6 +76,7 @@ def audited(
         kept_through(lambda: bool(known)),
         StateGuard(inputs, kwargs, loss, module) as guard,
         without_fast_paths(),
+        (meter or Meter()).watching() as watched,
     ):
         program = Program.of(live, guard.generators)
 
@@ -80,7 +88,7 @@ def audited(
             handed_on("blame", kwargs, _OPTIONS),
         ):
             cuts = functools.partial(cuts_any, whole=whole)
-            raw = audit(program, watch, cuts, alone)
+            raw = audit(program, watch, cuts, alone, watched.timeouts)
         met = cuts_met(whole) if any(map(in_own_code, raw.blamed)) else {}
         known = raw, met
     raw, met = known

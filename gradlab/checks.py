@@ -182,8 +182,10 @@ def check(
             progress_bar(progress) as bar,
             crew_of(executor) as crew,
             StateGuard(*roots) as guard,
+            Meter(
+                parse_budget(budget), Bar(bar), crew=crew, memory=plan.memory
+            ).watching() as meter,
         ):
-            meter = Meter(parse_budget(budget), Bar(bar), crew=crew, memory=plan.memory)
             subject = build_subject(fn, inputs, sides, meter)
             checked = [variable.name for variable in subject.inputs]
             plan.refuse_unknown(checked)

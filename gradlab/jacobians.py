@@ -105,8 +105,11 @@ def numeric_jacobian(
     roots = sides.roots(f, inputs)
     result: dict[Any, Jacobian] = {}
     try:
-        with crew_of(executor) as crew, StateGuard(*roots) as guard:
-            meter = Meter(parse_budget(budget), crew=crew)
+        with (
+            crew_of(executor) as crew,
+            StateGuard(*roots) as guard,
+            Meter(parse_budget(budget), crew=crew).watching() as meter,
+        ):
             subject = build_subject(f, inputs, sides, meter)
             base, _ = first_evaluation(subject, roots, meter, guard)
             origin = Origin(subject, base)
@@ -182,9 +185,8 @@ def analytic_jacobian(
     sides = Sides(
         params, grad, jac, backward, vjp, loss, wrt, names, mode, numbers=False
     )
-    meter = Meter()
     roots = sides.roots(f, inputs)
-    with StateGuard(*roots) as guard:
+    with StateGuard(*roots) as guard, Meter().watching() as meter:
         subject = build_subject(f, inputs, sides)
         first_evaluation(subject, roots, meter, guard)
         side = analytic_side(subject)

@@ -132,8 +132,8 @@ def locate(
         kept_through(lambda: done is not None),
         progress_bar(progress) as bar,
         StateGuard(*roots, copy_parameters=None) as guard,
+        Meter(limits, Bar(bar)).watching() as meter,
     ):
-        meter = Meter(limits, Bar(bar))
         subject = build_subject(fn, inputs, sides, meter)
         try:
             base, conditions = first_evaluation(subject, roots, meter, guard)

@@ -159,8 +159,8 @@ def sweep(
             progress_bar(progress) as bar,
             crew_of(executor) as crew,
             StateGuard(*roots, copy_parameters=None),
+            Meter(parse_budget(budget), Bar(bar), crew=crew).watching() as meter,
         ):
-            meter = Meter(parse_budget(budget), Bar(bar), crew=crew)
             found = _sweep(job, ladder, chosen, meter, roots)
         told = crew.remarks if crew is not None else ()
         live = None if job.report is not None else _live(job, executor)

@@ -7,7 +7,6 @@ so before anything is said.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,6 @@ __all__ = ["adaptive_columns", "adaptive_line"]
 # by 1e-4 to 3e-2: of 5400 bars 98 were too small by more than three; with 2^-20 it is
 # 30, with 2^-16 13, with this 11. Ordinary slopes rest on longer steps.
 _LEDGE = 2.0**-12
-_FAR = 1.2  # of the scale: displaced by more, f may not return
 _TOLD = 0.1  # relative: a slope with a wider bar is hardly told from 0
 _BEYOND = 8.0  # steps longer than this many scales average over what f does
 _NEAR = 0.0  # power of two of the scale: the longest step that averages nothing
@@ -166,9 +164,7 @@ def adaptive_columns(
         columns: NDArray[np.intp], displacements: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         moves = positions[columns], displacements
-        far = (np.abs(displacements) > _FAR * size[columns]).any()
-        with meter.watching() if far else contextlib.nullcontext():
-            return displaced_rows(subject, which, *moves, meter)
+        return displaced_rows(subject, which, *moves, meter)
 
     hidden = None if noise is None else hidden_rounding(origin, noise, meter)
     inherited = grain = None

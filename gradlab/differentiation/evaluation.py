@@ -94,6 +94,8 @@ def row_or_nan(
         return np.full(width, np.nan)
     except GradlabError:
         raise
+    except NotReturnedError:
+        return np.full(width, np.nan)
     except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
         meter.failed(cause)
         return np.full(width, np.nan)
@@ -202,8 +204,6 @@ def _loop(
     meter: Meter,
 ) -> None:
     flat, row = subject.coordinates(which), subject.row
-    if meter.timeouts.watch is not None:
-        row = functools.partial(meter.timeouts.watch.call, row)
     unbounded = meter.unbounded
     i = -1
     try:

@@ -224,16 +224,15 @@ def _conclude(check: Check, outcome: Outcome) -> None:
             block.distrust((outcome.unsteady > 0)[:, None])
     if outcome.stopped or outcome.unsteady is not None:
         judge_all(check.subject, outcome, check.plan)
-    with check.meter.watching():
-        methods = [check.plan.method_of(block.name) for block in outcome.blocks]
-        if not all(isinstance(method, Auto) for method in methods):
-            from gradlab.pipeline.looks.second_opinion import second_opinion_on
+    methods = [check.plan.method_of(block.name) for block in outcome.blocks]
+    if not all(isinstance(method, Auto) for method in methods):
+        from gradlab.pipeline.looks.second_opinion import second_opinion_on
 
-            second_opinion_on(check, outcome)
-        if outcome.stopped:
-            from gradlab.pipeline.looks.unheard import hear_in_haste
+        second_opinion_on(check, outcome)
+    if outcome.stopped:
+        from gradlab.pipeline.looks.unheard import hear_in_haste
 
-            hear_in_haste(check, outcome)
+        hear_in_haste(check, outcome)
     for block in outcome.blocks:
         if block.untold is not None and not block.settled:
             block.leave_open(block.untold & ~block.wrong)
@@ -269,8 +268,7 @@ def _look_closely(check: Check, outcome: Outcome) -> None:
     if set_unsteady_aside(check.reference, outcome, check.meter):
         from gradlab.pipeline.looks.escalation import look_again
 
-        with check.meter.watching():  # a solver may not return beside the point
-            look_again(check, outcome)
+        look_again(check, outcome)
 
 
 def _wanted(

@@ -72,7 +72,7 @@ class Layers:
             self.rewind()
             try:
                 live = LayerLive(self.module, self.inputs, {}, self.loss, 0)
-                self.audit = audited(live, left_open)
+                self.audit = audited(live, left_open, meter=self.meter)
             except GradlabError as cause:
                 self.refusal = f"the layers were not audited: {cause}"
         return self.audit

@@ -200,8 +200,8 @@ def _report(frame: Frame, layer: str, plan: Plan | None, most: int | None) -> Re
         loss = weighted_by_cotangents(frame)
         subject = torch_subject(fn, inputs, names=names, loss=loss)
         remarks = ("outputs weighted with the gradient that arrived at them",)
-    meter = Meter(Budget(evaluations=_EVALUATIONS))
-    report = examine(subject, Call(local, meter, (*inputs, fn)))
+    with Meter(Budget(evaluations=_EVALUATIONS)).watching() as meter:
+        report = examine(subject, Call(local, meter, (*inputs, fn)))
     place = f"{layer} ({frame.type})"
     sides = Sides(loss=loss, names=names)
     return dataclasses.replace(

@@ -107,9 +107,8 @@ def compare_modes(
     tolerance = Tolerance(rtol)
     sides = Sides(None, grad, jac, backward, vjp, loss, wrt, names)
     roots = sides.roots(fn, inputs, jvp)
-    with StateGuard(*roots):
+    with StateGuard(*roots), Meter().watching() as meter:
         subject = build_subject(fn, inputs, sides)
-        meter = Meter()
         base, _ = first_evaluation(subject, roots, meter)
         push = _pusher(subject, jvp)
         relative = tolerance.rounding(subject.epsilon)

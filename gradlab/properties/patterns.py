@@ -215,7 +215,7 @@ def check_sparsity(
     roots = sides.roots(fn, inputs)
     meter = Meter(parse_budget(budget))
     try:
-        with StateGuard(*roots):
+        with StateGuard(*roots), meter.watching():
             subject = build_subject(fn, inputs, sides)
             base, _ = first_evaluation(subject, roots, meter)
             refuse_complex("patterns go", subject.inputs)

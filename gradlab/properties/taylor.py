@@ -134,7 +134,7 @@ def taylor_test(
     meter = Meter(parse_budget(budget))
     roots = sides.roots(fn, inputs, hvp, hess)
     try:
-        with StateGuard(*roots):
+        with StateGuard(*roots), meter.watching():
             subject = build_subject(fn, inputs, sides)
             base, _ = first_evaluation(subject, roots, meter)
             bench = set_up(

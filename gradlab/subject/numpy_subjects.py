@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.subject.ending import endable
 from gradlab.subject.guarding.saved_arrays import same_bytes
 from gradlab.subject.numpy_in_place import StandIns, follows, is_fine
 from gradlab.subject.numpy_outputs import Outputs
@@ -94,7 +95,7 @@ class ArraySubject:
         self.which = tuple(which)
         self.live = live
         self._call = call
-        self._evaluated = self.around(call)
+        self._evaluated = self.around(endable(call))
         self._output_name = output_name
         self._working = [working_copy(tree.leaves[p], live=live) for p in self.which]
         self._values: list[Any] = [leaf.value for leaf in tree.leaves]
@@ -154,9 +155,8 @@ class ArraySubject:
         part = slice(start, start + len(moves))
         plain = here.dtype.kind == "f" and here.flags.c_contiguous
         if plain and there.flags.c_contiguous:
-            target = there.reshape(-1)[part]
-            moved = factor * moves
-            np.add(here.reshape(-1)[part], moved, out=target, casting="same_kind")
+            own, end = here.reshape(-1)[part], there.reshape(-1)[part]
+            np.add(own, factor * moves, out=end, casting="same_kind")
             return
         values = gather(there)
         values[part] = gather(here)[part] + factor * moves

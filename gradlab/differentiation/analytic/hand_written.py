@@ -22,6 +22,7 @@ from gradlab.differentiation.analytic.upstream import Upstream
 from gradlab.errors import GradlabError, InputError, SubjectError
 from gradlab.labels import stopped_at
 from gradlab.subject.callables import needed_arguments
+from gradlab.subject.ending import ended, side_ended
 from gradlab.subject.state_guard import HiddenState
 from gradlab.subject.subject import Problem, Pullback, is_torch_subject, output_rows
 from gradlab.subject.tree import flatten, is_mapping
@@ -226,7 +227,7 @@ class BackwardPass:
     def _run(self) -> Any:
         if self.subject.reset is not None:
             self.subject.reset()
-        return split_cache(self.forward(*self.subject.fresh_arguments()))[1]
+        return split_cache(ended(self.forward, *self.subject.fresh_arguments()))[1]
 
     def pull(self, cotangents: NDArray[np.float64]) -> Pullback:
         """Call `backward` once for each cotangent."""
@@ -331,7 +332,7 @@ def shielded(
 ) -> tuple[list[NDArray[np.float64]], list[Problem]]:
     """Run the user's analytic side; one that raises is a finding, not a crash."""
     try:
-        return work()
+        return side_ended(work)
     except GradlabError:
         raise
     except Exception as cause:  # noqa: BLE001 - whatever the user's code raises

@@ -13,6 +13,7 @@ import dataclasses
 import os
 import sys
 import threading
+import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from gradlab.differentiation.evaluation import evaluate_rows, evaluate_sets
 from gradlab.differentiation.metering.meter import Meter
+from gradlab.differentiation.metering.timeouts import Timeouts
 from gradlab.errors import InputError
 from gradlab.subject.subject import EPSILON, output_rows
 
@@ -43,7 +45,8 @@ __all__ = [
 
 _KEPT = 4  # subjects that one worker remembers; a check has two, itself and in float64
 _LAST_DIGITS = 64.0  # units of round-off that another processor may compute otherwise
-_subjects: OrderedDict[tuple[str, int], Any] = OrderedDict()
+# with the seconds that one of their evaluations takes here
+_subjects: OrderedDict[tuple[str, int], tuple[Any, float]] = OrderedDict()
 _turns = threading.Lock()  # for work that changes what a whole process shares
 _shelf = threading.Lock()
 _forked: list[int] = []
@@ -74,6 +77,7 @@ class Done:
     extra: int = 0  # evaluations that were spent on proving the copy
     rounded: bool = False  # equal, but for the last digits
     words: str = ""
+    given_up: tuple[float, ...] = ()  # seconds after which evaluations were ended
 
 
 def work(token: str, parcel: Parcel | None, piece: Piece) -> Done:
@@ -90,7 +94,8 @@ def work(token: str, parcel: Parcel | None, piece: Piece) -> Done:
     """
     key = (token, threading.get_ident())
     me = f"{os.getpid()}.{key[1]}"
-    subject, extra, rounded = _subjects.get(key), 0, False
+    subject, usual = _subjects.get(key, (None, 0.0))
+    timeouts, extra, rounded = Timeouts(usual), 0, False
     if subject is None:
         if parcel is None:
             return Done("who is that?", me)
@@ -98,8 +103,8 @@ def work(token: str, parcel: Parcel | None, piece: Piece) -> Done:
             subject, fewer = _loaded(parcel)
         except Exception as cause:  # noqa: BLE001 - whatever unpickling runs
             return Done("cannot load", me, words=f"{type(cause).__name__}: {cause}")
-        with _turn(alone=piece.alone):
-            found = beside(subject)
+        with _turn(alone=piece.alone), timeouts.watching(_for_ever):
+            found = beside(subject, timeouts)
         extra, equal = (
             len(found),
             same_arithmetic(found, parcel.expected, parcel.epsilon),
@@ -107,13 +112,18 @@ def work(token: str, parcel: Parcel | None, piece: Piece) -> Done:
         if equal is None:
             return Done("other numbers", me, extra=extra)
         rounded = fewer or not equal
-        _keep(key, subject)
-    with _turn(alone=piece.alone):
+        _keep(key, subject, timeouts.usual)
+    with _turn(alone=piece.alone), timeouts.watching(_for_ever):
         done = evaluated(subject, piece)
-    told = _portable(done.cause)
+    told, given_up = _portable(done.cause), tuple(timeouts.ended)
     return dataclasses.replace(
-        done, worker=me, cause=told, extra=extra, rounded=rounded
+        done, worker=me, cause=told, extra=extra, rounded=rounded, given_up=given_up
     )
+
+
+def _for_ever() -> float:
+    """Seconds that are left: whoever waits for this knows of his budget."""
+    return float("inf")
 
 
 def forget(token: str) -> None:
@@ -153,9 +163,9 @@ def torch_threads() -> int | None:
     return None if torch is None else int(torch.get_num_threads())
 
 
-def _keep(key: tuple[str, int], subject: Any) -> None:
+def _keep(key: tuple[str, int], subject: Any, usual: float) -> None:
     with _shelf:
-        _subjects[key] = subject
+        _subjects[key] = subject, usual
         own = [other for other in _subjects if other[1] == key[1]]
         for old in own[:-_KEPT]:
             del _subjects[old]
@@ -201,8 +211,13 @@ def evaluated(subject: Subject, piece: Piece) -> Done:
     return Done("values", "", values, taken, raised, cause)
 
 
-def beside(subject: Subject) -> NDArray[np.float64]:
+def beside(subject: Subject, timeouts: Timeouts) -> NDArray[np.float64]:
     """Evaluate at the point, and with all inputs a thousandth of their size beside it.
+
+    Parameters
+    ----------
+    timeouts
+        Told how long it takes at the point.
 
     Returns
     -------
@@ -211,7 +226,9 @@ def beside(subject: Subject) -> NDArray[np.float64]:
     """
     rng = np.random.default_rng(0)
     with np.errstate(all="ignore"):
+        began = time.perf_counter()
         here = subject.row()
+        timeouts.usual = max(timeouts.usual, time.perf_counter() - began)
         try:
             for which, variable in enumerate(subject.inputs):
                 point = subject.point(which)

@@ -175,7 +175,7 @@ class Workers:
             raise InputError(msg) from cause
         meter.spend(2)
         began = time.perf_counter()
-        expected = beside(subject)
+        expected = beside(subject, meter.timeouts)
         each = (time.perf_counter() - began) / 2
         parcel = Parcel(pickled, expected, subject.epsilon, torch_threads())
         self._members[id(subject)] = _Member(subject, parcel, each)
@@ -272,6 +272,7 @@ class Workers:
             call_off(flying, self._own or self._executor)
         parts = [part for _, part in sorted(done, key=lambda pair: pair[0])]
         for part in parts:  # as one process would have met them
+            meter.timeouts.ended += part.given_up
             for _ in range(part.raised):
                 meter.failed(part.cause or RuntimeError("unknown"))
         values = [part.values for part in parts if part.values is not None]

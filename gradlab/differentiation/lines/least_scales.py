@@ -177,7 +177,7 @@ def _beyond(
     subject, base = origin.subject, origin.base
     part = Part(which, 0, subject.inputs[which].coordinates)
     units = tuple(scale if k == which else 1.0 for k in range(len(subject.inputs)))
-    with Walk(subject, Direction(seed, (part,), units)) as walk, meter.watching():
+    with Walk(subject, Direction(seed, (part,), units)) as walk:
         row = walk.row(1.0, meter, far=True)
     with np.errstate(all="ignore"):
         return (row - base)[np.isfinite(base)]

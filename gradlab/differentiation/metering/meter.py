@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from gradlab.differentiation.metering.bar import Bar
 from gradlab.differentiation.metering.budget import Budget
@@ -288,9 +288,19 @@ class Meter:
         """Seconds since the meter was made."""
         return _now() - self.started
 
-    def watching(self) -> contextlib.AbstractContextManager[None]:
-        """End evaluations that do not return, at the latest when the budget ends."""
-        return self.timeouts.watching(self.grace())
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[Self]:
+        """End evaluations that do not return, at the latest when the budget ends.
+
+        Whoever makes a meter opens this around all that it is for.
+
+        Examples
+        --------
+        >>> with Meter(Budget(evaluations=2)).watching() as meter:
+        ...     meter.spend(1)
+        """
+        with self.timeouts.watching(self.grace):
+            yield self
 
     def failed(self, cause: Exception) -> None:
         """Remember that the function raised away from the point."""

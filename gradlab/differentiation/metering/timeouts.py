@@ -17,6 +17,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from gradlab.subject.ending import ended_by
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -101,7 +103,10 @@ class Watch:
     least
         And each after many were ended: where one does not return, others do not either.
     ended
-        Gets the limit of each that is ended; what is there was ended before.
+        Gets the seconds of each that is ended; what is there was ended before.
+    left
+        Says how many seconds there are for all of them: once none are left, `least` is
+        the limit.
 
     Examples
     --------
@@ -110,8 +115,15 @@ class Watch:
     42
     """
 
-    def __init__(self, limit: float, least: float, ended: list[float]) -> None:
+    def __init__(
+        self,
+        limit: float,
+        least: float,
+        ended: list[float],
+        left: Callable[[], float] = lambda: float("inf"),
+    ) -> None:
         self._first, self._least, self._ended = limit, least, ended
+        self._left = left
         self._gate = threading.Lock()
         self._began: float | None = None  # behind the gate
         self._sent = False  # behind the gate
@@ -123,6 +135,10 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the thread that watches end."""
         self._over.set()
 
     def call(self, work: Callable[[], _Result]) -> _Result:
@@ -137,8 +153,10 @@ class Watch:
             self._thread = threading.Thread(target=self._look, name=WATCHING)
             self._thread.daemon = True
             self._thread.start()
+        if self._began is not None:  # inside of another one, which is watched
+            return work()
         self._sent = False
-        self._began = time.monotonic()
+        self._began = began = time.monotonic()
         try:
             try:
                 result = work()
@@ -149,8 +167,10 @@ class Watch:
         else:
             if not self._sent:  # else it swallowed what ended it: it did not get there
                 return result
-        self._ended.append(self._limit)
-        raise NotReturnedError
+        took = min(self._limit, time.monotonic() - began)
+        self._ended.append(took)
+        msg = f"it had not returned after {took:.2g} s"
+        raise NotReturnedError(msg)
 
     @property
     def _limit(self) -> float:
@@ -164,7 +184,7 @@ class Watch:
                 began = self._began
                 # time and again: a bare `except:` swallows one
                 took = 0.0 if began is None else time.monotonic() - began
-                if took > self._limit:
+                if took > self._limit or (took > self._least and self._left() <= 0):
                     anyway = took > _TOO_LONG * self._limit
                     self._sent |= interrupt(self._evaluating, anyway=anyway)
 
@@ -190,30 +210,56 @@ class Timeouts:
     ----------
     usual
         Seconds that one at the point itself took at most; 0 before there was one.
-    watch
-        Ends evaluations that do not return, while there is one.
+    usual_side
+        Seconds that the first of its gradients took.
     ended
-        Seconds after which it ended each.
+        Seconds after which each was ended.
     """
 
     usual: float = 0.0
-    watch: Watch | None = None
+    usual_side: float = 0.0
     ended: list[float] = dataclasses.field(default_factory=list)
+    _watches: dict[bool, Watch] = dataclasses.field(default_factory=dict)
+    _left: Callable[[], float] | None = None  # while it watches
 
     @contextlib.contextmanager
-    def watching(self, most: float = float("inf")) -> Iterator[None]:
+    def watching(self, left: Callable[[], float]) -> Iterator[None]:
         """End evaluations that do not return, where it is known how long they take.
 
         A thousand times as long as at the point is for ever, from ten seconds on; or
-        `most` seconds, for who has no more.
+        what is `left`, for who has no more.
         """
-        if self.watch is not None or not self.usual:
+        if self._left is not None:
             yield
             return
-        least = max(_LEAST, _LEAST_FACTOR * self.usual)
-        limit = min(max(_LONGEST, _FACTOR * self.usual), max(least, most))
+        self._left = left
         try:
-            with Watch(limit, least, self.ended) as self.watch:
+            with ended_by(self):
                 yield
         finally:
-            self.watch = None
+            for watch in self._watches.values():
+                watch.close()
+            self._watches, self._left = {}, None
+
+    def call(self, work: Callable[[], _Result], *, side: bool = False) -> _Result:
+        """Call a function of the user's; see `Watch.call`.
+
+        The first evaluation, and the first gradient, may take what time they take.
+        """
+        watch = self._watches.get(side)
+        if watch is None:
+            usual = self.usual_side if side else self.usual
+            if not usual:
+                return self._first_side(work) if side else work()
+            left = self._left or (lambda: float("inf"))
+            least = max(_LEAST, _LEAST_FACTOR * usual)
+            limit = max(_LONGEST, _FACTOR * usual)
+            watch = self._watches[side] = Watch(limit, least, self.ended, left)
+        return watch.call(work)
+
+    def _first_side(self, work: Callable[[], _Result]) -> _Result:
+        began = time.monotonic()
+        try:
+            return work()
+        finally:
+            self.usual_side = time.monotonic() - began

@@ -38,6 +38,7 @@ from gradlab.subject.tensors.calling.uncompiled import uncompiled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gradlab.differentiation.metering.timeouts import Timeouts
     from gradlab.localisation.layers.checking.slight import Alone
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.localisation.layers.recording.hooks import HookedInput
@@ -81,6 +82,7 @@ def audit(
     progress: Callable[[int, int], None],
     cuts: Cuts,
     alone: Alone,
+    timeouts: Timeouts,
 ) -> RawAudit:
     """Record one run of a model and check every call in it.
 
@@ -96,6 +98,8 @@ def audit(
         makes a model wrong, as often as not, where all its calls are right.
     alone
         Checks a call by itself that is slightly wrong: see `as_far_as_alone`.
+    timeouts
+        Told how long the model takes.
 
     Returns
     -------
@@ -113,6 +117,7 @@ def audit(
     ):
         with asserting_watched(module.parameters()) as seen:
             whole = _Audit(program, alone)
+        timeouts.usual = max(timeouts.usual, time.perf_counter() - began)
         domain = in_domain() if seen else contextlib.nullcontext()
         with warnings.catch_warnings(), domain:
             # What the model has to say it said in the recorded run.

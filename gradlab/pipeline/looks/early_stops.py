@@ -247,7 +247,7 @@ def takes_other_steps(origin: Origin, block: Block, meter: Meter) -> bool:
     _, away, column = block.jump
     positions, moves = block.positions[[column]], np.array([_BEHIND * away])
     line = line_of(origin.subject, [(block.which, positions, moves)])
-    with meter.watching(), meter.overlooking():  # beyond a jump f may raise
+    with meter.overlooking():  # beyond a jump f may raise
         paths = [
             path_of(lambda s=step: line_rows(origin.subject, line, [s], meter))[1]  # type: ignore[misc]
             for step in (0.0, 1.0, -1.0)

@@ -88,7 +88,7 @@ def early_ends(origin: Origin, which: int, meter: Meter) -> NDArray[np.float64]:
         _Line(origin, line_of(subject, [(which, every, signs * moves)]), meter)
         for signs in (np.ones(len(own)), 1.0 - 2 * (every % 2))[: len(own)]
     ]
-    with meter.watching(), meter.overlooking():  # so far away f may raise
+    with meter.overlooking():  # so far away f may raise
         off = _off_along(lines)
     with np.errstate(all="ignore"):
         return np.asarray(np.nan_to_num(off[:, None] / scales, posinf=0.0))

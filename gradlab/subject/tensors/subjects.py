@@ -13,6 +13,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Literal
 
 from gradlab.errors import InputError, InputTypeError, SubjectError
+from gradlab.subject.ending import ended
 from gradlab.subject.tensors.batching.batches import Batches
 from gradlab.subject.tensors.batching.devices import batch_bytes
 from gradlab.subject.tensors.batching.loops import same_values
@@ -291,13 +292,12 @@ class TorchSubject:
         versions = [cell.values._version for cell in self.cells]  # noqa: SLF001 - torch's only mark of a change
         try:
             with torch.set_grad_enabled(grad):
-                observed = self.observed(values)
+                observed = ended(self.observed, values)
         finally:
             self.undo_writes(versions)
         signature = observed.signature()
         if self._signature is None:
-            self._signature = signature
-            self._outputs = variables_of(observed)
+            self._signature, self._outputs = signature, variables_of(observed)
         elif signature != self._signature:
             raise no_more_the_same(self._signature, signature)
         return observed.tensors

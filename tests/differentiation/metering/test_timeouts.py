@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 
 import gradlab as gl
 from gradlab.differentiation.metering import timeouts
@@ -18,6 +21,7 @@ from gradlab.differentiation.metering.timeouts import (
     Watch,
     arrive,
 )
+from gradlab.subject.ending import ended, side_ended
 
 LIMIT = 0.3  # seconds
 
@@ -58,16 +62,16 @@ def test_what_does_not_return_is_ended(work):
 
 def test_nothing_arrives_later():
     """After the function has ended, no interruption is under way any more."""
-    ended: list[float] = []
-    with Watch(2 * LIMIT, LIMIT, ended) as watch:
+    times: list[float] = []
+    with Watch(2 * LIMIT, LIMIT, times) as watch:
         for _ in range(5):
             with pytest.raises(NotReturnedError):
                 watch.call(forever)
             arrive()
         assert watch.call(lambda: 6 * 7) == 42
-    assert ended == sorted(ended, reverse=True)
-    assert ended[0] == 2 * LIMIT
-    assert ended[-1] == LIMIT
+    assert times == sorted(times, reverse=True)
+    assert times[0] == 2 * LIMIT
+    assert times[-1] == LIMIT
 
 
 def test_an_exception_of_the_function_comes_through():
@@ -115,11 +119,69 @@ def test_a_slow_function_is_waited_for(monkeypatch):
     """A thousand times what it takes at the point is the least that it is given."""
     monkeypatch.setattr(timeouts, "_LONGEST", 0.0)
     slow = Timeouts(usual=3600.0)
-    with slow.watching():
-        assert slow.watch is not None
-        assert slow.watch.call(lambda: 6 * 7) == 42
-    assert slow.watch is None
+    with slow.watching(lambda: 0.0):
+        assert ended(lambda: 6 * 7) == 42
     assert not slow.ended
+
+
+def test_what_is_not_watched_is_left_alone():
+    """Before anything is known of a function, and once the watch is over."""
+    quick = Timeouts()
+    with quick.watching(lambda: 0.0):
+        ended(time.sleep, LIMIT)
+    ended(time.sleep, LIMIT)
+
+    assert not quick.ended
+
+
+def test_the_first_gradient_takes_its_time(monkeypatch):
+    """What those after it may take goes by that; they are ended by themselves."""
+    monkeypatch.setattr(timeouts, "_LONGEST", 0.0)
+    monkeypatch.setattr(timeouts, "_LEAST", LIMIT)
+    monkeypatch.setattr(timeouts, "_FACTOR", 10.0)
+    monkeypatch.setattr(timeouts, "_LEAST_FACTOR", 1.0)
+    times = Timeouts(usual=1e-6)
+    with times.watching(lambda: float("inf")):
+        side_ended(lambda: time.sleep(LIMIT))
+        side_ended(lambda: time.sleep(2 * LIMIT))
+        with pytest.raises(NotReturnedError, match="not returned after"):
+            ended(forever)
+
+    assert len(times.ended) == 1
+
+
+def inverse_far(x, forward=True):
+    """Return exp(x), and never where x is far from what it is in these tests."""
+    while np.abs(x - X).max() > 1e-2:
+        pass
+    return np.exp(x) if forward else np.diag(np.exp(x))
+
+
+X = np.array([0.3, -0.8, 1.1])
+CALLS = {
+    "check": lambda f, jac: gl.check(f, X, jac=jac).verdict.name,
+    "directions": lambda f, jac: gl.check(f, X, jac=jac, coverage="probe").verdict.name,
+    "sweep": lambda f, jac: gl.sweep(f, X, jac=jac).verdicts["x"].name,
+    "search": lambda f, jac: "AGREES" if gl.locate(f, X, jac=jac).ok else "DISAGREES",
+    "taylor": lambda f, jac: gl.taylor_test(f, X, jac=jac).verdict.name,
+}
+
+
+@pytest.mark.parametrize("call", sorted(CALLS))
+@pytest.mark.parametrize("slip", [1.0, 1.5])
+def test_no_call_waits_for_ever(call, slip, monkeypatch):
+    """Neither for f nor for its gradient, whatever is looked at far from the point."""
+    monkeypatch.setattr(timeouts, "_LONGEST", LIMIT)
+    monkeypatch.setattr(timeouts, "_LEAST", LIMIT / 10)
+    monkeypatch.setattr(timeouts, "_FACTOR", 100.0)
+    monkeypatch.setattr(timeouts, "_LEAST_FACTOR", 10.0)
+
+    def jac(x):
+        return slip * inverse_far(x, forward=False)
+
+    verdict = CALLS[call](inverse_far, jac)
+
+    assert verdict == ("AGREES" if slip == 1 else "DISAGREES")
 
 
 # half a second of computing, whatever the clock says
@@ -144,15 +206,15 @@ def test_an_import_is_let_finish(then, tmp_path, monkeypatch):
         assert slow_to_load.loaded
         return then()
 
-    ended = []
-    with Watch(LIMIT, LIMIT, ended) as watch:
+    given_up = []
+    with Watch(LIMIT, LIMIT, given_up) as watch:
         if then is forever:
             with pytest.raises(NotReturnedError):
                 watch.call(work)
         else:
             assert watch.call(work) == 2.0
     assert sys.modules["slow_to_load"].loaded
-    assert len(ended) == (then is forever)
+    assert len(given_up) == (then is forever)
 
 
 def test_an_import_that_never_ends_is_ended_as_well(tmp_path, monkeypatch):
@@ -160,3 +222,70 @@ def test_an_import_that_never_ends_is_ended_as_well(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with Watch(0.05, 0.05, []) as watch, pytest.raises(NotReturnedError):
         watch.call(lambda: importlib.import_module("never_loaded"))
+
+
+def test_workers_wait_no_longer(monkeypatch):
+    """They end what does not return, and the report tells of it."""
+    monkeypatch.setattr(timeouts, "_LONGEST", LIMIT)
+    monkeypatch.setattr(timeouts, "_LEAST", LIMIT / 10)
+    with ThreadPoolExecutor(2) as executor:
+        report = gl.check(
+            inverse_far,
+            X,
+            jac=lambda x: 1.01 * np.diag(np.exp(x)),
+            method="adaptive",
+            executor=executor,
+        )
+
+    assert report.verdict.name == "DISAGREES"
+    assert any("had not returned" in remark for remark in report.remarks)
+
+
+class Grown(torch.autograd.Function):
+    """The exponential, which never comes back far from a point; off by a factor."""
+
+    slip = 1.0
+
+    @staticmethod
+    def forward(ctx, x):
+        """Wait, unless the input is near."""
+        y = torch.exp(x)
+        ctx.save_for_backward(y)
+        while np.abs(x.detach().numpy() - X).max() > 1e-2:
+            pass
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        """Forget nothing but the factor."""
+        return Grown.slip * grad * ctx.saved_tensors[0]
+
+
+class Growing(torch.nn.Module):
+    """A layer of it behind another one."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+        self.grow = torch.nn.Module()
+        self.grow.forward = Grown.apply
+
+    def forward(self, x):
+        """Move the input by nothing, and let it grow."""
+        return self.grow(x + self.shift).sum()
+
+
+@pytest.mark.parametrize("slip", [1.0, 1.5])
+def test_layers_are_not_waited_for_either(slip, monkeypatch):
+    """A model, and the audit of its layers, which runs each of them by itself."""
+    monkeypatch.setattr(timeouts, "_LONGEST", LIMIT)
+    monkeypatch.setattr(timeouts, "_LEAST", LIMIT / 10)
+    monkeypatch.setattr(timeouts, "_FACTOR", 100.0)
+    monkeypatch.setattr(timeouts, "_LEAST_FACTOR", 10.0)
+    monkeypatch.setattr(Grown, "slip", slip)
+
+    report = gl.check(Growing(), torch.tensor(X))
+    audit = gl.blame(Growing(), torch.tensor(X))
+
+    assert report.verdict.name == ("AGREES" if slip == 1 else "DISAGREES")
+    assert bool(audit.culprits) == (slip != 1)

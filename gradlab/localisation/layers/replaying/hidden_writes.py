@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gradlab.localisation.layers.recording.intercept import call_function
 from gradlab.localisation.layers.recording.trees import fill
+from gradlab.localisation.layers.replaying.elsewhere import run_elsewhere
 
 if TYPE_CHECKING:
     from gradlab.localisation.layers.replaying.replay import Piece
@@ -43,7 +44,7 @@ def writes_unseen(piece: Piece) -> bool:
     piece.evaluations += 1
     args, kwargs = fill(frame.template, inputs)
     with torch.no_grad():
-        call_function(frame.target, args, kwargs)
+        run_elsewhere(lambda: call_function(frame.target, args, kwargs))
     return any(
         inputs[k]._version == version and not torch.equal(inputs[k], value)  # noqa: SLF001 - the same
         for k, (value, version) in before.items()

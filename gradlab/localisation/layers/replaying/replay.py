@@ -27,6 +27,7 @@ from gradlab.localisation.layers.recording.intercept import call_function, inter
 from gradlab.localisation.layers.recording.owners import standing_in
 from gradlab.localisation.layers.recording.trees import fill, take_out
 from gradlab.localisation.layers.replaying.directions import Scratch
+from gradlab.localisation.layers.replaying.elsewhere import run_elsewhere
 from gradlab.localisation.layers.replaying.entering import entered
 from gradlab.localisation.layers.replaying.stand_in import StandIn, registered_leaves
 from gradlab.localisation.layers.variables import (
@@ -376,7 +377,7 @@ class Piece:
                 for k, parameter in self._handed_in.items()
             ]
             with self._running(child_value, [*stand_ins, *also]) as stand_in:
-                return self._call(inputs) + stand_in.handed_on()
+                return run_elsewhere(lambda: self._call(inputs)) + stand_in.handed_on()
 
         try:
             with torch.set_grad_enabled(self._records):
