@@ -14,6 +14,7 @@ from gradlab.presentation.words import (
     WIDTH,
     across,
     brief,
+    distinct,
     duration,
     kind_in_words,
     middle,
@@ -55,6 +56,11 @@ _WORDS = {
     "contaminated": "contaminated",
     "unchecked": "not checked",
 }
+_INDENT = "  "
+_TO = " ... "  # between the first and the last of a run
+_NAME, _TYPE = 60, 30  # columns of a name, and of a type, where there is room for them
+_WIDEST = 100  # columns of names: of a run there are two
+_LEAST, _LEAST_TYPE = 28, 12  # as few as still tell one from another
 _RUN = 3  # shorter runs of unremarkable layers are written out
 _FINDINGS = 6
 _REASONS = 2  # why layers were not checked: in a headline no more than these
@@ -67,20 +73,64 @@ def _place(row: LayerRow) -> str:
     return f"{row.type}, {code_place(row.file, row.line)}"
 
 
-def _name(row: LayerRow) -> str:
-    call = f" (call {row.call})" if row.call else ""
-    return f"{'  ' * min(row.depth, 6)}{middle(row.name, 60)}{call}"
+def _beside(row: LayerRow) -> tuple[str, str]:
+    """Say how deep a layer is, before its name, and which call it is, behind it."""
+    return "  " * min(row.depth, 6), f" (call {row.call})" if row.call else ""
 
 
-def _cells(row: LayerRow, state: str) -> list[str]:
-    error = "-" if np.isnan(row.error) else brief(row.error)
-    return [
-        GLYPHS[state],
-        _name(row),
-        one_line(row.type, 30),
-        _WORDS[state],
-        error,
-    ]
+def _names(runs_shown: Sequence[tuple[str, list[LayerRow]]], room: int) -> list[str]:
+    """Name the layer of each row, or the first and the last one, in so many columns."""
+    single = [run[0] for _, run in runs_shown if len(run) == 1]
+    beside = max((across("".join(_beside(row))) for row in single), default=0)
+    names = distinct([row.name for row in single], min(_NAME, room - beside))
+    short = dict(zip(map(id, single), names, strict=True))
+    half = min(_NAME, room - across(_TO)) // 2
+    told = []
+    for _, run in runs_shown:
+        before, after = _beside(run[0])
+        if len(run) == 1:
+            told.append(f"{before}{short[id(run[0])]}{after}")
+        else:
+            told.append(f"{middle(run[0].name, half)}{_TO}{middle(run[-1].name, half)}")
+    return told
+
+
+def _rows(
+    runs_shown: Sequence[tuple[str, list[LayerRow]]], name: int, kind: int
+) -> list[list[str]]:
+    """Write the cells: the column of names, and that of types, in so many columns."""
+    rows = [["", "layer", "type", "verdict", "own error"]]
+    for (state, run), called in zip(runs_shown, _names(runs_shown, name), strict=True):
+        errors = [row.error for row in run if not np.isnan(row.error)]
+        alone = len(run) == 1
+        rows.append(
+            [
+                GLYPHS[state],
+                called,
+                middle(run[0].type, kind) if alone else "",
+                _WORDS[state] if alone else f"{len(run)} layers {_WORDS[state]}",
+                brief(max(errors)) if errors else "-",
+            ]
+        )
+    return rows
+
+
+def _fitting(
+    runs_shown: Sequence[tuple[str, list[LayerRow]]], room: int
+) -> list[list[str]]:
+    """Write the cells so that a row fits into a line: types are shortened, then names.
+
+    Where least of both are too many, these. What is told of a layer stays as it is.
+    """
+    rows = _rows(runs_shown, _WIDEST, _TYPE)
+    for column, least in ((2, _LEAST_TYPE), (1, _LEAST)):
+        excess = max(map(across, tabulate(rows, right=(4,)))) + len(_INDENT) - room
+        if excess <= 0:
+            break
+        widths = [max(across(row[k]) for row in rows) for k in range(3)]
+        widths[column] = max(least, widths[column] - excess)
+        rows = _rows(runs_shown, widths[1], widths[2])
+    return rows
 
 
 def finding_lines(
@@ -216,15 +266,6 @@ def runs(audit: LayerAudit) -> list[tuple[str, list[LayerRow]]]:
     ]
 
 
-def _run_cells(state: str, run: list[LayerRow]) -> list[str]:
-    if len(run) == 1:
-        return _cells(run[0], state)
-    span = f"{middle(run[0].name, 40)} ... {middle(run[-1].name, 40)}"
-    words = f"{len(run)} layers {_WORDS[state]}"
-    errors = [row.error for row in run if not np.isnan(row.error)]
-    return [GLYPHS[state], span, "", words, brief(max(errors)) if errors else "-"]
-
-
 def audit_lines(audit: LayerAudit, terminal: int | None = None) -> list[str]:
     """Write a layer audit line by line: what was found, then the layers.
 
@@ -243,6 +284,8 @@ def audit_lines(audit: LayerAudit, terminal: int | None = None) -> list[str]:
 def audit_table(audit: LayerAudit, terminal: int | None = None) -> list[str]:
     """Write the layers of an audit, a line each; runs of right ones stand together.
 
+    Names and types are shortened to what the terminal has room for, else 80 columns.
+
     Examples
     --------
     >>> import torch
@@ -250,10 +293,11 @@ def audit_table(audit: LayerAudit, terminal: int | None = None) -> list[str]:
     ['layer', 'type', 'verdict', 'own', 'error']
     """
     shown = runs(audit)
-    head = ["", "layer", "type", "verdict", "own error"]
-    rows = [head, *(_run_cells(*run) for run in shown)] if shown else []
-    lines = [f"  {line}" for line in tabulate(rows, right=(4,))]
-    width = max(map(across, lines), default=0)
+    if not shown:
+        return []
+    rows = _fitting(shown, terminal or WIDTH + 1)
+    lines = [f"{_INDENT}{line}" for line in tabulate(rows, right=(4,))]
+    width = max(map(across, lines))
     told, room = lines[:1], min(terminal or WIDTH, WIDTH)
     for line, (_, run) in zip(lines[1:], shown, strict=True):
         # a row without a number says why; the findings tell the rest
@@ -274,7 +318,7 @@ def audit_text(audit: LayerAudit, width: int | None = None) -> str:
     audit
         What `gradlab.blame` returned.
     width
-        Columns of the terminal; default None, as many as the table takes.
+        Columns of the terminal; default None, one of the usual size.
 
     Examples
     --------

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["sweep_headline", "sweep_text"]
 
+_PLACE = 0.7  # of a line, that the name of an entry may take, so that its index fits
+
 
 def sweep_headline(sweep: Sweep) -> str:
     """Say which inputs have the worst verdict of a sweep.
@@ -94,7 +96,10 @@ def sweep_text(sweep: Sweep, width: int | None = None) -> str:
     most = max(map(across, heads), default=0)
     for head, name in zip(heads, shown, strict=True):
         indent, space = " " * (most + 4), " " * (most - across(head))
-        lines += wrapped(reading[name], indent, f"  {head}{space}  ", width=room)
+        words = reading[name]
+        if across(name) > _PLACE * (min(room, WIDTH) - len(indent)):
+            words = words.replace(f"{name}[", "…[")  # which stands in front of it
+        lines += wrapped(words, indent, f"  {head}{space}  ", width=room)
     if len(order) > len(shown):
         lines.append(f"  ... {len(order) - len(shown)} more")
     ends = sorted({brief(float(end)) for end in sweep.steps}, key=float)

@@ -60,6 +60,7 @@ _NAMES, _LEAST = (
     16,
 )  # letters of a name in the table: at most, and where it is narrow
 _NUMBERS = (4, 6, 7)  # columns that stand right
+_BESIDE = 5  # columns that stay beside each other where the terminal is narrow
 _ROWS = 12  # as many as fit beside the rest of the text on a small terminal
 _PASSIVE_ROWS = 4  # of gradients that are wrong only because a layer is
 _FINDINGS = 6
@@ -132,8 +133,12 @@ def _table(report: Report, width: int | None) -> list[str]:
     lines = tabulate(rows, right=_NUMBERS)
     most = WIDTH + 1 if width is None else width
     if max(map(across, lines)) > most:
-        wide = lines if width is None else _folded(rows, width)
-        lines = _fitting(report, shown, most) or wide
+        if width is not None:
+            head = tabulate([row[:_BESIDE] for row in rows])
+            excess = max(0, max(map(across, head)) - width)
+            rows = _rows(report, shown, max(_LEAST, room - excess))
+            lines = _folded(rows, width)
+        lines = _fitting(report, shown, most) or lines
     rest = order[len(shown) :]
     if rest:
         words = ("agree", "undecided", "disagree")
@@ -187,7 +192,7 @@ def _folded(rows: list[list[str]], width: int) -> list[str]:
     Rows that agree do without beside others: what is wrong would drown in them.
     """
     agreed = [row[0] == Verdict.AGREES.glyph for row in rows[1:]]
-    lines = tabulate([row[:5] for row in rows], right=(4,))
+    lines = tabulate([row[:_BESIDE] for row in rows], right=(4,))
     folded = lines[:1]
     for line, (*_, entry, analytic, numeric, bar), right in zip(
         lines[1:], rows[1:], agreed, strict=True

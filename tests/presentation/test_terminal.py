@@ -6,11 +6,12 @@ import contextlib
 import io
 import re
 
+import builders
 import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.presentation.layer_text import audit_text
+from gradlab.presentation.layer_text import audit_table, audit_text
 from gradlab.presentation.sweep_text import sweep_text
 from gradlab.presentation.text import failure_text, report_text
 from gradlab.presentation.words import across, number, wrapped
@@ -86,6 +87,60 @@ class TestTerminal:
         net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh())
         audit = gl.blame(net, torch.ones(1, 2))
         assert max(map(across, audit_text(audit, width).splitlines())) <= width
+
+    def test_layers_with_long_names_fit_a_line(self):
+        """Names and types lose their middle, and no two become one; numbers stay."""
+        stem = "transformer_encoder_layers.{}.position_wise_feed_forward_activation"
+        names = [stem.format(k) for k in range(12)]
+        kind = "ScaledActivationWithAVeryLongClassName"
+        rows = [
+            builders.layer(name, kind, "wrong" if k % 2 else "right", 1e-3 / (k + 1), 2)
+            for k, name in enumerate(names)
+        ]
+        audit = builders.audit_of(rows)
+        for width in (None, 80, 100, 200):
+            table = audit_table(audit, width)
+            cells = [line.split() for line in table[1:]]
+
+            assert max(map(across, table)) <= (width or 80)
+            assert len({cell[1] for cell in cells}) == len(names)
+            assert [cell[-1] for cell in cells] == [
+                f"{1e-3 / (k + 1):.1e}" for k in range(12)
+            ]
+        assert kind[:30] not in audit_table(audit, 80)[1]
+        assert len(audit_table(audit, 200)[1].split()[1]) == 60
+
+    def test_short_names_are_left_as_they_are(self):
+        """Where all fits there is nothing to shorten."""
+        table = "\n".join(audit_table(builders.audit(3), 80))
+
+        assert "blocks.1.act" in table
+        assert "CrossEntropyLoss" in table
+
+    @pytest.mark.parametrize("width", [70, 80])
+    def test_long_shapes_fit_a_terminal(self, width):
+        """Names are shortened by what the shapes are longer; numbers are below them."""
+        name = "encoder.layers.0.self_attention.projection_of_queries.weight"
+        x = {name: np.full((2, 1, 1, 1, 3, 1, 1), 1e8 + 1 / 3)}
+        report = gl.check(lambda p: ((p[name] ** 2).sum(), {name: 2.1 * p[name]}), x)
+        lines = report_text(report, width=width).splitlines()
+        row = next(line for line in lines if "2 x 1 x 1 x 1 x 3 x 1 x 1" in line)
+
+        assert across(row) <= width
+        assert row.endswith("e-02")
+
+    @pytest.mark.parametrize("width", [None, 60, 80])
+    def test_readings_of_long_names_fit_a_line(self, width):
+        """The name of the entry stands in front of them already."""
+        name = "transformer_encoder_layers.0.multi_head_self_attention_projection.w"
+        sweep = gl.sweep(
+            lambda p: ((p[name] ** 3).sum(), {name: p[name]}),
+            {name: np.array([1.0, 2.0])},
+        )
+        lines = sweep_text(sweep, width).splitlines()
+
+        assert max(map(across, lines[1:])) <= (width or 80)
+        assert "…[" in " ".join(lines)
 
     def test_names_that_differ_in_the_middle_stay_apart(self, report_of, compare):
         """A list of adapters of one block: the letters cut out are not those it takes.
