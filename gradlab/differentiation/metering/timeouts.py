@@ -124,9 +124,9 @@ class Watch:
     ) -> None:
         self._first, self._least, self._ended = limit, least, ended
         self._left = left
-        self._gate = threading.Lock()
-        self._began: float | None = None  # behind the gate
-        self._sent = False  # behind the gate
+        self._began: float | None = None
+        self._sending = False  # the thread that watches stands in the gate
+        self._sent = False
         self._over = threading.Event()
         self._evaluating = threading.get_ident()
         self._thread: threading.Thread | None = None
@@ -164,6 +164,9 @@ class Watch:
                 self._settle()
         except EvaluationTimeout:
             self._settle_again()
+        except BaseException:
+            self._settle_again()  # Ctrl-C may have come before it was done
+            raise
         else:
             if not self._sent:  # else it swallowed what ended it: it did not get there
                 return result
@@ -180,18 +183,26 @@ class Watch:
     def _look(self) -> None:
         """Look at the clock now and then, in the thread that watches."""
         while not self._over.wait(self._least / _LOOKS):
-            with self._gate:
-                began = self._began
-                # time and again: a bare `except:` swallows one
-                took = 0.0 if began is None else time.monotonic() - began
-                if took > self._limit or (took > self._least and self._left() <= 0):
+            began = self._began
+            # time and again: a bare `except:` swallows one
+            took = 0.0 if began is None else time.monotonic() - began
+            if took > self._limit or (took > self._least and self._left() <= 0):
+                self._sending = True
+                if self._began is began:  # else it has returned meanwhile
                     anyway = took > _TOO_LONG * self._limit
                     self._sent |= interrupt(self._evaluating, anyway=anyway)
+                self._sending = False
 
     def _settle(self) -> None:
-        """Close the gate, and let arrive what was sent before."""
-        with self._gate:
-            self._began = None
+        """Close the gate, and let arrive what was sent before.
+
+        The gate is no lock: Ctrl-C may come between any two steps, and one that is left
+        locked stops every evaluation from then on. Who watches says that he sends, and
+        looks again whether he may; who evaluates says that he has done, and waits then.
+        """
+        self._began = None
+        while self._sending:
+            time.sleep(0)
         if self._sent:
             arrive()
 
