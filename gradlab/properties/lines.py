@@ -140,6 +140,13 @@ class Line:
         with np.errstate(all="ignore"):
             return math.hypot(*(norm_of(g * p) for g, p in pairs))
 
+    @property
+    def analytic_epsilon(self) -> float:
+        """Round-off of the gradients along it, the coarsest of inputs that move."""
+        moved = [which for which, part in enumerate(self.parts) if part.any()]
+        known = map(self.bench.analytic_epsilon, moved)
+        return max(known, default=self.bench.subject.epsilon)
+
     def at(self, step: float) -> float:
         """Evaluate; nan where the function raises or is not finite."""
         if step not in self.known:

@@ -138,7 +138,12 @@ def taylor_test(
             subject = build_subject(fn, inputs, sides)
             base, _ = first_evaluation(subject, roots, meter)
             bench = set_up(
-                subject, tolerance=tolerance, meter=meter, seed=number, base=base
+                subject,
+                tolerance=tolerance,
+                meter=meter,
+                seed=number,
+                base=base,
+                precise=True,
             )
             product = None
             if order == 2:
@@ -205,7 +210,9 @@ def _tested(
         if second is not None:
             residuals[2] = np.abs(moved - ladder * slope - ladder**2 / 2 * second)
         # round-off of the analytic side grows with the step
-        own = line.bench.subject.epsilon * line.spread * ladder
+        own = line.analytic_epsilon * line.spread * ladder
+        if second is not None:  # and that of a Hessian with its square
+            own += line.bench.subject.epsilon * abs(second) * ladder**2
     derivatives = {1: _first(line, slope, noise)}
     if second is not None:
         derivatives[2] = _second(line, second, noise)
@@ -249,7 +256,7 @@ def _unheard(line: Line, found: Derivative) -> list[str]:
 def _first(line: Line, slope: float, noise: float) -> Derivative:
     """Differentiate along the line, and look for a kink at its origin."""
     spread = line.spread
-    relative = line.bench.tolerance.relative(line.bench.subject.epsilon)
+    relative = line.bench.tolerance.relative(line.analytic_epsilon)
     goal = 0.1 * relative * max(abs(slope), spread)
     epsilon = line.bench.numeric.epsilon
 
