@@ -11,6 +11,7 @@ from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 from gradlab.diagnosis.kinks import kinks, label_of
 from gradlab.diagnosis.left_open import in_float64, measured
 from gradlab.diagnosis.measuring.held import where_nan
+from gradlab.diagnosis.raised import raised
 from gradlab.differentiation.sizes.scales import scales_of, step_sizes
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.subject.subject import DOUBLE, is_torch_subject
@@ -40,7 +41,7 @@ def circumstances(evidence: Evidence) -> list[Finding]:
         *_state(evidence),
         *_mutation(evidence),
         *_scribbled(evidence),
-        *_raised(evidence),
+        *raised(evidence),
         *_second_opinion(evidence),
         *_precision(evidence),
         *kinks(evidence),
@@ -141,26 +142,6 @@ def _scribbled(evidence: Evidence) -> Iterator[Finding]:
                 f"Work on a copy: {name} = {name}.copy(), or write the operation out "
                 f"of place.",
             )
-
-
-def _raised(evidence: Evidence) -> Iterator[Finding]:
-    times = evidence.met.raised
-    if times:
-        # shorter steps did where both sides agree
-        settled = all(c.verdict == Verdict.AGREES for c in evidence.comparisons)
-        yield Finding(
-            BugKind.NONFINITE,
-            "note" if settled else "warning",
-            "",
-            0.7,
-            f"Evaluations next to the point raised {times} "
-            f"time{'s' if times > 1 else ''}, first with "
-            f"{evidence.met.first_exception}.",
-            NOTHING_TO_DO
-            if settled
-            else "The point lies at the edge of where the function is defined: check a "
-            "point further inside.",
-        )
 
 
 def _second_opinion(evidence: Evidence) -> Iterator[Finding]:

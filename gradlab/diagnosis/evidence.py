@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
+    from gradlab.differentiation.failures import Failure
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.quotients import Pattern
     from gradlab.localisation.searching.readings import Reading
@@ -75,6 +76,8 @@ class Met:
         How often evaluations next to the point failed.
     first_exception
         The first of these, as it prints.
+    nearest
+        How near to the point one of them was, where that is known.
     unsteady
         By how much values at the point differ from one evaluation to the next.
     overruled
@@ -95,6 +98,7 @@ class Met:
 
     raised: int = 0
     first_exception: str = ""
+    nearest: Failure | None = None
     unsteady: float = 0.0
     overruled: tuple[str, ...] = ()
     own_steps: tuple[str, ...] = ()

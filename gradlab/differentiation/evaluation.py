@@ -16,6 +16,7 @@ import numpy as np
 from gradlab.differentiation.metering.budget import Budget, parse_budget
 from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.metering.timeouts import NotReturnedError
+from gradlab.differentiation.sizes.moves import failed_along, failed_with
 from gradlab.errors import GradlabError, OutputsChangedError, SubjectError
 from gradlab.labels import stopped_at, tensor_wanted
 from gradlab.subject.subject import is_torch_subject, output_rows, side_by_side
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.failures import Failure
     from gradlab.subject.subject import Subject
 
     _Move: TypeAlias = tuple[int, NDArray[np.float64], NDArray[np.float64]]
@@ -79,12 +81,14 @@ def row_or_nan(
     meter: Meter,
     *,
     far: Callable[[], bool] = lambda: False,
+    failure: Callable[[], Failure | None] = lambda: None,
 ) -> NDArray[np.float64]:
     """Evaluate; a function that raises away from the point has no value there.
 
     Nor has one whose outputs change their shape `far` from it, as those of an
     integrator do that gives up where the solution grows without bounds. How far it is
     is asked only then: among millions of coordinates that takes longer than many an f.
+    So is `failure`, what the meter remembers of one that raised.
     """
     try:
         return subject.row()
@@ -97,7 +101,7 @@ def row_or_nan(
     except NotReturnedError:
         return np.full(width, np.nan)
     except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
-        meter.failed(cause)
+        meter.failed(cause, failure())
         return np.full(width, np.nan)
 
 
@@ -227,7 +231,8 @@ def _loop(
                 except NotReturnedError:
                     values[i] = np.nan
                 except Exception as cause:  # noqa: BLE001 - whatever the user's code raises
-                    meter.failed(cause)
+                    failure = failed_with(subject, which, position, displacement)
+                    meter.failed(cause, failure)
                     values[i] = np.nan
                 finally:
                     flat[position] = old
@@ -317,7 +322,9 @@ def _moved_row(
     def far() -> bool:
         return any(_is_far(point, move) for _, point, move in moved())
 
-    return row_or_nan(subject, width, meter, far=far)
+    return row_or_nan(
+        subject, width, meter, far=far, failure=lambda: failed_along(moved())
+    )
 
 
 def _room(points: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

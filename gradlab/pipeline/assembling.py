@@ -203,6 +203,7 @@ def met_on_the_way(
     met = Met(
         raised=meter.raised,
         first_exception=repr(meter.first_exception),
+        nearest=meter.nearest,
         own_steps=tuple(
             variable.name
             for variable in subject.inputs

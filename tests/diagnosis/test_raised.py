@@ -94,3 +94,59 @@ def test_what_raised_is_no_unknown_cause():
     report = gl.check(lambda x: (x**2).sum(), X, grad=transposed)
 
     assert "x: raised an error (error)" in report_text(report)
+
+
+HEIGHTS = np.array([0.3, -0.7, 1.1, 0.2, -0.4, 0.9])
+
+
+def between(x):
+    """Interpolate a table, which ends at 5: what lies beyond raises."""
+    k = np.floor(x).astype(int)
+    return (x - k) * HEIGHTS[k + 1] + (k + 1 - x) * HEIGHTS[k]
+
+
+def slopes(x, *, last=0.9):
+    """Differences of the table, the last of them times a factor."""
+    k = np.floor(x).astype(int)
+    return np.diag((HEIGHTS[k + 1] - HEIGHTS[k]) * np.array([1.0, 1.0, last]))
+
+
+def test_points_well_inside_of_a_table_are_not_at_its_edge():
+    """The third stands 0.2 below the end: a step as long as that is a long one."""
+    report = gl.check(between, np.array([0.5, 3.3, 4.8]), jac=slopes)
+
+    (told,) = (f for f in report.findings if f.kind == "nonfinite")
+    away = float(told.evidence.removesuffix(".").rpartition(" ")[2])
+    assert report.diagnosis == "scale"
+    assert told.severity == "note"
+    assert told.advice == "Nothing to do."
+    assert "away from the point" in told.evidence
+    assert "x[2] was moved by" in told.evidence
+    assert away >= 0.2
+
+
+def test_a_point_next_to_the_end_is_at_the_edge():
+    """At 1e-9 below it every step that says anything crosses the end."""
+    x = np.array([0.5, 3.3, 5 - 1e-9])
+
+    report = gl.check(between, x, jac=lambda x: slopes(x, last=1.0))
+
+    told = [f for f in report.findings if f.kind == "nonfinite"]
+    assert any("next to the point raised" in f.evidence for f in told)
+
+
+@pytest.mark.parametrize("executor", [None, "thread"])
+def test_how_far_it_raised_is_known_of_workers_too(executor):
+    """What others evaluate is told in the same words."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        report = gl.check(
+            between,
+            np.array([0.5, 3.3, 4.8]),
+            jac=slopes,
+            executor=pool if executor else None,
+        )
+
+    (told,) = (f for f in report.findings if f.kind == "nonfinite")
+    assert "the nearest where x[2] was moved by" in told.evidence

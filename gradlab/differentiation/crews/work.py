@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.crews.pieces import Piece
+    from gradlab.differentiation.failures import Failure
     from gradlab.subject.subject import Subject
 
 __all__ = [
@@ -74,6 +75,7 @@ class Done:
     taken: NDArray[np.float64] | None = None  # (count,)
     raised: int = 0
     cause: Exception | None = None  # of the first evaluation that raised
+    nearest: Failure | None = None  # of those that raised
     extra: int = 0  # evaluations that were spent on proving the copy
     rounded: bool = False  # equal, but for the last digits
     words: str = ""
@@ -208,7 +210,7 @@ def evaluated(subject: Subject, piece: Piece) -> Done:
             batched=piece.batched,
         )
     raised, cause = meter.raised, meter.first_exception
-    return Done("values", "", values, taken, raised, cause)
+    return Done("values", "", values, taken, raised, cause, meter.nearest)
 
 
 def beside(subject: Subject, timeouts: Timeouts) -> NDArray[np.float64]:

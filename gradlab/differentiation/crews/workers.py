@@ -274,7 +274,7 @@ class Workers:
         for part in parts:  # as one process would have met them
             meter.timeouts.ended += part.given_up
             for _ in range(part.raised):
-                meter.failed(part.cause or RuntimeError("unknown"))
+                meter.failed(part.cause or RuntimeError("unknown"), part.nearest)
         values = [part.values for part in parts if part.values is not None]
         taken = [part.taken for part in parts if part.taken is not None]
         return np.concatenate(values), np.concatenate(taken)

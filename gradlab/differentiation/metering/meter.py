@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from gradlab.differentiation.failures import Failure
     from gradlab.subject.subject import Subject
 
 __all__ = [
@@ -101,8 +102,9 @@ class Meter:
         Moved by one for each evaluation.
     evaluations
         How many there were.
-    raised, first_exception
-        How many of them raised, and what the first of these did.
+    raised, first_exception, nearest
+        How many of them raised, what the first of these did, and how near to the point
+        one did, where that is known.
     started
         Time of the clock when the call began.
     crew
@@ -122,6 +124,7 @@ class Meter:
     evaluations: int = 0
     raised: int = 0
     first_exception: Exception | None = None
+    nearest: Failure | None = None
     started: float = dataclasses.field(default_factory=_now)
     crew: Crew | None = None
     each: float = 0.0
@@ -302,9 +305,11 @@ class Meter:
         with self.timeouts.watching(self.grace):
             yield self
 
-    def failed(self, cause: Exception) -> None:
-        """Remember that the function raised away from the point."""
+    def failed(self, cause: Exception, failure: Failure | None = None) -> None:
+        """Remember that the function raised away from the point, and how far away."""
         self.raised += 1
+        known = [each for each in (self.nearest, failure) if each is not None]
+        self.nearest = min(known, key=lambda each: each.away, default=None)
         if self.first_exception is None:
             self.first_exception = cause
 
@@ -320,8 +325,8 @@ class Meter:
         >>> meter.raised
         0
         """
-        before = self.raised, self.first_exception
+        before = self.raised, self.first_exception, self.nearest
         try:
             yield
         finally:
-            self.raised, self.first_exception = before
+            self.raised, self.first_exception, self.nearest = before
