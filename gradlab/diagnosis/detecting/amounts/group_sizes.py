@@ -54,12 +54,26 @@ def uneven_means(case: Case) -> list[Clue]:
         if counts:
             words = "is missing" if total == 1 else f"is 1/{total} instead"
             times = "" if total == 1 else f"{total} x "
-            return [_clue(case, f"{times}analytic / numeric", counts, words)]
+            sure = _have_members(ratios * total, counts)
+            return [_clue(case, f"{times}analytic / numeric", counts, words, sure=sure)]
     counts = [] if counted else _different_counts(1 / ratios, 1)
     if counts:
         words = "is there twice, or with a sum"
-        return [_clue(case, "numeric / analytic", counts, words)]
+        sure = _have_members(1 / ratios, counts)
+        return [_clue(case, "numeric / analytic", counts, words, sure=sure)]
     return []
+
+
+def _have_members(ratios: NDArray[np.float64], counts: list[int]) -> bool:
+    """Whether whole numbers are as frequent as lengths of groups have to be.
+
+    A group of three has three members. Of weights, and of halves at an edge, as many
+    entries may have one; and two numbers of which one is 1 have it by accident.
+    """
+    if len(counts) < _FEW and counts[0] == 1:
+        return False
+    each = [int((np.round(ratios) == count).sum()) for count in counts]
+    return all(number % count == 0 for number, count in zip(each, counts, strict=True))
 
 
 def _both_count(a: NDArray[np.float64], n: NDArray[np.float64]) -> bool:
@@ -88,16 +102,27 @@ def _different_counts(ratios: NDArray[np.float64], total: int) -> list[int]:
     return counts
 
 
-def _clue(case: Case, ratio: str, counts: list[int], words: str) -> Clue:
+def _clue(case: Case, ratio: str, counts: list[int], words: str, *, sure: bool) -> Clue:
     told = ", ".join(map(str, counts[:5])) + (", ..." if len(counts) > 5 else "")
+    advice = (
+        f"Divide the gradient of {case.name} by the length of its own group exactly "
+        f"once, as the forward pass does."
+    )
+    as_weights = "."
+    if not sure:
+        advice += f" Else give each entry of {case.name} the weight that it has there."
+        as_weights = (
+            ", if these are lengths of groups that a mean runs over; weights of "
+            "classes or of an edge may be such numbers as well."
+        )
+    groups = "lengths of groups that a mean runs over; its" if sure else "a mean's"
     return Clue(
         BugKind.MISSING_REDUCTION,
         0.91,
         f"{ratio} of {case.name} is a whole number in every entry, not the same one "
-        f"everywhere ({told}): lengths of groups that a mean runs over; its 1/length "
-        f"{words}.",
-        f"Divide the gradient of {case.name} by the length of its own group exactly "
-        f"once, as the forward pass does.",
+        f"everywhere ({told}): {groups} 1/length {words}{as_weights}",
+        advice,
+        () if sure else (BugKind.SCALE,),
     )
 
 
