@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.late_hooks import late_hooks
+from gradlab.diagnosis.measuring.lengths import is_everyday
 from gradlab.diagnosis.measuring.torch_modes import CHECKPOINT, NOT_REENTRANT
 from gradlab.labels import code_place, few_of
 from gradlab.localisation.layers.audited import LayerMistake
@@ -105,9 +106,14 @@ def _finding(blamed: Blamed, mistake: LayerMistake) -> Finding:
         advice = f"Take out what stands between input and output: {met}."
         if CHECKPOINT in met:
             advice = NOT_REENTRANT
-    return Finding(
-        BugKind(kind), "error", mistake.where, confidence, mistake.sentence(), advice
-    )
+    told = mistake.sentence()
+    doubts: tuple[BugKind, ...] = ()
+    if kind == "missing_reduction" and character and is_everyday(character.length):
+        told += " It could also be: scale."
+        advice += f" Or look for a factor {character.length}."
+        doubts = (BugKind.SCALE,)
+    where = mistake.where
+    return Finding(BugKind(kind), "error", where, confidence, told, advice, doubts)
 
 
 def _mistake(blamed: Blamed, cuts: Mapping[str, str]) -> LayerMistake:

@@ -60,3 +60,122 @@ def test_lengths_that_groups_have_are_told_with_certainty(rng):
     kind, doubts, words = first(report)
     assert (kind, doubts) == ("missing_reduction", set())
     assert "lengths of groups" in words
+
+
+def _cox(counted):
+    """Partial likelihood of some events among twelve samples, and its gradients."""
+    rng = np.random.default_rng(0)
+    covariates, at = rng.normal(size=(12, 3)), rng.permutation(12)
+    events = np.flatnonzero(np.arange(12) % 4 > 0).tolist()
+    mask = np.arange(12) % 4 > 0
+    number = (lambda: int(mask.sum())) if counted else (lambda: 9)
+
+    def f(b, x):
+        e = x @ b
+        return sum(np.log(np.exp(e)[at >= at[i]].sum()) - e[i] for i in events) / (
+            number()
+        )
+
+    def grad(b, x):
+        w, d = np.exp(x @ b), np.zeros(12)
+        for i in events:
+            there = np.where(at >= at[i], w, 0.0)
+            d += there / there.sum()
+            d[i] -= 1
+        return x.T @ d, np.outer(d, b)
+
+    return gl.check(f, np.array([0.3, -0.2, 0.5]), covariates, grad=grad)
+
+
+def test_a_mean_over_events_is_one_over_a_mask():
+    """Nine of twelve samples are events: nine is no number of samples."""
+    kind, doubts, words = first(_cox(counted=True))
+
+    assert (kind, doubts) == ("missing_reduction", set())
+    assert "9 is the number of true entries of `mask`" in words
+
+
+def test_a_number_that_no_array_has_is_named_as_what_it_may_be():
+    """Of nine events that are listed nothing has the length but the list."""
+    kind, doubts, words = first(_cox(counted=False))
+
+    assert kind == "missing_reduction"
+    assert doubts == {"scale"}
+    assert "9 is " not in words
+    assert "may be missing" in words
+
+
+@pytest.mark.parametrize(("size", "hedged"), [(8, True), (7, False)])
+def test_a_factor_that_people_write_may_be_one(size, hedged):
+    """Eight is the length of x and a number in formulas; seven rather a length."""
+    x = np.linspace(1, 2, size)
+
+    report = gl.check(lambda x: np.sin(x).sum(), x, grad=lambda x: size * np.cos(x))
+
+    kind, doubts, _ = first(report)
+    assert kind == "missing_reduction"
+    assert ("scale" in doubts) is hedged
+
+
+def test_the_scale_of_a_layer_that_is_a_length_may_be_a_scale():
+    """alpha / r = 8 of a low-rank adapter; A happens to hold eight numbers."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+
+    class Adapted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, a, b):
+            ctx.save_for_backward(x, a, b)
+            return 8.0 * (x @ a.T) @ b.T
+
+        @staticmethod
+        def backward(ctx, up):
+            x, a, b = ctx.saved_tensors
+            return 8 * up @ b @ a, (up @ b).T @ x, 8 * up.T @ (x @ a.T)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Parameter(torch.randn(2, 4, dtype=torch.float64))
+            self.b = torch.nn.Parameter(torch.randn(3, 2, dtype=torch.float64))
+
+        def forward(self, x):
+            return Adapted.apply(x, self.a, self.b)
+
+    x = torch.randn(5, 4, dtype=torch.float64)
+    report = gl.check(Model(), x, loss=lambda y: (y**2).mean())
+
+    kind, doubts, words = first(report)
+    assert "scale" in {kind, *doubts}
+    assert "8 is the number of entries of its input 1" in words
+
+
+def test_a_layer_that_hands_a_gradient_to_one_input_hands_on_some():
+    """That of the variance is None, that of the mean is right."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+
+    class Divergence(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, mean, log):
+            ctx.save_for_backward(mean)
+            return 0.5 * (mean**2 + log.exp() - 1 - log).sum()
+
+        @staticmethod
+        def backward(ctx, up):
+            (mean,) = ctx.saved_tensors
+            return up * mean, None
+
+    class Encoder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(5, 4)
+
+        def forward(self, x):
+            return Divergence.apply(*self.linear(x).chunk(2, 1))
+
+    report = gl.check(Encoder().double(), torch.randn(6, 5, dtype=torch.float64))
+
+    kind, _, words = first(report)
+    assert kind == "detached"
+    assert "hands on no gradient to input 1" in words

@@ -10,8 +10,8 @@ import numpy as np
 
 from gradlab.diagnosis.finding import NEARLY_RIGHT, BugKind
 from gradlab.diagnosis.measuring.explaining import EVEN
-from gradlab.diagnosis.measuring.held import held_arrays
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
+from gradlab.diagnosis.measuring.lengths import is_everyday, matching_length
 from gradlab.diagnosis.measuring.measures import (
     EXACT,
     Case,
@@ -24,9 +24,8 @@ from gradlab.diagnosis.measuring.proportions import factor, fraction_words
 from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gradlab.diagnosis.evidence import Evidence
+    from gradlab.diagnosis.measuring.lengths import Length
 
 __all__ = ["scales"]
 
@@ -38,7 +37,6 @@ _SHARP = 1e-6  # relative: how near to a whole number a factor of two entries mu
 _NAMED = 0.75  # of the trust in a factor: from there on its meaning is told instead
 _TELLING = 0.9  # trust in a factor from which on it may be one on purpose
 _PAIR = 2  # entries: so few may have a plain factor by chance
-_NAMELESS = "an array it uses"
 _EXPONENT = 4  # of a power: as large as most are
 _LOSS_SCALE = 128  # the least power of two that is rather one of mixed precision
 _PLAIN = {-4.0, -2.0, -1.0, 1.0, 4.0, 6.0}  # twice a factor that one number may show
@@ -228,7 +226,7 @@ def _is_loss_scale(case: Case, c: float) -> bool:
     """Whether all inputs are too large by a power of two that no length explains."""
     if not c >= _LOSS_SCALE or abs(math.log2(c) - round(math.log2(c))) > 1e-6:
         return False
-    return _matching(case, c, alike=True) is None and _alike(case.evidence, c)
+    return matching_length(case, c, alike=True) is None and _alike(case.evidence, c)
 
 
 def _mean_for_sum(case: Case, c: float) -> Clue | None:
@@ -287,37 +285,39 @@ def _reduction(case: Case, c: float, trust: float, evidence: str) -> Clue | None
     if abs(c - 1) < 0.3:
         return None
     alike = _alike(case.evidence, c)
-    matched = _matching(case, large, alike=alike)
+    length = matching_length(case, large, alike=alike)
     near = min(_CLOSE * large, _WHOLE)
-    whole_number = abs(large - round(large)) < near and round(large) >= 3
-    if matched is not None:
-        size, words, leading = matched
-        strength = 0.95 if leading else 0.9
-        if not alike and _of_features(case, size, words):
+    if length is not None:
+        size, strength = length.size, 0.95 if length.leading else 0.9
+        if not alike and _of_features(case, length):
             strength = 0.5
         if size == 2:
-            strength = 0.6 if alike and leading else 0.5  # of a square, as often
-    elif whole_number and alike:
-        size, words, strength = round(large), "the number of samples", 0.95
-    elif whole_number and round(large) not in {10, 100, 1000}:
-        size, words, strength = round(large), "the number of samples", 0.6
+            strength = 0.6 if alike and length.leading else 0.5  # of a square, as often
+        told = f"{size} is {length.words}"
+    elif alike and abs(large - round(large)) < near and round(large) >= 3:
+        size, strength = round(large), 0.95
+        told = f"Of a mean over {size} samples, or of as many that count"
     else:
         return None
+    # numbers that are written as often as they are lengths, of one input or another
+    samples = length is not None and length.leading and alike
+    hedged = length is None or (is_everyday(size) and not samples)
     verb = "is missing" if c > 1 else "is applied twice, or to a sum"
-    # a power that lost its exponent is as short, of one input
-    power = c < 1 and size <= _EXPONENT and not alike
     advice = (
         f"Divide by {size} exactly once between the loss and {case.name}, as the "
         f"forward pass does."
     )
-    if power:
+    if c < 1 and size <= _EXPONENT and not alike:  # it may have lost its exponent
         advice += f" Of a power look for its exponent: {size} * x**{size - 1}."
+    elif hedged:
+        advice += f" Or search the backward for a factor {size}."
     return Clue(
         BugKind.MISSING_REDUCTION,
         strength * trust,
-        f"{evidence} {size} is {words}: a mean's 1/{size} {verb}.",
+        f"{evidence} {told}: a mean's 1/{size} "
+        f"{verb.replace('is ', 'may be ', 1) if hedged else verb}.",
         advice,
-        (BugKind.SCALE,) if power else (),
+        (BugKind.SCALE,) if hedged else (),
     )
 
 
@@ -327,68 +327,7 @@ def _alike(evidence: Evidence, c: float) -> bool:
     return len(factors) > 1 and all(abs(f - c) < _CLOSE * abs(c) for f in factors)
 
 
-def _matching(case: Case, large: float, *, alike: bool) -> tuple[int, str, bool] | None:
-    """Find the length that a factor is; of data, where it is `alike` in all inputs."""
-    found = [
-        (size, words, leading)
-        for size, words, leading in _sizes_of(case)
-        if size > 1 and abs(size - large) < _CLOSE * size
-    ]
-    # samples stand along the first axis, and are rather counted than all entries
-    found.sort(
-        key=lambda item: (
-            not item[2],
-            alike and not _is_held(item[1]),
-            "axis 0" not in item[1],
-            alike and item[1],  # the same one in the finding of each
-        )
-    )
-    return found[0] if found else None
-
-
-def _of_features(case: Case, size: int, words: str) -> bool:
+def _of_features(case: Case, length: Length) -> bool:
     """Whether a length of the data is one of the weights too: no number of samples."""
     inputs = case.evidence.subject.inputs
-    return _is_held(words) and any(size in variable.shape for variable in inputs)
-
-
-def _is_held(words: str) -> bool:
-    """Whether a length, in words, is that of an array that the function holds."""
-    return words.endswith(("`", _NAMELESS))
-
-
-def _sizes_of(case: Case) -> Iterator[tuple[int, str, bool]]:
-    """Lengths that a mean could run over: (size, in words, leading or total).
-
-    Those of the input that is wrong come first: of many of the same length another one
-    would be named for no reason.
-    """
-    subject = case.evidence.subject
-    own = subject.inputs[case.part.which]
-    others = [v for v in subject.inputs if v is not own]
-    for variable in (own, *others, *subject.outputs):
-        for axis, length in enumerate(variable.shape):
-            words = f"the length of axis {axis} of {variable.name}"
-            yield length, words, axis == 0
-        if len(variable.shape) > 1:
-            yield variable.size, f"the number of entries of {variable.name}", True
-            yield (
-                variable.shape[0] * variable.shape[1],
-                (f"the product of the first two axes of {variable.name}"),
-                True,
-            )
-            rest = math.prod(variable.shape[1:])
-            yield rest, f"the number of entries of one sample of {variable.name}", False
-            if len(variable.shape) > 2:
-                spatial = math.prod(variable.shape[2:])
-                yield spatial, f"the spatial size of {variable.name}", False
-                yield (
-                    variable.shape[0] * spatial,
-                    (f"the batch times spatial size of {variable.name}"),
-                    True,
-                )
-    for name, array in held_arrays(subject):
-        called = f"`{name}`" if name else _NAMELESS
-        for axis, length in enumerate(array.shape):
-            yield length, f"the length of axis {axis} of {called}", axis == 0
-        yield math.prod(array.shape), f"the number of entries of {called}", True
+    return length.held and any(length.size in variable.shape for variable in inputs)

@@ -32,12 +32,15 @@ class Character:
         From 0 to 1.
     only_slopes
         Whether nothing simpler is known than two slopes along a random direction.
+    length
+        That the factor, or its inverse, is; 0 if it is none.
     """
 
     kind: str
     words: str
     confidence: float
     only_slopes: bool = False
+    length: int = 0
 
 
 def characterise(
@@ -66,6 +69,7 @@ def characterise(
             _pair(piece, worst.label, precision, seed + trial, trial)
             for trial in range(1, _TRIALS)
         ]
+        others = _hands_on_some(piece)
         if _ignores_upstream(piece):
             return Character(
                 "ignores_upstream",
@@ -76,9 +80,11 @@ def characterise(
     except Exception:  # noqa: BLE001 - the user's code may raise anything
         return _two_slopes(worst)
     if all(analytic == 0 for analytic, _ in pairs):
+        the = "the " if worst.label.startswith("output") else ""
+        to = f"to {the}{worst.label}" if others else "at all"
         return Character(
             "detached",
-            f"hands on no gradient at all, where the derivative along a random "
+            f"hands on no gradient {to}, where the derivative along a random "
             f"direction is {worst.numeric:.4g}",
             0.9,
         )
@@ -91,24 +97,37 @@ def characterise(
     return _two_slopes(worst)
 
 
+def _hands_on_some(piece: Piece) -> bool:
+    """Whether any tensor gets a gradient that is not zero."""
+    gradients = piece.product().gradients
+    return any(found is not None and bool(found.any()) for found in gradients)
+
+
 def _factor(ratio: float, piece: Piece) -> Character:
     if abs(ratio + 1) < 1e-4:
         return Character("sign", "is the derivative with the opposite sign", 0.95)
     for n, what in _lengths(piece):
         if min(abs(ratio - n), abs(ratio * n - 1) * n) < 1e-4 * n:
             told = f"{n} x" if ratio > 1 else f"1/{n} of"
-            words = f"is {told} the derivative, and {n} is {what} of its input"
-            return Character("missing_reduction", words, 0.9)
+            words = f"is {told} the derivative, and {n} is {what}"
+            return Character("missing_reduction", words, 0.9, length=n)
     return Character("scale", f"is {ratio:.6g} times the derivative", 0.9)
 
 
 def _lengths(piece: Piece) -> list[tuple[int, str]]:
     """Lengths that a mean may run over: of an axis, of all but the last, of all."""
-    shapes = [tuple(slot.value.shape) for slot in piece.frame.inputs]
-    found = {n: "the length of an axis" for shape in shapes for n in shape}
-    for shape in shapes:
-        found.setdefault(math.prod(shape[:-1]), "the product of all axes but the last")
-        found.setdefault(math.prod(shape), "the number of entries")
+    slots = piece.frame.inputs
+    shapes = [tuple(slot.value.shape) for slot in slots]
+    names = [f"its {slot.label if len(slots) > 1 else 'input'}" for slot in slots]
+    found: dict[int, str] = {}
+    for words, lengths in (
+        ("the length of an axis", lambda shape: shape),
+        ("the product of all axes but the last", lambda shape: [math.prod(shape[:-1])]),
+        ("the number of entries", lambda shape: [math.prod(shape)]),
+    ):
+        for name, shape in zip(names, shapes, strict=True):
+            for n in lengths(shape):
+                found.setdefault(n, f"{words} of {name}")
     return sorted((n, what) for n, what in found.items() if n > 2)
 
 
