@@ -179,3 +179,17 @@ def test_a_layer_that_hands_a_gradient_to_one_input_hands_on_some():
     kind, _, words = first(report)
     assert kind == "detached"
     assert "hands on no gradient to input 1" in words
+
+
+@pytest.mark.parametrize("strength", [0.1, 40.0])
+def test_a_square_of_great_weight_is_a_penalty_or_another_term(strength, rng):
+    """Nobody holds weights by 40 w^2 / 2; a self energy may be as large."""
+    report = gl.check(
+        lambda w: np.sin(w).sum() + strength / 2 * (w**2).sum(),
+        rng.normal(size=9),
+        grad=np.cos,
+    )
+
+    kind, doubts, _ = first(report)
+    assert kind == "regularization"
+    assert doubts == ({"missing_term"} if strength > 1 else set())

@@ -33,6 +33,7 @@ _ASKED = 3  # entries that are moved
 # what an error along some entries may be as well
 _OF_A_LENGTH = (BugKind.MISSING_TERM, BugKind.WRONG_DERIVATIVE)
 _ALONE = 0.7  # confidence where f does not depend on the input
+_STRONG = 2.5  # of a penalty: no strength that anybody takes
 
 
 def penalty(case: Case) -> list[Clue]:
@@ -141,13 +142,18 @@ def _told(
         verb = "is missing from the gradient, or too weak there"
     if case.numeric_zero.all():  # any gradient of a function of its own looks so
         trust = min(trust, _ALONE)
+    what = "a penalty"
+    if abs(factor) >= _STRONG:  # no penalty holds weights as fast as that, as a rule
+        what = "a term that depends on each entry alone, such as a penalty,"
+        missing = BugKind.EXTRA_TERM if factor > 0 else BugKind.MISSING_TERM
+        doubts = tuple(dict.fromkeys((missing, *doubts)))
     # a sentence holds of several inputs, a formula of one
     times = "x" if words else "*"
     return Clue(
         BugKind.REGULARIZATION,
         trust,
-        f"analytic - numeric = {factor:.6g} {times} {words}{case.name} {place}: a "
-        f"penalty {verb}.",
+        f"analytic - numeric = {factor:.6g} {times} {words}{case.name} {place}: {what} "
+        f"{verb}.",
         f"Put the penalty on {case.name} into both the loss and its gradient, with the "
         f"same strength and on the same entries (0.5 * c * w**2 goes with c * w).",
         doubts,
