@@ -34,6 +34,8 @@ _MOST_SAMPLES = 100  # of which a part is counted
 _PIECES = 4  # entries by which pieces are told from accidents
 _SUMMED = 0.78  # trust in a formula of what is summed over samples
 _PROBED = 5  # entries whose slopes are measured again
+_EACH = 3  # entries of each sort whose slopes have to stay
+_SAME = 1e-5  # relative: sums that are one number
 
 
 def entry_by_entry(case: Case) -> list[Clue]:
@@ -44,15 +46,9 @@ def entry_by_entry(case: Case) -> list[Clue]:
     if len(n) < 4 or not case.wrong.any():
         return []
     chosen = _spread(np.flatnonzero(case.wrong[0]), _PROBED)
-    x, evidence, which = case.point, case.evidence, case.part.which
-    for j in _spread(chosen, 3):
-        # others moved by random signs and sizes: a slope of its own stays
-        moved = x + evidence.rng.normal(size=len(x)) * (0.3 + 0.3 * np.abs(x))
-        moved[j] = x[j]
-        unit = unit_directions(len(x), np.array([j]))
-        slope = slopes_at(evidence, {which: moved}, which, unit)[0]
-        if not abs(slope - n[j]) <= 1e-5 * max(abs(n[j]), 1e-3 * np.abs(n).max()):
-            return []
+    evidence, which = case.evidence, case.part.which
+    if not _apart(case, chosen):
+        return []
     curve = _curve(case, chosen)
     stands = straight(curve)  # around the point any such function is a sum over entries
     of_samples = layer_of(evidence, which) is not None
@@ -60,7 +56,7 @@ def entry_by_entry(case: Case) -> list[Clue]:
         if of_samples:
             return _miscounted(case)
         return read(curve, "", 0.0) if len(chosen) >= _PIECES else []
-    known = _one_of_many(case, chosen) or _mixed(case, int(chosen[0]))
+    known = _one_of_many(case, chosen) or _mixed(case, chosen)
     if known:
         return known
     lead = (
@@ -70,6 +66,26 @@ def entry_by_entry(case: Case) -> list[Clue]:
     trust = 0.85 if case.wrong.sum() > 2 else 0.5
     clues = [*_constant(case, chosen), *read(curve, lead, trust)]
     return _of_samples(case, chosen, clues) if of_samples else clues
+
+
+def _apart(case: Case, chosen: NDArray[np.intp]) -> bool:
+    """Whether slopes stay when all other entries move, as those of a sum over entries.
+
+    A slope of zero stays whatever the function is: entries that move it are asked, of
+    those that are wrong and of all others.
+    """
+    x, n, evidence = case.point, case.numeric[0], case.evidence
+    alive = np.flatnonzero(~case.numeric_zero[0])
+    asked = np.union1d(_spread(chosen, _EACH), _spread(alive, _EACH))
+    for j in asked:
+        # others moved by random signs and sizes: a slope of its own stays
+        moved = x + evidence.rng.normal(size=len(x)) * (0.3 + 0.3 * np.abs(x))
+        moved[j] = x[j]
+        unit, there = unit_directions(len(x), np.array([j])), {case.part.which: moved}
+        slope = slopes_at(evidence, there, case.part.which, unit)[0]
+        if not abs(slope - n[j]) <= 1e-5 * max(abs(n[j]), 1e-3 * np.abs(n).max()):
+            return False
+    return alive.size > 0
 
 
 def _miscounted(case: Case) -> list[Clue]:
@@ -125,8 +141,9 @@ def _spread(places: NDArray[np.intp], count: int) -> NDArray[np.intp]:
     return np.asarray(places[some])
 
 
-def _mixed(case: Case, j: int) -> list[Clue]:
+def _mixed(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
     """Recognise a gradient that mixes entries which the function keeps apart."""
+    j = int(chosen[0])
     others = np.delete(np.arange(len(case.point)), j)
     if not _follows(case, j, others):
         return []
@@ -137,20 +154,49 @@ def _mixed(case: Case, j: int) -> list[Clue]:
         f"The function keeps the entries of {case.name} apart: each slope depends on "
         f"its own entry. The analytic gradient at {label} moves with other entries"
     )
-    axis = Clue(
-        BugKind.WRONG_AXIS,
-        0.88,
-        f"{told}, {sum(alone)} of {len(alone)} that were moved one by one.",
-        f"Check the axis of every sum in the gradient of {case.name}.",
-    )
-    index = Clue(
-        BugKind.WRONG_INDEX,
-        0.88,
-        f"{told}.",
+    places = (
         f"Check the index at which the gradient of {case.name} reads {case.name}, or "
-        f"what was made from it.",
+        f"what was made from it, and that at which it is written."
     )
-    return [axis] if sum(alone) > 1 else [index]
+    # a sum over an axis mixes all of its entries; its sum is the same as well
+    if sum(alone) < len(alone) and _moved_elsewhere(case):
+        told += (
+            "; both gradients have the same sum, here and elsewhere: what belongs to "
+            "one entry is added to another."
+        )
+        doubts = (BugKind.WRONG_AXIS,)
+        return [Clue(BugKind.WRONG_INDEX, 0.88, told, places, doubts)]
+    if sum(alone) < 2:
+        return [Clue(BugKind.WRONG_INDEX, 0.88, f"{told}.", places)]
+    return [
+        Clue(
+            BugKind.WRONG_AXIS,
+            0.88,
+            f"{told}, {sum(alone)} of {len(alone)} that were moved one by one.",
+            f"Check the axis of every sum in the gradient of {case.name}, and the "
+            f"indices with which it is written.",
+            (BugKind.WRONG_INDEX,),
+        )
+    ]
+
+
+def _moved_elsewhere(case: Case) -> bool:
+    """Whether both gradients sum to the same, which is not nothing, at two points."""
+    size = len(case.point)
+    which, ones = case.part.which, np.ones((1, size)) / np.sqrt(size)
+    there = {which: case.point + 0.3 * case.evidence.rng.normal(size=size)}
+    ours = analytic_at(case.evidence, there)
+    if ours is None:
+        return False
+    sums = (
+        (ours[which] @ ones[0], slopes_at(case.evidence, there, which, ones)[0]),
+        (case.analytic[0] @ ones[0], case.numeric[0] @ ones[0]),
+    )
+    least = _SAME * float(np.linalg.norm(case.numeric))
+    return all(
+        abs(a - n) <= max(_SAME * abs(n), 1e-2 * least) and abs(n) > least
+        for a, n in sums
+    )
 
 
 def _follows(case: Case, j: int, others: NDArray[np.intp]) -> bool:
