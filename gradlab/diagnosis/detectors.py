@@ -32,6 +32,7 @@ from gradlab.diagnosis.detecting.places import (
     exchanged,
     passing,
     shuffles,
+    square_parts,
     tables,
     transposes,
     zeros,
@@ -73,6 +74,7 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     penalties.penalty,
     zeros.partial_zeros,
     transposes.transposed,
+    square_parts.square_part,
     transposes.transposed_factor,
     transposes.transposed_signal,
     couplings.swapped_output,
@@ -113,6 +115,7 @@ COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
     # what structure alone suggests of one line of code
     layers.siblings,
     products.too_few_products,
+    tables.every_row_repeated,
     leftovers.terms,
 )
 

@@ -68,3 +68,68 @@ def test_a_gradient_that_is_added_elsewhere_is_a_wrong_index(seed):
     kind, doubts, _ = first(report)
     assert "wrong_index" in {kind, *doubts}
     assert kind != "wrong_axis" or doubts
+
+
+def test_rows_that_all_stand_twice_may_have_lost_an_accumulation(rng):
+    """P[u] += g writes each row once; every user has rated something twice."""
+    user, item = rng.permutation(np.arange(24) % 4), rng.integers(0, 5, 24)
+    y, q = rng.normal(size=24), rng.normal(size=(5, 3))
+
+    def grad(p):
+        d = np.zeros_like(p)
+        d[user] += 2 * ((p[user] * q[item]).sum(1) - y)[:, None] * q[item]
+        return d
+
+    report = gl.check(
+        lambda p: (((p[user] * q[item]).sum(1) - y) ** 2).sum(),
+        rng.normal(size=(4, 3)),
+        grad=grad,
+    )
+
+    kind, doubts, _ = first(report)
+    assert "lost_accumulation" in {kind, *doubts}
+
+
+@pytest.mark.parametrize("tall", [True, False])
+def test_a_square_part_of_a_jacobian_that_is_transposed(tall, rng):
+    """Four rows of five are lower triangular, and upper in the Jacobian given."""
+    square, rest = np.tril(rng.uniform(1, 2, (4, 4))), rng.uniform(1, 2, (1, 4))
+
+    def joined(part):
+        return np.vstack([part, rest]) if tall else np.hstack([part, rest.T])
+
+    a = joined(square)
+    report = gl.check(
+        lambda x: a @ x, rng.normal(size=a.shape[1]), jac=lambda x: joined(square.T)
+    )
+
+    kind, doubts, words = first(report)
+    assert (kind, doubts) == ("transpose", set())
+    assert f"in its {'rows' if tall else 'columns'} 0 to 3" in words
+
+
+def test_a_sparse_input_is_no_table(rng):
+    """Its coordinates are fewer than its rows are long: no detector fails of that."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    places = torch.tensor([[0, 0, 1, 2, 2, 3], [1, 3, 0, 2, 4, 3]])
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, w):
+            ctx.save_for_backward(a, w)
+            return a @ w
+
+        @staticmethod
+        def backward(ctx, up):
+            a, w = ctx.saved_tensors
+            values = 0.5 * (up[places[0]] * w[places[1]]).sum(1)
+            return torch.sparse_coo_tensor(places, values, a.shape), a.t() @ up
+
+    values = torch.randn(6, dtype=torch.float64)
+    a = torch.sparse_coo_tensor(places, values, (4, 5)).coalesce().requires_grad_()
+    w = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+
+    kind, _, _ = first(gl.check(Product.apply, a, w))
+
+    assert kind == "scale"

@@ -9,6 +9,7 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.held import held_arrays
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, reaches
+from gradlab.diagnosis.measuring.moving import slopes_at, unit_directions
 from gradlab.diagnosis.measuring.places import index_words
 
 if TYPE_CHECKING:
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["repeated_rows"]
+__all__ = ["every_row_repeated", "repeated_rows"]
 
 _LARGE = 1_000_000  # indices beyond which an array is not counted
+_SUSPECTED = 0.52  # trust in what nothing speaks against
+_ASKED = 2  # entries whose slopes have to stay
+_SAME = 1e-5  # relative: a slope that has stayed
 
 
 def repeated_rows(case: Case) -> list[Clue]:
@@ -27,7 +31,7 @@ def repeated_rows(case: Case) -> list[Clue]:
     ``g[ids] += d`` adds once to each row, however often its index stands in `ids`.
     """
     shape = case.variable.shape
-    if not shape or not case.part.complete or case.variable.is_complex:
+    if not _is_table(case):
         return []
     wrong = _lines(case, case.wrong)
     moves = _lines(case, ~case.numeric_zero)
@@ -57,6 +61,60 @@ def repeated_rows(case: Case) -> list[Clue]:
             )
         ]
     return []
+
+
+def every_row_repeated(case: Case) -> list[Clue]:
+    """Suspect a table of which every row is looked up repeatedly, and is wrong.
+
+    None is right beside them, so that this is no more than a doubt.
+    """
+    if not _is_table(case) or not case.scalar:
+        return []
+    length = case.variable.shape[0]
+    moves = _lines(case, ~case.numeric_zero)
+    if length < 2 or not np.array_equal(_lines(case, case.wrong), moves):
+        return []
+    for name, ids in _indices(case):
+        if ids.min() < 0 or ids.max() >= length:
+            continue
+        counts = np.bincount(ids, minlength=length)
+        if np.array_equal(counts > 1, moves) and _rows_apart(case):
+            called = f"`{name}`" if name else "an array of indices that it uses"
+            return [
+                Clue(
+                    BugKind.LOST_ACCUMULATION,
+                    _SUSPECTED,
+                    f"The function keeps the rows of {case.name} apart, the index of "
+                    f"each stands more than once in {called}, and all are wrong.",
+                    f"Use np.add.at (index_add_ in torch): an indexed assignment, and "
+                    f"+= as well, writes each row of the gradient of {case.name} once.",
+                )
+            ]
+    return []
+
+
+def _is_table(case: Case) -> bool:
+    """Whether an input has rows all of which are there."""
+    variable = case.variable
+    plain = variable.support is None and not variable.is_complex
+    return bool(variable.shape) and plain and case.part.complete
+
+
+def _rows_apart(case: Case) -> bool:
+    """Whether the slope of an entry that moves f stays when other rows move."""
+    shape, which, rng = case.variable.shape, case.part.which, case.evidence.rng
+    width = case.variable.size // shape[0]
+    for entry in rng.permutation(np.flatnonzero(~case.numeric_zero[0]))[:_ASKED]:
+        moved = case.point + (0.3 + 0.3 * np.abs(case.point)) * rng.normal(
+            size=len(case.point)
+        )
+        own = slice(entry // width * width, (entry // width + 1) * width)
+        moved[own] = case.point[own]
+        unit = unit_directions(len(moved), np.array([entry]))
+        slope = slopes_at(case.evidence, {which: moved}, which, unit)[0]
+        if not abs(slope - case.numeric[0, entry]) <= _SAME * abs(slope):
+            return False
+    return True
 
 
 def _lines(case: Case, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
