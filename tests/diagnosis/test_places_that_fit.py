@@ -108,6 +108,61 @@ def test_a_square_part_of_a_jacobian_that_is_transposed(tall, rng):
     assert f"in its {'rows' if tall else 'columns'} 0 to 3" in words
 
 
+def test_the_slope_of_a_constant_is_no_mask_for_sure():
+    """One of three outputs does not move: what stands in its column is no slope."""
+    angle = np.array([0.4, 1.2, 2.0])
+
+    def f(x):
+        return np.stack([0.28 + 0 * x, np.cos(x), 3 * np.cos(x) ** 2 - 1], -1)
+
+    def jac(x):
+        found, k = np.zeros((3, 3, 3)), np.arange(3)
+        slopes = [0.28 + 0 * x, -np.sin(x), -6 * np.cos(x) * np.sin(x)]
+        found[k, :, k] = np.stack(slopes, -1)
+        return found
+
+    kind, doubts, _ = first(gl.check(f, angle, jac=jac))
+
+    assert kind == "wrong_mask"
+    assert doubts == {"extra_term", "wrong_derivative"}
+
+
+def test_a_mean_over_heads_is_a_wrong_axis(rng):
+    """Each output knows the slope of its own head; all heads get the mean of it."""
+    away, values = -np.arange(4.0), rng.normal(size=(2, 4, 3))
+    scores = rng.normal(size=(2, 4, 4))
+
+    def weights(slopes):
+        e = np.exp(scores + slopes[:, None, None] * away)
+        return e / e.sum(-1, keepdims=True)
+
+    def vjp(up, slopes):
+        p, d = weights(slopes), up[0] @ values.transpose(0, 2, 1)
+        each = ((d - (d * p).sum(-1, keepdims=True)) * p * away).sum((1, 2))
+        return (np.full(2, each.mean()),)
+
+    report = gl.check(
+        lambda slopes: (weights(slopes) @ values)[None], rng.normal(size=2), vjp=vjp
+    )
+
+    assert first(report)[0] == "wrong_axis"
+
+
+def test_four_axes_are_no_image_without_a_kernel(rng):
+    """Heads and tokens come in four axes as well: indices are counted."""
+    x = rng.normal(size=(2, 3, 4, 5))
+
+    def vjp(up, x):
+        d = up * np.cos(x)
+        d[:, :, 3] *= 0.9
+        return (d,)
+
+    words = first(gl.check(np.sin, x, vjp=vjp))[2]
+
+    assert "image" not in words
+    assert "axis 2" in words
+
+
 def test_a_sparse_input_is_no_table(rng):
     """Its coordinates are fewer than its rows are long: no detector fails of that."""
     torch = pytest.importorskip("torch")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.measuring.measures import Case
     from gradlab.subject.subject import Variable
 
-__all__ = ["every_entry", "index_words", "place_words", "whole_words"]
+__all__ = ["are_slices", "every_entry", "index_words", "place_words", "whole_words"]
 
 _FEW = 5  # indices that are listed one by one
 _KERNEL = 7  # lengths up to which the last two axes of a weight are called a kernel
@@ -172,17 +172,48 @@ def _join(
 
 
 def _nouns(case: Case, variable: Variable) -> tuple[str, ...]:
-    """Words for an index along each axis; empty where only its number tells."""
+    """Words for an index along each axis; empty where only its number tells.
+
+    Of four axes these are an image's where a kernel is among the inputs: heads and
+    tokens come in four as well.
+    """
     count = len(variable.shape)
     if count in {1, 2}:
         return (("entry",), ("row", "column"))[count - 1]
-    if count == 4:
-        outputs = {v.shape[0] for v in case.outputs if len(v.shape) == 4}
-        if variable in case.outputs or variable.shape[0] in outputs:
-            return "sample", "channel", "image row", "image column"
-        if max(variable.shape[2:]) <= _KERNEL:
+    kernels = [v for v in case.evidence.subject.inputs if _is_kernel(case, v)]
+    if count == 4 and kernels:
+        if variable in kernels:
             return "filter", "channel", "kernel row", "kernel column"
+        return "sample", "channel", "image row", "image column"
     return ("",) * count
+
+
+def _is_kernel(case: Case, variable: Variable) -> bool:
+    """Whether an input of four axes goes over images: others have the same channels."""
+    shape = variable.shape
+    if len(shape) != 4 or max(shape[2:]) > _KERNEL:
+        return False
+    images = (*case.evidence.subject.inputs, *case.outputs)
+    return any(
+        len(image.shape) == 4
+        and image is not variable
+        and image.shape[0] != shape[0]
+        and image.shape[1] in shape[:2]
+        for image in images
+    )
+
+
+def are_slices(case: Case, rows: NDArray[np.bool_]) -> bool:
+    """Whether rows are whole slices of the one output, such as all of one sample."""
+    if len(case.outputs) != 1:
+        return False
+    grid = rows.reshape(case.outputs[0].shape)
+    for axis in range(grid.ndim):
+        others = tuple(i for i in range(grid.ndim) if i != axis)
+        some = reaches(grid, others)
+        if others and not some.all() and (grid.all(axis=others) == some).all():
+            return int(np.prod([grid.shape[i] for i in others])) > 2
+    return False
 
 
 def _pattern(entries: NDArray[np.intp], variable: Variable) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue, reaches
 from gradlab.diagnosis.measuring.moving import affine
-from gradlab.diagnosis.measuring.places import place_words
+from gradlab.diagnosis.measuring.places import are_slices, place_words
 from gradlab.diagnosis.measuring.proportions import fraction_words
 from gradlab.differentiation.smoothness import Smoothness
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["kinked_point", "passed_on"]
+
+_VARIED = 1e-3  # relative: slopes that are not all one
+# what a slope where nothing moves may be as well
+_CONSTANTS = (BugKind.EXTRA_TERM, BugKind.WRONG_DERIVATIVE)
 
 
 def passed_on(
@@ -101,7 +105,8 @@ def _handed_on(
     """Recognise a sum over too many axes: each output reaches entries of its mates.
 
     Of an input that the function is a straight line in, no value decides which entry
-    an output depends on: what is not zero there comes from no mask.
+    an output depends on: what is not zero there comes from no mask. Nor does a number
+    that is another one for each output, and for each the same in all entries.
     """
     rows = reaches(extra, 1)
     own = ~case.numeric_zero
@@ -115,7 +120,11 @@ def _handed_on(
         return []
     same = c * np.where(own, case.numeric, 0.0).sum(axis=1, keepdims=True)
     apart = np.abs(case.analytic - same) > case.tolerance + case.relative * np.abs(same)
-    if (apart & (extra | there)).any() or not affine(case.evidence, case.part.which):
+    if (apart & (extra | there)).any():
+        return []
+    # a mask of a maximum hands on the same slope everywhere: one
+    varied = np.ptp(np.abs(n)) > _VARIED * np.abs(n).max()
+    if not varied and not affine(case.evidence, case.part.which):
         return []
     is_sum = named == "1"
     what = "the same number: a sum" if is_sum else f"{named} of it to each: a mean"
@@ -149,7 +158,20 @@ def _mask_clue(
         f"{f'where neither is zero, {told}' if told else 'nowhere is neither zero'}.",
         f"Compare the mask in the backward of {case.name} with the one the forward "
         f"pass applies: same array, same comparison, same side.",
+        _CONSTANTS if _of_constants(case, lost, extra) else (),
     )
+
+
+def _of_constants(
+    case: Case, lost: NDArray[np.bool_], extra: NDArray[np.bool_]
+) -> bool:
+    """Whether what is too much is the slope of whole slices that nothing moves.
+
+    A mask stops some entries of a slice, as a rule; a constant has no slope at all.
+    """
+    rows = reaches(extra, 1)
+    still = case.numeric_zero[rows].all()
+    return bool(not lost.any() and still and are_slices(case, rows))
 
 
 def _counted(lost: NDArray[np.bool_], extra: NDArray[np.bool_]) -> str:

@@ -17,7 +17,7 @@ from gradlab.diagnosis.measuring.measures import (
     cases_of,
     reaches,
 )
-from gradlab.diagnosis.measuring.places import place_words
+from gradlab.diagnosis.measuring.places import are_slices, place_words
 from gradlab.diagnosis.measuring.proportions import fraction_words
 from gradlab.diagnosis.measuring.sides import side_of
 from gradlab.subject.subject import is_torch_subject
@@ -175,7 +175,7 @@ def _lost(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
     several_left = bool((kept.sum(axis=0)[touched] > 1).all())
     if clues and several_left and _copies(case):  # what is assigned leaves one
         return [_copies_lost(case, int(lost[:, touched].sum(axis=0).max()), share)]
-    if whole and (several or _slices(case, rows)):
+    if whole and (several or are_slices(case, rows)):
         clues += _lost_rows(case, rows, share)
     return clues
 
@@ -206,19 +206,6 @@ def _lost_output(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue
     return []
 
 
-def _slices(case: Case, rows: NDArray[np.bool_]) -> bool:
-    """Whether the rows are whole slices of one output, such as all of one sample."""
-    if len(case.outputs) != 1:
-        return False
-    grid = rows.reshape(case.outputs[0].shape)
-    for axis in range(grid.ndim):
-        others = tuple(i for i in range(grid.ndim) if i != axis)
-        some = reaches(grid, others)
-        if others and not some.all() and (grid.all(axis=others) == some).all():
-            return int(np.prod([grid.shape[i] for i in others])) > 2
-    return False
-
-
 def _copies(case: Case) -> bool:
     """Whether each output is a copy of one entry, or the same multiple of it."""
     moves = ~case.numeric_zero
@@ -243,7 +230,7 @@ def _lost_rows(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]:
     return [
         Clue(
             BugKind.DETACHED,
-            (0.95 if _slices(case, rows) else 0.93) * share,
+            (0.95 if are_slices(case, rows) else 0.93) * share,
             f"No gradient reaches {case.name} from {int(rows.sum())} of {len(rows)} "
             f"output rows, {place_words(case)}; the others are right.",
             f"Add the path from these outputs to {case.name}: one of them may be "
