@@ -163,6 +163,55 @@ def test_four_axes_are_no_image_without_a_kernel(rng):
     assert "axis 2" in words
 
 
+def test_levels_of_a_transform_have_factors_and_no_slope(rng):
+    """Means and differences of pairs, twice: each level lacks a root of two."""
+    root = np.sqrt(2)
+    step = np.array([[1.0, 1, 0, 0], [1, -1, 0, 0], [0, 0, 1, 1], [0, 0, 1, -1]])
+    pairs = np.kron(np.eye(2), step) / root
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    once = pairs[order]
+    twice = np.eye(8)
+    twice[:4, :4] = step[[0, 2, 1, 3]] / root
+    transform = twice @ once
+    levels = np.r_[np.full(4, 0.5), np.full(4, 1 / root)]
+
+    report = gl.check(
+        lambda x: transform @ x,
+        rng.normal(size=8),
+        jac=lambda x: levels[:, None] * transform,
+    )
+
+    kind, doubts, words = first(report)
+    assert kind == "scale"
+    assert "wrong_derivative" in doubts
+    assert "0.5, 0.7071" in words
+
+
+def test_an_entry_read_at_another_index_may_be_that(rng):
+    """Weights of edges divided by the degree of the wrong end."""
+    source, target = (
+        np.array([0, 0, 0, 1, 1, 2, 3, 3]),
+        np.array([1, 2, 3, 0, 2, 3, 0, 1]),
+    )
+    degree = np.bincount(source)
+    x = rng.normal(size=4)
+
+    def f(w):
+        out = np.zeros((8, 4))
+        out[np.arange(8), target] = w * x[source] / degree[target]
+        return out @ np.vander(np.arange(1.0, 5), 3)
+
+    def jac(w):
+        slopes = x[source] / degree[source]
+        rows = np.zeros((8, 4, 8))
+        rows[np.arange(8), target, np.arange(8)] = slopes
+        return np.einsum("ijk,jl->ilk", rows, np.vander(np.arange(1.0, 5), 3))
+
+    kind, doubts, _ = first(gl.check(f, rng.normal(size=8), jac=jac))
+
+    assert kind != "stale_cache" or "wrong_index" in doubts
+
+
 def test_a_sparse_input_is_no_table(rng):
     """Its coordinates are fewer than its rows are long: no detector fails of that."""
     torch = pytest.importorskip("torch")

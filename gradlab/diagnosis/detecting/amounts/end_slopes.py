@@ -12,6 +12,7 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.held import real_arrays
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, cases_of, reaches
 from gradlab.diagnosis.measuring.moving import slopes_at, unit_directions
+from gradlab.diagnosis.measuring.proportions import fraction_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,9 @@ def _other_multiplier(case: Case, c: Array) -> Clue:
         f"each entry: what multiplies it in the forward pass is another number than in "
         f"the backward.",
         f"Multiply the error signal of {case.name} by the very value that it met in "
-        f"the forward pass: at the same step, before it was overwritten.",
+        f"the forward pass: at the same step and the same index, before it was "
+        f"overwritten.",
+        (BugKind.WRONG_INDEX, BugKind.SCALE),
     )
 
 
@@ -131,6 +134,18 @@ def _own_factors(a: Array, n: Array, wrong: NDArray[np.bool_]) -> Array | None:
 
 
 def _own_slopes(what: str, line: str, end: str, c: Array) -> Clue:
+    few = _few_plain(c)
+    if few is not None:
+        told = ", ".join(f"{factor:.4g}" for factor in few)
+        return Clue(
+            BugKind.SCALE,
+            0.88,
+            f"Each {what} has one of {len(few)} factors ({told}), and several have the "
+            f"same; within its {line} of the Jacobian what is wrong is proportional.",
+            "Look for a number that multiplies a group of them, a level or a sample, "
+            "in one of forward and backward only: a weight, a length, a root of two.",
+            (BugKind.WRONG_DERIVATIVE, BugKind.MISSING_REDUCTION),
+        )
     first = "multiplies the incoming gradient first" if end == "last" else "comes last"
     return Clue(
         BugKind.WRONG_DERIVATIVE,
@@ -138,8 +153,25 @@ def _own_slopes(what: str, line: str, end: str, c: Array) -> Clue:
         f"Each {what} has a factor of its own, from {c.min():.4g} to {c.max():.4g}; "
         f"within its {line} of the Jacobian what is wrong is proportional.",
         f"Check the slope that {first} in the backward: that of the {end} function in "
-        f"the forward pass.",
+        f"the forward pass, and the value that it is taken at.",
+        (BugKind.STALE_CACHE,),
     )
+
+
+def _few_plain(c: Array) -> list[float] | None:
+    """Return the factors if they are few, shared, and fractions or roots of such.
+
+    A slope is another number for each.
+    """
+    few = np.unique(np.round(c, 6))
+    shared = [int((np.abs(c - factor) <= 2e-6).sum()) for factor in few]
+    if len(few) > len(c) // 2 or min(shared) < 2:
+        return None
+    plain = all(
+        fraction_words(float(factor)) or fraction_words(float(factor) ** 2)
+        for factor in few
+    )
+    return few.tolist() if plain else None
 
 
 def _named(case: Case, c: Array) -> Clue | None:
