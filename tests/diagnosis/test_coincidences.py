@@ -193,3 +193,18 @@ def test_a_square_of_great_weight_is_a_penalty_or_another_term(strength, rng):
     kind, doubts, _ = first(report)
     assert kind == "regularization"
     assert doubts == ({"missing_term"} if strength > 1 else set())
+
+
+def test_factors_of_samples_behind_one_vector_are_no_weights(rng):
+    """X @ b alone is used: any wrong error signal is a factor for each sample of X."""
+    b = rng.normal(size=3)
+    right = np.arange(12) == 4
+
+    def grad(x):
+        z = x @ b
+        return np.outer(np.where(right, np.cos(z), np.exp(-z)), b)
+
+    x = np.abs(rng.normal(size=(12, 3))) * np.sign(b) / 9  # where the cosine is > 0
+    report = gl.check(lambda x: np.sin(x @ b).sum(), x, grad=grad)
+
+    assert first(report)[0] != "scale"

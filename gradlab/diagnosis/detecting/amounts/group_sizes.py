@@ -160,10 +160,12 @@ def _is_of_one_sample(case: Case, count: int) -> bool:
     """Whether factors are those of the units of a weight that has met one sample.
 
     Its gradient is one outer product then, and any wrong error signal is a factor for
-    each unit.
+    each unit. So it is of samples that have met one vector.
     """
     shape = case.variable.shape
-    if not case.scalar or len(shape) != 2 or count not in shape:
+    if not case.scalar or len(shape) != 2 or not case.part.complete:
+        return False
+    if count <= _FEW and count not in shape:
         return False
     sizes = np.linalg.svd(case.numeric.reshape(shape), compute_uv=False)
     return bool(sizes[1:].sum() <= _SAME * sizes[0])
