@@ -46,6 +46,11 @@ _ADVICE_TOGETHER = (
     "several calls, needs_input_grad of another input, or a checkpoint that draws "
     "other random numbers (preserve_rng_state=False)."
 )
+_ADVICE_TWICE = (
+    "Its forward differentiates what is inside (autograd.grad): check each custom "
+    "Function in it with order=2. A backward that detaches a factor, or leaves the "
+    "graph, is right once and wrong where it is differentiated again."
+)
 _MAKE_IT_RUN = "Make its backward run and return one gradient for each input."
 _NO_HOOK = "Remove the hook (keep the handle that registering it returned)."
 
@@ -108,6 +113,10 @@ def _finding(blamed: Blamed, mistake: LayerMistake) -> Finding:
             advice = NOT_REENTRANT
     told = mistake.sentence()
     doubts: tuple[BugKind, ...] = ()
+    if kind == "unknown" and blamed.outcome.together and _differentiates(blamed):
+        told += " It could also be: second order."
+        advice = _ADVICE_TWICE
+        doubts = (BugKind.SECOND_ORDER,)
     if kind == "missing_reduction" and character and is_everyday(character.length):
         told += " It could also be: scale."
         advice += f" Or look for a factor {character.length}."
@@ -195,6 +204,13 @@ def _cuts_in_forward(blamed: Blamed, cuts: Mapping[str, str]) -> tuple[str, ...]
         for line in range(blamed.line, blamed.line + length)
     }
     return tuple(words for words, line in cuts.items() if line in lines)
+
+
+def _differentiates(blamed: Blamed) -> bool:
+    """Whether a forward calls ``torch.autograd.grad``, by the names in its code."""
+    forward = getattr(type(blamed.frame.target), "forward", None)
+    code = getattr(forward, "__code__", None)
+    return code is not None and {"autograd", "grad"} <= set(code.co_names)
 
 
 def _hook_finding(hooked: HookedInput) -> Finding:

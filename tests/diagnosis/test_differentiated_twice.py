@@ -1,0 +1,53 @@
+"""A model that differentiates inside, and a backward that is right only once."""
+
+from __future__ import annotations
+
+import pytest
+
+import gradlab as gl
+
+torch = pytest.importorskip("torch")
+
+
+class Sine(torch.autograd.Function):
+    """A sine whose slope is a constant to whoever differentiates again."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Sine."""
+        ctx.save_for_backward(x)
+        return torch.sin(x)
+
+    @staticmethod
+    def backward(ctx, up):
+        """Its slope, without history."""
+        (x,) = ctx.saved_tensors
+        return up * x.cos().detach()
+
+
+class Physics(torch.nn.Module):
+    """The loss of a network by its own derivative."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(2, 4), torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        """Square of the gradient, less one."""
+        x = x.detach().requires_grad_()
+        u = self.last(Sine.apply(self.first(x)))
+        (slope,) = torch.autograd.grad(u.sum(), x, create_graph=True)
+        return (slope.pow(2).sum(1) + u[:, 0] - 1).pow(2).mean()
+
+
+def test_a_backward_that_detaches_its_slope_may_be_wrong_the_second_time():
+    """Layer by layer all is right: the second derivative is named among the doubts."""
+    torch.manual_seed(0)
+    x = torch.randn(6, 2, dtype=torch.float64)
+
+    report = gl.check(Physics().double(), x)
+
+    assert report.verdict is gl.Verdict.DISAGREES
+    finding = report.findings[0]
+    assert "second_order" in {finding.kind, *finding.doubts}
+    assert "order=2" in finding.advice
