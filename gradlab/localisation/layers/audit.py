@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.errors import SubjectError
 from gradlab.localisation.layers.audited import INTERRUPTED, LayerRow, LayerState
 from gradlab.localisation.layers.checking.check import Checker, is_torchs
+from gradlab.localisation.layers.checking.mattering import as_far_as_it_matters
 from gradlab.localisation.layers.checking.outcome import Outcome
 from gradlab.localisation.layers.checking.reach import right_within_reach, wrong_nearby
 from gradlab.localisation.layers.checking.slight import as_far_as_alone
@@ -24,7 +25,6 @@ from gradlab.localisation.layers.recording.frames import owner_name, source_of, 
 from gradlab.localisation.layers.recording.hooks import hooked_inputs
 from gradlab.localisation.layers.recording.intercept import installed
 from gradlab.localisation.layers.recording.record import (
-    loss_depends_on,
     record,
     same_outputs,
 )
@@ -194,7 +194,7 @@ class _Audit:
             self._insist_on_repeatable(frame)
         wrong = outcome.state is LayerState.WRONG
         if wrong and (self._recording.raised or not frame.reached):
-            outcome = self._as_far_as_it_matters(frame, outcome)
+            outcome = as_far_as_it_matters(self._program, frame, outcome)
         elif wrong:
             outcome, count = as_far_as_alone(frame, outcome, self._alone)
             self._checker.evaluations += count
@@ -264,25 +264,6 @@ class _Audit:
             "gradient cannot be measured. Make its forward deterministic (draw from a "
             "generator of torch, NumPy or Python; keep no state between calls) or "
             "audit the parts around it."
-        )
-
-    def _as_far_as_it_matters(self, frame: Frame, outcome: Outcome) -> Outcome:
-        """Tell of a mistake without calling it wrong if no loss depends on it."""
-        try:
-            matters = loss_depends_on(self._program, frame)
-        except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-            return Outcome(
-                LayerState.UNCHECKED,
-                "got no gradient, and could not be changed to see whether the loss "
-                f"depends on it: {error}",
-            )
-        if matters:
-            return outcome
-        return dataclasses.replace(
-            outcome,
-            state=LayerState.UNCHECKED,
-            wrong=[],
-            reason=f"the loss does not depend on it, luckily: {outcome.reason}",
         )
 
     def _as_far_as_it_reaches(self, frame: Frame, outcome: Outcome) -> Outcome:
