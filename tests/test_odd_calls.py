@@ -42,7 +42,19 @@ CASES = {
     ),
     "a tolerance without end": (
         lambda: gl.sweep(f, X, grad=grad, rtol=float("inf")),
-        r"rtol must be a number >= 0 or None, got inf",
+        r"rtol must be below 1, got inf: a gradient of twice the size would agree",
+    ),
+    "an absolute tolerance without end": (
+        lambda: gl.check(f, X, grad=grad, atol=float("inf")),
+        r"atol must be finite, got inf: any gradient would agree",
+    ),
+    "an absolute tolerance that no number holds": (
+        lambda: gl.check(f, X, grad=grad, atol=10**400),
+        r"atol must be finite, got an integer beyond 1.8e\+308: any gradient would",
+    ),
+    "a relative tolerance that no number holds": (
+        lambda: gl.check(f, X, grad=grad, rtol={"x": 10**400}),
+        r"rtol must be below 1, got an integer beyond 1.8e\+308: a gradient of twice",
     ),
     "a tolerance that is a yes": (
         lambda: gl.taylor_test(f, X, grad=grad, rtol=True),

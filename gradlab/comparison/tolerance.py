@@ -49,6 +49,7 @@ _ATOL_MOST = 1e-2
 # Where no input moves f at all: effects below this fraction of f (or of one, if f is
 # larger: a constant in front of the loss must not excuse anything) are no movement.
 _STILL = 1e-8
+_MOST = float(np.finfo(np.float64).max)
 _FEW = 16.0  # standard deviations of its noise: an output below has no digit of its own
 
 
@@ -76,6 +77,13 @@ def roundings(epsilon: float) -> float:
     (1e-12, 0.1)
     """
     return min(5e3 * epsilon, 0.1)
+
+
+def _brief(value: Any) -> str:
+    """Spell a number out; an integer of hundreds of digits by their count."""
+    if isinstance(value, int) and value > _MOST:
+        return f"an integer beyond {_MOST:.1e}"
+    return repr(value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,13 +116,20 @@ class Tolerance:
             number = isinstance(value, int | float | np.number | np.ndarray)
             number = number and np.ndim(value) == 0 and np.asarray(value).dtype != bool
             # `not >=` also refuses nan, by name
-            if not (number and np.isreal(value) and 0 <= value < np.inf):
+            if not (number and np.isreal(value) and value >= 0):
                 msg = f"{name} must be a number >= 0 or None, got {value!r}"
                 raise InputError(msg)
         if self.rtol is not None and self.rtol >= 1:
             msg = (
-                f"rtol must be below 1, got {self.rtol!r}: a gradient of twice the "
-                "size would agree, and from 2 on any; leave it out, or try rtol=1e-3"
+                f"rtol must be below 1, got {_brief(self.rtol)}: a gradient of twice "
+                "the size would agree, and from 2 on any; leave it out, or try "
+                "rtol=1e-3"
+            )
+            raise InputError(msg)
+        if self.atol is not None and self.atol > _MOST:
+            msg = (
+                f"atol must be finite, got {_brief(self.atol)}: any gradient would "
+                "agree; leave it out, or give it in the units of the derivative"
             )
             raise InputError(msg)
 
