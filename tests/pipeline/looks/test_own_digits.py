@@ -33,6 +33,22 @@ def test_a_gradient_below_the_last_digit_of_its_terms_accuses_nobody(dtype, sure
     assert not report.culprits
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("sure", [30.0, 45.0, 200.0, 600.0])
+@pytest.mark.parametrize("count", [3, 12])
+def test_many_that_are_sure_accuse_nobody_either(count, sure, dtype):
+    """Eight entries that count in units speak for more; far out it is zero for long."""
+    x = (sure + torch.linspace(-1, 1, count, dtype=dtype)).requires_grad_()
+
+    def f(x, factor=1.0, bce=torch.nn.functional.binary_cross_entropy_with_logits):
+        return bce(torch.lerp(x.detach(), x, factor), torch.ones_like(x))
+
+    assert gl.check(f, x).verdict == gl.Verdict.AGREES
+    if f(x) > 0:  # exp(-200) is zero in single precision, and so is its slope
+        detached = gl.check(lambda x: f(x, 0.0) + 0 * x.sum(), x)
+        assert detached.verdict == gl.Verdict.DISAGREES
+
+
 @pytest.mark.parametrize("factor", [1.05, 0.0])
 @pytest.mark.parametrize("rate", [1.0, -1.0])
 def test_a_faint_output_is_no_excuse(factor, rate):
