@@ -105,7 +105,8 @@ def _beside(
     which, position = block.which, int(block.positions[column])
     cotangent = np.zeros((1, len(block.gap)))
     cotangent[0, row] = 1.0
-    point, values = subject.point(which), []
+    point = subject.point(which)
+    values: list[float] = []
     for factor in (*_BESIDE, *_CLOSER):
         if len(values) == len(_BESIDE) and any(values):
             break
