@@ -153,3 +153,25 @@ def test_gradients_of_nothing_but_rounding_agree(f, shapes, coverage):
     report = gl.check(f, *inputs, coverage=coverage)
 
     assert report.verdict.name == "AGREES"
+
+
+# ------------------------------------------------ far out on an exponential
+SATURATED = {  # f, its derivative, how far out: it moves by 1e-11 beside twelve
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda x: np.exp(-x), 25.0),
+    "tanh": (np.tanh, lambda x: 4 * np.exp(-2 * x), 12.5),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", SATURATED)
+def test_slopes_far_out_on_an_exponential_are_told(name, seed):
+    """A climb to the size of x leads nowhere there, and steps of one remain to do."""
+    f, slope, far = SATURATED[name]
+    x = np.random.default_rng(seed).uniform(-1, 1, 12) + far
+
+    def check(factor):
+        return gl.check(lambda x: f(x).sum(), x, grad=lambda x: factor * slope(x))
+
+    assert check(1.0).verdict == gl.Verdict.AGREES
+    assert check(2.0).verdict == gl.Verdict.DISAGREES
+    assert check(-1.0).verdict == gl.Verdict.DISAGREES

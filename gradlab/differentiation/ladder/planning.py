@@ -26,6 +26,7 @@ _SIMILAR = 10.0  # times what is usual beside the rounding of f, for a bar to be
 _FINE = 1e-8  # relative bar that will do where the slope is small beside the rounding
 # exponents over the stride, of steps long enough for an extrapolation to one side
 _LONG = (1.5, 2 / 3, 4 / 3, 5 / 3)
+_TOLD = 0.01  # relative bar: five of a wider one are hardly told from no slope
 _PATIENCE = 0.7  # a bar not better than this after four rounds will not get better
 
 
@@ -93,6 +94,7 @@ def next_rungs(
         needy = _needy(now, settings, bent & np.isnan(missing[0])[:, None])
         bar = needy.relative
         stuck = np.isfinite(now.record).all(axis=0) & (bar > _PATIENCE * now.record[0])
+        stuck &= ~_half_told(needy)
         wish = np.full(bar.size, np.nan)
         unfinished = ~((bar <= settings.tolerance) | stuck)
         down, up = unfinished & needy.truncated, unfinished & ~needy.truncated
@@ -115,6 +117,17 @@ def next_rungs(
         wishes = np.where(finished, _neighbours(now, needy), wishes)
     wanting = np.isfinite(missing[0])
     return np.where(wanting, missing, wishes), np.where(wanting, np.inf, bar)
+
+
+def _half_told(needy: _Needy) -> np.ndarray:
+    """Say which slopes are seen, hardly told, and lack a rung beside their run, (C,).
+
+    A climb far beyond the scale on which f lives (of an exponential at 30) takes four
+    rounds that tell nothing, and back.
+    """
+    vague = (needy.relative > _TOLD) & (needy.relative < 1)
+    beside = np.fmax(needy.low - needy.above, needy.below - needy.low)
+    return np.asarray(vague & (beside >= 2))
 
 
 def _missing(now: Situation, bent: np.ndarray) -> np.ndarray:
