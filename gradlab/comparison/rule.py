@@ -50,6 +50,9 @@ __all__ = [
 CARE = 0.1
 # Entries whose whole effect on f is below this fraction of the largest do not matter.
 NEGLIGIBLE = 1e-7
+# Of what an input itself does to f, and roundings of what matters most: what is off by
+# more is no rounding of a slope that is seen.
+_SEEN, _SHORT_SUM = 1e-3, 64.0
 _LEFT = 1e-6  # of what counts as no movement of f, as much as its digits tell
 
 
@@ -279,13 +282,19 @@ def _judge_band(
     """Verdicts and tolerances of some rows."""
     numeric, error = side.value, side.error
     epsilon, still = leniency.epsilon, leniency.still
-    largest = tops_of(numeric, units.sizes, tops).in_units_of(own)
+    row = tops_of(numeric, units.sizes, tops)
+    largest = row.in_units_of(own)
     with np.errstate(all="ignore"):
         size = np.maximum(np.abs(analytic), np.abs(numeric))
         allowed = leniency.tolerance.allowed(largest, size, epsilon)
         # no backward pass is more exact than a few thousand roundings of what matters;
         # and what moves a saturated output by its last digits is none of our business
         rounding = np.maximum(roundings(epsilon) * units.own, still / 1e4)
+        # ... but where the numeric side sees a slope, no input is all rounding
+        few = min(1.0, _SHORT_SUM * epsilon / roundings(epsilon))
+        least = np.maximum(few * rounding, _SEEN * row.effect)
+        told = (SAFETY * error <= CARE * np.abs(numeric)) & (numeric != 0)
+        rounding = np.where(told, np.minimum(rounding, least), rounding)
         bound = np.maximum(allowed, SAFETY * error) + leniency.slack
         bound += rounding / own
         difference = np.abs(analytic - numeric)

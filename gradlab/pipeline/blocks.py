@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from gradlab.differentiation.sparse.entries import Entries
     from gradlab.subject.subject import Subject
 
-__all__ = ["Block", "label_of"]
+__all__ = ["REACH", "Block", "direction", "label_of"]
+
+REACH = (1e-3, -1e-3, 0.3, -0.3)  # of their sizes: how far coordinates move together
 
 # Of an effect, over what `judge` neglects of it: a thousandth is neglected.
 _SLIGHT = 1e-3 / NEGLIGIBLE
@@ -92,6 +94,12 @@ class Block:
     blur: NDArray[np.float64] | None = None
     # entries of an input of which nothing was seen: see `untold.py`
     untold: NDArray[np.bool_] | None = None
+    # (rows,): outputs that go another way than the formula, all coordinates moved
+    # together, where no entry by itself is told: see `all_together.py`
+    restless: NDArray[np.bool_] | None = None
+    # ... how far each coordinate is moved then, (n,), and f where all of them are moved
+    # by so much times `REACH`
+    walk: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     settled: bool = False  # every entry agreed at once, and none had a second look
 
     @property
@@ -347,6 +355,17 @@ class Block:
         """Give the one-sided slopes memory of their own, before they are written to."""
         if not self.left.flags.writeable:
             self.left, self.right = self.left.copy(), self.right.copy()
+
+
+def direction(
+    scales: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Draw by how much each coordinate is moved, half of its scale to all of it, (n,).
+
+    No two are alike: what the difference of two coordinates moves does not cancel.
+    """
+    signs = rng.choice([-1.0, 1.0], len(scales))
+    return np.asarray(signs * rng.uniform(0.5, 1.0, len(scales)) * scales)
 
 
 def label_of(subject: Subject, block: Block, column: int) -> str:

@@ -31,6 +31,7 @@ from gradlab.differentiation.sparse.entries import Entries
 from gradlab.labels import few_of
 from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
+from gradlab.pipeline.looks.all_together import move_together
 from gradlab.pipeline.looks.far_steps import distrust_far_steps
 from gradlab.pipeline.looks.idle import settle_still
 from gradlab.pipeline.looks.steadiness import set_unsteady_aside
@@ -167,7 +168,7 @@ def compare_columns(
                 if stop is not None:
                     raise stop
             distrust_far_steps(check, outcome.blocks)
-            if settled_at_once(check, outcome):
+            if not move_together(check, outcome) and settled_at_once(check, outcome):
                 return outcome
             _look_carefully(check, outcome)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
@@ -240,7 +241,8 @@ def _conclude(check: Check, outcome: Outcome) -> None:
 
 def _look_carefully(check: Check, outcome: Outcome) -> None:
     """Give every entry a verdict; where few columns are in doubt, look at those."""
-    few = in_doubt(check.subject, outcome, check.plan)
+    restless = any(np.any(block.restless) for block in outcome.blocks)
+    few = None if restless else in_doubt(check.subject, outcome, check.plan)
     if few is None:
         _look_closely(check, outcome)
         return
@@ -326,6 +328,10 @@ def _remarks(
             f"{outcome.looked:,} of {total:,} coordinates looked at again with the "
             f"adaptive ladder"
         )
+    astray = [b.name for b in outcome.blocks if np.any(b.restless)]
+    if astray:
+        names = few_of(astray, _NAMED)
+        yield f"moves f otherwise than its gradient says: all of {names}"
     if outcome.upheld:
         yield (
             f"errors of {few_of(list(dict.fromkeys(outcome.upheld)), _NAMED)} measured "

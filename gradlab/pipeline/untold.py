@@ -51,6 +51,8 @@ def untold(
         some entry to a tenth of its value, or the gradient is nothing but rounding.
     """
     value, error, scales = block.value, block.error, block.latest_scales
+    if value.size and np.any(block.restless):
+        return _restless(block)
     if not value.size or _is_told(value.reshape(-1), error.reshape(-1)):
         return None
     with np.errstate(all="ignore"):
@@ -61,6 +63,18 @@ def untold(
         told = (SAFETY * error <= CARE * np.abs(value)) & (value != 0) & ~block.wrong
     told |= np.isin(block.kinds, _SEEN)
     return None if told.any() else np.asarray(claimed)
+
+
+def _restless(block: Block) -> NDArray[np.bool_] | None:
+    """Entries not told by themselves, of outputs that go another way than the formula.
+
+    Where some are wrong the input is, and the others are none the less.
+    """
+    if block.restless is None or block.accused:
+        return None
+    with np.errstate(all="ignore"):
+        told = SAFETY * block.error <= CARE * np.abs(block.value)
+    return np.asarray(~(told & (block.value != 0)) & block.restless[:, None])
 
 
 def _is_told(value: NDArray[np.float64], error: NDArray[np.float64]) -> bool:
@@ -77,9 +91,15 @@ def largest_untold(block: Block) -> NDArray[np.bool_]:
         return mask
     with np.errstate(all="ignore"):
         claim = np.abs(block.formula) * block.latest_scales
-    claim = np.where(block.untold, claim, 0.0)
+        if np.any(block.restless):  # a formula of zeros claims nothing
+            seen = np.abs(block.value) + block.error
+            claim = np.fmax(claim, seen * block.latest_scales)
+    claim = np.where(block.untold & ~block.looked, claim, 0.0)
     claim = np.nan_to_num(claim, posinf=0.0).reshape(-1)
-    count = min(_MORE if block.accused else _FEW, int(np.count_nonzero(claim)))
+    left = _MORE if block.accused else _FEW
+    if np.any(block.restless):
+        left = max(0, min(left, _MORE - int(np.count_nonzero(block.looked))))
+    count = min(left, int(np.count_nonzero(claim)))
     if count:
         mask.reshape(-1)[np.argpartition(claim, -count)[-count:]] = True
     return mask

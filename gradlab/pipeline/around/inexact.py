@@ -44,7 +44,10 @@ def excuse_inexact(outcome: Outcome) -> list[Finding]:
     off = [_effects(block, Verdict.DISAGREES) for block in wrong]
     if not all((each <= NEGLIGIBLE * matters).all() for each in off):
         return []  # something else is the matter
-    shown = np.max([_shown(block) for block in outcome.blocks], axis=0)
+    right = [block for block in outcome.blocks if not block.accused]
+    if not right:
+        return []  # what agrees of a wrong gradient is off by as much for that reason
+    shown = np.max([_shown(block) for block in right], axis=0)
     excused = [
         block
         for block, each in zip(wrong, off, strict=True)

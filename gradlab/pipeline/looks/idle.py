@@ -9,6 +9,7 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.evaluation import displaced_rows, line_of, line_rows
 from gradlab.differentiation.noise.noise import rounding_of
+from gradlab.pipeline.blocks import REACH, direction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,23 +110,21 @@ def _settle(
     meter: Meter,
 ) -> None:
     """Move some columns together; narrow their bars in rows that stand still."""
-    subject, count = origin.subject, len(columns)
-    # no two are alike: what the difference of two coordinates moves does not cancel
-    amounts = rng.choice([-1.0, 1.0], count) * rng.uniform(0.5, 1.0, count)
-    amounts *= block.scales[columns]
+    subject = origin.subject
+    known = block.walk if len(columns) == len(block.positions) else None
+    amounts = direction(block.scales[columns], rng) if known is None else known[0]
     line = line_of(subject, [(block.which, block.positions[columns], amounts)])
-    reach = (1e-3, -1e-3, 0.3, -0.3)
-    values = line_rows(subject, line, reach, meter)
+    values = line_rows(subject, line, REACH, meter) if known is None else known[1]
     ulps = _ulps(origin)
     with np.errstate(all="ignore"):
         moved = values - origin.base
         quiet = rows & (np.abs(moved) <= ulps).all(axis=0)
-        bar = ulps[:, None] / (max(reach) * np.abs(amounts))
+        bar = ulps[:, None] / (max(REACH) * np.abs(amounts))
     block.narrow(bar, quiet[:, None], columns)
-    slope, alike = _slope(moved[:2], reach[0], ulps)
+    slope, alike = _slope(moved[:2], REACH[0], ulps)
     if not (rows & alike).any():
         return
-    farther = _FARTHER * reach[0]
+    farther = _FARTHER * REACH[0]
     more = line_rows(subject, line, (farther, -farther), meter) - origin.base
     same, also = _slope(more, farther, ulps)
     with np.errstate(all="ignore"):  # noise moves f as far over any step
