@@ -61,7 +61,7 @@ def move_together(check: Check, outcome: Outcome) -> bool:
     """
     if outcome.known is not None or not np.isfinite(outcome.base).all():
         return False
-    rng = np.random.default_rng([check.plan.seed, 43])
+    rng = np.random.default_rng([check.plan.seed, 7])
     for block in outcome.blocks:
         auto = isinstance(check.plan.method_of(block.name), Auto)
         if not auto or not block.positions.size or _is_told(block):
