@@ -76,3 +76,15 @@ def test_units_that_wake_up_farther_away_cost_few_steps():
 
     assert report.verdict == gl.Verdict.AGREES
     assert report.evaluations < 24
+
+
+@pytest.mark.parametrize("far", [30.0, 1e3, 3e4, 1e6])
+def test_a_cosine_at_zero_beside_a_large_coordinate(far):
+    """A step by the size of the other one: f is the same on both sides, however far."""
+    x = np.array([0.0, far])
+
+    right = gl.check(np.cos, x, jac=lambda x: np.diag(-np.sin(x)))
+    wrong = gl.check(np.cos, x, jac=lambda x: np.diag(1e-6 - np.sin(x)))
+
+    assert right.verdict == gl.Verdict.AGREES
+    assert wrong.verdict == gl.Verdict.DISAGREES

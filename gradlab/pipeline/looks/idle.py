@@ -75,7 +75,7 @@ def settle_zeros(origin: Origin, block: Block, meter: Meter) -> bool:
     In short arithmetic one bar of many thousands may come out too wide, or a coordinate
     that is small beside the others of its input was moved by a part of its own size,
     over which last digits of f hide a slope. Where f stands still over the usual size
-    of the others, too, there is none.
+    of the others, too, or is the same on both sides, as a cosine at 0, there is none.
 
     Returns
     -------
@@ -94,7 +94,8 @@ def settle_zeros(origin: Origin, block: Block, meter: Meter) -> bool:
     ulps = _ulps(origin)[:, None]
     shape = 2, len(columns), -1
     with np.errstate(all="ignore"):
-        moved = np.abs((values - origin.base).reshape(shape)).max(axis=0).T
+        ahead, behind = values.reshape(shape)
+        moved = np.abs(ahead - behind).T / 2
         bar = ulps / np.abs(taken).reshape(shape[:2]).min(axis=0)
     still = zeros[:, columns] & (moved <= ulps)
     block.narrow(bar, still, columns)
