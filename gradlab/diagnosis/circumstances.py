@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["circumstances"]
 
 _NAMED = 4  # inputs that follow from one cause, named in its sentence
+# 1 + small has the last digit of 1: a loss of 1e-9 has no digits below for that alone.
+_LAST = 1e3  # roundings of f, or of 1, that bars over long steps are worth then
 _ROUNDINGS = 8.0  # of f itself, that a difference of two of its values may have
 
 _LEFT_TO_AUTO = (
@@ -252,8 +254,8 @@ def _stops_early(evidence: Evidence) -> Finding:
 def _hidden_noise(evidence: Evidence, part: Part) -> bool:
     """Whether the error bars are those of single precision throughout.
 
-    And wider than the round-off of f itself makes them, where f is large beside all
-    that an input does to it.
+    And wider than the round-off of f itself makes them, or of one, where that is large
+    beside all that an input does to it.
     """
     if part.pattern is not None and _mostly_narrow(part.pattern):
         return False
@@ -275,12 +277,16 @@ def _hidden_noise(evidence: Evidence, part: Part) -> bool:
         return False
     if claimed == 0 and not part.is_wrong:
         return False
+    scales = scales_of(evidence.subject, part.which)
+    height = np.fmax(np.abs(evidence.base), 1.0)[:, None]
     if (part.kinds == Smoothness.NOISY.value).mean() > 0.5:
-        return True
+        moved = np.where(torn, np.nan, part.error * scales[part.positions])
+        with np.errstate(all="ignore"):
+            return bool(np.nanmedian(moved / height) > _LAST * DOUBLE)
     if not np.mean(bars > 1e-6 * size) > 0.5:  # the median, without sorting
         return False
-    steps = step_sizes(scales_of(evidence.subject, part.which), DOUBLE, 2)
-    own = _ROUNDINGS * DOUBLE * np.abs(evidence.base)[:, None] / steps[part.positions]
+    steps = step_sizes(scales, DOUBLE, 2)
+    own = _ROUNDINGS * DOUBLE * height / steps[part.positions]
     wide = np.isfinite(part.error) & ~torn & (part.error > np.fmax(1e-6 * size, own))
     return bool(2 * np.count_nonzero(wide) > bars.size)
 
