@@ -8,12 +8,14 @@ times n cells may take ten thousand times as long for a tenth of their size.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gradlab.differentiation.metering.timeouts import NotReturnedError, Watch
+from gradlab.pipeline.around.slight_errors import unasked_point
 from gradlab.pipeline.sides.lines_run import TooLong, Way, way_of
 from gradlab.subject.tolerances_off import small_numbers, with_smaller
 
@@ -82,11 +84,12 @@ def tolerances_of(subject: Subject, meter: Meter) -> Tolerances:
     if not numbers:
         return Tolerances([], TENTH, 0, 0)
     meter.spend(1)
-    base = _run(subject, meter, math.inf, allowed)
+    trial = _Trial(subject, meter, allowed)
+    base = trial.run()
     most = _TOO_LONG * (base.way.lines + _LEAST_LINES)
     found, longer, slowest = [], 1.0, base.seconds
     for number in numbers:
-        other = _smaller(subject, number, base, meter, most, allowed)
+        other = _smaller(trial, number, base, most)
         if other is None or not _is_tolerance(base, other):
             continue
         found.append(number)
@@ -98,30 +101,45 @@ def tolerances_of(subject: Subject, meter: Meter) -> Tolerances:
     return Tolerances(found, factor, most, affordable)
 
 
-def _smaller(
-    subject: Subject,
-    number: float,
-    base: _Run,
-    meter: Meter,
-    most: float,
-    allowed: float,
-) -> _Run | None:
+@dataclasses.dataclass(slots=True, eq=False)
+class _Trial:
+    """Evaluates a function beside its point, nowhere twice: it may keep its results."""
+
+    subject: Subject
+    meter: Meter
+    allowed: float  # seconds
+    asked: int = 0
+
+    def run(self, most: float = math.inf) -> _Run:
+        """Evaluate, traced; for so many lines at most."""
+        began, seconds = self.meter.seconds, _LATE * self.allowed
+        self.asked += 1
+        with (
+            unasked_point(self.subject, self.asked),
+            Watch(seconds, seconds, []) as watch,
+        ):
+            row, way = watch.call(lambda: way_of(self.subject.row, most))
+        return _Run(row, way, self.meter.seconds - began)
+
+
+def _smaller(trial: _Trial, number: float, base: _Run, most: float) -> _Run | None:
     """Evaluate f with a tenth of a number; None if that takes too long."""
-    meter.spend(2)
+    subject, allowed = trial.subject, trial.allowed
+    trial.meter.spend(2)
     try:
         with with_smaller(subject, [number], _HARDLY):
-            hardly = _run(subject, meter, most, allowed)
+            hardly = trial.run(most)
             if _foreseen(base.seconds, hardly.seconds) > allowed / 2:
                 # it may have been another program that took the time
-                meter.spend(1)
-                again = _run(subject, meter, most, allowed).seconds
+                trial.meter.spend(1)
+                again = trial.run(most).seconds
                 hardly = hardly._replace(seconds=min(hardly.seconds, again))
         seconds = _foreseen(base.seconds, hardly.seconds)
         lines = _foreseen(base.way.lines, hardly.way.lines)
         if seconds > allowed / 2 or lines > most:
             return None
         with with_smaller(subject, [number], TENTH):
-            return _run(subject, meter, most, allowed)
+            return trial.run(most)
     except (TooLong, NotReturnedError):
         return None
 
@@ -130,14 +148,6 @@ def _foreseen(base: float, hardly: float) -> float:
     """Tell what a tenth takes by what f does, and with a number that is hardly less."""
     rate = max(0.0, math.log(max(hardly, 1e-9) / max(base, 1e-9)))
     return base * math.exp(rate * math.log(TENTH) / math.log(_HARDLY))
-
-
-def _run(subject: Subject, meter: Meter, most: float, allowed: float) -> _Run:
-    began = meter.seconds
-    seconds = _LATE * allowed
-    with Watch(seconds, seconds, []) as watch:
-        row, way = watch.call(lambda: way_of(subject.row, most))
-    return _Run(row, way, meter.seconds - began)
 
 
 def _is_tolerance(base: _Run, other: _Run) -> bool:
