@@ -23,7 +23,7 @@ import numpy as np
 
 from gradlab.comparison.effects import scales_in
 from gradlab.comparison.tiling import bands, cut
-from gradlab.comparison.tolerance import SAFETY, Tolerance, roundings
+from gradlab.comparison.tolerance import CARE, SAFETY, Tolerance, roundings, tells
 from gradlab.comparison.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ __all__ = [
     "zeros_told",
 ]
 
-# An error of ten percent must show in any single entry; in most, far less does.
-CARE = 0.1
 # Entries whose whole effect on f is below this fraction of the largest do not matter.
 NEGLIGIBLE = 1e-7
 # Of what an input itself does to f, and roundings of what matters most: what is off by
@@ -293,7 +291,7 @@ def _judge_band(
         # ... but where the numeric side sees a slope, no input is all rounding
         few = min(1.0, _SHORT_SUM * epsilon / roundings(epsilon))
         least = np.maximum(few * rounding, _SEEN * row.effect)
-        told = (SAFETY * error <= CARE * np.abs(numeric)) & (numeric != 0)
+        told = tells(numeric, error)
         rounding = np.where(told, np.minimum(rounding, least), rounding)
         bound = np.maximum(allowed, SAFETY * error) + leniency.slack
         bound += rounding / own

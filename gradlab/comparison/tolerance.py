@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "CARE",
     "CLEAR",
     "SAFETY",
     "Tolerance",
@@ -29,12 +30,15 @@ __all__ = [
     "roundings",
     "stillness",
     "stillness_in_noise",
+    "tells",
 ]
 
 # Error bars are estimates: the promise is that the true error is within a few of them.
 SAFETY = 5.0
 # What lies farther apart than so many of them needs no second measurement.
 CLEAR = 40.0
+# An error of ten percent must show in any single entry; in most, far less does.
+CARE = 0.1
 
 # rtol by unit round-off of the analytic side. float64: 1e-6 leaves two digits between
 # the central difference (1e-10 on smooth functions) and the smallest slip worth a
@@ -64,6 +68,18 @@ def default_rtol(epsilon: float) -> float:
     0.00024
     """
     return max(_RTOL_DOUBLE, min(_ROUNDOFFS * epsilon, 0.1))
+
+
+def tells(value: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Say which numeric entries are told from zero, to a tenth of their value.
+
+    Examples
+    --------
+    >>> tells(np.array([1.0, 1.0, 0.0]), np.array([1e-6, 0.5, 0.0])).tolist()
+    [True, False, False]
+    """
+    with np.errstate(all="ignore"):
+        return np.asarray((SAFETY * error <= CARE * np.abs(value)) & (value != 0))
 
 
 def roundings(epsilon: float) -> float:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.rule import CARE
-from gradlab.comparison.tolerance import SAFETY, roundings
+from gradlab.comparison.tolerance import CARE, SAFETY, roundings, tells
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def untold(
         claimed = (np.abs(block.formula) * scales > least) & ~block.wrong
         if not claimed.any():
             return None
-        told = (SAFETY * error <= CARE * np.abs(value)) & (value != 0) & ~block.wrong
+    told = tells(value, error) & ~block.wrong
     told |= np.isin(block.kinds, _SEEN)
     return None if told.any() else np.asarray(claimed)
 
@@ -72,9 +71,7 @@ def _restless(block: Block) -> NDArray[np.bool_] | None:
     """
     if block.restless is None or block.accused:
         return None
-    with np.errstate(all="ignore"):
-        told = SAFETY * block.error <= CARE * np.abs(block.value)
-    return np.asarray(~(told & (block.value != 0)) & block.restless[:, None])
+    return ~tells(block.value, block.error) & block.restless[:, None]
 
 
 def _is_told(value: NDArray[np.float64], error: NDArray[np.float64]) -> bool:

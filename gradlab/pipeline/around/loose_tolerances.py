@@ -77,14 +77,11 @@ def leave_to_tolerances(
             return
         with without_caches(subject):
             found = tolerances_of(subject, meter)
-        if not found.numbers:
-            return
-        worst = _worst(wrong, rows)[: found.affordable]
-        with (
-            without_caches(subject),
-            with_smaller(subject, found.numbers, found.factor),
-        ):
-            left = [_gap(subject, *each, meter, found.most) for each in worst]
+            if not found.numbers:
+                return
+            worst = _worst(wrong, rows)[: found.affordable]
+            with with_smaller(subject, found.numbers, found.factor):
+                left = [_gap(subject, *each, meter, found.most) for each in worst]
     except (BudgetExhausted, TooLong, NotReturnedError):
         return
     except KeyboardInterrupt as stop:

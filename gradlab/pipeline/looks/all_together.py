@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.rule import CARE
-from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.tolerance import CARE, SAFETY, tells
 from gradlab.differentiation.adaptive_columns import adaptive_line
 from gradlab.differentiation.evaluation import line_of, line_rows
 from gradlab.differentiation.method import Adaptive, Auto
@@ -75,9 +74,7 @@ def move_together(check: Check, outcome: Outcome) -> bool:
 def _is_told(block: Block) -> bool:
     """Whether the first pass tells any entry to a tenth of its value."""
     side = block if block.pattern is None else block.pattern
-    with np.errstate(all="ignore"):
-        told = SAFETY * side.error <= CARE * np.abs(side.value)
-        return bool((told & (side.value != 0)).any())
+    return bool(tells(side.value, side.error).any())
 
 
 def _restless(

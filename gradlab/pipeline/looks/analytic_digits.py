@@ -45,9 +45,9 @@ def excuse_own_digits(subject: Subject, block: Block, meter: Meter) -> bool:
     """Allow a gradient the last digit of the terms that cancel in it.
 
     Fifteen gradients (forty-five, if the first are zero) for each of up to eight
-    entries, also where no budget is left for
-    them: its end must not leave an accusation unheard. Of more entries, eight speak for
-    all. Asked for after the verdicts, as only they tell whom to hear.
+    entries, also where no budget is left for them: its end must not leave an accusation
+    unheard. Of more entries, eight speak for all. Asked for after the verdicts, as only
+    they tell whom to hear.
 
     Parameters
     ----------
