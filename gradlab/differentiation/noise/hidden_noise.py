@@ -88,7 +88,8 @@ def noise_level(
         size = np.abs(values).max(axis=0)  # first: squares of 1e200 overflow
         levels = difference_noise(values / size) * size
     still = (levels == 0).all(axis=0)
-    heard = np.where(np.isfinite(levels) & (levels > 0), levels, np.inf)
+    off = 2 * (values == 0).all(axis=0).sum(axis=0) >= values.shape[1]
+    heard = np.where(np.isfinite(levels) & (levels > 0) & ~off, levels, np.inf)
     heard = np.where(levels < _LUCKY * _on_both_sides(levels), np.inf, heard)
     middle = np.maximum((np.isfinite(heard).sum(axis=0) - 1) // 2, 0)
     noise = np.take_along_axis(np.sort(heard, axis=0), middle[None], axis=0)[0]

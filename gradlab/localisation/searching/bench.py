@@ -53,8 +53,7 @@ class Bench:
     cotangent
         Weights of the rows, shape (rows,).
     gradients
-        Of each input; entries that were found wrong are replaced by what they should
-        have been, so that the search goes on for others.
+        Of each input; entries found wrong are replaced by what they should have been.
     units
         Power of two near the size of each input.
     settled
@@ -62,14 +61,14 @@ class Bench:
     immovable
         By input: coordinates that cannot be displaced, because they are not finite.
     wary
-        Whether a defect must show at finer steps too: until one has, and always where
-        the function has shown kinks.
+        Whether a defect must show at finer steps too, unless it is known from a line
+        that this one is a part of: until one has, and always behind kinks.
     ripples, heard, hidden
         Noise of f, each of shape (rows,): from `ripple`, heard along directions, or
         what only longer steps show.
     dear
         Whether evaluations are so dear that directions get two of them, and a tensor
-        is judged as a whole instead of entry by entry.
+        is judged as a whole.
     crowd
         Whether only finer steps than usual get along with kinks; None if nobody knows.
     precise
@@ -287,9 +286,10 @@ class Bench:
             return self._quick(direction, resolution, proven=proven)
         shift = 0.0 if self._reach is None else direction.reach - self._reach
         start = moved_exponent(self.exponent, shift, self.numeric.epsilon)
-        settings = ProbeSettings(start, self.noise, resolution, self.wary)
-        sides = self.gradients, self.cotangent
-        found = probe(self.origin, direction, *sides, self.meter, settings)
+        wary = self.wary and not proven
+        settings = ProbeSettings(start, self.noise, resolution, wary)
+        sides = self.gradients, self.cotangent, self.meter
+        found = probe(self.origin, direction, *sides, settings)
         if many and self.crowd is None and not found.error <= resolution:
             self._served = direction.reach, found.exponent
             closer = self._quick(direction, resolution, proven=proven)
@@ -300,7 +300,7 @@ class Bench:
         defect = abs(found.defect) > SAFETY * found.error
         if found.rough:
             self.wary = self._rough = True
-        elif defect and not self._rough:
+        elif wary and defect and not self._rough:
             self.wary = False  # finer steps agreed: the function is smooth here
         return found
 

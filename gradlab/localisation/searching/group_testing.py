@@ -44,6 +44,7 @@ __all__ = [
     "measured",
     "measured_again",
     "patient",
+    "read_again",
     "sharpened",
     "split",
     "unseen",
@@ -73,8 +74,7 @@ class Group:
     thinning, choice
         If positive, one coordinate in ``2**thinning`` is meant; see `Direction`.
     sparse
-        Size of the group around it in which few entries were found wrong; 0 if that
-        was not looked into.
+        Size of the group around it in which few entries were found wrong, or 0.
     probes
         The measurements themselves, if there were any of this very group.
     """
@@ -182,6 +182,12 @@ def _read(bench: Bench, group: Group) -> Group:
         probes=probes,
     )
     return patient(bench, read)
+
+
+def read_again(bench: Bench, group: Group) -> Group:
+    """Read a group again with all the noise that is known by now."""
+    probes = tuple(_blurred(probe, bench.noise) for probe in group.probes)
+    return _read(bench, dataclasses.replace(group, probes=probes))
 
 
 def patient(bench: Bench, group: Group) -> Group:

@@ -89,7 +89,7 @@ def beyond_rounding(origin: Origin, meter: Meter, seed: int) -> NDArray[np.float
     if not may_be_rough(subject, meter, seed):
         return np.zeros(len(base))
     noise = noise_level(origin, meter, seed)
-    still = noise <= LAST_DIGITS
+    still = noise == LAST_DIGITS  # what moves a little is no staircase, but may bend
     if still.any():
         wide = noise_level(origin, meter, seed, spacing=HALF_SPACING)
         noise = np.where(still, wide, noise)

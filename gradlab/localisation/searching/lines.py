@@ -184,14 +184,26 @@ class Line:
         Of the two finest steps, whose ratio is r: ``e(h) - r**2 e(h / r)`` has the
         variance ``2 + 2 r**4 + 4 (1 - r**2)**2`` in units of that of f. A kink at the
         point itself shows as well, as something that no quotient can tell. Of a single
-        step curvature and all are taken for noise.
+        step curvature and all are taken for noise; so they are of the finest one where
+        the next crosses a kink that it does not.
         """
-        if len(self._evens) < 2:
-            return np.asarray(next(iter(self._evens.values())) / np.sqrt(6.0))
-        fine, coarse = sorted(self._evens, reverse=True)[:2]
+        fine = max(self._evens)
+        if len(self._evens) < 2 or self._crosses_more(fine):
+            return np.asarray(self._evens[fine] / np.sqrt(6.0))
+        coarse = sorted(self._evens, reverse=True)[1]
         square = self._square(fine, coarse)
         spread = 2 + 2 * square**2 + 4 * (1 - square) ** 2
         return np.asarray(self._uneven(fine, coarse) / np.sqrt(spread))
+
+    def _crosses_more(self, fine: int) -> bool:
+        """Whether the step next to the finest bends f, by more than curvature does."""
+        coarse = max(p for p in self._evens if p < fine)
+        if self._bent(fine) or not self._bent(coarse):
+            return False
+        own, other = (
+            abs(self._product(self._evens[p], self._cotangent)) for p in (fine, coarse)
+        )
+        return _BENDS * 4.0 ** (fine - coarse) * own < other
 
     def _square(self, fine: int, coarse: int) -> float:
         """By how much curvature lets a coarser step differ more: 0 if it shows none.

@@ -84,6 +84,8 @@ class Search:
         What is being worked on; after an interruption, what is still suspected.
     excused
         Inputs of which an accusation was taken back.
+    shown
+        Groups that were suspicious, as they were.
     """
 
     bench: Bench
@@ -100,6 +102,7 @@ class Search:
     readings: dict[int, Reading] = dataclasses.field(default_factory=dict)
     looked: dict[tuple[int, int], Column] = dataclasses.field(default_factory=dict)
     excused: set[int] = dataclasses.field(default_factory=set)
+    shown: list[Group] = dataclasses.field(default_factory=list)
     _given_up: set[int] = dataclasses.field(default_factory=set)
 
     def run(self) -> None:
@@ -145,6 +148,7 @@ class Search:
             fine = self.resolution(remaining)
             group = measured(bench, remaining, seeds, resolution=fine)
             if group.suspicious and bench.listen_closer():
+                self.shown.append(group_testing.read_again(bench, group))
                 continue  # with the noise that is known now
             if group.suspicious and not bench.dear:
                 seeds = [bench.new_seed() for _ in range(_LINES - _FIRST)]

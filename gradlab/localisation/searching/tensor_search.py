@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.searching.bench import Bench
     from gradlab.localisation.searching.search import Search
 
-__all__ = ["Judged", "judge"]
+__all__ = ["Judged", "judge", "unexplained"]
 
 _ROUNDS, _ROUNDS_DEAR = 6, 3
 _LINES = 3  # directions that one factor for everything has to explain
@@ -82,6 +82,7 @@ def judge(
         groups = search.screen(bench.parts())
         search.pending = groups
         if not groups:
+            search.doubtful += unexplained(bench, search, judged)
             return
         bench.meter.bar.expect_at_least(_AFTER)
         if bench.dear and _of_one_factor(bench, search, judged.alone, groups[0]):
@@ -91,10 +92,40 @@ def judge(
         known = () if asked else judged.handed
         lines, untold = told_apart(bench, groups[0], known)
         asked = True
+        search.shown += lines
         search.doubtful += untold
         for which in {part.which for group in untold for part in group.parts}:
             bench.settle(which)
         _judge_each(bench, search, judged, lines, rng)
+
+
+def unexplained(bench: Bench, search: Search, judged: Judged) -> list[Group]:
+    """List groups that showed a defect, of which nothing came, and which hides now.
+
+    What shows no defect any more, though one of that size would, is right.
+    """
+    found = {which for which, _ in search.wrong} | set(search.share) | set(judged.alone)
+    left = []
+    for group in search.shown:
+        inputs = {part.which for part in group.parts}
+        settled = inputs & found or any(map(bench.patience.tolerated, inputs))
+        if settled or not group.suspicious:
+            continue
+        defect = float(np.nanmax(np.abs(group.defects), initial=0.0))
+        if not _least(bench, search, group) < defect:
+            left.append(group)
+    return left
+
+
+def _least(bench: Bench, search: Search, group: Group) -> float:
+    """Smallest defect of a group that would have shown where it was cleared."""
+    cleared = (search.cleared.get(part.which) for part in group.parts)
+    probes = [() if each is None else each.probes for each in cleared]
+    told = (
+        min((bench.threshold(probe, group.parts) for probe in each), default=np.inf)
+        for each in probes
+    )
+    return max(told)
 
 
 def _judge_each(
@@ -177,7 +208,8 @@ def _by_itself(
         return _inferred(bench, line)
     if bench.dear:
         return _repeated(bench, line, seeds, search.resolution(line.parts))
-    return measured(bench, line.parts, seeds, resolution=np.inf)
+    told = float(np.abs(line.defects[0])) / FINE
+    return measured(bench, line.parts, seeds, resolution=told or np.inf)
 
 
 def _conclude(
