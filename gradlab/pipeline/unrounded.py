@@ -1,9 +1,10 @@
-"""What does not agree looked at again without roundings to half precision on the way.
+"""Reports of functions that cast on the way, made again with these casts left out.
 
 Between two steps of a cast to bfloat16 a function stands still, and over many of them a
 difference is curved: neither is the slope that its backward means. With the cast left
 out, both sides are smooth. What is wrong then is wrong; what is right is right but for
-what the cast rounds off.
+what the cast rounds off. Casts to float32 leave a slope, but one of four digits, which
+a mistake of a thousandth hides in.
 """
 
 from __future__ import annotations
@@ -27,12 +28,17 @@ if TYPE_CHECKING:
 
 __all__ = ["unrounded"]
 
-_ROUNDED = 0.1  # of a gradient's largest entry: what half precision may round off
+# Of a gradient's largest entry: what half and single precision may round off.
+_HALF, _SINGLE = 0.1, 1e-3
+_SHARP = 1e-7  # of a gradient's largest entry: an error bar that hides no mistake
 _FAINT = 0.01  # of the largest gradient: less is rounded as that is
 
 
 def unrounded(report: Report, subject: Subject, call: Call) -> Report:
-    """Repeat what does not agree without casts to half precision, if there are any.
+    """Repeat a check without the casts that keep it from a sharp answer, if it has any.
+
+    That is without casts to half precision, where something does not agree; without
+    those to single precision, where differences are as noisy as that.
 
     Parameters
     ----------
@@ -48,37 +54,56 @@ def unrounded(report: Report, subject: Subject, call: Call) -> Report:
         The second one, which says so, where the gradients of both are the same but for
         rounding; else the first.
     """
-    settled = report.verdict == Verdict.AGREES or report.partial
-    if settled or not is_torch_subject(subject) or call.meter.crew is not None:
+    if report.partial or not is_torch_subject(subject) or call.meter.crew is not None:
         return report
-    from gradlab.subject.tensors.in_double.double import without_halves
+    from gradlab.subject.tensors.in_double.double import without_halves, without_singles
 
-    twin = without_halves(subject)
-    if twin is None:
-        return report
+    open_ = report.verdict != Verdict.AGREES
+    twin = without_halves(subject) if open_ else None
+    if twin is not None:
+        return _again(report, subject, twin, call, "half")
+    twin = without_singles(subject) if open_ or _is_noisy(report) else None
+    return report if twin is None else _again(report, subject, twin, call, "single")
+
+
+def _is_noisy(report: Report) -> bool:
+    """Whether differences have fewer digits than float64 allows, for any reason."""
+    found = ((c.numeric_error, np.abs(c.numeric)) for c in report.comparisons)
+    return any(
+        not error.max(initial=0.0) <= _SHARP * size.max(initial=0.0)
+        for error, size in found
+        if size.any()
+    )
+
+
+def _again(
+    report: Report, subject: Subject, twin: Subject, call: Call, precision: str
+) -> Report:
+    """Check the twin; return its report, or the first where it is another function."""
+    without = f"casts to {precision} precision"
     try:
         again = examine(twin, dataclasses.replace(call, layers=None))
     except (BudgetExhausted, KeyboardInterrupt) as stop:
-        return accusing_nobody(
-            report, stop, "not compared without casts to half precision"
-        )
+        return accusing_nobody(report, stop, f"not compared without {without}")
     off = _apart(report, again)
     if not np.isfinite(off):  # one by directions, the other entry by entry
         off = _apart_along(subject, twin, call.plan.seed)
-    if again.verdict != Verdict.DISAGREES and not off <= _ROUNDED:
+    half = precision == "half"
+    known = half and again.verdict == Verdict.DISAGREES
+    if not (known or off <= (_HALF if half else _SINGLE)):
         return report
     told = Finding(
         BugKind.LOW_PRECISION,
-        "warning",
+        "warning" if half else "note",
         "",
         0.9,
-        f"The function casts to half precision on the way, and stands still between "
+        f"The function {without} on the way, and stands still between "
         f"two numbers of that; both sides were compared with these casts left out. "
         f"With them the gradient is off by up to {100 * off:.2g} % of its largest "
         f"entry.",
         "For gradients with more digits leave the casts out where you can.",
     )
-    remark = "compared in float64, with casts to half precision left out"
+    remark = f"compared in float64, with {without} left out"
     return dataclasses.replace(
         again,
         findings=rank([*again.findings, told]),

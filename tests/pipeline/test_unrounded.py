@@ -252,3 +252,66 @@ def test_a_cast_along_directions(seed, share):
 
     right = share == 1
     assert report.verdict == (gl.Verdict.AGREES if right else gl.Verdict.DISAGREES)
+
+
+class Softmax(torch.autograd.Function):
+    """Softmax in single precision of what is float64, with one slope times a factor."""
+
+    @staticmethod
+    def forward(ctx, x, factor, back):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return torch.softmax(x.float(), -1).to(back)
+
+    @staticmethod
+    def backward(ctx, up):
+        (x,) = ctx.saved_tensors
+        p, up = torch.softmax(x.float(), -1), up.float()
+        found = (p * (up - (up * p).sum(-1, keepdim=True))).double()
+        found.view(-1)[found.abs().argmax()] *= ctx.factor
+        return found, None, None
+
+
+def single(factor, back, coverage="auto"):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 5, generator=generator).double().requires_grad_()
+    return gl.check(lambda x: Softmax.apply(x, factor, back), x, coverage=coverage)
+
+
+@pytest.mark.parametrize("coverage", ["auto", "probe"])
+@pytest.mark.parametrize("back", [torch.float64, torch.float32])
+def test_casts_to_single_precision_hide_no_mistake(back, coverage):
+    """One slope of one in ten thousand too much is told, a right gradient is right.
+
+    With the casts error bars are as wide as that.
+    """
+    wrong, right = single(1.0001, back, coverage), single(1.0, back, coverage)
+
+    assert wrong.verdict == gl.Verdict.DISAGREES
+    assert right.verdict == gl.Verdict.AGREES
+    assert all((c.numeric_error < 1e-9).all() for c in right.comparisons)
+
+
+def test_single_precision_is_not_called_half():
+    """The note names what was left out."""
+    (note,) = [
+        f for f in single(1.0, torch.float64).findings if f.kind == "low_precision"
+    ]
+
+    assert note.severity == "note"
+    assert "casts to single precision" in note.evidence
+    assert "half" not in note.evidence
+
+
+def test_another_function_without_its_casts_settles_nothing():
+    """Where gradients change with the casts, the function is judged as it is."""
+
+    def f(x):
+        short = x.float()
+        return (2.0 if short.dtype == torch.float32 else 3.0) * short.sin().double()
+
+    x = torch.linspace(0.1, 1.0, 4).double().requires_grad_()
+    report = gl.check(f, x)
+
+    assert report.verdict != gl.Verdict.DISAGREES
+    assert "left out" not in str(report)

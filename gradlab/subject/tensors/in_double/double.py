@@ -38,7 +38,13 @@ if TYPE_CHECKING:
     from gradlab.subject.tensors.in_double.lossless_casts import Around
     from gradlab.subject.tensors.subjects import TorchSubject
 
-__all__ = ["in_double", "narrowing_watched", "within", "without_halves"]
+__all__ = [
+    "in_double",
+    "narrowing_watched",
+    "within",
+    "without_halves",
+    "without_singles",
+]
 
 # Bytes of parameters from which on they are lent to a module, and how often each may
 # be made in one evaluation: a loop over time steps had better find them all there.
@@ -63,7 +69,8 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
     module, for tensors kept as plain attributes; with tensors that the function holds
     itself widened as they are used. Each attempt is evaluated once while every torch
     function is watched. One that casts float64 to less disqualifies it, unless the type
-    cast to holds all inputs as they were: such casts are left out, see
+    cast to holds all inputs as they were, or is that of the output, in single
+    precision: such casts are left out, see
     `gradlab.subject.tensors.in_double.lossless_casts`.
 
     Examples
@@ -82,7 +89,10 @@ def in_double(subject: TorchSubject) -> TorchSubject | None:
         return None
     if subject.epsilon <= torch.finfo(torch.float64).eps:
         return None
-    return _widened_by(subject, _harmless(subject))
+    found = _widened_by(subject, _harmless(subject))
+    if found is None and subject.epsilon <= torch.finfo(torch.float32).eps:
+        found = _widened_by(subject, Casts.singles())
+    return found
 
 
 def _harmless(subject: TorchSubject) -> Casts:
@@ -130,10 +140,10 @@ def without_halves(subject: TorchSubject) -> TorchSubject | None:
     """
     import torch
 
-    half = float(torch.finfo(torch.float16).eps)
-    if not subject.outputs or subject.epsilon >= half:
+    single = float(torch.finfo(torch.float32).eps)
+    if not subject.outputs or subject.epsilon > single:
         return None
-    with narrowing_watched(subject.epsilon) as narrowed:
+    with narrowing_watched(single) as narrowed:
         subject.row()
     if not narrowed:
         return None
@@ -147,6 +157,30 @@ def without_halves(subject: TorchSubject) -> TorchSubject | None:
             found.dependent = subject.dependent
             return found
     return None
+
+
+def without_singles(subject: TorchSubject) -> TorchSubject | None:
+    """Return a subject in float64 without its casts to single precision and back.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gradlab.subject.tensors.subjects import torch_subject
+    >>> x = torch.zeros(2, dtype=torch.float64)
+    >>> rounded = torch_subject(lambda x: x.float().sin().double(), (x,))
+    >>> without_singles(rounded) is None
+    False
+    >>> without_singles(torch_subject(torch.sin, (x,))) is None
+    True
+    """
+    if not subject.outputs or subject.epsilon > DOUBLE:
+        return None
+    with narrowing_watched() as narrowed:
+        subject.row()
+    found = _widened_by(subject, Casts.singles()) if narrowed else None
+    if found is not None:
+        found.dependent = subject.dependent
+    return found
 
 
 def _widened_by(subject: TorchSubject, casts: Casts) -> TorchSubject | None:

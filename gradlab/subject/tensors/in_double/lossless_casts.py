@@ -80,12 +80,17 @@ class Casts:
         return cls(wide, same=False)
 
     @classmethod
-    def shorter(cls) -> Casts:
-        """Choose those and single precision, which such numbers are widened to."""
+    def singles(cls) -> Casts:
+        """Choose single precision, real and complex."""
         import torch
 
-        wide = {**cls.halves().wide, torch.float32: torch.float64}
-        return cls({**wide, torch.complex64: torch.complex128}, same=False)
+        wide = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+        return cls(wide, same=False)
+
+    @classmethod
+    def shorter(cls) -> Casts:
+        """Choose those and single precision, which such numbers are widened to."""
+        return cls({**cls.halves().wide, **cls.singles().wide}, same=False)
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
