@@ -313,7 +313,7 @@ def _tensor(
         verdict = Verdict.DISAGREES
     elif empty:
         verdict = Verdict.AGREES
-    elif doubted or group is None or _hidden(bench, which, power):
+    elif doubted or group is None or _hidden(bench, which, power, group):
         settled = bench.patience.tolerated(which) and not doubted
         verdict = Verdict.AGREES if settled else Verdict.UNDECIDED
     else:
@@ -341,8 +341,12 @@ def _hides(bench: Bench, which: int, power: float) -> bool:
     return power > _BLIND * least
 
 
-def _hidden(bench: Bench, which: int, power: float) -> bool:
-    """Whether a small error of all entries together could hide in the error bars."""
+def _hidden(bench: Bench, which: int, power: float, group: Group) -> bool:
+    """Whether a small error of all entries together could hide in the error bars.
+
+    Whatever signs it has, or as one factor of them all: by that it shows less where a
+    direction happens to lead nowhere.
+    """
     typical = _norm(bench, which)
     if bench.dear:
         effects = [_norm(bench, k) * unit for k, unit in enumerate(bench.units)]
@@ -351,7 +355,18 @@ def _hidden(bench: Bench, which: int, power: float) -> bool:
         return not power <= max(_BLIND_DEAR * typical, 2 * bench.rounding(which))
     # `TensorProbe.power` tells of what need not show
     told = group_testing.least_told(bench, which) / bench.units[which]
-    return not power <= max(_BLIND * typical, told)
+    if power <= told:
+        return False
+    return not (power <= _BLIND * typical and _shows_a_factor(bench, which, group))
+
+
+def _shows_a_factor(bench: Bench, which: int, group: Group) -> bool:
+    """Whether one percent more of an input would have shown along some direction."""
+    parts = [part for part in group.parts if part.which == which]
+    lines = [bench.direction(parts, seed) for seed in group.seeds]
+    shares = [bench.gradients.along(line)[0] for line in lines]
+    pairs = zip(shares, group.thresholds, strict=True)
+    return any(_BLIND * abs(share) >= threshold for share, threshold in pairs)
 
 
 def _norm(bench: Bench, which: int) -> float:

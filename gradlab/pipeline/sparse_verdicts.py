@@ -285,6 +285,7 @@ def some_columns(small: Block, block: Block, columns: NDArray[np.intp]) -> Block
         allowed=cut(small.allowed),
         accepted=np.zeros(shape, dtype=bool),
         looked=np.zeros(len(columns), dtype=bool),
+        walk=None,
         pattern=None,
         entries=None,
         precise_entries=None,

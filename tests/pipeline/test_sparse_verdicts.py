@@ -131,3 +131,14 @@ class TestFewInDoubt:
             assert (np.asarray(other.verdicts) == 2).sum() == wrong, name
         assert alone
         assert max(alone) <= 100
+
+
+def test_columns_in_doubt_are_not_moved_as_the_whole_was():
+    """Stairs that stand still together, of which one step is close to an edge."""
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(-9, 9, 250), rng.uniform(-9, 9, 250)
+    y[np.abs(y) < 0.1] = 1.0
+    flat = np.zeros((250, 250))
+    report = gl.check(lambda x, y: np.floor(x / y), x, y, jac=lambda x, y: (flat, flat))
+
+    assert report.verdict != gl.Verdict.DISAGREES

@@ -335,3 +335,12 @@ def test_forward_value_is_what_the_analytic_side_saw():
     subject.analytic.pull(np.eye(3))
 
     assert np.array_equal(subject.forward_value, subject.row())
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("fn", [torch.sgn, lambda x: torch.sgn(x).sum(), torch.abs])
+def test_gradients_of_zeros_without_memory_are_zeros(fn, order):
+    """Autograd hands on a ZeroTensor, of which NumPy sees nothing."""
+    x = torch.tensor([0.7, -1.3, 2.0], dtype=torch.float64, requires_grad=True)
+
+    assert gl.check(fn, x, order=order).verdict == gl.Verdict.AGREES

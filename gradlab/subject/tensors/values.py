@@ -117,6 +117,8 @@ def real_numbers(tensor: Any) -> NDArray[np.float64]:
     dense = tensor.detach()
     if dense.is_conj() or dense.is_neg():  # lazy, and NumPy cannot see them
         dense = dense.resolve_conj().resolve_neg()
+    if dense._is_zerotensor():  # zeros that have no memory
+        dense = dense.clone()
     if dense.dtype.is_complex:
         dense = torch.view_as_real(dense)
     fresh = dense.dtype is not torch.float64 or dense.device.type != "cpu"

@@ -230,6 +230,7 @@ def _coordinates(cell: Cell, gradient: Any, *, fresh: bool = True) -> NDArray[An
         gradient = gradient.to(cell.values.dtype)
     plain = gradient.dtype in (torch.float64, torch.float32)
     plain = plain and gradient.is_contiguous() and not gradient.is_neg()
+    plain = plain and not gradient._is_zerotensor()
     if not fresh and plain and gradient.device.type in ("cpu", "cuda"):
         view: NDArray[Any] = on_host(gradient.detach()).numpy().reshape(-1)
         return view
