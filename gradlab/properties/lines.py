@@ -157,10 +157,15 @@ class Line:
                 self.known[step] = float(np.dot(self.bench.cotangent[live], row[live]))
         return self.known[step]
 
+    @property
+    def rounding(self) -> float:
+        """Absolute round-off of one value."""
+        return ULPS * self.bench.numeric.epsilon * self.size
+
     def noise(self) -> float:
         """Absolute noise of one value: round-off, or what second differences show."""
         first = _QUIET if self.bench.numeric.epsilon < DOUBLE else 2.0**-14
-        level = ULPS * self.bench.numeric.epsilon * self.size
+        level = self.rounding
         for spacing in (first, 7 * first):  # one alone may by chance be silent
             values = np.array([self.at(k * spacing) for k in range(_POINTS)])
             size = float(np.abs(values).max())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.building import Sides, build_subject, valid_seed
-from gradlab.comparison.tolerance import SAFETY, Tolerance
+from gradlab.comparison.tolerance import CARE, SAFETY, Tolerance
 from gradlab.differentiation.lines.line_slope import Slope, line_slope, start_exponent
 from gradlab.differentiation.metering.budget import parse_budget
 from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
@@ -36,6 +36,7 @@ _FIRST, _COUNT = 0.01, 6  # pyadjoint's first step; its four would show less
 _KINK = 1e-3  # one-sided slopes further apart than this, relative, whatever the step
 _EFFECT = 0.1  # of an input's part of the derivative: an error that must show
 _CANCELLED = 0.01  # of terms that cancel: less than two roundings of bfloat16
+_CLOSER = 18  # exponents: where what oscillates faster than the first steps is smooth
 _STRAIGHT = 1e-3  # of the slope, in units of the direction: less bend is none
 
 
@@ -260,7 +261,7 @@ def _first(line: Line, slope: float, noise: float) -> Derivative:
     goal = 0.1 * relative * max(abs(slope), spread)
     epsilon = line.bench.numeric.epsilon
 
-    def slope_from(exponent: int) -> Slope:
+    def slope_from(exponent: int, noise: float = noise) -> Slope:
         return line_slope(
             line.at,
             noise=noise,
@@ -278,6 +279,13 @@ def _first(line: Line, slope: float, noise: float) -> Derivative:
     bend = None if kink is None else _bend(line, noise, kink)
     if bend is not None:  # from afar both sides of it look alike
         found, kink = slope_from(bend), None
+    apart = abs(slope - found.value)
+    if noise > line.rounding and apart > max(SAFETY * found.error, CARE * abs(slope)):
+        close = slope_from(start_exponent(epsilon) + _CLOSER, line.rounding)
+        if _bears_out(close, slope):  # what is heard from afar is f itself
+            found, kink = close, None
+        elif abs(slope - close.value) < CARE * abs(slope):  # so it may be
+            found = dataclasses.replace(found, error=apart)
     size = max(abs(slope), abs(found.value), spread)
     # in bfloat16 a tenth is forgiven, for a sum, and no terms lose a tenth in rounding
     own = max(abs(slope), abs(found.value))
@@ -286,6 +294,12 @@ def _first(line: Line, slope: float, noise: float) -> Derivative:
     return Derivative(
         slope, found.value, found.error, relative * size, size, kink, doubt
     )
+
+
+def _bears_out(close: Slope, slope: float) -> bool:
+    """Whether f is smooth close by, and has this very slope there; stairs have none."""
+    told = SAFETY * close.error <= CARE * abs(close.value)
+    return close.smooth and told and abs(slope - close.value) <= SAFETY * close.error
 
 
 def _stands_still(line: Line) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 from gradlab import labels
 from gradlab.errors import InputTypeError
 from gradlab.subject.subject import Variable
+from gradlab.subject.tensors.batching.devices import has_no_memory
 from gradlab.subject.tensors.overlaps import overlaps
 from gradlab.subject.tensors.patterns import Pattern, sparse_pattern
 
@@ -117,7 +118,7 @@ def real_numbers(tensor: Any) -> NDArray[np.float64]:
     dense = tensor.detach()
     if dense.is_conj() or dense.is_neg():  # lazy, and NumPy cannot see them
         dense = dense.resolve_conj().resolve_neg()
-    if dense._is_zerotensor():  # zeros that have no memory
+    if has_no_memory(dense):
         dense = dense.clone()
     if dense.dtype.is_complex:
         dense = torch.view_as_real(dense)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["batch_bytes", "copies", "on_host", "out_of_memory"]
+__all__ = ["batch_bytes", "copies", "has_no_memory", "on_host", "out_of_memory"]
 
 _HOST = 1 << 26  # 64 MiB: a batch should not evict everything else
 _CACHE = 1 << 23  # copies beyond 8 MiB fall out of the cache: measured, 3 x slower
@@ -85,6 +85,20 @@ def out_of_memory(cause: BaseException) -> bool:
 
     kind = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
     return isinstance(cause, kind)
+
+
+def has_no_memory(tensor: Any) -> bool:
+    """Whether a tensor is zeros of which there is no memory, and NumPy sees nothing.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> (slope,) = torch.autograd.grad(x.sgn().sum(), x)
+    >>> has_no_memory(slope), has_no_memory(slope.clone())
+    (True, False)
+    """
+    return bool(tensor._is_zerotensor())  # noqa: SLF001 - it has no other name
 
 
 def on_host(tensor: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.tensors.batching.devices import on_host
+from gradlab.subject.tensors.batching.devices import has_no_memory, on_host
 from gradlab.subject.tensors.gradients.engine import run_backward
 from gradlab.subject.tensors.outputs import cotangent_tensors
 from gradlab.subject.tensors.values import real_numbers
@@ -230,7 +230,7 @@ def _coordinates(cell: Cell, gradient: Any, *, fresh: bool = True) -> NDArray[An
         gradient = gradient.to(cell.values.dtype)
     plain = gradient.dtype in (torch.float64, torch.float32)
     plain = plain and gradient.is_contiguous() and not gradient.is_neg()
-    plain = plain and not gradient._is_zerotensor()
+    plain = plain and not has_no_memory(gradient)
     if not fresh and plain and gradient.device.type in ("cpu", "cuda"):
         view: NDArray[Any] = on_host(gradient.detach()).numpy().reshape(-1)
         return view
