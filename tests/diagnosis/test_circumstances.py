@@ -307,6 +307,6 @@ def test_a_named_method_takes_float32_as_it_is(method):
     )
     (found,) = [f for f in report.findings if f.kind == gl.BugKind.LOW_PRECISION]
 
-    assert "did not run" not in found.evidence
+    assert "does not run" not in found.evidence
     assert ("a method that is named" in found.evidence) is (method == "forward")
     assert ('method="auto"' in found.advice) is (method == "forward")
