@@ -70,6 +70,9 @@ def leave_to_tolerances(
     if not wrong or not asked or outcome.stopped == INTERRUPTED:
         return
     rows = least_first(wrong)
+    if not rows.size:  # beside an input that is wrong altogether others may be right
+        wrong = [block for block in wrong if least_first([block]).size]
+        rows = least_first(wrong) if wrong else rows
     if not rows.size:
         return
     try:
