@@ -217,8 +217,8 @@ def _in_short_arithmetic(evidence: Evidence) -> tuple[str, str]:
         )
         return told, _LEFT_TO_AUTO
     told = (
-        "its differences carry the round-off of that arithmetic; in float64 it does not "
-        "run, or gives other values"
+        "its differences carry the round-off of that arithmetic; in float64 it does "
+        "not run, or gives other values"
     )
     return told, in_float64(evidence.subject)
 

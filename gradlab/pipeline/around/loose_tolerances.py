@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["leave_to_tolerances"]
 
 _SHRINKS = 4.0  # times less: what is the solver's does, by its order a hundred times
+_CLOSE = 0.2  # of a gradient: a tolerance of 1e-3 is good for 0.1
 _ENTRIES = 4  # whose slopes are measured again
 # Of the size of an entry: where nobody else asks, as f may keep its results.
 _STEP = 1.0001e-4
@@ -65,14 +66,10 @@ def leave_to_tolerances(
         Charged for two evaluations for each small number that f has, of the first
         eight, and for some eight more where one of them is a tolerance.
     """
-    wrong = [block for block in outcome.blocks if block.accused and off(block).any()]
     asked = outcome.reference is None and subject.epsilon < DOUBLE
-    if not wrong or not asked or outcome.stopped == INTERRUPTED:
+    if not asked or outcome.stopped == INTERRUPTED:
         return
-    rows = least_first(wrong)
-    if not rows.size:  # beside an input that is wrong altogether others may be right
-        wrong = [block for block in wrong if least_first([block]).size]
-        rows = least_first(wrong) if wrong else rows
+    wrong, rows = _slightly_off(outcome.blocks)
     if not rows.size:
         return
     try:
@@ -104,6 +101,19 @@ def leave_to_tolerances(
         if own:
             place = worst[own[0]][1]
             yield _told(subject, block, place, left[own[0]], found)
+
+
+def _slightly_off(blocks: list[Block]) -> tuple[list[Block], NDArray[np.intp]]:
+    """Pick what is off by little: inputs, and the outputs by which they are.
+
+    Beside an input that is wrong altogether others may be right.
+    """
+    wrong = [block for block in blocks if block.accused and off(block).any()]
+    for some in (wrong, [b for b in wrong if least_first([b], _CLOSE).size]):
+        rows = least_first(some, _CLOSE) if some else np.zeros(0, dtype=np.intp)
+        if rows.size:
+            return some, rows
+    return [], np.zeros(0, dtype=np.intp)
 
 
 def _worst(wrong: list[Block], rows: NDArray[np.intp]) -> list[tuple[Block, Place]]:

@@ -43,6 +43,7 @@ __all__ = ["leave_rounded_data"]
 # off by more than 1.7 times what three moves by one rounding did, and 32 roundings
 # moved it by 12 to 80 times as much.
 _DRAWS = 3
+_CLOSE = 0.03  # of a gradient: what is farther off than that is asked nothing
 _LIKE = 4.0
 _LONGER, _GROWS = 32.0, 4.0
 _STEP = 1e-5  # of the size of an entry: of the noise of f, 1e-11 of it is left
@@ -69,7 +70,7 @@ def leave_rounded_data(
     asked = outcome.reference is None and subject.epsilon < DOUBLE
     if not wrong or not asked or outcome.stopped == INTERRUPTED:
         return
-    rows = least_first(wrong)
+    rows = least_first(wrong, _CLOSE)
     if not rows.size:
         return
     try:

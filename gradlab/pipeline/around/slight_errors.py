@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["least_first", "off", "slope_at", "unasked_point", "weights"]
 
-_CLOSE = 0.03  # of a gradient: what is farther off than that is asked nothing
 _BESIDE = 2e-9  # of a coordinate: far beyond its rounding, and nothing to f
 _ROWS = 64  # outputs that are asked: those that are off by least come first
 
@@ -27,14 +26,20 @@ def off(block: Block) -> NDArray[np.bool_]:
     return np.asarray(block.wrong & np.isfinite(block.gap))
 
 
-def least_first(wrong: list[Block]) -> NDArray[np.intp]:
-    """Find outputs of which something is accused, by how far off they are."""
+def least_first(wrong: list[Block], close: float) -> NDArray[np.intp]:
+    """Find outputs of which something is accused, by how far off they are.
+
+    Parameters
+    ----------
+    close
+        Of a gradient: what is farther off than that is asked nothing.
+    """
     with np.errstate(all="ignore"):
         far = [weights(block).max(axis=1) for block in wrong]
         own = [np.abs(b.formula * b.sizes).max(axis=1) for b in wrong]
         share = np.max(far, axis=0) / np.fmax(np.max(own, axis=0), np.finfo(float).tiny)
     order = np.argsort(share, kind="stable")
-    near = (share[order] > 0) & (share[order] < _CLOSE)
+    near = (share[order] > 0) & (share[order] < close)
     return np.asarray(order[near][:_ROWS])
 
 

@@ -142,6 +142,69 @@ def test_a_slip_does_not_shrink_with_a_tolerance(f, factor):
     assert report.verdict.name == "DISAGREES"
 
 
+def circling(p, rtol, sensitivities):
+    """Van der Pol's oscillator after a time of 4, or what its parameters do to it."""
+
+    def rhs(_, w):
+        u, v = w[:2]
+        ahead = [v, p[0] * (1 - u**2) * v - p[1] * u]
+        if not sensitivities:
+            return ahead
+        by_state = [[0, 1], [-2 * p[0] * u * v - p[1], p[0] * (1 - u**2)]]
+        by_numbers = [[0, 0], [(1 - u**2) * v, -u]]
+        moved = np.array(by_state) @ w[2:].reshape(2, 2) + by_numbers
+        return [*ahead, *moved.ravel()]
+
+    start = [1.0, 0.0] + [0.0] * (4 if sensitivities else 0)
+    return solve_ivp(rhs, (0, 4), start, rtol=rtol, atol=1e-3 * rtol).y[:, -1]
+
+
+@pytest.mark.parametrize("p", [(1.5, 1.0), (1.0, 1.0), (1.2, 0.7), (0.5, 1.2)])
+def test_a_loose_integrator_may_be_off_by_a_tenth(p):
+    """Its own slope is that far from that of the equation; ten percent more is told."""
+    right = circling(np.array(p), 1e-10, True)[2:4]
+
+    def verdict(factor):
+        return gl.check(
+            lambda p: float(circling(p, 1e-3, False)[0]),
+            np.array(p),
+            grad=lambda _: factor * right,
+        ).verdict
+
+    assert verdict(1.0) == gl.Verdict.UNDECIDED
+    assert verdict(1.2) == gl.Verdict.DISAGREES
+    assert verdict(-1.0) == gl.Verdict.DISAGREES
+
+
+def test_an_input_that_is_right_is_not_accused_beside_one_that_is_wrong():
+    """A fixed point to 1e-5: its weights come transposed, its input as it should."""
+    rng = np.random.default_rng(0)
+    weights, x = 0.25 * rng.normal(size=(4, 4)), rng.normal(size=4)
+
+    def fixed(weights, x, tol):
+        z = np.zeros_like(x)
+        while True:
+            z, before = np.tanh(weights @ z + x), z
+            if np.linalg.norm(z - before) < tol:
+                return z
+
+    def transposed(weights, x):
+        z = fixed(weights, x, 1e-14)
+        slopes = 1 - z**2
+        inner = np.eye(4) - slopes[:, None] * weights
+        found = slopes * np.linalg.solve(inner.T, 2 * z)
+        return np.outer(z, found), found
+
+    report = gl.check(
+        lambda weights, x: float((fixed(weights, x, 1e-5) ** 2).sum()),
+        weights,
+        x,
+        grad=transposed,
+    )
+
+    assert report.culprits == ("weights",)
+
+
 def test_an_epsilon_under_a_root_is_no_tolerance():
     """A slip that shrinks with a small number of f, which iterates over nothing."""
 
