@@ -125,8 +125,9 @@ def nearest_jump(
             left = departure > _least(some, values, step[busy])
             which = busy[left & np.isnan(away[busy])]
             if which.size:
+                end = ends[0 if sign > 0 else 1, np.isin(busy, which)]
                 found = _cornered(
-                    lanes.some(which), nodes[:, which], sign * step[which]
+                    lanes.some(which), nodes[:, which], sign * step[which], end
                 )
                 height[:, which], away[which] = found
                 looks[which] += 1
@@ -202,7 +203,7 @@ def _walked(
             return None
         stray = np.abs(ahead[1] - _foretold(nodes, np.sign([[step]])))
         if (stray > _telling(lane, nodes, abs(centre + step))).any():
-            height, away = _cornered(lane, nodes, np.array([step]), centre)
+            height, away = _cornered(lane, nodes, np.array([step]), ahead[1], centre)
             looks += 1
             if looks == _PATIENCE or not np.isnan(away[0]):
                 return None if np.isnan(away[0]) else (height[:, 0], float(away[0]))
@@ -256,6 +257,7 @@ def _cornered(
     lanes: Lanes,
     nodes: NDArray[np.float64],
     step: NDArray[np.float64],
+    end: NDArray[np.float64],
     centre: float = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Corner where f leaves its smooth course between half a step and a whole one.
@@ -266,6 +268,8 @@ def _cornered(
         f at `_NODES` of a step, forward and back from the centre, (5, n).
     step
         Signed, (n,).
+    end
+        f at a whole step, (n,).
     centre
         Distance from the point.
 
@@ -274,30 +278,45 @@ def _cornered(
     height, away
         As of `nearest_jump`; nan as distance where f leaves it without a jump.
     """
-    sign, least_seen = np.sign(step), np.zeros(len(step))
+    sign, size = np.sign(step), np.abs(nodes).max(axis=0)
     low, high = 0.5 * np.ones(len(step)), np.ones(len(step))
-    f_low, f_high = (lanes.at(centre + part * step) for part in (low, high))
-    whole = np.abs(lanes.pick(f_high) - _foretold(nodes, sign * high))
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        there = lanes.at(centre + middle * step)
-        with np.errstate(all="ignore"):
-            stray = np.abs(lanes.pick(there) - _foretold(nodes, sign * middle))
-            beyond = ~(stray <= whole / 2)
-        high, low = np.where(beyond, middle, high), np.where(beyond, low, middle)
-        f_high = np.where(beyond[:, None], there, f_high)
-        f_low = np.where(beyond[:, None], f_low, there)
-        ends = np.stack([lanes.pick(f_high), lanes.pick(f_low)])
-        with np.errstate(all="ignore"):  # too little is left for a jump
-            least_seen = np.fmax(_LASTS * whole, _least(lanes, ends, step))
-            if (np.abs(ends[0] - ends[1]) <= least_seen).all():
-                break
     with np.errstate(all="ignore"):
-        height = np.abs(f_high - f_low).T
+        above = end - _foretold(nodes, sign)
+    below, whole = np.zeros(len(step)), np.abs(above)
+    busy = np.arange(len(step))
+    for _ in range(_HALVINGS):
+        middle = (low[busy] + high[busy]) / 2
+        there = lanes.some(busy).seen(centre + middle * step[busy])
+        with np.errstate(all="ignore"):
+            off = there - _foretold(nodes[:, busy], sign[busy] * middle)
+            beyond = ~(np.abs(off) <= whole[busy] / 2)
+        far, near = busy[beyond], busy[~beyond]
+        high[far], above[far] = middle[beyond], off[beyond]
+        low[near], below[near] = middle[~beyond], off[~beyond]
+        with np.errstate(all="ignore"):  # too little is left of it for a jump
+            least = _least(lanes, np.stack([size, end]), step)
+            left = np.abs(above - below) <= np.fmax(_LASTS * whole, least)
+        busy = busy[~left[busy]]
+        if not busy.size:
+            break
+    height = np.zeros((len(lanes.origin.base), len(step)))
+    away = np.full(len(step), np.nan)
+    if busy.size:
+        some, ends = lanes.some(busy), (low[busy], high[busy])
+        height[:, busy] = _heights(some, *(centre + part * step[busy] for part in ends))
+        jumps = height[lanes.rows[busy], busy] > 0
+        away[busy[jumps]] = (centre + low * step)[busy[jumps]]
+        height[:, np.isnan(away)] = 0.0
+    return height, away
+
+
+def _heights(
+    lanes: Lanes, low: NDArray[np.float64], high: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Measure jumps between two places of each lane, (rows, n); 0 where none is."""
+    f_low, f_high = lanes.at(low).T, lanes.at(high).T
+    with np.errstate(all="ignore"):
+        height = np.abs(f_high - f_low)
         # what jumps together is one jump, however little some of it explains
-        least = _least(lanes, np.stack([f_high.T, f_low.T]), step * 0)
-        height = np.where(height > least, height, 0.0)
-        jump = height[lanes.rows, np.arange(len(step))]
-        lasting = (jump > least_seen) & np.isfinite(jump)
-    away = np.where(lasting, centre + low * step, np.nan)
-    return np.where(lasting, np.nan_to_num(height), 0.0), away
+        least = _least(lanes, np.stack([f_high, f_low]), np.zeros(len(low)))
+        return np.where(np.isfinite(height) & (height > least), height, 0.0)

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.sparse.linalg import cg
 
 import gradlab as gl
-from gradlab.pipeline.looks import early_stops
+from gradlab.pipeline.looks import early_stops, following
 
 COARSE = [1e-3, 1e-4, 1e-5, 1e-6, 1e-8]
 
@@ -259,6 +259,32 @@ def test_slip_of_a_smooth_function_costs_little():
 
     assert slight.verdict == much.verdict == gl.Verdict.DISAGREES
     assert slight.evaluations <= 3 * much.evaluations + 600
+
+
+def test_a_curve_is_told_from_a_jump_by_a_few_values(monkeypatch):
+    """What is left of a departure is measured off the foretold course, not as a slope.
+
+    The exponential leaves a quartic at every length of a step from some point on; no
+    column of it is followed for more than a hundred evaluations.
+    """
+    spent = []
+
+    def counted(lanes, **settings):
+        before = lanes.meter.evaluations
+        found = following.nearest_jump(lanes, **settings)
+        spent.append((lanes.meter.evaluations - before) / len(lanes.columns))
+        return found
+
+    monkeypatch.setattr(early_stops, "nearest_jump", counted)
+    x = np.linspace(0.3, 1.2, 6)
+
+    report = gl.check(
+        lambda x: np.exp(2 * x).sum(), x, grad=lambda x: 1.002 * 2 * np.exp(2 * x)
+    )
+
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert spent
+    assert max(spent) <= 100
 
 
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-4])
