@@ -19,6 +19,8 @@ from gradlab.pipeline.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gradlab.pipeline.local_reports import LooksAlone
+
 __all__ = ["blame"]
 
 _LOOKS = 3  # layers of unknown mistakes that are looked at by themselves
@@ -105,12 +107,13 @@ def blame(
     bound = None
     if memory_bound is not None:
         bound = parse_memory(memory_bound, "memory_bound", least=1)
-    from gradlab.pipeline.local_reports import left_open
+    from gradlab.pipeline.local_reports import LooksAlone
 
-    return _explained(audited(live, left_open, bound, progress))
+    looks = LooksAlone()
+    return _explained(audited(live, looks.left_open, bound, progress), looks)
 
 
-def _explained(audit: LayerAudit) -> LayerAudit:
+def _explained(audit: LayerAudit, looks: LooksAlone) -> LayerAudit:
     """Name the cause of the first mistakes that have none, if their layers are small.
 
     Each layer's own Jacobian tells: of one sample, and of a few coordinates at most, so
@@ -120,14 +123,16 @@ def _explained(audit: LayerAudit) -> LayerAudit:
 
     if audit.live is None:
         return audit
-    mistakes, looks = audit.live.mistakes, 0
+    mistakes, looked = audit.live.mistakes, 0
     for k, (finding, mistake) in enumerate(zip(audit.findings, mistakes, strict=False)):
-        if finding.kind != BugKind.UNKNOWN or looks == _LOOKS:
+        if finding.kind != BugKind.UNKNOWN or looked == _LOOKS:
             continue
-        looks += 1
+        looked += 1
         try:
             plan = Plan(Auto(), Tolerance(), "auto", audit.live.seed)
-            local = local_report(audit, mistake.layer, plan=plan, most=_COORDINATES)
+            local = local_report(
+                audit, mistake.layer, plan=plan, most=_COORDINATES, looks=looks
+            )
         except GradlabError:  # too many coordinates, say: the next may have few
             continue
         except KeyboardInterrupt:  # what is known is worth having

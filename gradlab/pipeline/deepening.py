@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.localisation.layers.audited import LayerAudit, LayerMistake
     from gradlab.pipeline.layers import Layers
+    from gradlab.pipeline.local_reports import LooksAlone
     from gradlab.pipeline.plan import Call, Plan
     from gradlab.report import Report
     from gradlab.subject.subject import Problem, Subject
@@ -103,7 +104,7 @@ def _with_layers(report: Report, layers: Layers, plan: Plan) -> Report:
     spoiled = [c for c in report.culprits if c not in own and c in parameters]
     rest = [c for c in report.culprits if c not in own and c not in parameters]
     culprits = tuple(dict.fromkeys((*audit.culprits, *named, *spoiled, *rest)))
-    wrong = _errors(audit, plan, report)
+    wrong = _errors(audit, layers.looks, plan, report)
     others = [f for f in audit.findings if f.severity != "error"]
     # a layer that is wrong explains the parameters it spoils: those need no cause
     hooked = {mistake.where for mistake in _mistakes(audit) if mistake.hook}
@@ -127,7 +128,9 @@ def _with_inputs(
     return dataclasses.replace(audit, contaminated=(*spoiled, *names))
 
 
-def _errors(audit: LayerAudit, plan: Plan, report: Report) -> list[Finding]:
+def _errors(
+    audit: LayerAudit, looks: LooksAlone | None, plan: Plan, report: Report
+) -> list[Finding]:
     """List the errors of an audit, the first unknown ones with what their layer shows.
 
     Or with what is known for sure of their own parameters: that costs nothing more.
@@ -138,7 +141,7 @@ def _errors(audit: LayerAudit, plan: Plan, report: Report) -> list[Finding]:
     from gradlab.pipeline.local_reports import explained, local_report
 
     found: list[Finding] = []
-    looks = 0
+    looked = 0
     mistakes = _mistakes(audit)
     errors = [finding for finding in audit.findings if finding.severity == "error"]
     cut = next((f for f in report.findings if names_cut(f)), None)
@@ -149,10 +152,10 @@ def _errors(audit: LayerAudit, plan: Plan, report: Report) -> list[Finding]:
             continue
         if finding.kind == BugKind.UNKNOWN and known is not None:
             finding = _told_by(finding, mistake, known)  # noqa: PLW2901
-        elif finding.kind == BugKind.UNKNOWN and looks < _LOOKS:
-            looks += 1
+        elif finding.kind == BugKind.UNKNOWN and looked < _LOOKS:
+            looked += 1
             with contextlib.suppress(GradlabError):
-                local = local_report(audit, mistake.layer, plan=plan)
+                local = local_report(audit, mistake.layer, plan=plan, looks=looks)
                 finding = explained(finding, mistake, local)  # noqa: PLW2901
         found.append(finding)
     return found + errors[len(mistakes) :]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.localisation.layers.audited import LayerAudit
+    from gradlab.pipeline.local_reports import LooksAlone
 
 __all__ = ["Layers"]
 
@@ -42,6 +43,8 @@ class Layers:
         What was found; None before, and where it could not be made.
     refusal
         Why it could not.
+    looks
+        That the audit took at single calls.
     """
 
     module: Any
@@ -52,6 +55,7 @@ class Layers:
     rewind: Callable[[], None]
     audit: LayerAudit | None = None
     refusal: str = ""
+    looks: LooksAlone | None = None
 
     @property
     def affordable(self) -> bool:
@@ -66,13 +70,14 @@ class Layers:
         """Audit them, if that was not done before."""
         from gradlab.auditing import audited
         from gradlab.localisation.layers.audited import LayerLive
-        from gradlab.pipeline.local_reports import left_open
+        from gradlab.pipeline.local_reports import LooksAlone
 
         if self.audit is None and not self.refusal:
             self.rewind()
             try:
                 live = LayerLive(self.module, self.inputs, {}, self.loss, 0)
-                self.audit = audited(live, left_open, meter=self.meter)
+                self.looks = looks = LooksAlone()
+                self.audit = audited(live, looks.left_open, meter=self.meter)
             except GradlabError as cause:
                 self.refusal = f"the layers were not audited: {cause}"
         return self.audit

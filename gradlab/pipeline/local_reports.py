@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.report import Report
 
-__all__ = ["explained", "left_open", "local_report"]
+__all__ = ["LooksAlone", "explained", "local_report"]
 
 _FEW = 500  # coordinates of a slight mistake that is looked at by itself
 _EVALUATIONS = 4_000  # a look at one layer must not cost more than the check itself
@@ -55,6 +55,7 @@ def local_report(
     call: int | None = None,
     plan: Plan | None = None,
     most: int | None = None,
+    looks: LooksAlone | None = None,
 ) -> Report:
     """Check one layer of an audited model alone, where the model really called it.
 
@@ -74,6 +75,8 @@ def local_report(
         a plain check, of the whole call.
     most
         Coordinates beyond which it is not looked at.
+    looks
+        Those of this audit: what is among them is not measured again.
 
     Returns
     -------
@@ -127,7 +130,8 @@ def local_report(
                 if report.verdict == Verdict.DISAGREES:
                     return report
                 frame.entry.random.put_back()
-            return _report(frame, layer, plan, most)
+            known = None if looks is None else looks.known(frame, _local_plan(plan))
+            return _report(frame, layer, plan, most) if known is None else known
 
 
 def _live(audit: LayerAudit) -> Any:
@@ -186,9 +190,7 @@ def _report(frame: Frame, layer: str, plan: Plan | None, most: int | None) -> Re
     from gradlab.subject.tensors.subjects import torch_subject
 
     fn, inputs, names = alone(frame)
-    tolerance = Tolerance() if plan is None else Tolerance(plan.tolerance.rtol)
-    seed = 0 if plan is None else plan.seed
-    local = Plan(Auto(), tolerance, "auto", seed)
+    local = _local_plan(plan)
     subject = torch_subject(fn, inputs, names=names)
     total = input_columns(subject.inputs)
     if most is not None and total > most:
@@ -211,6 +213,11 @@ def _report(frame: Frame, layer: str, plan: Plan | None, most: int | None) -> Re
         remarks=(*remarks, *report.remarks),
         live=Live(fn=fn, inputs=inputs, sides=sides, plan=local, executor=None),
     )
+
+
+def _local_plan(plan: Plan | None) -> Plan:
+    tolerance = Tolerance() if plan is None else Tolerance(plan.tolerance.rtol)
+    return Plan(Auto(), tolerance, "auto", 0 if plan is None else plan.seed)
 
 
 @contextlib.contextmanager
@@ -242,31 +249,68 @@ def _in_double(frame: Frame) -> Iterator[Frame]:
         yield dataclasses.replace(frame, inputs=inputs)
 
 
-def left_open(frame: Frame) -> tuple[str, int]:
-    """Say why a check of one call leaves it open, if it does; and what that took.
+@dataclasses.dataclass(slots=True, eq=False)
+class LooksAlone:
+    """Checks of single calls, made while a model is audited; none is made twice.
 
-    Of an iteration that ends early, or another function whose differences are not what
-    its gradient stands for: what that check notes as a matter of precision.
-
-    Parameters
+    Attributes
     ----------
-    frame
-        A recorded call that is slightly wrong along a random direction.
+    reports
+        On calls that are in double precision themselves, by name and number.
     """
-    if sum(slot.value.numel() for slot in frame.inputs if slot.wanted) > _FEW:
-        return "", 0
-    try:
-        with _in_double(frame) as wide:
-            local = _report(wide, frame.name, None, _FEW)
-    except GradlabError:  # it cannot be run by itself
-        return "", 0
-    if any(remark.startswith(INTERRUPTED) for remark in local.remarks):
-        raise KeyboardInterrupt
-    reasons = [f for f in local.findings if f.kind == BugKind.LOW_PRECISION]
-    if local.verdict == Verdict.DISAGREES or not reasons:
-        return "", local.evaluations
-    first = reasons[0].evidence.rstrip(".")
-    return f"{first[0].lower()}{first[1:]}", local.evaluations
+
+    reports: dict[tuple[str, int], Report] = dataclasses.field(default_factory=dict)
+
+    def left_open(self, frame: Frame) -> tuple[str, int]:
+        """Say why a check of one call leaves it open, if it does; and what that took.
+
+        Of an iteration that ends early, or another function whose differences are not
+        what its gradient stands for: what that check notes as a matter of precision.
+
+        Parameters
+        ----------
+        frame
+            A recorded call that is slightly wrong along a random direction.
+        """
+        if sum(slot.value.numel() for slot in frame.inputs if slot.wanted) > _FEW:
+            return "", 0
+        try:
+            with _in_double(frame) as wide:
+                local = _report(wide, frame.name, None, _FEW)
+        except GradlabError:  # it cannot be run by itself
+            return "", 0
+        if any(remark.startswith(INTERRUPTED) for remark in local.remarks):
+            raise KeyboardInterrupt
+        if _is_double(frame):
+            self.reports[frame.name, frame.call] = local
+        reasons = [f for f in local.findings if f.kind == BugKind.LOW_PRECISION]
+        if local.verdict == Verdict.DISAGREES or not reasons:
+            return "", local.evaluations
+        first = reasons[0].evidence.rstrip(".")
+        return f"{first[0].lower()}{first[1:]}", local.evaluations
+
+    def known(self, frame: Frame, plan: Plan) -> Report | None:
+        """Give the report on a call, if it was checked as this plan says.
+
+        Its evaluations and seconds are 0: they were counted when they were made.
+        """
+        report = self.reports.get((frame.name, frame.call))
+        if report is None or report.live is None:
+            return None
+        made: Plan = report.live.arguments["plan"]
+        if (made.tolerance, made.seed) != (plan.tolerance, plan.seed):
+            return None
+        return dataclasses.replace(report, evaluations=0, seconds=0.0)
+
+
+def _is_double(frame: Frame) -> bool:
+    """Whether a call in double precision is the call itself."""
+    from gradlab.localisation.layers.variables import double_of
+
+    tensors = [slot.value for slot in frame.inputs]
+    if frame.kind == "module":
+        tensors += [*frame.target.parameters(), *frame.target.buffers()]
+    return all(tensor.dtype == double_of(tensor) for tensor in tensors)
 
 
 def explained(finding: Finding, mistake: LayerMistake, local: Report) -> Finding:

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import gradlab as gl  # noqa: E402
+from gradlab.pipeline import local_reports  # noqa: E402
 from gradlab.pipeline.local_reports import local_report  # noqa: E402
 from tests.localisation.networks import Swish  # noqa: E402
 
@@ -254,3 +255,51 @@ def test_a_cause_is_told_once():
     slope = row.reason.partition("difference quotient is ")[2].split()[0]
     assert row.reason.count(slope) == 1
     assert row.reason.endswith("(with respect to input 0)")
+
+
+class Leaning(torch.autograd.Function):
+    """Hyperbolic tangent whose backward is a percent too steep left of zero."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Keep what the slope is made of."""
+        ctx.save_for_backward(x, x.tanh())
+        return x.tanh()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        """Lean."""
+        x, value = ctx.saved_tensors
+        return upstream * (1 - value**2) * torch.where(x < 0, 1.01, 1.0)
+
+
+class Lean(nn.Module):
+    """Applies it."""
+
+    def forward(self, x):
+        """Return the leaning tanh."""
+        return Leaning.apply(x)
+
+
+@pytest.mark.parametrize("door", [gl.blame, gl.check])
+@pytest.mark.parametrize(
+    ("dtype", "looks"), [(torch.float64, 1), (torch.float32, 2)], ids=str
+)
+def test_a_slight_mistake_is_looked_at_alone_once(monkeypatch, door, dtype, looks):
+    """What confirms it tells its cause, unless it was in another precision."""
+    counted = []
+
+    def report(*arguments):
+        counted.append(arguments)
+        return whole(*arguments)
+
+    whole = local_reports._report
+    monkeypatch.setattr(local_reports, "_report", report)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), Lean(), nn.Linear(4, 2)).to(dtype)
+    found = door(net, torch.randn(5, 3, dtype=dtype))
+
+    kinds = {f.kind for f in found.findings if f.severity == "error"}
+    assert kinds == {gl.BugKind.WRONG_DERIVATIVE}
+    assert found.culprits[0] == "1"
+    assert len(counted) == looks
