@@ -113,10 +113,12 @@ def local_report(
         private_buffers,
         without_fast_paths,
     )
+    from gradlab.subject.tensors.calling.uncompiled import uncompiled
 
     roots = (live.inputs, live.kwargs, live.loss, live.module)
     with (
         StateGuard(*roots) as guard,
+        uncompiled(),  # as the audit ran it: else the compiler compiles the recorder
         without_fast_paths(),
         kept_attributes(live.module),
         private_buffers(live.module),

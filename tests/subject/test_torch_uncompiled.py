@@ -49,3 +49,46 @@ def test_a_mode_sees_what_is_written_not_what_was_compiled():
         with narrowing_watched() as narrowed:
             assert float(f(x)) == 7.0
         assert narrowed == ["float"]
+
+
+class _Flat(torch.autograd.Function):
+    """Hyperbolic tangent whose backward forgets the square of its value."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Keep the value."""
+        ctx.save_for_backward(x.tanh())
+        return x.tanh()
+
+    @staticmethod
+    def backward(ctx, upstream):
+        """Multiply by 1 - tanh in place of 1 - tanh ** 2."""
+        return upstream * (1 - ctx.saved_tensors[0])
+
+
+class _Bend(torch.nn.Module):
+    """Applies it."""
+
+    def forward(self, x):
+        """Return the wrong tanh."""
+        return _Flat.apply(x)
+
+
+# torch's compiler makes an instance of a Function that it traces
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_a_wrong_layer_of_a_compiled_model_is_told_its_kind():
+    """Notes of a run are taken of what is written: the compiler compiled those too."""
+    torch.manual_seed(0)
+    linear, other = torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)
+    model = torch.nn.Sequential(linear, _Bend(), other).double()
+    x = torch.randn(4, 3, dtype=torch.float64)
+    compiled = torch.compile(model, backend="eager")
+    torch._dynamo.utils.counters.clear()
+
+    audit = gl.blame(compiled, x)
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    report = gl.check(compiled, x)
+
+    assert graphs == 0
+    assert audit.findings[0].kind == gl.BugKind.WRONG_DERIVATIVE
+    assert report.diagnosis == gl.BugKind.WRONG_DERIVATIVE
