@@ -38,6 +38,9 @@ _Result = TypeVar("_Result")
 _IMPATIENT = 0.25  # of a limit, that is left for the next when one has outlasted it
 _LONGEST, _FACTOR = 10.0, 1000.0  # an evaluation may take: seconds, times the usual
 _LEAST, _LEAST_FACTOR = 0.5, 100.0  # the same where many have taken longer
+# The same where as many were ended that others will be: half a second is for a machine
+# that is busy, and a check of a hundred such points should not take a minute.
+_LAST, _OFTEN = 0.1, 8
 _LOOKS = 20  # at the clock, in the shortest limit
 _IMPORTS = "<frozen importlib._bootstrap>"  # where every import of a module runs
 _TOO_LONG = 10.0  # limits, after which an import is interrupted as well
@@ -107,6 +110,9 @@ class Watch:
     left
         Says how many seconds there are for all of them: once none are left, `least` is
         the limit.
+    last
+        Seconds that each may take after so many were ended that it is the rule; `least`
+        if left out.
 
     Examples
     --------
@@ -121,8 +127,10 @@ class Watch:
         least: float,
         ended: list[float],
         left: Callable[[], float] = lambda: float("inf"),
+        last: float | None = None,
     ) -> None:
         self._first, self._least, self._ended = limit, least, ended
+        self._last = least if last is None else min(last, least)
         self._left = left
         self._began: float | None = None
         self._sending = False  # the thread that watches stands in the gate
@@ -178,7 +186,10 @@ class Watch:
     @property
     def _limit(self) -> float:
         """Seconds that the next evaluation may take."""
-        return max(self._least, self._first * _IMPATIENT ** len(self._ended))
+        count = len(self._ended)
+        if count >= _OFTEN:
+            return self._last
+        return max(self._least, self._first * _IMPATIENT**count)
 
     def _look(self) -> None:
         """Look at the clock now and then, in the thread that watches."""
@@ -265,7 +276,9 @@ class Timeouts:
             left = self._left or (lambda: float("inf"))
             least = max(_LEAST, _LEAST_FACTOR * usual)
             limit = max(_LONGEST, _FACTOR * usual)
-            watch = self._watches[side] = Watch(limit, least, self.ended, left)
+            last = max(_LAST, _LEAST_FACTOR * usual)
+            watch = Watch(limit, least, self.ended, left, last)
+            self._watches[side] = watch
         return watch.call(work)
 
     def _first_side(self, work: Callable[[], _Result]) -> _Result:

@@ -115,6 +115,27 @@ def test_a_wrong_gradient_is_still_told(monkeypatch):
     assert "[2]" in str(report.findings[0])
 
 
+@pytest.mark.parametrize(
+    ("usual", "seconds"), [(1e-5, [10, 2.5, 0.625, 0.5, 0.1]), (0.01, [10, 2.5, 1, 1])]
+)
+def test_what_is_ended_often_is_ended_soon(usual, seconds):
+    """Of a hundred points without an end all but eight take a tenth of a second.
+
+    A hundred times what is usual is waited for all the same.
+    """
+    times = Timeouts(usual=usual)
+    with times.watching(lambda: float("inf")):
+        ended(lambda: None)
+        watch = times._watches[False]
+        limits = []
+        for _ in range(100):
+            limits.append(watch._limit)
+            times.ended.append(limits[-1])
+
+    assert list(dict.fromkeys(limits)) == list(dict.fromkeys(seconds))
+    assert sum(limits[8:]) == pytest.approx(92 * seconds[-1])
+
+
 def test_a_slow_function_is_waited_for(monkeypatch):
     """A thousand times what it takes at the point is the least that it is given."""
     monkeypatch.setattr(timeouts, "_LONGEST", 0.0)
