@@ -27,7 +27,8 @@ __all__ = ["CLOSE_LOOKS", "first_looks", "spread", "take_closer"]
 
 CLOSE_LOOKS = 48  # suspects of one input that are certain to get a second look
 _FEW_LOOKS = 8  # where most of an input is wrong, which is one mistake and not many
-_SHOWN = 3  # the same of an input that random directions have shown to be wrong
+# The same of an input that random directions, or looks, have shown to be wrong.
+_SHOWN = 3
 _MOST = 0.5  # of the columns of an input: where more are wrong, all of it is
 _SOFT = 32.0  # parts of its scale over which a slope may fall to nothing
 
@@ -131,14 +132,17 @@ def _rescale(
         block.own_scales[chosen[small]] = size[small]
 
 
-def first_looks(block: Block, *, accused: bool = False, others: int = 0) -> int:
+def first_looks(
+    block: Block, *, accused: bool = False, others: int = 0, again: bool = False
+) -> int:
     """How many suspects of an input get a second look before the rest is believed.
 
     Where more than half of the columns disagree by many error bars the whole input is
     wrong, and eight of them (the worst, and a spread of the others) show it as surely
     as all: a layer that is wrong spoils everything before it. Where the input is
-    `accused` as a whole already, three will do. `others` is the number of columns that
-    are not here because they agree.
+    `accused` as a whole already, three will do, and three of an input that is wrong as
+    a whole when it is looked at `again`. `others` is the number of columns that are not
+    here because they agree.
     """
     with np.errstate(all="ignore"):
         far = np.abs(block.analytic - block.value) > CLEAR * block.error
@@ -146,7 +150,8 @@ def first_looks(block: Block, *, accused: bool = False, others: int = 0) -> int:
     many = np.count_nonzero(wrong) > _MOST * (wrong.size + others)
     if accused:
         return _SHOWN
-    return _FEW_LOOKS if many else CLOSE_LOOKS
+    few = _SHOWN if again else _FEW_LOOKS
+    return few if many else CLOSE_LOOKS
 
 
 def spread(suspects: NDArray[np.intp], quota: int) -> NDArray[np.intp]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["distance", "hear_again"]
 
 _SLIGHT = 1e-2  # relative: a smaller slip is measured twice
+_GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, fill what is left evenly
 _OTHER_STEPS = 0.29  # between powers of two, so that no step is taken twice
 
 
@@ -73,9 +74,12 @@ def hear_again(
     far = np.zeros(close.shape)
     far[rows, places] = apart
     waiting = np.flatnonzero(close.any(axis=0))
+    # whoever is heard first is spread over all of them
+    waiting = waiting[np.argsort(_GOLDEN * np.arange(len(waiting)) % 1, kind="stable")]
     heard = 0
     while heard < len(waiting):
-        columns = waiting[heard : heard + min(first_looks(block), at_once)]
+        quota = min(first_looks(block, again=True), at_once)
+        columns = np.sort(waiting[heard : heard + quota])
         heard += len(columns)
         found = adaptive_columns(
             reference,
