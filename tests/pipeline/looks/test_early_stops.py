@@ -262,11 +262,7 @@ def test_slip_of_a_smooth_function_costs_little():
 
 
 def test_a_curve_is_told_from_a_jump_by_a_few_values(monkeypatch):
-    """What is left of a departure is measured off the foretold course, not as a slope.
-
-    The exponential leaves a quartic at every length of a step from some point on; no
-    column of it is followed for more than a hundred evaluations.
-    """
+    """What is left of a departure from a quartic is no slope: of exp a hundred do."""
     spent = []
 
     def counted(lanes, **settings):
