@@ -27,6 +27,7 @@ __all__ = ["read_sweep"]
 _COARSE = 1e-10  # a round-off above this is not that of float64
 _ROUGH = 1e-6  # a floor above this is noise, whatever the slope of the curve
 _NOISY = 1e5  # times the expected rounding: beyond, f is noisier than its arithmetic
+_DIGITS = 64.0  # rounding units of one: what values near it lose
 _FEW = 6  # steps: fewer make no curve
 _SAME = 2e-2  # spread of a common factor c, relative to c - 1
 _EXACT = 1e-4  # of the gradient: what a factor may leave that is one to four digits
@@ -105,15 +106,8 @@ def _correct(
         )
     if block.epsilon > _COARSE:
         return f"V: correct; {block.dtype} noise floor {floor} at step {best}"
-    noise = block.epsilon * 10 ** curve.roundoff_line[1] / block.rounding
-    if noise > _NOISY * block.epsilon:
-        inside = "an iteration inside"
-        if 1e-9 < noise < 1e-4:
-            inside = "float32 inside" if noise < 1e-5 else "half precision inside"
-        return (
-            f"V: correct, but f carries noise of {_short(noise)} ({inside}?); "
-            f"best step {best}, floor {floor}"
-        )
+    if inside := _noise(block, curve):
+        return f"V: correct, but {inside}; best step {best}, floor {floor}"
     if not np.isfinite(curve.roundoff_line[1]) and curve.floor > _ROUGH:
         return f"correct, but no V: at the best step, {best}, the error is {floor}"
     if not np.isfinite(curve.roundoff_line[1]):
@@ -127,6 +121,20 @@ def _correct(
     return f"V: correct, best step {best}, floor {floor}" + (
         "; only one side of the point exists" if edge else ""
     )
+
+
+def _noise(block: Swept, curve: CurveReading) -> str:
+    """Say how noisy f is for its arithmetic, and where that may be from; else ""."""
+    seen = 10 ** curve.roundoff_line[1]
+    noise = block.epsilon * seen / block.rounded(block.rounding)
+    if not noise > _NOISY * block.epsilon:
+        return ""
+    inside = "an iteration"
+    if 1e-9 < noise < 1e-4:
+        inside = "float32" if noise < 1e-5 else "half precision"
+    if seen <= block.rounded(_DIGITS * block.epsilon):
+        inside = f"a cancellation or {inside}"
+    return f"f carries noise of {_short(noise)} ({inside} inside?)"
 
 
 def _apart(steps: NDArray[np.float64], curves: Curves) -> str:

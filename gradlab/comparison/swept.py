@@ -64,8 +64,8 @@ class Swept:
     epsilon
         Unit round-off of the function.
     rounding
-        Expected rounding error of a quotient, relative, times the step: round-off of f
-        over the derivative. nan if unknown.
+        What arithmetic of this precision loses of every output, absolute, shape
+        (rows, 1). nan if unknown.
     resolution
         Smallest derivative that a difference quotient in this arithmetic can resolve at
         all, at the best of steps; in the units of the derivative.
@@ -95,7 +95,7 @@ class Swept:
     left: NDArray[np.float64]
     right: NDArray[np.float64]
     epsilon: float = 2.220446049250313e-16
-    rounding: float = float("nan")
+    rounding: NDArray[np.float64] | float = float("nan")
     resolution: float = 0.0
     dtype: str = "float64"
     outputs: tuple[Variable, ...] = ()
@@ -134,6 +134,18 @@ class Swept:
         told = ~(size <= SAFETY * noise)
         told |= self.verdicts == Verdict.DISAGREES
         return told if told.any() else np.ones_like(told)
+
+    def rounded(self, loss: NDArray[np.float64] | float) -> float:
+        """Return the largest relative error of a quotient, times the step.
+
+        Of an entry that is told, where so much of every output is lost, (rows, 1); nan
+        where it is not known.
+        """
+        size = np.fmax(np.abs(self.analytic), np.abs(self.reference))
+        with np.errstate(all="ignore"):
+            error = np.where(self.told & (size > 0), loss / size, np.nan)
+        error = error[np.isfinite(error)]
+        return float(error.max()) if error.size else float("nan")
 
     @functools.cached_property
     def floor(self) -> float:
@@ -192,8 +204,12 @@ class Swept:
         part = np.s_[row : row + 1, column : column + 1]
         names = "analytic", "reference", "reference_error", "verdicts", "kinds"
         parts = {name: getattr(self, name)[part] for name in (*names, "left", "right")}
+        rounding = np.broadcast_to(self.rounding, (len(self.analytic), 1))[part[0]]
         return dataclasses.replace(
-            self, columns=self.columns[column : column + 1], **parts
+            self,
+            columns=self.columns[column : column + 1],
+            rounding=rounding,
+            **parts,
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.swept import Swept
+from gradlab.differentiation.noise.noise import rounding_of
 from gradlab.pipeline.excused import joint_kinks, taken_back
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
+    from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject
 
@@ -55,7 +57,7 @@ def swept_blocks(
             left=found.left,
             right=found.right,
             epsilon=subject.epsilon,
-            rounding=_rounding(origin, found.side.value),
+            rounding=_rounding(origin, found),
             resolution=_resolution(origin, found.scales),
             dtype=_dtype(subject),
             outputs=tuple(subject.outputs),
@@ -72,12 +74,18 @@ def swept_blocks(
     )
 
 
-def _rounding(origin: Origin, value: NDArray[np.float64]) -> float:
-    """Estimate the rounding error of a quotient: relative, times the step."""
-    size, slope = _largest(origin.base), _largest(value)
-    if not (slope > 0 and size > 0):
-        return float("nan")
-    return origin.subject.epsilon * size / slope
+def _rounding(origin: Origin, found: Block) -> NDArray[np.float64]:
+    """Say how much of every output is lost by rounding what it is made of, (rows, 1).
+
+    Of itself, of a number that its last digits show, and of the coordinates.
+    """
+    subject = origin.subject
+    point = np.abs(subject.point(found.which)[found.positions])
+    with np.errstate(all="ignore"):
+        moved = np.nan_to_num(np.abs(found.analytic) * point, posinf=0.0)
+    inside = subject.epsilon * moved.max(axis=1, initial=0.0)
+    own = rounding_of(origin.base, subject.epsilon)
+    return np.asarray(np.fmax(own, inside)[:, None])
 
 
 def _largest(values: NDArray[np.float64]) -> float:
