@@ -52,6 +52,14 @@ def test_a_confident_softmax_is_no_cast(seed):
     assert not casts(report)
 
 
+@pytest.mark.parametrize("seed", [11, 120, 139, 165])
+def test_three_steps_far_apart_are_no_series(seed):
+    """Their slopes, a hundredfold each, seem by accident to be of one series."""
+    report = check(seed, cast=False)
+
+    assert report.verdict != gl.Verdict.DISAGREES
+
+
 @pytest.mark.parametrize("seed", [3, 5])
 def test_a_cast_is_told_all_the_same(seed):
     """The features lose half of their digits, and the report says so."""

@@ -220,6 +220,9 @@ def _up(now: Situation, needy: _Needy, settings: AdaptiveSettings) -> np.ndarray
     climb = np.where(climb < high, climb, np.nan)
     stop = np.minimum(needy.top + 1, needy.last)
     fill = _widest(now.ladder.rungs, needy.bottom, stop, 2)
+    # at the top: a rung more within the run shows whether it is of one series at all
+    inner = _widest(now.ladder.rungs, needy.bottom, needy.top, 2)
+    climb = np.where(np.isnan(climb) & ~needy.frozen, inner, climb)
     return np.where(np.isnan(needy.above), climb, fill)
 
 
