@@ -23,6 +23,7 @@ from gradlab.differentiation.method import ComplexStep
 from gradlab.differentiation.noise.hidden_noise import LAST_DIGITS, noise_level
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.analytic_digits import excuse_own_digits
+from gradlab.pipeline.looks.cancelled_terms import Elsewhere, excuse_cancelled_terms
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS
 from gradlab.pipeline.looks.early_stops import (
     WIDE,
@@ -58,6 +59,7 @@ __all__ = [
     "widen_bars",
 ]
 
+_ROWS = 64  # outputs of which the terms of gradients are asked about
 _DIGITS = 64.0  # rounding units of 1, or of x: more is no last digit
 _DIVIDED = 1e8  # the most by which one division by x may magnify one
 _BEFORE = 0.999  # of the way to 0
@@ -83,13 +85,15 @@ def hear_last_digits(
     origins = check.reference, check.own
     own = noise if origins[0] is origins[1] else noise_once(check.own, meter, plan.seed)
     noises = noise, own
+    elsewhere = [Elsewhere(origin.subject, meter) for origin in origins]
     jumps, wider = jumps_of(outcome.blocks), False
     for block in outcome.blocks:
         if isinstance(plan.method_of(block.name), ComplexStep):
             continue  # no values are subtracted, and no digit is lost
         k = 0 if plan.finds_steps(block.name) else 1
-        wider |= _excuse_short_arithmetic(subject, block)
+        wider |= _excuse_short_arithmetic(subject, block, elsewhere[k])
         wider |= excuse_own_digits(origins[k].subject, block, meter)
+        wider |= excuse_cancelled_terms(elsewhere[k], block)
         wider |= widen_bars(origins[k], block, meter, noises[k], jumps=jumps)
     if jumps.change.any():
         for block in outcome.blocks:
@@ -172,8 +176,12 @@ def widen_bars(
     return widen_by_jumps(origin, block, meter, jumps) or heard
 
 
-def _excuse_short_arithmetic(subject: Subject, block: Block) -> bool:
+def _excuse_short_arithmetic(
+    subject: Subject, block: Block, elsewhere: Elsewhere
+) -> bool:
     """Allow single precision its last digit where the same formula is right in float64.
+
+    That of one, or of the terms that cancel in a gradient: see `Elsewhere`.
 
     ``1 - tanh(x) ** 2`` at 8 is one or two units of 6e-8. What the formula itself has
     wrong shows in float64, where nothing of this is forgiven.
@@ -183,6 +191,13 @@ def _excuse_short_arithmetic(subject: Subject, block: Block) -> bool:
     with np.errstate(all="ignore"):
         apart = np.abs(block.analytic - block.precise)
         excused = block.wrong & (apart <= few_units(subject, block))
+        right = block.gap <= np.fmax(block.allowed, SAFETY * block.error)
+    asked = block.wrong & ~excused & right
+    for row in np.flatnonzero(asked.any(axis=1))[:_ROWS].tolist():
+        digits = elsewhere.last_digits(row, block.which)
+        if digits is not None:
+            units = subject.epsilon * digits[block.positions]
+            excused[row] |= asked[row] & (apart[row] <= units)
     if excused.any():
         block.slack = np.where(excused, np.fmax(block.slack, apart), block.slack)
     return bool(excused.any())
