@@ -148,7 +148,6 @@ class StateGuard:
         self._unguarded = tuple(
             f"{path_text(path)}: {reason}" for path, reason in walk.unguarded
         )
-        self._watched = tuple(memory.large)
 
     def __exit__(self, *_exception: object) -> None:
         interrupted: KeyboardInterrupt | None = None
@@ -240,16 +239,6 @@ class StateGuard:
     def unguarded(self) -> tuple[str, ...]:
         """What was reached and can neither be saved nor watched, with the reason."""
         return self._unguarded
-
-    @property
-    def watched(self) -> tuple[str, ...]:
-        """What is too large to copy: changes are reported, and not undone."""
-        return self._watched
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """Errors met while restoring; everything else was restored all the same."""
-        return tuple(self._failed)
 
 
 class HiddenState:

@@ -265,7 +265,6 @@ def test_large_array_is_watched_not_copied():
         x[54_321] = 1e-300
         small += 1
 
-    assert guard.watched == ("x",)
     assert small.tolist() == [0.0] * 3
     assert {(c.where, c.restorable) for c in guard.changes()} == {
         ("x", False),
@@ -278,10 +277,9 @@ def test_small_view_of_a_large_array_is_saved_alone():
     data = np.zeros((1000, 500))
     batch = data[10:20, ::2]
 
-    with StateGuard(batch, limit_bytes=100_000) as guard:
+    with StateGuard(batch, limit_bytes=100_000):
         batch += 1
 
-    assert guard.watched == ()
     assert not data.any()
 
 

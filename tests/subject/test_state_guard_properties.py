@@ -211,7 +211,7 @@ def test_everything_is_bitwise_and_identically_as_before(
     with contextlib.suppress(ValueError, KeyboardInterrupt), guard:
         body()
 
-    assert guard.failures == ()
+    assert guard.remarks == ()
     assert photo(objects.values()) == before
     if not steps:
         assert guard.changes() == ()

@@ -154,7 +154,7 @@ def test_hostile_objects_do_not_stop_a_check():
         items.append(1)
 
     assert len(items) == 2
-    assert guard.failures == ()
+    assert guard.remarks == ()
     assert names(guard) == {("container", "items"), ("container", "items[1]['a']")}
 
 

@@ -114,7 +114,7 @@ def test_lazy_module_is_lazy_again():
     with StateGuard(net) as guard:
         net(torch.ones(2, 4))
 
-    assert guard.failures == ()
+    assert guard.remarks == ()
     assert type(net[0]) is nn.LazyLinear
     assert net(torch.ones(2, 7)).shape == (2, 3)
 

@@ -286,11 +286,6 @@ class RandomFreeze:
         freeze._sources = list(sources)  # noqa: SLF001 - its own maker
         return freeze
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Names of all sources held, ``'random'`` and ``'numpy.random'`` first."""
-        return tuple(source.where for source in self._sources)
-
     def consumed(self) -> tuple[str, ...]:
         """Names of the sources whose state moved since they were captured."""
         return tuple(source.where for source in self._sources if source.moved())

@@ -136,7 +136,6 @@ class Memory:
         self, walk: Reach, limit_bytes: int, *, copy_parameters: bool | None
     ) -> None:
         self.tensors: list[Saved] = []
-        self.large: list[str] = []
         by_place: dict[Any, tuple[int, Found]] = {}
         parameters: set[Any] = set()  # their places, also if seen through a plain view
         for found in walk.arrays:
@@ -164,8 +163,6 @@ class Memory:
             copy = size <= limit_bytes and (copy_parameters or not parameter)
             if copy:
                 limit_bytes -= size
-            else:
-                self.large.append(path_text(found.path))
             array = isinstance(found.value, np.ndarray)
             kind: Any = SavedMemory if array else SavedStorage
             make = functools.partial(kind, copy=copy)
