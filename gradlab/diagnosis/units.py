@@ -18,6 +18,8 @@ from gradlab.diagnosis.measuring.measures import cases_of
 from gradlab.subject.subject import Pullback
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from gradlab.diagnosis.evidence import Evidence, Part
@@ -147,6 +149,16 @@ class _Side:
         found = self._side.pull(cotangents)
         values = tuple(value / self._unit for value in found.values)
         return Pullback(values, found.problems)
+
+    def stream(
+        self,
+        cotangent: NDArray[np.float64],
+        chosen: Sequence[int],
+        take: Callable[[int, NDArray[np.float64]], None],
+    ) -> Any:
+        """Hand over gradients one by one, see `ReverseMode`."""
+        unit = self._unit
+        return self._side.stream(cotangent, chosen, lambda k, g: take(k, g / unit))
 
     def asked_anew(self) -> _Side:
         """Return the same side without what it keeps of its last answer."""

@@ -103,3 +103,14 @@ def test_programs_of_torch_have_units_too(size: float) -> None:
     cut = gl.check(lambda x: size * (x * x.detach()).sum(), x)
     assert cut.diagnosis == gl.BugKind.DETACHED
     assert "detach" in cut.findings[0].evidence
+
+
+@pytest.mark.parametrize("size", [1.0, 1e200])
+def test_gradients_that_are_let_go_one_by_one_have_units_too(size: float) -> None:
+    """Inputs beyond 16 MiB: the slope of w is 2 w, and w without the graph."""
+    torch = pytest.importorskip("torch")
+    w = torch.arange(1.0, 7.0, dtype=torch.float64, requires_grad=True)
+    x = torch.zeros(2_200_000, dtype=torch.float64, requires_grad=True)
+    report = gl.check(lambda w, x: size * ((w * w.detach()).sum() + x.mean()), w, x)
+    assert report.diagnosis == gl.BugKind.DETACHED
+    assert "detach" in report.findings[0].evidence
