@@ -34,7 +34,11 @@ def _aliasing(evidence: Evidence) -> Iterator[Finding]:
             f"expanded tensor); each was varied on a copy of its own.",
             f"Pass {name}.clone(), or differentiate the tensor that was expanded.",
         )
-    pairs = subject.shared if is_torch_subject(subject) else _numpy_pairs(subject)
+    pairs, copied = (
+        (subject.shared, "clone()")
+        if is_torch_subject(subject)
+        else (_numpy_pairs(subject), "copy()")
+    )
     for one, other in dict.fromkeys(pairs):
         if subject.live:
             yield _in_place(one, other)
@@ -46,7 +50,7 @@ def _aliasing(evidence: Evidence) -> Iterator[Finding]:
             0.9,
             f"{one} and {other} share memory; each was varied on a copy of its own.",
             f"If they are one variable, its gradient is the sum of both; pass it once. "
-            f"If not, pass {other}.copy().",
+            f"If not, pass {other}.{copied}.",
         )
 
 

@@ -100,3 +100,18 @@ def test_parameters_side_by_side_in_one_array_are_not() -> None:
         return float((flat**2).sum()), {"a": 2 * flat[:3], "b": 2 * flat[3:]}
 
     assert not gl.check(loss, params=params).findings
+
+
+def test_a_copy_is_made_as_its_library_does() -> None:
+    """Arrays have ``copy``, tensors ``clone``."""
+    torch = pytest.importorskip("torch")
+    flat = np.arange(4.0)
+    array = gl.check(lambda a, b: a @ b, flat[:3], flat[1:], vjp=lambda _, a, b: (b, a))
+    cell = torch.arange(4.0, dtype=torch.float64)
+    tensor = gl.check(lambda a, b: a @ b, cell[:3], cell[1:])
+    advice = [
+        [f.advice for f in report.findings if f.kind == gl.BugKind.ALIASING]
+        for report in (array, tensor)
+    ]
+    assert advice[0][0].endswith("pass b.copy().")
+    assert advice[1][0].endswith("pass b.clone().")
