@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.diagnosis.measuring.places import index_words
 
 
 def evidence_of(mask, rng, shape=(8, 6)):
@@ -40,7 +41,9 @@ def test_place(mask, words, rng):
 @pytest.mark.parametrize(
     ("mask", "words"),
     [
-        (np.triu(np.ones((6, 6)), 1), "above the diagonal of W"),
+        (np.triu(np.ones((6, 6)), 1), "only above the diagonal of W"),
+        (np.tril(np.ones((6, 6))), "only on and below the diagonal of W"),
+        (1 - np.eye(6), "only off the diagonal of W"),
         (np.eye(6), "on the diagonal of W"),
         (np.pad(np.zeros((4, 4)), 1, constant_values=1), "on the border of W"),
     ],
@@ -48,6 +51,15 @@ def test_place(mask, words, rng):
 def test_pattern(mask, words, rng):
     """Triangles, diagonals and borders of a matrix have names."""
     assert words in evidence_of(mask.astype(bool), rng, (6, 6))
+
+
+@pytest.mark.parametrize(
+    ("step", "ordinal"), [(3, "third"), (11, "11th"), (21, "21st"), (22, "22nd")]
+)
+def test_ordinals(step, ordinal):
+    """What comes again and again is counted as people count."""
+    rows = np.arange(0, 3 * step + 1, step)
+    assert index_words(rows, 3 * step + 1, "row") == f"every {ordinal} row from 0"
 
 
 def test_channel_of_images(rng):

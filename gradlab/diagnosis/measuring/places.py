@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,16 @@ __all__ = ["are_slices", "every_entry", "index_words", "place_words", "whole_wor
 
 _FEW = 5  # indices that are listed one by one
 _KERNEL = 7  # lengths up to which the last two axes of a weight are called a kernel
+_ORDINALS = {2: "second", 3: "third", 4: "fourth"}
+_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+_PARTS = {  # of a square matrix: what holds of row and column there
+    "above the diagonal": operator.lt,
+    "on and above the diagonal": operator.le,
+    "below the diagonal": operator.gt,
+    "on and below the diagonal": operator.ge,
+    "on the diagonal": operator.eq,
+    "off the diagonal": operator.ne,
+}
 
 
 def every_entry(count: int) -> str:
@@ -55,14 +66,20 @@ def index_words(indices: Sequence[int], length: int, noun: str = "index") -> str
     if gaps == {1} and len(found) > 2:
         return f"{many} {found[0]} to {found[-1]}"
     if len(gaps) == 1 and len(found) > 2 and found[-1] + min(gaps) >= length:
-        ordinal = {2: "second", 3: "third", 4: "fourth"}
-        step = min(gaps)
-        return f"every {ordinal.get(step, f'{step}th')} {noun} from {found[0]}"
+        return f"every {_ordinal(min(gaps))} {noun} from {found[0]}"
     if len(found) == 2:
         return f"{many} {found[0]} and {found[1]}"
     if len(found) <= _FEW:
         return f"{many} {', '.join(map(str, found[:-1]))} and {found[-1]}"
     return None
+
+
+def _ordinal(number: int) -> str:
+    """Write which one of a row a number is: "second", "5th", "21st"."""
+    if number in _ORDINALS:
+        return _ORDINALS[number]
+    teen = number // 10 % 10 == 1
+    return f"{number}{'th' if teen else _ENDINGS.get(number % 10, 'th')}"
 
 
 def place_words(case: Case) -> str:
@@ -222,22 +239,15 @@ def _pattern(entries: NDArray[np.intp], variable: Variable) -> str | None:
     if len(shape) == 2 and min(shape) > 1:
         mask = np.zeros(shape, dtype=bool)
         mask.ravel()[entries] = True
-        square = shape[0] == shape[1]
-        inner = np.ones(shape, dtype=bool)
-        inner[1:-1, 1:-1] = False
-        known = {
-            "above the diagonal": np.triu(np.ones(shape, dtype=bool), 1),
-            "on and above the diagonal": np.triu(np.ones(shape, dtype=bool)),
-            "below the diagonal": np.tril(np.ones(shape, dtype=bool), -1),
-            "on and below the diagonal": np.tril(np.ones(shape, dtype=bool)),
-            "on the diagonal": np.eye(*shape, dtype=bool),
-            "off the diagonal": ~np.eye(*shape, dtype=bool),
-        }
-        for words, model in known.items():
-            if square and np.array_equal(mask, model):
+        row, column = np.ogrid[: shape[0], : shape[1]]
+        for words, holds in _PARTS.items() if shape[0] == shape[1] else ():
+            if np.array_equal(mask, holds(row, column)):
                 return f"{words} of {variable.name}"
-        if min(shape) > 2 and np.array_equal(mask, inner):
-            return f"on the border of {variable.name}"
+        if min(shape) > 2:
+            border = np.ones(shape, dtype=bool)
+            border[1:-1, 1:-1] = False
+            if np.array_equal(mask, border):
+                return f"on the border of {variable.name}"
     if len(entries) <= _FEW - 1:
         names = [variable.label(int(entry)) for entry in entries]
         return f"in {', '.join(names[:-1])} and {names[-1]}"
