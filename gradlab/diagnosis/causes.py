@@ -9,7 +9,7 @@ from gradlab.diagnosis import leftovers
 from gradlab.diagnosis.alike import alike
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measuring.layer_shapes import layer_of, layers_of
-from gradlab.diagnosis.measuring.proportions import fraction_words
+from gradlab.diagnosis.measuring.proportions import factor, is_written
 from gradlab.diagnosis.measuring.sides import right_inputs, wrong_inputs
 from gradlab.labels import few_of
 
@@ -23,7 +23,6 @@ _CAUSE = 0.75  # above it, an explanation may explain the inputs before it as we
 _SURE = 0.8  # above it, an explanation stands beside that of another input
 _OF_EACH = {BugKind.DTYPE, BugKind.ACCUMULATED_GRAD}  # slips of no error signal
 _NAMED = 4  # of the inputs that are spoiled
-_NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 
 
 class Causes:
@@ -184,9 +183,7 @@ def _stands_alone(case: Case) -> bool:
 
 def _by_accident(case: Case, told: list[Finding]) -> bool:
     """Whether a factor is no number that anybody writes: of one sample all have one."""
-    n = case.numeric[case.wrong]
-    c = float(case.analytic[case.wrong] @ n / (n @ n)) if n.any() else 0.0
-    odd = fraction_words(c) is None or abs(c - 1) < _NEAR_ONE
+    odd = not is_written(factor(case, only_wrong=True))
     return odd and all(f.kind == BugKind.SCALE for f in told)
 
 

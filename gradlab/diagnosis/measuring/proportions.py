@@ -10,7 +10,9 @@ import numpy as np
 if TYPE_CHECKING:
     from gradlab.diagnosis.measuring.measures import Case
 
-__all__ = ["factor", "fraction_words"]
+__all__ = ["NEAR_ONE", "factor", "fraction_words", "is_written"]
+
+NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 
 _SIMPLE = 1e-4  # relative: so close to a simple ratio a factor is that ratio
 
@@ -45,3 +47,14 @@ def fraction_words(value: float) -> str | None:
     if under > 1 and over > 12:  # 37/10 says less than 3.7
         return None
     return str(simple) if abs(float(simple) / value - 1) < _SIMPLE else None
+
+
+def is_written(factor: float) -> bool:
+    """Whether a factor is a number that people write, and no accident.
+
+    Examples
+    --------
+    >>> is_written(-0.5), is_written(0.37215), is_written(1.00001)
+    (True, False, False)
+    """
+    return abs(factor - 1) > NEAR_ONE and fraction_words(factor) is not None

@@ -20,7 +20,12 @@ from gradlab.diagnosis.measuring.measures import (
     sides_of,
 )
 from gradlab.diagnosis.measuring.places import place_words, whole_words
-from gradlab.diagnosis.measuring.proportions import factor, fraction_words
+from gradlab.diagnosis.measuring.proportions import (
+    NEAR_ONE,
+    factor,
+    fraction_words,
+    is_written,
+)
 from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
 
 if TYPE_CHECKING:
@@ -30,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["scales"]
 
 _CONSTANT = 0.999  # share of the error above which a factor is told to be one
-_NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 _CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
 _WHOLE = 0.02  # and how near to any whole number, however large
 _SHARP = 1e-6  # relative: how near to a whole number a factor of two entries must be
@@ -58,7 +62,9 @@ def scales(case: Case) -> list[Clue]:
         if share < _least(case) or not fits:
             continue
         count = int(case.wrong.sum())
-        trust = 1.0 if count > 2 or _simple(c) or (count == 2 and _counts(c)) else 0.6
+        trust = (
+            1.0 if count > 2 or is_written(c) or (count == 2 and _counts(c)) else 0.6
+        )
         plain = round(2 * c, 3) in _PLAIN or _alike(case.evidence, c)
         if case.analytic.size == 1 and not plain:
             trust = 0.3  # one number has a factor whatever is wrong: others tell more
@@ -69,12 +75,7 @@ def scales(case: Case) -> list[Clue]:
         if only_wrong and _one_row_of_several(case, c):
             clues.append(_used_twice(case, c, share))
         clues += _named(case, c, share * trust, whole=not only_wrong)
-        if (
-            trust < 1
-            and only_wrong
-            and 0 < c < 1 - _NEAR_ONE
-            and case.analytic.size > 3
-        ):
+        if trust < 1 and only_wrong and 0 < c < 1 - NEAR_ONE and case.analytic.size > 3:
             clues.append(_less(case, c))
         break
     return clues
@@ -174,15 +175,11 @@ def _counts(c: float) -> bool:
     return round(large) >= 3 and abs(large - round(large)) < _SHARP * large
 
 
-def _simple(c: float) -> bool:
-    return abs(c - 1) > _NEAR_ONE and fraction_words(c) is not None
-
-
 def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
     """Say what a factor means."""
     named = fraction_words(c)
     told = f"{c:.6g}" if named is None or "/" not in named else f"{c:.6g} ({named})"
-    if abs(c - 1) < _NEAR_ONE:
+    if abs(c - 1) < NEAR_ONE:
         told, named = f"(1 {'+' if c > 1 else '-'} {abs(c - 1):.3g})", None
     place = whole_words(case) if whole else place_words(case)
     evidence = f"analytic = {told} x numeric {place}."
@@ -200,7 +197,7 @@ def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
         f"Search the backward for the factor {named or format(c, '.4g')} in the line "
         f"that computes the gradient of {case.name}."
     )
-    if abs(c - 1) < _NEAR_ONE:
+    if abs(c - 1) < NEAR_ONE:
         advice = NEARLY_RIGHT
     if _is_loss_scale(case, c):
         evidence = f"{evidence[:-1]}: 2**{round(math.log2(c))}, such as a loss scale."
