@@ -6,6 +6,8 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
+from gradlab.diagnosis.finding import LOOKED_AT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -15,8 +17,12 @@ __all__ = ["alike"]
 
 _EACH = "each"  # instead of the name of a place
 _BEFORE = r"\b(of|to|for|and|on) "  # words after which a name is no letter of a formula
-_ALL = re.compile(r"in (?:its only entry|both entries|all [\d,]+ entries)")
-_ALIVE = re.compile(r"(wherever it is not zero) \([\d,]+ of [\d,]+ entries\)")
+_EVERY = "in all entries"
+_PART = rf"(?: {LOOKED_AT})?"
+_ALL = re.compile(
+    rf"in (?:its only entry|the one entry looked at|(?:both|all [\d,]+) entries{_PART})"
+)
+_ALIVE = re.compile(rf"(wherever it is not zero) \([\d,]+ of [\d,]+ entries{_PART}\)")
 
 
 def alike(findings: Iterable[Finding]) -> list[Finding]:
@@ -79,6 +85,8 @@ def _common(texts: list[tuple[Finding, str]]) -> str:
         told = {form(finding, text) for finding, text in texts}
         if len(told) == 1:
             return told.pop()
+    if any(" looked at" in text for _, text in texts):
+        return _of_any(*texts[0], f"{_EVERY} {LOOKED_AT}")
     return _of_any(*texts[0])
 
 
@@ -90,7 +98,7 @@ def _of_each(finding: Finding, text: str) -> str:
     return re.sub(rf"{_BEFORE}{name}(?![\w\[(])(?!\.\w)", rf"\1 {_EACH}", text)
 
 
-def _of_any(finding: Finding, text: str) -> str:
+def _of_any(finding: Finding, text: str, every: str = _EVERY) -> str:
     """Leave out how many entries there are as well, where it is all of them."""
-    text = _ALL.sub("in all entries", _of_each(finding, text))
+    text = _ALL.sub(every, _of_each(finding, text))
     return _ALIVE.sub(r"\1", text)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 __all__ = [
+    "LOOKED_AT",
     "NEARLY_RIGHT",
     "NOTHING_TO_DO",
     "BugKind",
@@ -22,6 +23,7 @@ __all__ = [
     "spared",
 ]
 
+LOOKED_AT = "that were looked at"  # of entries, where there are others
 NOTHING_TO_DO = "Nothing to do."  # the advice that is none
 # what to do about a gradient that is off by very little
 NEARLY_RIGHT = (

@@ -202,3 +202,45 @@ def test_a_name_is_not_said_twice(rng):
 
     assert found.kind == "ignores_upstream"
     assert found.evidence.startswith("All 4 rows of the analytic Jacobian of x are")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "in all 5,000 entries."),
+        ({"coverage": "sample"}, "in all 64 entries that were looked at."),
+        ({"coverage": "probe"}, "entries that were looked at."),
+    ],
+)
+def test_all_entries_are_all_or_those_looked_at(options, words):
+    """A factor of two is in 5,000 entries; a sample shows it in 64 of them."""
+    x = np.linspace(0.1, 1.0, 5000)
+    report = gl.check(
+        lambda x: np.sin(x).sum(), x, grad=lambda x: 2 * np.cos(x), **options
+    )
+    assert report.findings[0].evidence.endswith(words)
+
+
+def test_one_entry_that_was_looked_at_is_not_the_only_one():
+    """A budget of 300 leaves one of 5,000 entries; every second of them is wrong."""
+    x = np.linspace(0.1, 1.0, 5000)
+    slip = np.where(np.arange(5000) % 2, 3.0, 1.0)
+    report = gl.check(
+        lambda x: np.sin(x).sum(), x, grad=lambda x: slip * np.cos(x), budget=300
+    )
+    assert "only" not in report.findings[0].evidence
+
+
+def test_what_was_looked_at_is_said_once_for_all():
+    """Of two inputs with one factor, one is seen as a whole and one in part."""
+    x, b = np.linspace(0.1, 1.0, 5000), np.ones(3)
+    report = gl.check(
+        lambda x, b: np.sin(x).sum() + np.sin(b).sum(),
+        x,
+        b,
+        grad=lambda x, b: (2 * np.cos(x), 2 * np.cos(b)),
+        coverage="sample",
+    )
+    told = str(report)
+    assert "x, b: scale" in told or "b, x: scale" in told
+    assert "numeric in all entries that were looked at." in told

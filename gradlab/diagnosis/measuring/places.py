@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.diagnosis.finding import LOOKED_AT
 from gradlab.diagnosis.measuring.measures import reaches
 
 if TYPE_CHECKING:
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.measuring.measures import Case
     from gradlab.subject.subject import Variable
 
-__all__ = ["are_slices", "every_entry", "index_words", "place_words", "whole_words"]
+__all__ = [
+    "are_slices",
+    "every_entry",
+    "index_words",
+    "place_words",
+    "some_entries",
+    "whole_words",
+]
 
 _FEW = 5  # indices that are listed one by one
 _KERNEL = 7  # lengths up to which the last two axes of a weight are called a kernel
@@ -33,16 +41,31 @@ _PARTS = {  # of a square matrix: what holds of row and column there
 }
 
 
-def every_entry(count: int) -> str:
+def every_entry(count: int, *, complete: bool = True) -> str:
     """Say that something holds of all of them, as the end of a sentence.
+
+    Parameters
+    ----------
+    complete
+        Whether there are no others than those that were looked at.
 
     Examples
     --------
     >>> every_entry(1), every_entry(2), every_entry(1200)
     ('in its only entry', 'in both entries', 'in all 1,200 entries')
+    >>> every_entry(1, complete=False), every_entry(2, complete=False)
+    ('in the one entry looked at', 'in both entries that were looked at')
     """
-    few = {1: "in its only entry", 2: "in both entries"}
-    return few.get(count, f"in all {count:,} entries")
+    one = "in its only entry" if complete else "in the one entry looked at"
+    others = "" if complete else f" {LOOKED_AT}"
+    few = {1: one, 2: f"in both entries{others}"}
+    return few.get(count, f"in all {count:,} entries{others}")
+
+
+def some_entries(case: Case, count: int) -> str:
+    """Say of how many entries of an input something holds: "3 of 12 entries"."""
+    others = "" if case.part.complete else f" {LOOKED_AT}"
+    return f"{count:,} of {case.wrong.size:,} entries{others}"
 
 
 def index_words(indices: Sequence[int], length: int, noun: str = "index") -> str | None:
@@ -102,27 +125,28 @@ def whole_words(case: Case) -> str:
     """Say that something holds of a whole gradient, as the end of a sentence."""
     alive = int((~(case.analytic_zero & case.numeric_zero)).sum())
     if alive == case.wrong.size:
-        return every_entry(alive)
-    return f"wherever it is not zero ({alive:,} of {case.wrong.size:,} entries)"
+        return every_entry(alive, complete=case.part.complete)
+    return f"wherever it is not zero ({some_entries(case, alive)})"
 
 
 def _place_words(case: Case) -> str:
     mask = np.asarray(case.part.wrong)
     columns = reaches(mask, 0)
-    count, total = int(mask.sum()), mask.size
-    if count == total:
-        return every_entry(total)
+    count, some = int(mask.sum()), some_entries(case, int(mask.sum()))
+    if count == mask.size:
+        return every_entry(count, complete=case.part.complete)
     where = _input_words(case, columns)
     output = _output_words(case, reaches(mask, 1))
     told = [words for words in (where, output) if words]
     alive = ~(case.analytic_zero & case.numeric_zero)
     if not (where or output) and count == int(alive.sum()):
-        return f"wherever it is not zero ({count:,} of {total:,} entries)"
+        return f"wherever it is not zero ({some})"
     if not told:
-        return f"in {count:,} of {total:,} entries"
-    alone = columns.sum() == (2 if case.variable.is_complex else 1)
-    tail = " alone" if alone and not output else f" ({count:,} of {total:,} entries)"
-    return f"only {' and '.join(told)}{tail}" if tail != " alone" else f"{where}{tail}"
+        return f"in {some}"
+    one = columns.sum() == (2 if case.variable.is_complex else 1)
+    if one and not output and case.part.complete:
+        return f"{where} alone"
+    return f"only {' and '.join(told)} ({some})"
 
 
 def _input_words(case: Case, columns: NDArray[np.bool_]) -> str | None:

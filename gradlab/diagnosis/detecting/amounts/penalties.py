@@ -61,7 +61,9 @@ def penalty(case: Case) -> list[Clue]:
             continue
         if _parallel(case.numeric, direction, where) > 0.999999:
             continue  # the gradient itself has that direction: a factor, no penalty
-        place = every_entry(case.numeric.size) if where is None else place_words(case)
+        place = place_words(case)
+        if where is None:
+            place = every_entry(case.numeric.size, complete=case.part.complete)
         changes = _changes_elsewhere(case, slope, factor, where)
         if changes:
             if slope is value:

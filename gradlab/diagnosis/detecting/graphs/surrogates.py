@@ -10,6 +10,7 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.leaving import Leaving, leaving
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, sides_of
+from gradlab.diagnosis.measuring.places import some_entries
 from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
 from gradlab.differentiation.smoothness import Smoothness
 
@@ -88,9 +89,9 @@ def _constant_words(case: Case) -> str:
     values = case.analytic[case.analytic != 0]
     if np.ptp(values) >= 1e-9 * np.abs(values).max():
         return "not zero"
-    some = len(values) < case.analytic.size
-    place = f"in {len(values):,} of {case.analytic.size:,} entries"
-    return f"{values[0]:.6g} {place if some else 'throughout'}"
+    if len(values) == case.analytic.size:
+        return f"{values[0]:.6g} throughout"
+    return f"{values[0]:.6g} in {some_entries(case, len(values))}"
 
 
 def _is_taken_off(case: Case, layer: Layer) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue, reaches
 from gradlab.diagnosis.measuring.moving import affine
-from gradlab.diagnosis.measuring.places import are_slices, place_words
+from gradlab.diagnosis.measuring.places import are_slices, place_words, some_entries
 from gradlab.diagnosis.measuring.proportions import fraction_words
 from gradlab.differentiation.smoothness import Smoothness
 
@@ -150,7 +150,7 @@ def _mask_clue(
 ) -> Clue:
     place = place_words(case)
     if place.startswith("wherever"):  # of zeros, that says nothing
-        place = f"in {int((lost | extra).sum()):,} of {lost.size:,} entries"
+        place = f"in {some_entries(case, int((lost | extra).sum()))}"
     return Clue(
         BugKind.WRONG_MASK,
         0.92 * share,

@@ -49,11 +49,13 @@ def conjugated(case: Case) -> list[Clue]:
     share, words = max((case.share(model), words) for words, model in models)
     if share < EXACT:
         return _half_conjugated(case)
+    entries = len(np.unique(case.part.positions // 2))
+    place = every_entry(entries, complete=case.part.complete)
     return [
         Clue(
             BugKind.CONJUGATE,
             0.985 * share,
-            f"analytic = {words} {every_entry(case.variable.size)} of {case.name}.",
+            f"analytic = {words} {place} of {case.name}.",
             "Conjugate the derivative: for a holomorphic f the gradient is "
             "grad * conj(f'(z)).",
         )
