@@ -20,7 +20,6 @@ __all__ = [
     "handed_on",
     "has_ctx",
     "kept_through",
-    "misfit",
     "named_options",
     "no_such_option",
     "spelt",
@@ -176,7 +175,7 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
         except GradlabError as problem:
             cause = problem.__cause__
             plain = bool(inputs) and known.issuperset(named)  # else f has some by name
-            if plain and isinstance(cause, TypeError) and (told := misfit(*inputs)):
+            if plain and isinstance(cause, TypeError) and (told := _misfit(*inputs)):
                 raise InputTypeError(told).with_traceback(None) from None
             if cause is not None:
                 cause.__traceback__ = without_ours(cause.__traceback__)
@@ -205,16 +204,16 @@ def has_ctx(owner: type) -> bool:
     return own is None or own in bases
 
 
-def misfit(fn: object, *inputs: object) -> str:
+def _misfit(fn: object, *inputs: object) -> str:
     """Say why a function cannot be called with so many inputs; empty if it can.
 
     For what has raised a TypeError: a signature may say less than a call takes.
 
     Examples
     --------
-    >>> misfit(lambda x: x, 1.0, 2.0)
+    >>> _misfit(lambda x: x, 1.0, 2.0)
     'the function takes 1 argument (x) and got 2 inputs; pass as many, by position'
-    >>> misfit(lambda x: x, 1.0)
+    >>> _misfit(lambda x: x, 1.0)
     ''
     """
     owner = getattr(fn, "__self__", None)
@@ -235,11 +234,11 @@ def misfit(fn: object, *inputs: object) -> str:
         )
         every = signature.parameters.values()
         named = [each.name for each in every if each.kind in by_place][len(hidden) :]
-        return _misfit(fn, named, inputs)
+        return _misfit_words(fn, named, inputs)
     return ""
 
 
-def _misfit(fn: object, named: Sequence[str], inputs: Sequence[object]) -> str:
+def _misfit_words(fn: object, named: Sequence[str], inputs: Sequence[object]) -> str:
     what = "the module" if hasattr(fn, "forward") else "the function"
     takes = f"{len(named) or 'no'} argument{'s' * (len(named) != 1)}"
     told = f" ({', '.join(named)})" if named else ""

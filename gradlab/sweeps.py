@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gradlab.presentation.widgets.epsilon import EpsilonSweep
     from gradlab.report import Live, Report
 
-__all__ = ["Sweep", "curves_of"]
+__all__ = ["Sweep"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -309,7 +309,7 @@ class Sweep:
         matrices = {new: self.matrices[old][part] for new, old in pick.items()}
         matrix_bars = {new: self.matrix_bars[old][part] for new, old in pick.items()}
         curves = {
-            new: curves_of(
+            new: _curves_of(
                 single, matrices[new], matrix_bars[new], cut=self.curves[old].cut
             )
             for new, old in pick.items()
@@ -375,7 +375,7 @@ class Sweep:
         return mimebundle(self)
 
 
-def curves_of(
+def _curves_of(
     block: Swept, matrices: NDArray[Any], bars: NDArray[Any], *, cut: bool = False
 ) -> Curves:
     """Reduce numeric Jacobians, shape (S, rows, columns), to curves.
@@ -384,7 +384,7 @@ def curves_of(
     --------
     >>> sweep = gl.sweep(lambda x: (x**3).sum(), np.ones(2), grad=lambda x: 3 * x**2)
     >>> key = ("central", "x")
-    >>> again = curves_of(sweep["x"], sweep.matrices[key], sweep.matrix_bars[key])
+    >>> again = _curves_of(sweep["x"], sweep.matrices[key], sweep.matrix_bars[key])
     >>> bool((again.error == sweep.errors[key]).all())
     True
     """

@@ -220,6 +220,28 @@ def test_exported_names_exist():
     assert _nonempty({path: _missing(module) for path, module in modules.items()}) == {}
 
 
+def _asked_for(tree):
+    """Pairs of a module and a name that a file takes from it."""
+    nodes, taken = list(ast.walk(tree)), {}
+    for node in nodes:
+        names = node.names if isinstance(node, ast.ImportFrom) else ()
+        taken |= {n.asname or n.name: (str(node.module), n.name) for n in names}
+    members = [node for node in nodes if isinstance(node, ast.Attribute)]
+    known = [(node, taken.get(getattr(node.value, "id", None))) for node in members]
+    return {*taken.values(), *((".".join(at), node.attr) for node, at in known if at)}
+
+
+def test_what_a_file_offers_is_asked_for():
+    """A function in __all__ that no other file takes is the file's own."""
+    asked = set().union(*(_asked_for(_tree(path)) for path in PYTHON_FILES))
+    lessons = "".join(path.read_text(encoding="utf-8") for path in NOTEBOOKS)
+    for path in set(SOURCES) - {ROOT / "gradlab/pytest_plugin.py"}:  # of pytest
+        offered = set(_exported(_tree(path)) or ())
+        own = {n.name for n in _tree(path).body if isinstance(n, ast.FunctionDef)}
+        idle = [n for n in offered & own if (_module_name(path), n) not in asked]
+        assert [n for n in idle if n not in lessons] == [], _name(path)
+
+
 def test_public_names_are_sorted():
     """The list of public names is in ruff's order and without repetition."""
 

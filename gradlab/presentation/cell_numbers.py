@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
     from numpy.typing import NDArray
 
-__all__ = ["MINUS", "error_words", "value_words", "write_cells"]
+__all__ = ["MINUS", "write_cells"]
 
 MINUS = "\N{MINUS SIGN}"
 _SIZE = 7.0  # points: the smallest that reads in print
@@ -36,7 +36,7 @@ def _power(value: float) -> str:
     return f"{digit}e{int(exponent)}"
 
 
-def value_words(values: NDArray[np.float64], decimals: int) -> list[str]:
+def _value_words(values: NDArray[np.float64], decimals: int) -> list[str]:
     """Write values with the same decimals, so that their sizes can be compared.
 
     Parameters
@@ -48,7 +48,7 @@ def value_words(values: NDArray[np.float64], decimals: int) -> list[str]:
 
     Examples
     --------
-    >>> value_words(np.array([15.3, -0.21, 1e-4, 0.0]), 1)
+    >>> _value_words(np.array([15.3, -0.21, 1e-4, 0.0]), 1)
     ['15.3', '−0.2', '1e−4', '0']
     """
     told = []
@@ -61,12 +61,12 @@ def value_words(values: NDArray[np.float64], decimals: int) -> list[str]:
     return told
 
 
-def error_words(errors: NDArray[np.float64], decimals: int = 2) -> list[str]:
+def _error_words(errors: NDArray[np.float64], decimals: int = 2) -> list[str]:
     """Write errors: above a hundredth as decimals, below as a power of ten.
 
     Examples
     --------
-    >>> error_words(np.array([0.333, 4e-9, 0.0, np.nan]))
+    >>> _error_words(np.array([0.333, 4e-9, 0.0, np.nan]))
     ['0.33', '4e−9', '0', 'NaN']
     """
     told = []
@@ -81,13 +81,13 @@ def error_words(errors: NDArray[np.float64], decimals: int = 2) -> list[str]:
 def _forms(values: NDArray[np.float64], top: float | None) -> list[list[str]]:
     """Ways to write the numbers, the one with more digits first."""
     if top is None:
-        return [error_words(values, 2), error_words(values, 1)]
+        return [_error_words(values, 2), _error_words(values, 1)]
     if top == 0:
-        return [value_words(values, 0)]
+        return [_value_words(values, 0)]
     if not 1e-2 <= top < 1e4:  # zeros before or behind all digits tell nothing
         return []
     first = 1 - math.floor(math.log10(top))
-    return [value_words(values, min(max(first + more, 0), 3)) for more in (1, 0)]
+    return [_value_words(values, min(max(first + more, 0), 3)) for more in (1, 0)]
 
 
 def write_cells(

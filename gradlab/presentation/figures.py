@@ -40,7 +40,6 @@ __all__ = [
     "own_title",
     "png",
     "show",
-    "spell_out",
 ]
 
 # Callbacks of widgets draw in threads of their own, and matplotlib is not thread-safe.
@@ -188,7 +187,7 @@ def png(figure: Figure, sharpness: float = _SHARP) -> bytes:
     b'\x89PNG'
     """
     with DRAWING, warnings.catch_warnings():
-        spell_out(figure)
+        _spell_out(figure)
         # what no font here can draw is a box in the picture, and stands in the text
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         return _printed(figure, _SCREEN * sharpness)
@@ -207,7 +206,7 @@ def _printed(figure: Figure, dpi: float) -> bytes:
     return buffer.getvalue()
 
 
-def spell_out(figure: Figure) -> None:
+def _spell_out(figure: Figure) -> None:
     """Add other fonts to texts with letters that matplotlib's own font does not have.
 
     Names of parameters may be Chinese, Japanese or Korean, and dicts take any letters.
@@ -216,7 +215,7 @@ def spell_out(figure: Figure) -> None:
     --------
     >>> figure = new_figure(4, 3)
     >>> title = figure.suptitle("\N{MATHEMATICAL BOLD SMALL THETA}")
-    >>> spell_out(figure)
+    >>> _spell_out(figure)
     >>> title.get_fontfamily()[-1]
     'STIXGeneral'
     """

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EMBED_BYTES",
     "LIVE_BYTES",
-    "cost",
     "layers_state",
     "order_of_blocks",
     "pack_findings",
@@ -87,12 +86,12 @@ def _pack_finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def cost(evaluations: int, seconds: float) -> str:
+def _cost(evaluations: int, seconds: float) -> str:
     """Say what something cost, as in ``1,200 evaluations, 13 ms``.
 
     Examples
     --------
-    >>> cost(1, 2.5)
+    >>> _cost(1, 2.5)
     '1 evaluation, 2.5 s'
     """
     return f"{plural(evaluations, 'evaluation')}, {duration(seconds)}"
@@ -129,7 +128,7 @@ def report_state(report: Report) -> dict[str, Any]:
             ["analytic side", report.analytic],
             ["numeric side", report.method],
             ["coverage", report.coverage],
-            ["cost", cost(report.evaluations, report.seconds)],
+            ["cost", _cost(report.evaluations, report.seconds)],
             ["seed", str(report.seed)],
             _RELATIVE,
         ],
@@ -266,7 +265,7 @@ def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
         "subject": plural(len(sweep.steps), "step"),
         "facts": [
             ["numeric side", ", ".join(sweep.methods)],
-            ["cost", cost(sweep.evaluations, sweep.seconds)],
+            ["cost", _cost(sweep.evaluations, sweep.seconds)],
             _RELATIVE,
         ],
         "remarks": list(sweep.remarks),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from gradlab.presentation.taylor_plot import TaylorDisplay
 
-__all__ = ["Derivative", "TaylorTest", "judged"]
+__all__ = ["Derivative", "TaylorTest"]
 
 _HEARD = 10.0  # times its round-off, a remainder is a remainder
 _SHORT = 0.1  # of a rate: 1.9 counts as 2, as pyadjoint's users have it
@@ -62,10 +62,10 @@ class Derivative:
     @property
     def verdict(self) -> Verdict:
         """Whether both agree, as far as the bar can tell."""
-        return judged(self)
+        return _judged(self)
 
 
-def judged(found: Derivative) -> Verdict:
+def _judged(found: Derivative) -> Verdict:
     """Apply the rule of `gradlab.comparison.rule` to one directional derivative."""
     if found.kink is not None and np.isfinite(found.analytic):
         low, high = sorted(found.kink)

@@ -29,7 +29,6 @@ __all__ = [
     "dealt",
     "names",
     "number",
-    "of_value",
 ]
 
 Status = Literal["open", "right", "wrong"]
@@ -153,7 +152,7 @@ def dealt(kinds: Sequence[str], letter: str, stream: Sequence[int]) -> str:
     return kinds[int(order[letters.index(letter)])]
 
 
-def of_value(judge: Callable[[Any], str]) -> Callable[[Any, int], str]:
+def _of_value(judge: Callable[[Any], str]) -> Callable[[Any, int], str]:
     """Make a judge of one that does not need the seed."""
     return lambda value, _seed: judge(value)
 
@@ -204,7 +203,7 @@ def number(
         by = "more" if far else "less"
         return f"too {side}, by {by} than a factor of ten"
 
-    return of_value(judge)
+    return _of_value(judge)
 
 
 def _close(found: float, right: float, within: float) -> bool:
@@ -240,7 +239,7 @@ def choice(
             return f"choose one of {_listed(wrong)}"
         return "" if chosen == truth() else wrong[chosen]
 
-    return of_value(judge)
+    return _of_value(judge)
 
 
 def names(
@@ -281,7 +280,7 @@ def names(
         lack = f"{missing or 'none'} {'is' if missing <= 1 else 'are'} missing"
         return f"{good} of your {len(chosen)} {verb} there and {lack}: {hint}"
 
-    return of_value(judge)
+    return _of_value(judge)
 
 
 def _listed(options: Iterable[str]) -> str:

@@ -40,7 +40,7 @@ from gradlab.teaching.planting import Planted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Submission", "asked", "code_of", "find", "grade_folder", "write_table"]
+__all__ = ["Submission", "asked", "code_of", "grade_folder", "write_table"]
 
 # %magic, !command, ?name, name?, files = !ls, t = %time f(): indentation and name stay
 _MAGIC = re.compile(
@@ -67,7 +67,7 @@ class Submission:
     path: Path
 
 
-def find(folder: str | Path) -> list[Submission]:
+def _find(folder: str | Path) -> list[Submission]:
     """Return the programs and notebooks in a folder, by student.
 
     Parameters
@@ -194,7 +194,7 @@ def grade_folder(
     """
     hidden_seeds(seed)
     every = tuple(levels)
-    pairs = [(each, level) for each in find(folder) for level in every]
+    pairs = [(each, level) for each in _find(folder) for level in every]
 
     def one(pair: tuple[Submission, Level]) -> dict[str, Any]:
         submission, level = pair

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-__all__ = ["EVEN", "EXACT", "REST", "accounted", "by_entries", "explained", "left_over"]
+__all__ = ["EVEN", "EXACT", "REST", "accounted", "by_entries", "left_over"]
 
 EXACT = 0.98  # share of the error above which an explanation is called exact
 _NOTHING = 1e-9  # relative: what is zero beside the other side
@@ -48,11 +48,11 @@ def by_entries(
         return share
     sides = case.analytic[where], case.numeric[where]
     slack = case.slack(np.maximum(np.abs(case.analytic), np.abs(case.numeric)))[where]
-    met = explained(sides, case.wrong[where], model[where], slack, rest)
+    met = _explained(sides, case.wrong[where], model[where], slack, rest)
     return share if met > EXACT else min(share, met)
 
 
-def explained(
+def _explained(
     sides: tuple[Matrix, Matrix],
     wrong: NDArray[np.bool_],
     model: Matrix,
@@ -77,7 +77,7 @@ def explained(
     A half is the factor of the large entry alone:
 
     >>> a, n = np.array([5e7, 1.0, 2.0, 3.0]), np.array([1e8, 3.0, 1.0, 3.0])
-    >>> explained((a, n), a != n, n / 2, np.zeros(4))
+    >>> _explained((a, n), a != n, n / 2, np.zeros(4))
     0.25
     """
     analytic, numeric = sides

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MISSING",
-    "by_leaf",
     "claimed",
     "match_by_name",
     "match_by_position",
@@ -104,7 +103,7 @@ def match_by_position(
             f"one {type(gradients).__name__} came back for {len(inputs)} inputs "
             f"({', '.join(v.name for v in inputs)})"
         )
-    order = by_leaf(gradients, tree)
+    order = _by_leaf(gradients, tree)
     found = [order.get(p, MISSING) for p in which]
     # else a list for a dict of as many parameters as there are arguments: by position
     nested = any(is_mapping(g) or isinstance(g, tuple | list) for g in gradients)
@@ -124,7 +123,7 @@ def match_by_position(
     )
 
 
-def by_leaf(gradients: Any, tree: Tree) -> dict[int, Any]:
+def _by_leaf(gradients: Any, tree: Tree) -> dict[int, Any]:
     """Find what came back for each leaf, by position; nothing where it is not told."""
     if is_mapping(gradients):
         named = {leaf.name: leaf.value for leaf in leaves_of(dict(gradients), "")}
@@ -255,7 +254,7 @@ def claimed(subject: ArraySubject, roots: Sequence[object]) -> list[int]:
         try:
             if analytic.takes_cotangents:
                 subject.row()  # what the outputs are
-            found = by_leaf(analytic.raw(), subject.tree)
+            found = _by_leaf(analytic.raw(), subject.tree)
         except Exception:  # noqa: BLE001 - whatever the user's code raises: told later
             return []
         finally:

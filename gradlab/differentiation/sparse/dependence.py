@@ -33,7 +33,6 @@ __all__ = [
     "axes_of",
     "hidden_by_rounding",
     "near_by",
-    "rounding",
     "seen_everywhere",
     "signs",
     "stirred",
@@ -149,7 +148,7 @@ def seen_everywhere(case: Case) -> bool:
     moves = np.zeros((1, len(case.scales)))
     moves[0, one] = case.scales[one] * _FAR
     with np.errstate(all="ignore"):
-        moved = np.abs(case.values(moves)[0] - case.base) > rounding(case)
+        moved = np.abs(case.values(moves)[0] - case.base) > _rounding(case)
     return bool(moved.mean() > _NEARLY_ALL)
 
 
@@ -203,11 +202,11 @@ def stirred(
     with np.errstate(all="ignore"):
         still = np.abs(values[[0, -1]] - case.base).max(axis=0)
         np.maximum(case.idle, still, out=case.idle)
-        moved = np.abs(values[1:-1] - case.base) > rounding(case)
+        moved = np.abs(values[1:-1] - case.base) > _rounding(case)
         return np.asarray(moved | ~np.isfinite(values[1:-1]))
 
 
-def rounding(case: Case) -> NDArray[np.float64]:
+def _rounding(case: Case) -> NDArray[np.float64]:
     """Movement of each output that is nothing but rounding."""
     return _ULPS * case.digits + 2 * case.idle
 
@@ -231,4 +230,4 @@ def hidden_by_rounding(case: Case, reach: float | None = None) -> NDArray[np.flo
 
     As far as that, in units of the scale; default as of `near_by`.
     """
-    return rounding(case) / (near_by(case) if reach is None else reach) * 2
+    return _rounding(case) / (near_by(case) if reach is None else reach) * 2

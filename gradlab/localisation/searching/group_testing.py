@@ -45,7 +45,6 @@ __all__ = [
     "measured_again",
     "patient",
     "read_again",
-    "sharpened",
     "split",
     "unseen",
 ]
@@ -136,7 +135,7 @@ def measured(
         tuple(parts), tuple(seeds), *_BLANK, thinning, choice, sparse, tuple(found)
     )
     group = _read(bench, group)
-    return sharpened(bench, group) if group.suspicious else group
+    return _sharpened(bench, group) if group.suspicious else group
 
 
 def measured_again(
@@ -202,7 +201,7 @@ def patient(bench: Bench, group: Group) -> Group:
     )
 
 
-def sharpened(bench: Bench, group: Group) -> Group:
+def _sharpened(bench: Bench, group: Group) -> Group:
     """Read a group again with gradients free of round-off, where there are such.
 
     Nothing is evaluated again: the numeric side is what it was.

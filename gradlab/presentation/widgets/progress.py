@@ -27,7 +27,6 @@ __all__ = [
     "NotebookProgress",
     "TerminalProgress",
     "in_notebook",
-    "in_terminal",
     "progress_bar",
     "progress_of_calls",
     "terminal_bar",
@@ -53,12 +52,12 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def in_terminal() -> bool:
+def _in_terminal() -> bool:
     """Tell whether somebody sits before a terminal that can draw a line anew.
 
     Examples
     --------
-    >>> in_terminal() and os.environ["TERM"] == "dumb"
+    >>> _in_terminal() and os.environ["TERM"] == "dumb"
     False
     """
     screen = sys.stderr is not None and sys.stderr.isatty()
@@ -93,7 +92,8 @@ def progress_bar(progress: Any, unit: str = "evaluations") -> Iterator[Any]:
     ...     print(bar)
     None
     """
-    if progress is False or (progress is None and not (in_notebook() or in_terminal())):
+    watched = in_notebook() or _in_terminal()
+    if progress is False or (progress is None and not watched):
         yield None
     elif progress is None:
         kind = NotebookProgress if in_notebook() else TerminalProgress

@@ -20,7 +20,6 @@ __all__ = [
     "SMALL_OWNER",
     "SavedArray",
     "SavedMemory",
-    "fingerprint",
     "owner_of",
     "same_bytes",
 ]
@@ -91,7 +90,7 @@ def _pieces(flat: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
     return (flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE))
 
 
-def fingerprint(flat: np.ndarray[Any, Any]) -> bytes:
+def _fingerprint(flat: np.ndarray[Any, Any]) -> bytes:
     """Sum a byte array's 64-bit words, 64 KiB at a time: any one changed word shows.
 
     Reads the memory once, at its bandwidth, and is exact (integers wrap around), so the
@@ -106,9 +105,9 @@ def fingerprint(flat: np.ndarray[Any, Any]) -> bytes:
     Examples
     --------
     >>> data = np.zeros(100_000, np.uint8)
-    >>> before = fingerprint(data)
+    >>> before = _fingerprint(data)
     >>> data[77_777] = 1
-    >>> fingerprint(data) == before
+    >>> _fingerprint(data) == before
     False
     """
     words = flat[: flat.size // 8 * 8].view(np.uint64)
@@ -137,7 +136,7 @@ class SavedMemory:
         value = self._found.value.view(np.ndarray)
         if not value.flags.forc:
             return b"".join(row.tobytes() for row in value[:: max(1, len(value) // 64)])
-        return fingerprint(value.ravel(order="K").view(np.uint8))
+        return _fingerprint(value.ravel(order="K").view(np.uint8))
 
     def _intact(self) -> bool:
         value = self._found.value

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "frozen",
     "gradients_in_place",
-    "live_array",
     "live_tree",
     "meets_halves",
     "named",
@@ -36,7 +35,7 @@ __all__ = [
 _PAIR = 2  # a loss and its gradients
 
 
-def live_array(tensor: Any) -> NDArray[Any]:
+def _live_array(tensor: Any) -> NDArray[Any]:
     """View a tensor's own memory as a NumPy array.
 
     Raises
@@ -61,12 +60,12 @@ def live_tree(params: Any) -> tuple[Tree, list[Leaf]]:
     Raises
     ------
     InputError
-        As of `live_array`.
+        As of `_live_array`.
     """
     tree = flatten((named(params),), ["params"])
     tensors = [leaf for leaf in tree.leaves if is_torch(leaf.value)]
     leaves = tuple(
-        type(leaf)(leaf.name, live_array(leaf.value)) if is_torch(leaf.value) else leaf
+        type(leaf)(leaf.name, _live_array(leaf.value)) if is_torch(leaf.value) else leaf
         for leaf in tree.leaves
     )
     return (Tree(leaves, tree.template) if tensors else tree), tensors
@@ -108,7 +107,7 @@ def short(params: Any) -> bool:
     (False, True)
     """
     try:
-        arrays = [live_array(leaf.value) for leaf in _tensors(params)]
+        arrays = [_live_array(leaf.value) for leaf in _tensors(params)]
     except InputError:
         return True
     return any(array.dtype == np.float16 for array in arrays)
