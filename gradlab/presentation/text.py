@@ -55,10 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["failure_text", "report_text"]
 
-_NAMES, _LEAST = (
-    40,
-    16,
-)  # letters of a name in the table: at most, and where it is narrow
+_NAMES, _LEAST = 40, 16  # letters of a name: at most, and where the table is narrow
 _NUMBERS = (4, 6, 7)  # columns that stand right
 _BESIDE = 5  # columns that stay beside each other where the terminal is narrow
 _ROWS = 12  # as many as fit beside the rest of the text on a small terminal
@@ -69,11 +66,10 @@ _ANSI = {"✓": "32", "!": "33", "✗": "31;1"}
 
 # ------------------------------------------------------------------ the table
 def _unsaid(report: Report, comparison: Comparison) -> bool:
-    """Whether there is no analytic value: no array of that shape, or one that raised.
+    """Whether no gradient came that could be compared: its numbers are nan then.
 
-    Its own, or that of a layer behind it, of which the finding tells.
-
-    The numbers are nan then, as where nan was returned, of which a finding tells.
+    It raised, or had another shape, and a finding tells so: of this input, or of a
+    layer behind it. Where the numbers are nan that was returned, another finding does.
     """
     told = {f.kind for f in report.findings if comparison.input.name in f.places}
     kinds = {BugKind.WRONG_SHAPE, BugKind.DTYPE, BugKind.UNKNOWN}
@@ -117,29 +113,11 @@ def _table_row(
 
 
 def _table(report: Report, width: int | None) -> list[str]:
-    order = by_severity(report.comparisons)
-    passive = contaminated(report)
-    most = _ROWS
-    if sum(c.input.name in passive for c in order) > _PASSIVE_ROWS:
-        own = [c for c in order if c.input.name not in passive]
-        told = [c for c in own if c.verdict > Verdict.AGREES]
-        others = [c for c in order if c not in told]
-        order, most = [*told, *others], min(len(told) + _PASSIVE_ROWS, _ROWS)
-    shown = order[:most] if len(order) > most + 1 else order
+    """Write a row for each gradient, worst first, and count those that have none."""
+    shown, rest = _shown(report)
     if not shown:
         return []
-    room = _NAMES if width is None else min(_NAMES, max(_LEAST, width - 40))
-    rows = _rows(report, shown, room)
-    lines = tabulate(rows, right=_NUMBERS)
-    most = WIDTH + 1 if width is None else width
-    if max(map(across, lines)) > most:
-        if width is not None:
-            head = tabulate([row[:_BESIDE] for row in rows])
-            excess = max(0, max(map(across, head)) - width)
-            rows = _rows(report, shown, max(_LEAST, room - excess))
-            lines = _folded(rows, width)
-        lines = _fitting(report, shown, most) or lines
-    rest = order[len(shown) :]
+    lines = _fitted(report, shown, width)
     if rest:
         words = ("agree", "undecided", "disagree")
         counts = [
@@ -149,6 +127,42 @@ def _table(report: Report, width: int | None) -> list[str]:
         ]
         lines.append("   ... " + ", ".join(counts))
     return lines
+
+
+def _shown(report: Report) -> tuple[list[Comparison], list[Comparison]]:
+    """Split gradients into those that get a row, worst first, and all others.
+
+    Of many that are contaminated by one layer a few rows tell enough.
+    """
+    order = by_severity(report.comparisons)
+    passive = contaminated(report)
+    most = _ROWS
+    if sum(c.input.name in passive for c in order) > _PASSIVE_ROWS:
+        own = [c for c in order if c.input.name not in passive]
+        told = [c for c in own if c.verdict > Verdict.AGREES]
+        others = [c for c in order if c not in told]
+        order, most = [*told, *others], min(len(told) + _PASSIVE_ROWS, _ROWS)
+    most = most if len(order) > most + 1 else len(order)
+    return order[:most], order[most:]
+
+
+def _fitted(report: Report, shown: list[Comparison], width: int | None) -> list[str]:
+    """Write rows so that they fit: with shorter names, or their numbers below them.
+
+    Without a terminal each row stays one line, however long.
+    """
+    room = _NAMES if width is None else min(_NAMES, max(_LEAST, width - 40))
+    rows = _rows(report, shown, room)
+    lines = tabulate(rows, right=_NUMBERS)
+    most = WIDTH + 1 if width is None else width
+    if max(map(across, lines)) <= most:
+        return lines
+    fitting = _fitting(report, shown, most)
+    if fitting or width is None:
+        return fitting or lines
+    head = tabulate([row[:_BESIDE] for row in rows])
+    excess = max(0, max(map(across, head)) - width)
+    return _folded(_rows(report, shown, max(_LEAST, room - excess)), width)
 
 
 def _rows(
