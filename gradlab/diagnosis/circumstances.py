@@ -19,6 +19,8 @@ from gradlab.subject.subject import DOUBLE, is_torch_subject
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from gradlab.diagnosis.evidence import Evidence, Part
     from gradlab.differentiation.quotients import Pattern
 
@@ -27,6 +29,7 @@ __all__ = ["circumstances"]
 _NAMED = 4  # inputs that follow from one cause, named in its sentence
 # 1 + small has the last digit of 1: a loss of 1e-9 has no digits below for that alone.
 _LAST = 1e3  # roundings of f, or of 1, that bars over long steps are worth then
+_SINGLE = 1e-6  # of the largest entry: bars of single precision are wider
 _ROUNDINGS = 8.0  # of f itself, that a difference of two of its values may have
 
 _LEFT_TO_AUTO = (
@@ -257,47 +260,62 @@ def _hidden_noise(evidence: Evidence, part: Part) -> bool:
     And wider than the round-off of f itself makes them, or of one, where that is large
     beside all that an input does to it.
     """
+    noisy = part.kinds == Smoothness.NOISY.value
     if part.pattern is not None and _mostly_narrow(part.pattern):
         return False
-    numeric = part.numeric
-    size = max(float(numeric.max(initial=0.0)), -float(numeric.min(initial=0.0)))
-    if 0 < size < np.inf and not (part.kinds == Smoothness.NOISY.value).any():
-        wide = ~(part.error <= 1e-6 * size)  # with those that are not finite: at most
-        if 2 * np.count_nonzero(wide) < wide.size:
-            return False
-    size = float(np.abs(part.numeric[np.isfinite(part.numeric)]).max(initial=0.0))
+    if not noisy.any() and _clearly_narrow(part):
+        return False
     torn = (part.kinds == Smoothness.KINK.value) | (part.kinds == Smoothness.JUMP.value)
-    bars = part.error[np.isfinite(part.error) & ~torn]
-    if size == 0 or not bars.size:
-        return False
-    # of a derivative that is zero on both sides (a bias before a BatchNorm) the bar is
-    # all there is, and it tells nothing about precision
-    claimed = np.abs(part.analytic[np.isfinite(part.analytic)]).max(initial=0.0)
-    if max(size, float(claimed)) <= bars.max():
-        return False
-    if claimed == 0 and not part.is_wrong:
+    whole = np.isfinite(part.error) & ~torn
+    bars = part.error[whole]
+    size = _largest(part.numeric)
+    if size == 0 or not bars.size or _is_all_bar(part, size, float(bars.max())):
         return False
     scales = scales_of(evidence.subject, part.which)
     height = np.fmax(np.abs(evidence.base), 1.0)[:, None]
-    if (part.kinds == Smoothness.NOISY.value).mean() > 0.5:
+    if noisy.mean() > 0.5:
         moved = np.where(torn, np.nan, part.error * scales[part.positions])
         with np.errstate(all="ignore"):
             return bool(np.nanmedian(moved / height) > _LAST * DOUBLE)
-    if not np.mean(bars > 1e-6 * size) > 0.5:  # the median, without sorting
+    if not np.mean(bars > _SINGLE * size) > 0.5:  # the median, without sorting
         return False
     steps = step_sizes(scales, DOUBLE, 2)
     own = _ROUNDINGS * DOUBLE * height / steps[part.positions]
-    wide = np.isfinite(part.error) & ~torn & (part.error > np.fmax(1e-6 * size, own))
+    wide = whole & (part.error > np.fmax(_SINGLE * size, own))
     return bool(2 * np.count_nonzero(wide) > bars.size)
+
+
+def _largest(values: NDArray[np.float64]) -> float:
+    """Return the largest finite size; 0 if there is none."""
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def _is_all_bar(part: Part, size: float, bar: float) -> bool:
+    """Whether nothing stands out of the bars, which tell nothing of precision then.
+
+    As of a derivative that is zero on both sides: that of a bias before a BatchNorm.
+    """
+    claimed = _largest(part.analytic)
+    return max(size, claimed) <= bar or (claimed == 0 and not part.is_wrong)
+
+
+def _clearly_narrow(part: Part) -> bool:
+    """Whether half of all bars are narrow, at a glance: no mask is made for that."""
+    numeric = part.numeric
+    size = max(float(numeric.max(initial=0.0)), -float(numeric.min(initial=0.0)))
+    if not 0 < size < np.inf:
+        return False
+    wide = ~(part.error <= _SINGLE * size)  # with those that are not finite: at most
+    return bool(2 * np.count_nonzero(wide) < wide.size)
 
 
 def _mostly_narrow(pattern: Pattern) -> bool:
     """Whether more than half of all entries have narrow bars, as the zeros have."""
     valid = pattern.support.valid
     size = float(np.abs(pattern.value[valid]).max(initial=0.0))
-    if not 0 < size < np.inf or pattern.worst_zero > 1e-6 * size:
+    if not 0 < size < np.inf or pattern.worst_zero > _SINGLE * size:
         return False
-    wide = np.count_nonzero(~(pattern.error <= 1e-6 * size) & valid)
+    wide = np.count_nonzero(~(pattern.error <= _SINGLE * size) & valid)
     rows, columns = pattern.shape
     return bool(2 * wide < rows * columns)
 
