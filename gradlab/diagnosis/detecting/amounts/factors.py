@@ -62,9 +62,8 @@ def scales(case: Case) -> list[Clue]:
         if share < _least(case) or not fits:
             continue
         count = int(case.wrong.sum())
-        trust = (
-            1.0 if count > 2 or is_written(c) or (count == 2 and _counts(c)) else 0.6
-        )
+        shared = count > 2 or (count == 2 and _counts(c))
+        trust = 1.0 if shared or is_written(c) else 0.6
         plain = round(2 * c, 3) in _PLAIN or _alike(case.evidence, c)
         if case.analytic.size == 1 and not plain:
             trust = 0.3  # one number has a factor whatever is wrong: others tell more
