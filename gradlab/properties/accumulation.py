@@ -126,9 +126,9 @@ class AccumulationCheck:
         return rows_table(rows, columns)
 
     def __repr__(self) -> str:
-        from gradlab.presentation.small_text import told
+        from gradlab.presentation.property_text import property_text
 
-        return told(self.verdict, self.reading)
+        return property_text(self.verdict, self.reading)
 
 
 @spelt

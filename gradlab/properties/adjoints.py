@@ -142,9 +142,9 @@ class ModesCheck:
         return rows_table(rows, columns)
 
     def __repr__(self) -> str:
-        from gradlab.presentation.small_text import told
+        from gradlab.presentation.property_text import property_text
 
-        return told(self.verdict, self.reading)
+        return property_text(self.verdict, self.reading)
 
 
 def _told(row: ModeRow) -> str:

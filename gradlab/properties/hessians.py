@@ -100,9 +100,9 @@ class HessianCheck:
         return " ".join((*told, self.taylor.reading))
 
     def __repr__(self) -> str:
-        from gradlab.presentation.small_text import told
+        from gradlab.presentation.property_text import property_text
 
-        return told(self.verdict, self.reading)
+        return property_text(self.verdict, self.reading)
 
 
 def _share(number: float) -> str:

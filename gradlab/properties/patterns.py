@@ -158,10 +158,10 @@ class SparsityCheck:
         return rows_table(rows, columns)
 
     def __repr__(self) -> str:
-        from gradlab.presentation.small_text import told
+        from gradlab.presentation.property_text import property_text
 
         foot = plural(self.evaluations, "evaluation")
-        return told(self.verdict, self.reading, foot=foot)
+        return property_text(self.verdict, self.reading, foot=foot)
 
 
 @spelt

@@ -244,6 +244,6 @@ class TaylorTest:
         return TaylorDisplay(self).plot(ax)
 
     def __repr__(self) -> str:
-        from gradlab.presentation.small_text import taylor_text
+        from gradlab.presentation.property_text import taylor_text
 
         return taylor_text(self)

@@ -1,4 +1,4 @@
-"""Text of the small results: Taylor tests, modes, Hessians, patterns, accumulation."""
+"""Words for what `properties/` finds: Taylor tests, modes, Hessians, patterns, sums."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from gradlab.comparison.verdict import Verdict
     from gradlab.properties.remainders import TaylorTest
 
-__all__ = ["taylor_text", "told"]
+__all__ = ["property_text", "taylor_text"]
 
 
-def told(
+def property_text(
     verdict: Verdict,
     reading: str,
     rows: Sequence[Sequence[str]] = (),
@@ -30,7 +30,7 @@ def told(
     Examples
     --------
     >>> from gradlab.comparison.verdict import Verdict
-    >>> told(Verdict.AGREES, "All is well.")
+    >>> property_text(Verdict.AGREES, "All is well.")
     '✓ agrees: All is well.'
     """
     head = wrapped(f"{verdict.glyph} {verdict.words}: {reading}", "")
@@ -64,4 +64,4 @@ def taylor_text(test: TaylorTest) -> str:
         rows.append(row)
     foot = ", ".join((plural(test.evaluations, "evaluation"), *test.remarks))
     right = range(len(rows[0]))
-    return told(test.verdict, test.reading, rows, right=right, foot=foot)
+    return property_text(test.verdict, test.reading, rows, right=right, foot=foot)
