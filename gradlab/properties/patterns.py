@@ -132,8 +132,7 @@ class SparsityCheck:
         elif self.unknown:
             told.append(
                 f"{plural(len(self.unknown), 'undeclared entry')} cannot be told from "
-                f"zero, "
-                f"such as {self.unknown[0].label}."
+                f"zero, such as {self.unknown[0].label}."
             )
         else:
             told.append(

@@ -68,10 +68,19 @@ def real_arrays(
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """Yield the real arrays of a shape that the user's function holds, by name."""
     for name, held in held_arrays(subject):
-        value = held.value
-        if name and held.shape == shape and str(value.dtype)[-7:] in _REAL:
-            value = value.detach().cpu() if hasattr(value, "detach") else value
-            yield name, np.asarray(value, dtype=np.float64)
+        if name and held.shape == shape and str(held.value.dtype)[-7:] in _REAL:
+            try:
+                dense = np.asarray(_dense(held.value), dtype=np.float64)
+            except (TypeError, ValueError, RuntimeError):  # of a kind of its own
+                continue
+            yield name, dense
+
+
+def _dense(value: Any) -> Any:
+    """Return an array of any library with its zeros, and where NumPy can read it."""
+    if hasattr(value, "detach"):  # of torch
+        return value.detach().cpu().to_dense()
+    return value.toarray() if hasattr(value, "toarray") else value  # of SciPy
 
 
 def where_nan(subject: Any) -> str:

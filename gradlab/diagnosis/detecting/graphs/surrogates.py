@@ -133,8 +133,7 @@ def on_identity(case: Case) -> list[Clue]:
             BugKind.SURROGATE,
             0.975,
             f"The function returns {case.name} itself; its gradient is not the "
-            f"identity: "
-            f"a reversal or scaling of gradients, by "
+            f"identity: a reversal or scaling of gradients, by "
             f"{float(np.diag(case.analytic).mean()):.6g} on average.",
             "If a reversal layer is meant, leave it out of the check; else return the "
             "incoming gradient unchanged.",

@@ -148,3 +148,42 @@ def test_an_error_as_small_as_an_agreement_is_no_transpose(rng):
     assert report.verdict == gl.Verdict.DISAGREES
     assert "transpose" not in {finding.kind for finding in report.findings}
     assert report.findings[0].where == "x"
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array"])
+def test_a_sparse_matrix_that_is_held_is_a_matrix(kind, rng):
+    """The neighbours of a graph: of sum((A x)**3) the gradient is A.T 3 (A x)**2."""
+    sparse = pytest.importorskip("scipy.sparse")
+    edges = getattr(sparse, kind)(np.triu(rng.normal(size=(5, 5))))
+    x = rng.normal(size=(5, 3))
+
+    def grad(x):
+        return edges @ (3 * (edges @ x) ** 2)
+
+    report = gl.check(lambda x: ((edges @ x) ** 3).sum(), x, grad=grad)
+
+    assert [str(f.kind) for f in report.findings] == ["transpose"]
+    assert "W = edges.T" in report.findings[0].evidence
+
+
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+def test_a_sparse_tensor_that_is_held_is_a_matrix(layout, rng):
+    """The same with tensors: no detector fails of them."""
+    torch = pytest.importorskip("torch")
+    edges = getattr(torch.tensor(np.triu(rng.normal(size=(5, 5)))), layout)()
+    x = torch.tensor(rng.normal(size=(5, 3)))
+
+    class Cubes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return ((edges @ x) ** 3).sum()
+
+        @staticmethod
+        def backward(ctx, up):
+            (x,) = ctx.saved_tensors
+            return up * (edges @ (3 * (edges @ x) ** 2))
+
+    report = gl.check(lambda x: Cubes.apply(x) + 0 * (edges @ x).sum(), x)
+
+    assert [str(f.kind) for f in report.findings] == ["transpose"]
