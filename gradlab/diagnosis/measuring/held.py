@@ -51,6 +51,8 @@ def held_arrays(subject: Any) -> list[tuple[str, Held]]:
         if id(value) in seen:
             continue
         seen.add(id(value))
+        if _has_no_numbers(value):
+            continue
         shape = getattr(value, "shape", None)
         # a class has the property, not the shape
         if isinstance(shape, tuple) and hasattr(value, "dtype"):
@@ -61,6 +63,11 @@ def held_arrays(subject: Any) -> list[tuple[str, Held]]:
         if depth < _DEEP:
             stack += [(word or name, inner, depth + 1) for word, inner in _held(value)]
     return found
+
+
+def _has_no_numbers(value: Any) -> bool:
+    """Whether this is a tensor without memory, or one of several shapes at once."""
+    return any(getattr(value, kind, False) is True for kind in ("is_meta", "is_nested"))
 
 
 def real_arrays(
