@@ -170,18 +170,10 @@ def _scaled_data(case: Case) -> list[Clue]:
     """
     if not case.scalar or len(case.point) < 4:
         return []
-    a, n, x = case.analytic[0], case.numeric[0], case.point
-    (c, k), *_ = np.linalg.lstsq(np.stack([n, x], axis=1), a, rcond=None)
-    if (
-        case.share((c * n + k * x)[None], rest=EVEN) < _PROPORTIONAL
-    ):  # an intercept has no penalty
-        x = np.where(np.arange(len(x)) < math.prod(case.variable.shape[1:]), 0.0, x)
-        (c, k), *_ = np.linalg.lstsq(np.stack([n, x], axis=1), a, rcond=None)
+    c, k = _two_factors(case)
     if abs(c) < 1e-6 or abs(c - 1) < 0.2 or abs(k) < 1e-9:
         return []
-    if abs(c) * np.linalg.norm(n) < 1e-3 * np.linalg.norm(a):
-        return []
-    if case.share((c * n + k * x)[None], rest=EVEN) < _PROPORTIONAL:
+    if abs(c) * np.linalg.norm(case.numeric) < 1e-3 * np.linalg.norm(case.analytic):
         return []
     if abs(c + 1) < 1e-3:
         return [
@@ -216,6 +208,20 @@ def _scaled_data(case: Case) -> list[Clue]:
             f"factor {'2' if c > 1 else '1/2'}.",
         )
     return [data]
+
+
+def _two_factors(case: Case) -> tuple[float, float]:
+    """Fit ``analytic = c * numeric + k * input``; c and k are 0 if that is not so.
+
+    The first row may do without k: an intercept has no penalty.
+    """
+    a, n, x = case.analytic[0], case.numeric[0], case.point
+    first = np.arange(len(x)) < math.prod(case.variable.shape[1:])
+    for penalised in (x, np.where(first, 0.0, x)):
+        (c, k), *_ = np.linalg.lstsq(np.stack([n, penalised], axis=1), a, rcond=None)
+        if case.share((c * n + k * penalised)[None], rest=EVEN) >= _PROPORTIONAL:
+            return float(c), float(k)
+    return 0.0, 0.0
 
 
 def _other_penalty(case: Case) -> list[Clue]:
