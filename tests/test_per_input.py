@@ -131,6 +131,8 @@ def test_second_look_in_the_report_keeps_the_tolerance():
     ("options", "words"),
     [
         ({"rtol": {"y": 1e-4}}, "'y', which is none of the inputs.*'x', 'w'"),
+        ({"rtol": {0: 1e-4}}, "'0', which is none of the inputs"),
+        ({"atol": {None: 1.0}}, "'None', which is none of the inputs"),
         ({"method": {"y": "central"}}, "'y', which is none of the inputs"),
         ({"method": {"x": "nope"}}, "got 'nope'"),
         ({"atol": {"x": -1.0}}, "atol must be a number >= 0 or None, got -1.0"),

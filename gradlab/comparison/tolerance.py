@@ -210,11 +210,16 @@ def read_tolerance(rtol: Any, atol: Any) -> Tolerance:
     Tolerance(rtol=0.0001, atol=1e-09, own={})
     """
     single = [None if isinstance(v, Mapping) else v for v in (rtol, atol)]
-    relative, absolute = (v if isinstance(v, Mapping) else {} for v in (rtol, atol))
+    relative, absolute = (
+        {str(name): number for name, number in v.items()}
+        if isinstance(v, Mapping)
+        else {}
+        for v in (rtol, atol)
+    )
     own = {
-        str(name): Tolerance(
-            chosen_for(str(name), relative, single[0]),
-            chosen_for(str(name), absolute, single[1]),
+        name: Tolerance(
+            chosen_for(name, relative, single[0]),
+            chosen_for(name, absolute, single[1]),
         )
         for name in (*relative, *absolute)
     }
