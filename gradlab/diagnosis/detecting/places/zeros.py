@@ -134,10 +134,10 @@ def _imaginary(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
     """Recognise a complex gradient without its imaginary part, or its real one."""
     if not case.variable.is_complex:
         return []
-    imaginary = case.part.positions[reaches(lost, 0)] % 2 == 1
-    there = case.part.positions[reaches(~case.numeric_zero, 0)] % 2 == 1
-    which = bool(imaginary[0])
-    if (imaginary != which).any() or len(imaginary) < (there == which).sum():
+    parts = case.part.positions % 2  # 0 where it is real, 1 where imaginary
+    without, moves = parts[reaches(lost, 0)], parts[reaches(~case.numeric_zero, 0)]
+    which = int(without[0])
+    if (without != which).any() or len(without) < (moves == which).sum():
         return []
     gone, kept = ("imaginary", "real") if which else ("real", "imaginary")
     return [
@@ -251,8 +251,7 @@ def _one_sample(case: Case, rows: NDArray[np.bool_], share: float) -> list[Clue]
             left = np.flatnonzero(reaches(kept, others))
             if len(left) != 1 or int(reaches(moves, others).sum()) < 2:
                 continue
-            used = (~case.numeric_zero)[part].reshape(*output.shape, -1)
-            everywhere = reaches(used, others) if others else used
+            everywhere = _used_along(case, output, part, others)
             known = (everywhere | ~reaches(everywhere, 0)).all()
             if not known and not _in_line(case, output, part):
                 continue  # entries that serve some indices only: no broadcasting
@@ -288,9 +287,15 @@ def _serves(
     """Whether the input is broadcast along an axis, or used at every index of it."""
     if _broadcast(case, output, axis):
         return True
+    return bool(_used_along(case, output, part, others).all())
+
+
+def _used_along(
+    case: Case, output: Variable, part: slice, others: tuple[int, ...]
+) -> NDArray[np.bool_]:
+    """Which entries move an output at each index of the one axis not in `others`."""
     used = (~case.numeric_zero)[part].reshape(*output.shape, -1)
-    everywhere = reaches(used, others) if others else used
-    return bool(everywhere.all())
+    return reaches(used, others) if others else used
 
 
 def _broadcast(case: Case, output: Variable, axis: int) -> bool:
