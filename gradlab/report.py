@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradientMismatchError, InputError
+from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +106,7 @@ class Report:
     remarks: tuple[str, ...] = ()
     partial: bool = False
     layers: LayerAudit | None = None
-    epsilon: float = 2.220446049250313e-16
+    epsilon: float = EPSILON
     live: Live | None = dataclasses.field(default=None, repr=False)
 
     # ------------------------------------------------------------- verdicts

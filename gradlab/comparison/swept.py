@@ -13,6 +13,7 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.error_curves import CurveReading, read_curve
 from gradlab.differentiation.smoothness import Smoothness
+from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,7 +95,7 @@ class Swept:
     kinds: NDArray[np.int8]
     left: NDArray[np.float64]
     right: NDArray[np.float64]
-    epsilon: float = 2.220446049250313e-16
+    epsilon: float = EPSILON
     rounding: NDArray[np.float64] | float = float("nan")
     resolution: float = 0.0
     dtype: str = "float64"

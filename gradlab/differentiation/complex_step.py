@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.differentiation.quotients import Quotients
 from gradlab.errors import ComplexStepError, GradlabError
 from gradlab.subject.numpy_subjects import ArraySubject
-from gradlab.subject.subject import output_rows
+from gradlab.subject.subject import EPSILON, output_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,7 +97,7 @@ def underflow(epsilon: float) -> float:
     >>> underflow(2.0**-52), underflow(2.0**-23)
     (2.2250738585072014e-308, 1.1754943508222875e-38)
     """
-    double = epsilon <= np.finfo(np.float64).eps
+    double = epsilon <= EPSILON
     return float(np.finfo(np.float64 if double else np.float32).tiny)
 
 

@@ -18,6 +18,7 @@ from gradlab.comparison.tolerance import SAFETY
 from gradlab.presentation.pictures import tolerance_of
 from gradlab.presentation.tiles import LARGE, arrangement, digest, largest_size
 from gradlab.presentation.views import log_error, untold, worst_entry, worst_relative
+from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +117,7 @@ def pack_block(
     comparison: Comparison,
     name: str,
     max_entries: int = LIVE_ENTRIES,
-    epsilon: float = 2.220446049250313e-16,
+    epsilon: float = EPSILON,
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Pack one block: what the page says about it, and its planes of numbers.
 

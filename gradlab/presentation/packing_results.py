@@ -21,6 +21,7 @@ from gradlab.presentation.packing import Packed, number, pack_block, pack_slices
 from gradlab.presentation.sweep_text import sweep_headline
 from gradlab.presentation.views import moved_together
 from gradlab.presentation.words import duration, kind_in_words, plural
+from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,7 +47,6 @@ __all__ = [
 # Raw bytes that one saved cell may carry; base64 makes a third more of it, and the
 # whole page stays below 2 MB.
 EMBED_BYTES = 1_050_000
-_EPS = float(np.finfo(np.float64).eps)
 _RELATIVE = ["relative error", "|analytic - numeric| / (|analytic| + |numeric|)"]
 LIVE_BYTES = 16_000_000  # in a live view nothing is saved: more may be sent
 _BYTES_PER_ENTRY = 17  # four float32 planes and a verdict
@@ -275,7 +275,9 @@ def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
         "curves": curves,
         "theory": theory,
         # as a check would have it; the colours of the matrices change there
-        "tolerance": default_rtol(max((b.epsilon for b in sweep.blocks), default=_EPS)),
+        "tolerance": default_rtol(
+            max((b.epsilon for b in sweep.blocks), default=EPSILON)
+        ),
         "best": {m: [number(c.best_step) for c in found] for m, found in read.items()},
         "floor": {m: [number(c.floor) for c in found] for m, found in read.items()},
         "matrices": matrices,

@@ -18,6 +18,7 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY, default_rtol
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.tiles import LARGE, arrangement, digest, worst_of_tiles
+from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,6 @@ __all__ = ["Picture", "picture", "tolerance_of"]
 # Entries of a gradient are put into the parameter's shape up to this many; beyond, the
 # map from pixels to entries would cost more than the gradient itself.
 _ARRANGED = 4_000_000
-_EPS = float(np.finfo(np.float64).eps)
 _LOWEST_TOLERANCE = 1e-16  # the join of the two ramps must stay on the scale
 _JUST = 1e-9  # relative shift that puts an error on the right side of the tolerance
 
@@ -83,7 +83,7 @@ class Picture:
         return self.rows[wrong], self.columns[wrong]
 
 
-def tolerance_of(comparison: Comparison, epsilon: float = _EPS) -> float:
+def tolerance_of(comparison: Comparison, epsilon: float = EPSILON) -> float:
     """Relative tolerance in force at the largest entry of a block.
 
     Where nothing has a size to be relative to, the default of arithmetic of round-off

@@ -22,7 +22,7 @@ import numpy as np
 from gradlab.subject.guarding.reachable import reach
 from gradlab.subject.holders import exchanged_where_kept, holders_of
 from gradlab.subject.numpy_in_place import StandIns
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import EPSILON, is_torch_subject
 from gradlab.subject.tensors.calling.programs import FunctionProgram, ModuleProgram
 from gradlab.subject.tensors.values import is_torch
 
@@ -147,7 +147,7 @@ def _moved(
         if left < 0:
             break
         up = rng.choice([-1.0, 1.0], tuple(value.shape))
-        factors = 1 + roundings * np.finfo(np.float64).eps * up
+        factors = 1 + roundings * EPSILON * up
         if array:
             moved[id(value)] = value * factors
         elif str(value.layout) == "torch.strided":

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import sys
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
 
 from gradlab import labels
@@ -48,7 +49,7 @@ __all__ = [
     "side_by_side",
 ]
 
-EPSILON = 2.3e-16  # unit round-off of float64
+EPSILON = sys.float_info.epsilon  # unit round-off of float64
 DOUBLE = 1e-15  # what rounds off more than that is coarser than float64
 SINGLE = 1e-6  # the same of float32
 GIVEN = "the gradients given"  # describes a side that is numbers, and no code

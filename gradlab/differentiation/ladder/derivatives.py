@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.differentiation.smoothness import Smoothness
+from gradlab.subject.subject import EPSILON
 
 __all__ = ["AdaptiveSettings", "Derivatives", "Rounding", "Sampler"]
 
@@ -81,7 +82,7 @@ class Rounding:
     def over(
         cls,
         outputs: int,
-        floor: float = float(np.finfo(np.float64).eps),
+        floor: float = EPSILON,
         *,
         noise: np.ndarray | None = None,
         inherited: np.ndarray | None = None,

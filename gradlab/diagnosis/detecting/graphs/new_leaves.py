@@ -15,7 +15,7 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import cotangent_of
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import EPSILON, is_torch_subject
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -120,7 +120,7 @@ def _passed(
     """Tell what each leaf would hand on along a direction of the input."""
     subject, which = case.evidence.subject, case.part.which
     h = _STEP * max(1.0, float(np.abs(case.point).max(initial=0.0)))
-    if subject.epsilon > np.finfo(np.float64).eps:
+    if subject.epsilon > EPSILON:
         h = float(subject.epsilon) ** (1 / 3) * h / _STEP
     moved = []
     for step in (h, -h):

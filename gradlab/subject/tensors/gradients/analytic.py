@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.subject.subject import Problem, Pullback, output_rows
+from gradlab.subject.subject import EPSILON, Problem, Pullback, output_rows
 from gradlab.subject.tensors.calling.captured_inputs import followed, own_leaves
 from gradlab.subject.tensors.gradients.answers import add_up, close, weights_of
 from gradlab.subject.tensors.gradients.backward import Backward
@@ -196,7 +196,7 @@ class ReverseMode:
         self._lost = []
         subject = self._subject
         size = sum(cell.values.nbytes for cell in subject.cells)
-        fine = subject.epsilon <= np.finfo(np.float64).eps
+        fine = subject.epsilon <= EPSILON
         if not fine or size > _LARGE or self.stateful:
             return self._lost
         if self._alone is not None:  # a random cotangent was sent back already
