@@ -164,7 +164,8 @@ def _length_words(case: Case) -> str:
     a, n = case.analytic[case.wrong], case.numeric[case.wrong]
     below = float(n @ n)
     if below == 0:
-        return "The numeric gradient is zero there."
+        how = "nothing beside the analytic one" if n.any() else "zero"
+        return f"The numeric gradient is {how} there."
     length = float(a @ n) / below
     told = f"{length:.2g}" if abs(length - 1) > _CLOSE_TO_ONE else f"{length:.3g}"
     if a.size == 1:

@@ -114,3 +114,24 @@ def test_gradients_that_are_let_go_one_by_one_have_units_too(size: float) -> Non
     report = gl.check(lambda w, x: size * ((w * w.detach()).sum() + x.mean()), w, x)
     assert report.diagnosis == gl.BugKind.DETACHED
     assert "detach" in report.findings[0].evidence
+
+
+CUMSUM = np.tril(np.ones((9, 9)))
+
+
+@pytest.mark.parametrize(
+    ("factor", "kind"), [(1e-200, gl.BugKind.DETACHED), (1e200, gl.BugKind.SCALE)]
+)
+def test_one_side_may_be_nothing_beside_the_other(factor: float, kind: str) -> None:
+    """Squares of the smaller one vanish in the units of the larger."""
+    x = np.random.default_rng(5).normal(size=(3, 3))
+    report = gl.check(np.cumsum, x, jac=lambda _: factor * CUMSUM)
+    assert report.diagnosis == kind
+
+
+def test_what_is_nothing_beside_the_other_side_is_not_called_zero() -> None:
+    """The numeric gradient of a sum is 1, whatever the analytic one is."""
+    x = np.random.default_rng(5).normal(size=(3, 3))
+    odd = 1e200 * np.arange(1, 10) ** 2
+    report = gl.check(np.cumsum, x, jac=lambda _: odd * CUMSUM)
+    assert "The numeric gradient is nothing beside" in report.findings[0].evidence

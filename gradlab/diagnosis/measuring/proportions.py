@@ -25,7 +25,13 @@ def factor(case: Case, *, only_wrong: bool = False) -> float:
     if only_wrong:
         a, n = case.analytic[case.wrong], case.numeric[case.wrong]
     below = float(n @ n)
-    return float(a @ n) / below if below > 0 else math.nan
+    if below > 0:
+        return float(a @ n) / below
+    # nan where all are zero; squares may vanish where they are not
+    top = float(np.abs(n).max(initial=0.0))
+    return (
+        float(a @ (n / top)) / float((n / top) @ (n / top)) / top if top else math.nan
+    )
 
 
 def fraction_words(value: float) -> str | None:

@@ -268,7 +268,10 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
     factors = []
     for unit in units:
         ours, true = unit.analytic.ravel(), unit.numeric.ravel()
-        c = float(ours @ true) / float(true @ true)
+        below = float(true @ true)
+        if not below > 0:
+            return []  # nothing beside the analytic side
+        c = float(ours @ true) / below
         if unit.sides_like(c * unit.numeric) != 2 or abs(c) < _CLOSE:
             return []
         factors.append(c)
