@@ -328,9 +328,7 @@ class Report:
         >>> report.explore().param
         'x'
         """
-        from gradlab.presentation.widgets.explorer import (
-            JacobianExplorer,
-        )
+        from gradlab.presentation.widgets.explorer import JacobianExplorer
 
         return JacobianExplorer(self)
 

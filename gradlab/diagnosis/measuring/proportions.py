@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from gradlab.diagnosis.measuring.measures import Case
 
-__all__ = ["NEAR_ONE", "factor", "fraction_words", "is_written"]
+__all__ = ["NEAR_ONE", "factor", "fraction_words", "is_written", "ratio"]
 
 NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 
@@ -24,14 +26,26 @@ def factor(case: Case, *, only_wrong: bool = False) -> float:
     a, n = case.alive
     if only_wrong:
         a, n = case.analytic[case.wrong], case.numeric[case.wrong]
+    return ratio(a, n)
+
+
+def ratio(a: NDArray[np.float64], n: NDArray[np.float64]) -> float:
+    """Least-squares factor c in a = c * n; nan where n is zero throughout.
+
+    Examples
+    --------
+    >>> n = np.array([1e-200, 2e-200])  # whose squares are zero
+    >>> ratio(np.array([1.0, 2.0]), np.array([2.0, 4.0])), ratio(2 * n, n)
+    (0.5, 2.0)
+    """
     below = float(n @ n)
     if below > 0:
         return float(a @ n) / below
-    # nan where all are zero; squares may vanish where they are not
     top = float(np.abs(n).max(initial=0.0))
-    return (
-        float(a @ (n / top)) / float((n / top) @ (n / top)) / top if top else math.nan
-    )
+    if top == 0:
+        return math.nan
+    unit = n / top
+    return float(a @ unit) / float(unit @ unit) / top
 
 
 def fraction_words(value: float) -> str | None:

@@ -240,6 +240,8 @@ def _gate(bias: Case, layer: Layer) -> NDArray[np.intp]:
     size = bias.variable.coordinates
     every = np.arange(size)
     wrong = every[bias.wrong.any(axis=0)] if bias.part.complete else every
+    if not wrong.size:
+        return every  # nan, say: the weight alone has wrong numbers
     for gates in (4, 3, 2):
         width = size // gates
         block = wrong[0] // width if width else 0

@@ -18,6 +18,7 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import analytic_at, quadratic, slopes_at
+from gradlab.diagnosis.measuring.proportions import ratio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -268,10 +269,7 @@ def _slope(case: Case, units: list[_Unit]) -> list[Clue]:
     factors = []
     for unit in units:
         ours, true = unit.analytic.ravel(), unit.numeric.ravel()
-        below = float(true @ true)
-        if not below > 0:
-            return []  # nothing beside the analytic side
-        c = float(ours @ true) / below
+        c = ratio(ours, true)
         if unit.sides_like(c * unit.numeric) != 2 or abs(c) < _CLOSE:
             return []
         factors.append(c)

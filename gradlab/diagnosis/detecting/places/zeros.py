@@ -18,7 +18,7 @@ from gradlab.diagnosis.measuring.measures import (
     reaches,
 )
 from gradlab.diagnosis.measuring.places import are_slices, place_words
-from gradlab.diagnosis.measuring.proportions import fraction_words
+from gradlab.diagnosis.measuring.proportions import fraction_words, ratio
 from gradlab.diagnosis.measuring.sides import side_of
 from gradlab.subject.subject import is_torch_subject
 
@@ -111,8 +111,7 @@ def partial_zeros(case: Case) -> list[Clue]:
     enough = int((both & ~one_sided).sum()) > 2
     if share < EXACT and enough:
         mask = both & case.usable
-        n = case.numeric[mask]
-        scaled = float(case.analytic[mask] @ n) / float(n @ n)
+        scaled = ratio(case.analytic[mask], case.numeric[mask])
         model = np.where(one_sided, case.analytic, scaled * case.numeric)
         share = min(case.share(model), case.share(model, both))
     if share < EXACT:

@@ -138,13 +138,16 @@ def _up_to_a_penalty(
         return 0.0
     rng = np.random.default_rng(0)
     left, right = (rng.normal(size=(2, length)) for length in gradient.shape)
+    # determinants of large numbers overflow
+    sizes = [float(np.abs(side).max()) or 1.0 for side in (gradient, weights)]
+    gradient, weights = gradient / sizes[0], weights / sizes[1]
     a, w = left @ gradient @ right.T, left @ weights @ right.T
     middle = a[0, 0] * w[1, 1] + a[1, 1] * w[0, 0] - a[0, 1] * w[1, 0]
     middle -= a[1, 0] * w[0, 1]
     roots = np.roots([np.linalg.det(w), -middle, np.linalg.det(a)])
     for root in roots[np.isreal(roots)].real:
         if min(gradient.shape) > 2 and _is_product(gradient - root * weights):
-            return float(root)
+            return float(root) * sizes[0] / sizes[1]
     return None
 
 
