@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.searching.gradients import Gradients
     from gradlab.localisation.searching.ladders import Ladder
     from gradlab.localisation.searching.precise import Precise
+    from gradlab.localisation.searching.quick_lines import Quick
     from gradlab.subject.subject import Problem, Pullback, Subject
 
 __all__ = ["ROUNDOFFS", "Bench"]
@@ -70,10 +71,9 @@ class Bench:
         Whether evaluations are so dear that directions get two of them, and a tensor
         is judged as a whole.
     crowd
-        Whether only finer steps than usual get along with kinks; None if nobody knows.
+        Whether only finer steps than usual get along with kinks, if anybody knows.
     precise
-        Takes the round-off of short arithmetic out of the gradients; None where they
-        are judged as they come.
+        Takes the round-off of short arithmetic out of the gradients, if that is done.
     spare
         The same in reserve: of a dear subject the gradients are judged as they come
         first, for their round-off is small beside what has to show.
@@ -283,7 +283,7 @@ class Bench:
         """Compare both sides along a direction, and remember the step that served."""
         many = len(direction.parts) * 2 <= direction.size
         if many and (self.dear or self.crowd):
-            return self._quick(direction, resolution, proven=proven)
+            return self._quick(direction, resolution, proven=proven).probe
         shift = 0.0 if self._reach is None else direction.reach - self._reach
         start = moved_exponent(self.exponent, shift, self.numeric.epsilon)
         wary = self.wary and not proven
@@ -293,9 +293,10 @@ class Bench:
         if many and self.crowd is None and not found.error <= resolution:
             self._served = direction.reach, found.exponent
             closer = self._quick(direction, resolution, proven=proven)
-            self.crowd = closer.error < found.error
+            if not (proven and closer.one_sided):  # a defect at a tie, perhaps
+                self.crowd = closer.probe.error < found.error
             if self.crowd:
-                return closer
+                return closer.probe
         self.exponent, self._reach = found.exponent, direction.reach
         defect = abs(found.defect) > SAFETY * found.error
         if found.rough:
@@ -304,7 +305,7 @@ class Bench:
             self.wary = False  # finer steps agreed: the function is smooth here
         return found
 
-    def _quick(self, direction: Direction, resolution: float, *, proven: bool) -> Probe:
+    def _quick(self, direction: Direction, resolution: float, *, proven: bool) -> Quick:
         """Compare both sides along a direction in few evaluations."""
         start = next_start(self._served, direction.reach, self.numeric.epsilon)
         analytic = self.gradients.along(direction)
@@ -320,14 +321,13 @@ class Bench:
             self.heard = [*self.heard[1 - _SAMPLES :], found.heard]
         if found.serves and np.isfinite(found.probe.error):
             self._served = (direction.reach, found.probe.exponent)
-        return found.probe
+        return found
 
     def threshold(self, found: Probe, parts: Sequence[Part]) -> float:
         """Smallest defect along a direction that means something."""
-        least = min(
-            (self.forgiven(p.which) * self.units[p.which] for p in parts), default=0.0
-        )
-        return max(self.slack(found.error, found.norm, parts), least)
+        least = (self.forgiven(p.which) * self.units[p.which] for p in parts)
+        slack = self.slack(found.error, found.norm, parts)
+        return max(slack, min(least, default=0.0))
 
     def slack(self, error: float, norm: float, parts: Sequence[Part]) -> float:
         """Defect that an error bar and round-off of the analytic side explain."""
@@ -335,8 +335,8 @@ class Bench:
 
     def _round_off(self, parts: Sequence[Part]) -> float:
         """Round-off of an analytic derivative in units of the norm of its terms."""
-        epsilons = map(self.analytic_epsilon, {part.which for part in parts})
-        return ROUNDOFFS * max(epsilons, default=0.0)
+        every = map(self.analytic_epsilon, {part.which for part in parts})
+        return ROUNDOFFS * max(every, default=0.0)
 
     def column(self, which: int, position: int) -> Column:
         """Differentiate along one coordinate: the adaptive ladder for every row.

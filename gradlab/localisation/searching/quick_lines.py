@@ -53,11 +53,15 @@ class Quick:
         curvature.
     serves
         Whether such steps do elsewhere, too; where a defect shows, more are taken.
+    one_sided
+        Whether only one side of the point says what the analytic side says: there may
+        be kinks on the other, or one at the point.
     """
 
     probe: Probe
     heard: NDArray[np.float64] | None
     serves: bool
+    one_sided: bool = False
 
 
 def quick_probe(
@@ -150,7 +154,7 @@ def quick_probe(
     own = line.sample() if line.shows_noise(ladder[_FINE], straight=straight) else None
     # a step that kinks made finer than others need leaves more round-off to these
     usual = line.left_domain or exponent <= round(FINEST * scale)
-    return Quick(probe, own, serves=usual and not shown)
+    return Quick(probe, own, serves=usual and not shown, one_sided=straight)
 
 
 def next_start(
