@@ -17,6 +17,7 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank
 from gradlab.differentiation.metering.meter import BudgetExhausted
+from gradlab.late import is_made
 from gradlab.pipeline.cut_short import accusing_nobody
 from gradlab.pipeline.examining import examine
 from gradlab.subject.subject import analytic_of, is_torch_subject, output_rows
@@ -67,12 +68,15 @@ def unrounded(report: Report, subject: Subject, call: Call) -> Report:
 
 
 def _is_noisy(report: Report) -> bool:
-    """Whether differences have fewer digits than float64 allows, for any reason."""
-    found = ((c.numeric_error, np.abs(c.numeric)) for c in report.comparisons)
+    """Whether differences have fewer digits than float64 allows, for any reason.
+
+    Matrices that nobody has made yet are of differences that settled all at once.
+    """
+    made = [c for c in report.comparisons if is_made(c, "numeric_error")]
     return any(
-        not error.max(initial=0.0) <= _SHARP * size.max(initial=0.0)
-        for error, size in found
-        if size.any()
+        not c.numeric_error.max(initial=0.0) <= _SHARP * np.abs(c.numeric).max()
+        for c in made
+        if c.numeric.any()
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 import gradlab as gl
 from gradlab.diagnosis.left_open import left_open
 
-W = np.linspace(-1.0, 1.0, 12).reshape(4, 3).astype("f4")
+W = np.linspace(-4.0, 4.0, 12).reshape(4, 3).astype("f4")
 X = np.cos(np.arange(200.0)).reshape(50, 4).astype("f4")
 
 

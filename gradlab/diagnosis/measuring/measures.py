@@ -178,6 +178,12 @@ class Case:
         return self.part.error if known.all() else np.where(known, self.part.error, 0.0)
 
     @functools.cached_property
+    def is_noise(self) -> bool:
+        """Whether all that is wrong is zero on the numeric side, up to its bar."""
+        numeric, bar = self.numeric[self.wrong], self._bar[self.wrong]
+        return bool((np.abs(numeric) <= SAFETY * bar).all())
+
+    @functools.cached_property
     def _tops(self) -> NDArray[np.float64]:
         """Largest entry of each row on either side, (rows, 1)."""
         sides = self.analytic, self.numeric

@@ -21,7 +21,7 @@ _SIMPLE = 1e-4  # relative: so close to a simple ratio a factor is that ratio
 
 def factor(case: Case, *, only_wrong: bool = False) -> float:
     """Least-squares factor c in analytic = c * numeric; nan where that is nothing."""
-    if case.numeric_zero[case.wrong].all():
+    if case.is_noise:
         return math.nan  # of noise anything is a multiple
     a, n = case.alive
     if only_wrong:

@@ -39,7 +39,9 @@ _ROWS = 64  # outputs that are asked about
 # Rounding units of the largest gradient elsewhere, which smaller weights are in: of
 # right networks whose logits are a hundred apart the worst entry was off by 90.
 _LAST = 512.0
-_FAINT = 2.0**20  # rounding units of one, or of the largest effect: may be last digits
+# Rounding units of one, or of the largest effect, that may be last digits; in single
+# precision a part of it, or a tenth of a gradient would be.
+_FAINT, _PART = 2.0**20, 1e-3
 
 
 @dataclasses.dataclass(eq=False)
@@ -168,7 +170,7 @@ def excuse_cancelled_terms(elsewhere: Elsewhere, block: Block) -> bool:
     with np.errstate(all="ignore"):
         effects = np.fmax(np.abs(block.analytic), np.abs(block.value)) * block.sizes
         top = np.nanmax(np.where(np.isfinite(effects), effects, 0.0), initial=0.0)
-        faint = _FAINT * epsilon * np.fmax(top / block.latest_scales, 1.0)
+        faint = min(_FAINT * epsilon, _PART) * np.fmax(top / block.latest_scales, 1.0)
         asked = block.wrong & (block.gap <= faint)
     found = np.zeros(asked.shape)
     for row in np.flatnonzero(asked.any(axis=1))[:_ROWS].tolist():

@@ -165,7 +165,10 @@ def next_jump(
     for k in range(count):
         lane = lanes.some(np.array([k]))
         scale = float(lanes.block.latest_scales[lanes.columns[k]])
-        step, nodes = _equal_step(lane, _FIRST * scale)
+        smooth = _equal_step(lane, _FIRST * scale)
+        if smooth is None:
+            continue
+        step, nodes = smooth
         for sign in (1.0, -1.0):
             found = _walked(lane, nodes, sign * step, farthest * scale)
             if found is not None and not abs(found[1]) >= abs(away[k]):
@@ -173,18 +176,20 @@ def next_jump(
     return height, away
 
 
-def _equal_step(lane: Lanes, step: float) -> tuple[float, NDArray[np.float64]]:
-    """Find the longest step that a quartic bears; and f at its nodes, (5, 1)."""
-    nodes = np.empty((len(_NODES), 1))
+def _equal_step(lane: Lanes, step: float) -> tuple[float, NDArray[np.float64]] | None:
+    """Find the longest step that a quartic bears; and f at its nodes, (5, 1).
+
+    None where f bends within the shortest one: equal steps would lead nowhere.
+    """
     for _ in range(_SHORTENED):
         nodes = np.stack([lane.seen(np.array([node * step])) for node in _NODES])
         ends = [lane.seen(np.array([end])) for end in (step, -step)]
         with np.errstate(all="ignore"):
             stray = np.abs(ends - _foretold(nodes, np.array([[1.0], [-1.0]])))
             if (stray <= _telling(lane, nodes, step)).all():
-                break
+                return step, nodes
         step /= 2
-    return step, nodes
+    return None
 
 
 def _walked(
