@@ -116,3 +116,11 @@ def test_entries_that_are_zero_are_no_exception_to_a_factor():
         loss, abs(x), grad=lambda x: np.where(np.arange(8) < 4, 4, 2) * x
     ).reading["x"]
     assert "x numeric in 4 of 8 entries)" in half
+
+
+def test_one_step_is_no_plateau():
+    """Where a single step shows the error, it has no two ends."""
+    twice = gl.sweep(exp_sum, np.ones(2), grad=lambda x: 2 * np.exp(x), steps=[1e-4])
+
+    told = "error 0.33 at step 1e-04, more than ten times that of the numeric side"
+    assert twice.reading["x"].startswith(told)

@@ -243,6 +243,11 @@ def _wrong(
         # ladder, and yet the check could tell: extrapolation, or another precision
         level = float(relative_error(block.analytic, block.reference)[place])
         where = f"error {level:.2g}, which no step shows alone"
+    elif start == stop:  # one step, as in float32: that is no plateau
+        where = (
+            f"error {level:.2g} at step {_short(start)}, more than ten times that of "
+            f"the numeric side"
+        )
     else:
         where = f"plateau at {level:.2g} from {_short(start)} to {_short(stop)}"
     return f"{where}: the analytic side is wrong {_how(block, values)}"
