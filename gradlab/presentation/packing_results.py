@@ -24,7 +24,7 @@ from gradlab.presentation.words import duration, kind_in_words, plural
 from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from gradlab.diagnosis.finding import Finding
     from gradlab.localisation.layers.audited import LayerAudit
@@ -53,10 +53,15 @@ _BYTES_PER_ENTRY = 17  # four float32 planes and a verdict
 _BYTES_PER_TILE = 25  # and the true row and column
 
 
-def _sentence(headline: str, names: Iterable[str] = ()) -> str:
+def _begun(names: Collection[str], begin: str) -> bool:
+    return any(name.startswith(begin) for name in names)
+
+
+def _sentence(headline: str, names: Collection[str] = ()) -> str:
     """Begin with a capital, unless that changed a name; the page draws the glyph."""
     words = headline[2:]
-    if words.startswith(tuple(names)):
+    begin, _, short = words.partition("…")  # a long name is shortened in its middle
+    if words.startswith(tuple(names)) or (short and begin and _begun(names, begin)):
         return words
     return words[:1].upper() + words[1:]
 

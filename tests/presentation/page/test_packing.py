@@ -9,6 +9,7 @@ import builders
 import numpy as np
 import pytest
 
+import gradlab as gl
 from gradlab.presentation.packing import number, pack_block, pack_tile
 from gradlab.presentation.packing_results import (
     EMBED_BYTES,
@@ -282,3 +283,11 @@ def test_layers_are_packed_in_order():
     assert [row["name"] for row in state["rows"]] == [row.name for row in audit.rows]
     assert state["verdict"] == 2
     assert "blocks.1.act" in state["headline"]
+
+
+def test_a_shortened_name_keeps_its_first_letter():
+    """The headline of a page begins with a capital, but a name is left as it is."""
+    name = "model.encoder.layers.0.self_attention.projection.parametrizations.weight"
+    sweep = gl.sweep(lambda p: (p[name] @ p[name], {name: p[name]}), {name: np.ones(2)})
+
+    assert pack_sweep(sweep).state["headline"].startswith("model.encoder.")
