@@ -109,3 +109,21 @@ def test_a_curve_that_was_cut_short_ends_where_it_ends(show):
     at = page.get_attribute(".gl .cursor", "aria-valuetext").replace(driver.MINUS, "-")
     assert float(at) <= 1.1 * sweep.steps[known].max()
     assert page.evaluate(LOUD) == 0  # what agrees is not shown as a mistake
+
+
+def test_a_floor_below_a_narrow_plot_stands_beside_the_name_of_its_axis(show):
+    """Both branches end at the foot of the plot, and the cursor stands between them."""
+    x = np.linspace(0.1, 1.0, 4)
+    sweep = gl.sweep(lambda x: np.exp(x).sum(), x, grad=lambda x: 2 * np.exp(x))
+    page = show(sweep, width=400)
+
+    texts = page.locator(".gl svg text")
+    boxes = [texts.filter(has_text=words).bounding_box() for words in ("u/h", "h²")]
+    boxes.append(page.locator(".gl .cursor rect").last.bounding_box())
+    floor = texts.filter(has_text="↓ floor").bounding_box()
+    for box in boxes:
+        assert (
+            box["x"] + box["width"] <= floor["x"]
+            or floor["x"] + floor["width"] <= box["x"]
+            or box["y"] + box["height"] <= floor["y"]
+        )

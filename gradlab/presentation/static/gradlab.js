@@ -1636,9 +1636,11 @@ export function mountSweep(element, host) {
   function best(svg, X, m, H, y, right, named) {
     const floor = number(data.floor[method]?.[picked] ?? NaN);
     if (floor >= 0 && Math.log10(floor) < y.low) { // a line at the edge would be a wrong level
-      const taken = named.some(([px, py]) => px < m.l + 135 && py > H - m.b - 40);
-      const corner = taken ? { x: right - 5, "text-anchor": "end" } : { x: m.l + 5 };
-      svg.append(s("text", { ...corner, y: H - m.b - 5, class: "mute" }, `↓ floor ≈ ${format(floor, 2)}`));
+      const low = named.filter(([, py]) => py > H - m.b - 40), corners = [low.some(([px]) => px < m.l + 135), low.some(([px]) => px > right - 135)];
+      // where names stand in both corners, it goes below the plot, beside what its axis is
+      const y_ = corners[0] && corners[1] ? H - 8 : H - m.b - 5;
+      const corner = corners[0] ? { x: right - 5, "text-anchor": "end" } : { x: m.l + 5 };
+      svg.append(s("text", { ...corner, y: y_, class: "mute" }, `↓ floor ≈ ${format(floor, 2)}`));
     } else if (floor > 0) {
       svg.append(s("line", { x1: m.l, x2: right, y1: y.at(floor), y2: y.at(floor), stroke: "var(--ok)", "stroke-width": 1, "stroke-dasharray": "1 3" }),
         s("text", { x: m.l + 5, y: y.at(floor) - 4, class: "mute over" }, `floor ≈ ${format(floor, 2)}`));
