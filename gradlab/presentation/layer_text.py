@@ -61,6 +61,7 @@ _TO = " ... "  # between the first and the last of a run
 _NAME, _TYPE = 60, 30  # columns of a name, and of a type, where there is room for them
 _WIDEST = 100  # columns of names: of a run there are two
 _LEAST, _LEAST_TYPE = 28, 12  # as few as still tell one from another
+_NARROW = 16  # of a name, where even types are left out
 _RUN = 3  # shorter runs of unremarkable layers are written out
 _FINDINGS = 6
 _REASONS = 2  # why layers were not checked: in a headline no more than these
@@ -120,17 +121,31 @@ def _fitting(
 ) -> list[list[str]]:
     """Write the cells so that a row fits into a line: types are shortened, then names.
 
-    Where least of both are too many, these. What is told of a layer stays as it is.
+    Where least of both are too many, types are left out, and names shortened further.
+    What is told of a layer stays as it is.
     """
     rows = _rows(runs_shown, _WIDEST, _TYPE)
     for column, least in ((2, _LEAST_TYPE), (1, _LEAST)):
-        excess = max(map(across, tabulate(rows, right=(4,)))) + len(_INDENT) - room
+        excess = _across(rows) - room
         if excess <= 0:
             break
         widths = [max(across(row[k]) for row in rows) for k in range(3)]
         widths[column] = max(least, widths[column] - excess)
         rows = _rows(runs_shown, widths[1], widths[2])
+    excess = _across(rows) - room
+    if excess > 0:
+        name, kind = (max(across(row[k]) for row in rows) for k in (1, 2))
+        room_left = max(_NARROW, name - max(0, excess - kind - 2))
+        rows = [[*row[:2], *row[3:]] for row in _rows(runs_shown, room_left, kind)]
     return rows
+
+
+def _lines(rows: list[list[str]]) -> list[str]:
+    return [f"{_INDENT}{line}" for line in tabulate(rows, right=(len(rows[0]) - 1,))]
+
+
+def _across(rows: list[list[str]]) -> int:
+    return max(map(across, _lines(rows)))
 
 
 def finding_lines(
@@ -296,7 +311,7 @@ def audit_table(audit: LayerAudit, terminal: int | None = None) -> list[str]:
     if not shown:
         return []
     rows = _fitting(shown, terminal or WIDTH + 1)
-    lines = [f"{_INDENT}{line}" for line in tabulate(rows, right=(4,))]
+    lines = _lines(rows)
     width = max(map(across, lines))
     told, room = lines[:1], min(terminal or WIDTH, WIDTH)
     for line, (_, run) in zip(lines[1:], shown, strict=True):

@@ -86,7 +86,7 @@ def _place_in_words(
     if short:
         before, name, index = label.rpartition(f"{comparison.input.name}[")
         label = f"{before}…[{index}" if name else label
-    return middle(label, 40)
+    return middle(label, _NAMES)
 
 
 def _table_row(
@@ -162,7 +162,10 @@ def _fitted(report: Report, shown: list[Comparison], width: int | None) -> list[
         return fitting or lines
     head = tabulate([row[:_BESIDE] for row in rows])
     excess = max(0, max(map(across, head)) - width)
-    return _folded(_rows(report, shown, max(_LEAST, room - excess)), width)
+    # entries that lost the middle of long names would all read the same
+    long = any(across(report.block_name(c)) > _NAMES for c in shown)
+    rows = _rows(report, shown, max(_LEAST, room - excess), short=long)
+    return _folded(rows, width)
 
 
 def _rows(

@@ -110,6 +110,35 @@ class TestTerminal:
         assert kind[:30] not in audit_table(audit, 80)[1]
         assert len(audit_table(audit, 200)[1].split()[1]) == 60
 
+    @pytest.mark.parametrize("width", [56, 60, 70])
+    def test_layers_fit_a_narrow_terminal_without_their_types(self, width):
+        """A row that is broken is none; verdicts and numbers are kept."""
+        stem = "{}.activation_function_of_the_block"
+        rows = [
+            builders.layer(stem.format(k), "Sequential", state, 1e-3)
+            for k, state in enumerate(["right"] * 12 + ["wrong", "contaminated"])
+        ]
+        table = audit_table(builders.audit_of(rows), width)
+
+        assert max(map(across, table)) <= width
+        assert "12 layers right" in table[1]
+        assert [line.split()[-2:] for line in table[2:]] == [
+            ["itself", "1.0e-03"],
+            ["contaminated", "1.0e-03"],
+        ]
+
+    @pytest.mark.parametrize("width", [60, 80])
+    def test_entries_of_long_names_leave_the_name_to_their_row(
+        self, report_of, compare, width
+    ):
+        """Shortened in the middle, those of all layers would read the same."""
+        stem = "model.encoder.layers.{}.self_attention.parametrizations.weight"
+        blocks = [compare(stem.format(k), [[2.0]], [[1.0]]) for k in range(2)]
+        text = report_text(report_of(*blocks), width=width)
+
+        assert "model.encoder.layer…" not in text.partition("\n\n")[2]
+        assert text.count("…[0]: analytic 2, numeric 1") == 2
+
     def test_short_names_are_left_as_they_are(self):
         """Where all fits there is nothing to shorten."""
         table = "\n".join(audit_table(builders.audit(3), 80))
