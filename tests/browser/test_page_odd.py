@@ -195,3 +195,19 @@ def test_the_bar_of_a_layer_stands_beside_what_it_is_of(show):
     told = page.locator(".gl .ldetail")
     expect(told).to_contain_text(f"relative error 0.45 ± 1e{driver.MINUS}10")
     expect(told).to_contain_text("its input comes from layer 0")
+
+
+def test_one_number_on_both_sides_that_is_undecided_says_why(show):
+    """Both are the same, and yet the error bar allows for more than the tolerance."""
+    block = builders.comparison([[1.0, 2.0]], [[1.0, 2.0]], bar=1e-9)
+    page = show(builders.report(block))
+    driver.shows(page, ".gl .entry", "both sides are the same number")
+    expect(page.locator(".gl .entry")).not_to_contain_text("blurred")
+    page.locator(".gl input[type=range]").fill("-12")
+
+    driver.shows(
+        page,
+        ".gl .entry",
+        "undecided",
+        "both sides are the same number; the numeric side is too blurred to tell",
+    )

@@ -1207,7 +1207,7 @@ export function mountJacobian(element, host) {
     return a || n ? `the ${a ? "numeric" : "analytic"} side is not a finite number` : "neither side is a finite number";
   }
   function why(kind, error, bar, rel) {
-    if (error === 0) return "both sides are the same number";
+    if (error === 0) return `both sides are the same number${kind === 1 ? "; the numeric side is too blurred to tell" : ""}`;
     const times = bar > 0 ? error / bar : Infinity;
     const many = times === Infinity ? "the numeric side is exact" : times > 1e6 ? "the difference is millions of error bars" : times >= 1.05 ? `the difference is ${count(Number(times.toPrecision(2)))} error bars` : "the difference lies within the error bar";
     if (kind === 2) return `${many}: a step size cannot explain it`;
