@@ -156,7 +156,8 @@ class Sweep:
             told = ", ".join(f"({m!r}, {n!r})" for m, n in self.curves)
             msg = f"no curve is called ({method!r}, {name!r}); this sweep has: {told}"
             raise InputError(msg)
-        return self.curves[method, name].read(self.steps, ORDERS[method])
+        steady, curves = not self[name].unsteady, self.curves[method, name]
+        return curves.read(self.steps, ORDERS[method], steady=steady)
 
     @property
     def slopes(self) -> Slopes:

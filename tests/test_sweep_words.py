@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 import zlib
 
 import numpy as np
@@ -124,3 +125,16 @@ def test_one_step_is_no_plateau():
 
     told = "error 0.33 at step 1e-04, more than ten times that of the numeric side"
     assert twice.reading["x"].startswith(told)
+
+
+def test_noise_has_no_best_step():
+    """Its curve is measured against a derivative that there is not."""
+
+    def noisy(x):
+        return exp_sum(x) + 1e-13 * secrets.randbelow(10**9)
+
+    sweep = gl.sweep(noisy, np.linspace(0, 1, 6), grad=np.exp)
+
+    assert sweep.verdict == gl.Verdict.UNDECIDED
+    assert np.isnan([sweep.best_step["x"], sweep.floor["x"]]).all()
+    assert "best h" not in " ".join(t.get_text() for t in sweep.plot().ax_.texts)

@@ -244,10 +244,16 @@ class Curves:
         error, bar, own, wrong = np.full((4, steps), np.nan)
         return cls(error, bar, own, wrong)
 
-    def read(self, steps: NDArray[np.float64], order: int) -> CurveReading:
-        """Read `own`; where it was cut short, nobody saw a best step or a floor."""
+    def read(
+        self, steps: NDArray[np.float64], order: int, *, steady: bool = True
+    ) -> CurveReading:
+        """Read `own`; where it was cut short, nobody saw a best step or a floor.
+
+        Nor is there one of a function that is not steady: what `own` is measured
+        against is noise.
+        """
         found = read_curve(steps, self.own, order)
-        if not self.cut:
+        if steady and not self.cut:
             return found
         return dataclasses.replace(found, best_step=np.nan, floor=np.nan)
 
