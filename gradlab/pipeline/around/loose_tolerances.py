@@ -14,7 +14,7 @@ and Software 1 (1992).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,14 @@ _ENTRIES = 4  # whose slopes are measured again
 _STEP = 1.0001e-4
 
 
+class _Look(NamedTuple):
+    """An entry, and how far its sides are apart with a smaller tolerance."""
+
+    block: Block
+    place: Place
+    left: float
+
+
 def leave_to_tolerances(
     subject: Subject, outcome: Outcome, meter: Meter
 ) -> Iterator[Finding]:
@@ -79,9 +87,8 @@ def leave_to_tolerances(
             found = tolerances_of(subject, meter)
             if not found.numbers:
                 return
-            worst = _worst(wrong, rows)[: found.affordable]
             with with_smaller(subject, found.numbers, found.factor):
-                left = [_gap(subject, *each, meter, found.most) for each in worst]
+                wrong, looks = _shrinking(subject, wrong, rows, meter, found)
     except (BudgetExhausted, TooLong, NotReturnedError):
         return
     except KeyboardInterrupt as stop:
@@ -89,18 +96,14 @@ def leave_to_tolerances(
         return
     except Exception:  # noqa: BLE001 - the user's code may not take such numbers
         return
-    gaps = [float(block.gap[place]) for block, place in worst]
-    if not all(new * _SHRINKS < old for new, old in zip(left, gaps, strict=True)):
-        return
     for block in wrong:
         i, columns = np.nonzero(off(block)[rows])
         if not i.size:
             continue
         block.leave_open((rows[i], columns))
-        own = [k for k, (other, _) in enumerate(worst) if other is block]
+        own = [look for look in looks if look.block is block]
         if own:
-            place = worst[own[0]][1]
-            yield _told(subject, block, place, left[own[0]], found)
+            yield _told(subject, own[0], found)
 
 
 def _slightly_off(blocks: list[Block]) -> tuple[list[Block], NDArray[np.intp]]:
@@ -133,6 +136,45 @@ def _worst(wrong: list[Block], rows: NDArray[np.intp]) -> list[tuple[Block, Plac
     return [(block, place) for _, block, place in chosen[: max(_ENTRIES, len(wrong))]]
 
 
+def _shrinking(
+    subject: Subject,
+    wrong: list[Block],
+    rows: NDArray[np.intp],
+    meter: Meter,
+    found: Tolerances,
+) -> tuple[list[Block], list[_Look]]:
+    """Pick the inputs that are far less off as f is now: all of them, or by themselves.
+
+    Beside one that is wrong, more entries of the others are looked at.
+    """
+    looks = _looks(subject, wrong, rows, meter, found)
+    some = [block for block in wrong if _shrinks(looks, block)]
+    if not some or len(some) == len(wrong):
+        return some, looks
+    looks = _looks(subject, some, rows, meter, found)
+    return [block for block in some if _shrinks(looks, block)], looks
+
+
+def _looks(
+    subject: Subject,
+    wrong: list[Block],
+    rows: NDArray[np.intp],
+    meter: Meter,
+    found: Tolerances,
+) -> list[_Look]:
+    """Measure the worst entries again, as f is now."""
+    return [
+        _Look(block, place, _gap(subject, block, place, meter, found.most))
+        for block, place in _worst(wrong, rows)[: found.affordable]
+    ]
+
+
+def _shrinks(looks: list[_Look], block: Block) -> bool:
+    """Whether all that was measured of an input is far less than it was."""
+    own = [look for look in looks if look.block is block]
+    return all(_SHRINKS * look.left < float(block.gap[look.place]) for look in own)
+
+
 def _gap(
     subject: Subject, block: Block, place: Place, meter: Meter, most: float
 ) -> float:
@@ -150,14 +192,10 @@ def _gap(
     return float(np.abs(told - slope))
 
 
-def _told(
-    subject: Subject,
-    block: Block,
-    place: Place,
-    left: float,
-    found: Tolerances,
-) -> Finding:
-    entry, gap = label_of(subject, block, place[1]), float(block.gap[place])
+def _told(subject: Subject, look: _Look, found: Tolerances) -> Finding:
+    block, left = look.block, look.left
+    entry = label_of(subject, block, look.place[1])
+    gap = float(block.gap[look.place])
     numbers = " and ".join(f"{number:g}" for number in found.numbers)
     them = "them" if len(found.numbers) > 1 else "it"
     times = "ten" if found.factor == TENTH else "a hundred"
