@@ -37,7 +37,7 @@ __all__ = ["MOST_NUMBERS", "Precise"]
 
 # As in a full check: beyond five percent of the largest entry of an input it is no
 # round-off, unless it is measured to be: four times the scatter of four repetitions.
-_EPSILON = 0.05
+_ROUND_OFF = 0.05
 _BLOCK = 1 << 16  # entries that are compared at a time
 MOST_NUMBERS = 20_000_000  # cotangents times coordinates of which scatter is measured
 
@@ -174,7 +174,7 @@ class Precise:
     ) -> NDArray[Any]:
         """Gradient of the twin, but where round-off does not explain the subject's."""
         merged = None
-        limit = _EPSILON * magnitudes(wide).largest + self.lost / self.units[which]
+        limit = _ROUND_OFF * magnitudes(wide).largest + self.lost / self.units[which]
         for start in range(0, len(wide), _BLOCK):
             part = slice(start, start + _BLOCK)
             fits = _fits(own[part], wide[part], limit)
@@ -201,7 +201,7 @@ class Precise:
         """Differences that round-off explains, for each entry of an input."""
         tops = np.array([[magnitudes(row).largest] for row in fine])
         size = np.fmin(np.abs(fine), np.abs(coarse))
-        limit = _EPSILON * np.maximum(size, tops)
+        limit = _ROUND_OFF * np.maximum(size, tops)
         return np.asarray(limit + matters[:, None] / self.units[which])
 
 

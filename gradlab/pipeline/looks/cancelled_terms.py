@@ -85,6 +85,21 @@ class Elsewhere:
         sizes = self._known[row]
         return None if sizes is None else _LAST * sizes[which]
 
+    def allowed(
+        self, asked: NDArray[np.bool_], block: Block, epsilon: float
+    ) -> NDArray[np.float64]:
+        """Say the same of the entries of a block that are asked about; else 0.
+
+        `epsilon` is the rounding unit of the arithmetic that loses them.
+        """
+        found = np.zeros(asked.shape)
+        for row in np.flatnonzero(asked.any(axis=1))[:_ROWS].tolist():
+            digits = self.last_digits(row, block.which)
+            if digits is not None:
+                units = epsilon * digits[block.positions]
+                found[row] = np.where(asked[row], units, 0.0)
+        return found
+
     def _sizes(self, row: int) -> list[NDArray[np.float64]] | None:
         """Largest size of each entry of a gradient, by input, where that is right."""
         if self.subject.analytic is None or holds_numbers(self.subject):
@@ -172,13 +187,8 @@ def excuse_cancelled_terms(elsewhere: Elsewhere, block: Block) -> bool:
         top = np.nanmax(np.where(np.isfinite(effects), effects, 0.0), initial=0.0)
         faint = min(_FAINT * epsilon, _PART) * np.fmax(top / block.latest_scales, 1.0)
         asked = block.wrong & (block.gap <= faint)
-    found = np.zeros(asked.shape)
-    for row in np.flatnonzero(asked.any(axis=1))[:_ROWS].tolist():
-        digits = elsewhere.last_digits(row, block.which)
-        if digits is not None:
-            digits = epsilon * digits[block.positions]
-            within = asked[row] & (block.gap[row] <= digits)
-            found[row, within] = digits[within]
+    digits = elsewhere.allowed(asked, block, epsilon)
+    found = np.where(block.gap <= digits, digits, 0.0)
     if found.any():
         block.digits = np.fmax(block.digits, found)
     return bool(found.any())

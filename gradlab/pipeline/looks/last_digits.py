@@ -59,7 +59,6 @@ __all__ = [
     "widen_bars",
 ]
 
-_ROWS = 64  # outputs of which the terms of gradients are asked about
 _DIGITS = 64.0  # rounding units of 1, or of x: more is no last digit
 _DIVIDED = 1e8  # the most by which one division by x may magnify one
 _BEFORE = 0.999  # of the way to 0
@@ -193,11 +192,7 @@ def _excuse_short_arithmetic(
         excused = block.wrong & (apart <= few_units(subject, block))
         right = block.gap <= np.fmax(block.allowed, SAFETY * block.error)
     asked = block.wrong & ~excused & right
-    for row in np.flatnonzero(asked.any(axis=1))[:_ROWS].tolist():
-        digits = elsewhere.last_digits(row, block.which)
-        if digits is not None:
-            units = subject.epsilon * digits[block.positions]
-            excused[row] |= asked[row] & (apart[row] <= units)
+    excused |= asked & (apart <= elsewhere.allowed(asked, block, subject.epsilon))
     if excused.any():
         block.slack = np.where(excused, np.fmax(block.slack, apart), block.slack)
     return bool(excused.any())
