@@ -15,6 +15,7 @@ from gradlab.diagnosis.measuring.lengths import is_everyday
 from gradlab.diagnosis.measuring.torch_modes import CHECKPOINT, NOT_REENTRANT
 from gradlab.labels import code_place, few_of
 from gradlab.localisation.layers.audited import LayerMistake
+from gradlab.localisation.layers.of_function import stands_for_function
 from gradlab.localisation.layers.recording.frames import owner_name
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _culprit(blamed: Blamed) -> str:
     parent = frame.parent
     if frame.kind == "function" and parent is not None:
         own = getattr(parent.target, "_parameters", {})
-        if len(parent.children) > 1 or own:
+        if len(parent.children) > 1 or own or stands_for_function(parent.target):
             place = f" ({code})" if code else ""
             return f"The Function `{frame.type}`{place} in `{owner}`"
     place = f"{frame.type}, {code}".rstrip(", ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, rank, spared
 from gradlab.diagnosis.left_open import left_open
 from gradlab.differentiation.metering.meter import BudgetExhausted
-from gradlab.errors import GradlabError, InputError
+from gradlab.errors import InputError
 from gradlab.pipeline.around.on_purpose import purposeful
 from gradlab.pipeline.cut_short import cut_short
 from gradlab.pipeline.examining import compare
@@ -21,16 +20,14 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.differentiation.metering.meter import Meter
-    from gradlab.localisation.layers.audited import LayerAudit, LayerMistake
+    from gradlab.localisation.layers.audited import LayerAudit
     from gradlab.pipeline.layers import Layers
-    from gradlab.pipeline.local_reports import LooksAlone
     from gradlab.pipeline.plan import Call, Plan
     from gradlab.report import Report
     from gradlab.subject.subject import Problem, Subject
 
 __all__ = ["deepened"]
 
-_LOOKS = 3  # layers of unknown mistakes that are looked at by themselves
 _SAVED = (
     "Write the backward with differentiable operations on saved tensors; values "
     "computed in forward and kept outside save_for_backward are constants to it."
@@ -44,7 +41,6 @@ _WITH_GRAPH = (
     "and on saved tensors (no once_differentiable, detach, no_grad or NumPy), or leave "
     "out order=2 if nobody differentiates twice."
 )
-_SURE = 0.88  # confidence in the cause of a parameter that is as good as a look
 
 
 def deepened(report: Report, subject: Subject, call: Call, *, order: int) -> Report:
@@ -65,8 +61,12 @@ def deepened(report: Report, subject: Subject, call: Call, *, order: int) -> Rep
         if order == 2 and not report.partial:
             report = _with_second_order(report, subject, plan, call.meter)
         missing = "the layers were not audited; gl.blame does that"
-        if layers is None or report.ok:
+        if report.ok:
             return report
+        if layers is None:
+            from gradlab.pipeline.called import told_by_calls
+
+            return told_by_calls(report, subject, call)
         if not layers.affordable:
             return cut_short(report, None, missing)
         return _with_layers(report, layers, plan)
@@ -81,6 +81,7 @@ def _with_layers(report: Report, layers: Layers, plan: Plan) -> Report:
     contaminates; those are named after it.
     """
     from gradlab.localisation.layers.audited import INTERRUPTED
+    from gradlab.pipeline.layer_errors import errors_of, mistakes_of
 
     audit = layers.audited()
     if audit is None:
@@ -104,10 +105,10 @@ def _with_layers(report: Report, layers: Layers, plan: Plan) -> Report:
     spoiled = [c for c in report.culprits if c not in own and c in parameters]
     rest = [c for c in report.culprits if c not in own and c not in parameters]
     culprits = tuple(dict.fromkeys((*audit.culprits, *named, *spoiled, *rest)))
-    wrong = _errors(audit, layers.looks, plan, report)
+    wrong = errors_of(audit, layers.looks, plan, report)
     others = [f for f in audit.findings if f.severity != "error"]
     # a layer that is wrong explains the parameters it spoils: those need no cause
-    hooked = {mistake.where for mistake in _mistakes(audit) if mistake.hook}
+    hooked = {mistake.where for mistake in mistakes_of(audit) if mistake.hook}
     done = {n for row in audit.rows if row.name in hooked for n in row.parameters}
     kept = spared(report.findings, {*spoiled, *entering, *(done & own)})
     # what its layer says in the same words is told
@@ -126,79 +127,6 @@ def _with_inputs(
     """Call the inputs of a model that a wrong layer spoils by their own names."""
     spoiled = (name for name in audit.contaminated if name in parameters)
     return dataclasses.replace(audit, contaminated=(*spoiled, *names))
-
-
-def _errors(
-    audit: LayerAudit, looks: LooksAlone | None, plan: Plan, report: Report
-) -> list[Finding]:
-    """List the errors of an audit, the first unknown ones with what their layer shows.
-
-    Or with what is known for sure of their own parameters: that costs nothing more.
-
-    A layer that cannot be looked at by itself keeps the finding it has.
-    """
-    from gradlab.diagnosis.detecting.graphs.severed import names_cut
-    from gradlab.pipeline.local_reports import explained, local_report
-
-    found: list[Finding] = []
-    looked = 0
-    mistakes = _mistakes(audit)
-    errors = [finding for finding in audit.findings if finding.severity == "error"]
-    cut = next((f for f in report.findings if names_cut(f)), None)
-    for finding, mistake in zip(errors, mistakes, strict=False):  # then hooks outside
-        known = _known(mistake, audit, report)
-        if cut is not None and len(errors) == 1 and not _has_formula(mistake, audit):
-            found.append(_told_by(finding, mistake, cut))
-            continue
-        if finding.kind == BugKind.UNKNOWN and known is not None:
-            finding = _told_by(finding, mistake, known)  # noqa: PLW2901
-        elif finding.kind == BugKind.UNKNOWN and looked < _LOOKS:
-            looked += 1
-            with contextlib.suppress(GradlabError):
-                local = local_report(audit, mistake.layer, plan=plan, looks=looks)
-                finding = explained(finding, mistake, local)  # noqa: PLW2901
-        found.append(finding)
-    return found + errors[len(mistakes) :]
-
-
-def _mistakes(audit: LayerAudit) -> tuple[LayerMistake, ...]:
-    return () if audit.live is None else audit.live.mistakes
-
-
-def _known(mistake: LayerMistake, audit: LayerAudit, report: Report) -> Finding | None:
-    """Find the cause of an error of the only wrong parameter of a layer."""
-    own = {n for row in audit.rows if row.name == mistake.where for n in row.parameters}
-    wrong = [c.input.name for c in report.comparisons if _wrong(c)]
-    if len(wrong) != 1 or wrong[0] not in own or report.coverage != "probe":
-        return None
-    for cause in report.findings:
-        sure = cause.severity == "error" and cause.confidence > _SURE
-        if cause.where == wrong[0] and sure and cause.kind != BugKind.UNKNOWN:
-            return cause
-    return None
-
-
-def _has_formula(mistake: LayerMistake, audit: LayerAudit) -> bool:
-    """Whether what is wrong is a Function, or a hook: no graph is cut there."""
-    from gradlab.localisation.layers.audited import LayerState
-
-    rows = [row for row in audit.rows if row.state is LayerState.WRONG]
-    return any(":" in row.name for row in rows) or bool(mistake.hook)
-
-
-def _told_by(finding: Finding, mistake: LayerMistake, cause: Finding) -> Finding:
-    """Give a layer the kind of the error that its one wrong parameter has."""
-    if cause.kind == BugKind.DETACHED:
-        # what cuts the graph is said once, by the finding that knows what it costs
-        mistake = dataclasses.replace(mistake, cuts=())
-    return dataclasses.replace(
-        finding,
-        kind=cause.kind,
-        confidence=max(finding.confidence, 0.98 * cause.confidence),
-        evidence=f"{mistake.sentence()} {cause.evidence}",
-        advice=cause.advice,
-        doubts=cause.doubts,
-    )
 
 
 def _with_second_order(

@@ -10,6 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import GradlabError
+from gradlab.pipeline.layer_errors import mistakes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.audited import LayerAudit
     from gradlab.pipeline.local_reports import LooksAlone
 
-__all__ = ["Layers"]
+__all__ = ["Layers", "blames_layers_alone"]
 
 _AUDIT = 12  # evaluations that an audit costs: four steps, forward and backward
 _OVER = 1.1  # times its seconds that a budget may come to, for knowing the layer
@@ -52,7 +53,7 @@ class Layers:
     loss: Callable[..., Any] | None
     meter: Meter
     names: tuple[str, ...]
-    rewind: Callable[[], None]
+    rewind: Callable[[], None] | None
     audit: LayerAudit | None = None
     refusal: str = ""
     looks: LooksAlone | None = None
@@ -73,7 +74,8 @@ class Layers:
         from gradlab.pipeline.local_reports import LooksAlone
 
         if self.audit is None and not self.refusal:
-            self.rewind()
+            if self.rewind is not None:
+                self.rewind()
             try:
                 live = LayerLive(self.module, self.inputs, {}, self.loss, 0)
                 self.looks = looks = LooksAlone()
@@ -99,20 +101,22 @@ class Layers:
             raise KeyboardInterrupt
         parameters = {name for row in audit.rows for name in row.parameters}
         spoiled = parameters.intersection(audit.contaminated)
-        if _blames_layers_alone(audit):
+        if blames_layers_alone(audit):
             spoiled.update(name for name in self.names if name not in parameters)
         return frozenset(spoiled)
 
 
-def _blames_layers_alone(audit: LayerAudit) -> bool:
+def blames_layers_alone(audit: LayerAudit) -> bool:
     """Whether layers are wrong, and all that leads to them from the inputs is right.
 
     So the gradient of an input has no other mistake than theirs.
     """
     from gradlab.localisation.layers.audited import LayerState
 
+    # a module answers for its custom Functions: its own code may be right
+    own = {mistake.layer for mistake in mistakes_of(audit)} - {"loss"}
     return not any(
         (row.state is LayerState.UNCHECKED and not row.idle)
-        or (row.state is LayerState.WRONG and row.depth == 0 and row.name != "loss")
+        or (row.state is LayerState.WRONG and row.depth == 0 and row.name in own)
         for row in audit.rows
     )

@@ -8,7 +8,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from gradlab.errors import SubjectError
+from gradlab.errors import InputError, SubjectError
 from gradlab.localisation.layers.audited import INTERRUPTED, LayerRow, LayerState
 from gradlab.localisation.layers.checking.check import Checker, is_torchs
 from gradlab.localisation.layers.checking.mattering import as_far_as_it_matters
@@ -21,6 +21,7 @@ from gradlab.localisation.layers.checking.whole import (
     wrong_together,
 )
 from gradlab.localisation.layers.flow import upstream
+from gradlab.localisation.layers.of_function import stands_for_function
 from gradlab.localisation.layers.recording.frames import owner_name, source_of, walk
 from gradlab.localisation.layers.recording.hooks import hooked_inputs
 from gradlab.localisation.layers.recording.intercept import installed
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     Cuts = Callable[[Iterator[Callable[[], Any]]], bool]
 
 __all__ = ["Blamed", "RawAudit", "audit"]
+
+_CALLS = 2  # of a function: itself, and one in it that could be to blame
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +134,9 @@ class _Audit:
         self._owners = program.owners
         self._recording: Recording = record(program)
         raised = self._recording.raised
+        if stands_for_function(program.module) and len(self._recording.all) < _CALLS:
+            msg = f"{program.title} applies no custom Function, and calls no module"
+            raise InputError(msg)
         self._checker = Checker(self._owners, program.seed, raised)
         self._outcomes: dict[int, Outcome] = {}
 
