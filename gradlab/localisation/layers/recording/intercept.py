@@ -2,17 +2,20 @@
 
 Two entries of torch are replaced for the time of a ``with`` block and put back
 whatever happens: ``Module.__call__``, through which every submodule is called with its
-hooks, and the *code* of ``Function.apply``. Replacing the code, not the attribute, also
-reaches ``swish = Swish.apply``, which is bound when the user's file is imported.
+hooks, and ``Function.apply``. Of that, until torch 2.13, the *code*, not the attribute:
+this also reaches ``swish = Swish.apply``, which is bound when the user's file is
+imported. Since 2.14 it is written in C, and what is bound is exchanged (`bound`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import types
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gradlab.localisation.layers.recording.bound import exchanged_where_bound
 from gradlab.subject.tensors.calling.domains import DEVICE
 
 if TYPE_CHECKING:
@@ -120,26 +123,57 @@ def installed() -> Iterator[None]:
         yield
         return
     module_class: Any = torch.nn.Module
-    apply: Any = torch.autograd.Function.__dict__["apply"].__func__
-    original_call, original_code = module_class.__call__, apply.__code__
+    original_call = module_class.__call__
     try:
-        _originals["module"] = original_call
-        _originals["function"] = types.FunctionType(
-            original_code,
-            apply.__globals__,
-            "apply",
-            apply.__defaults__,
-            apply.__closure__,
-        )
-        apply.__code__ = _trampoline()
-        module_class.__call__ = _module_entry
-        yield
+        with _apply_replaced():
+            _originals["module"] = original_call
+            module_class.__call__ = _module_entry
+            yield
     finally:
         # Put torch back first: with its own entries in place nothing else matters.
         module_class.__call__ = original_call
-        apply.__code__ = original_code
         _originals.clear()
         _active.clear()
+
+
+@contextlib.contextmanager
+def _apply_replaced() -> Iterator[None]:
+    import torch
+
+    base: Any = torch.autograd.Function
+    apply = base.__dict__["apply"]
+    if not hasattr(apply, "__func__"):
+        _originals["function"] = functools.partial(_apply_of, apply)
+        base.apply = classmethod(_apply_entry)
+        try:
+            with exchanged_where_bound(function_entry):
+                yield
+        finally:
+            base.apply = apply
+        return
+    function = apply.__func__
+    original = function.__code__
+    _originals["function"] = types.FunctionType(
+        original,
+        function.__globals__,
+        "apply",
+        function.__defaults__,
+        function.__closure__,
+    )
+    try:
+        function.__code__ = _trampoline()
+        yield
+    finally:
+        function.__code__ = original
+
+
+def _apply_of(apply: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call torch's own ``apply``, a descriptor, for a custom Function."""
+    return apply.__get__(None, function)(*args, **kwargs)
+
+
+def _apply_entry(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return function_entry(function, args, kwargs)
 
 
 @contextlib.contextmanager
