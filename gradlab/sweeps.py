@@ -122,7 +122,7 @@ class Sweep:
         """Worst relative error ``|a - n| / (|a| + |n|)`` at each step, no unit.
 
         By (method, input), an array of the length of `steps`; of the entries that can
-        be told from noise at all, nan where nothing was measured.
+        be told from noise, nan where nothing was measured or the gradient is no number.
 
         Examples
         --------

@@ -230,7 +230,7 @@ def _wrong(
         f"numeric {numeric:.{digits}g}"
     )
     if not np.isfinite(analytic) or not np.isfinite(numeric):
-        return f"one side is not finite: {values}"
+        return f"one side is not finite, so there is no error to draw: {values}"
     if block.kinds[place] == Smoothness.KINK:
         low, high = _slopes(block, place)
         return (

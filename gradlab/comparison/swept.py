@@ -222,7 +222,8 @@ class Curves:
     ----------
     error, bar
         Worst relative error of any entry that can be told from noise, and the error
-        bar of that entry, relative as well.
+        bar of that entry, relative as well. nan where that entry of the gradient is no
+        number.
     own
         Worst relative error of the numeric side, measured against `Swept.trusted`; of
         entries at a kink where there are no others.
@@ -292,23 +293,23 @@ def step_errors(
         return 0.0, 0.0, 0.0, float("nan")
     floor = block.floor
     error = relative_error(block.analytic, numeric, floor)
-    # an analytic side that is not a number is as wrong as can be
-    lost = ~np.isfinite(block.analytic) & np.isfinite(numeric)
-    error = np.where(lost, 1.0, error)
     own = relative_error(block.trusted, numeric, floor)
+    # a gradient that is no number has no error: its worst entry is that one
+    lost = (block.verdicts == Verdict.DISAGREES) & ~np.isfinite(block.analytic)
     told = block.told & np.isfinite(error)
-    if not told.any():
-        return (float("nan"),) * 4
-    flat = int(np.where(told, error, -1.0).argmax())
-    place = (flat // error.shape[1], flat % error.shape[1])
-    size = abs(float(numeric[place])) + abs(float(block.analytic[place]))
-    size = max(size, floor) if np.isfinite(size) else abs(float(numeric[place]))
-    bar = float(bars[place]) / size if size > 0 else float("inf")
+    worst = bar = float("nan")
+    if told.any() and not lost.any():
+        flat = int(np.where(told, error, -1.0).argmax())
+        place = (flat // error.shape[1], flat % error.shape[1])
+        worst = float(error[place])
+        size = abs(float(numeric[place])) + abs(float(block.analytic[place]))
+        size = max(size, floor)
+        bar = float(bars[place]) / size if size > 0 else float("inf")
     steady = block.told & np.isfinite(own)
     steady &= ~block.kinked | (block.kinked | ~block.told).all()
     culprit = block.culprit
     return (
-        float(error[place]),
+        worst,
         bar,
         float(own[steady].max()) if steady.any() else float("nan"),
         float("nan") if culprit is None else float(error[culprit]),

@@ -311,7 +311,7 @@ def pack_adaptive(
     state["adaptive"] = []
     for which, report in enumerate(reports):
         blocks = report.comparisons
-        error = max((worst_relative(block) for block in blocks), default=0.0)
+        error = float(np.max([worst_relative(block) for block in blocks], initial=0.0))
         state["curves"]["adaptive"].append([number(error)] * len(sweep.steps))
         steps = np.concatenate([block.step.ravel() for block in blocks])
         steps = steps[np.isfinite(steps) & (steps > 0)]

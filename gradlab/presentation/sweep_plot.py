@@ -284,22 +284,25 @@ class SweepDisplay:
         for name in shown:
             errors = self.sweep.errors[method, name]
             known = errors[np.isfinite(errors)]
-            last = float(known[-1]) if known.size else 1.0
+            last = float(known[-1]) if known.size else np.inf  # nothing is drawn
             level = np.log10(max(last, 10**low))
             ends.append(((level - low) / (high - low), name))
         ends.sort()
         gap = 0.052
         places: list[float] = []
         for height, _ in ends:
-            places.append(max(height, places[-1] + gap if places else 0.02))
+            level = min(height, 0.98)
+            places.append(max(level, places[-1] + gap if places else 0.02))
         over = (places[-1] - 0.98) if places else 0.0
         if over > 0:  # pushed over the top: all move down together, keeping distance
             places = [place - over for place in places]
         self.labels_ = []
         for place, (height, name) in zip(places, ends, strict=True):
             verdict = verdicts[name]
+            drawn = np.isfinite(height)
+            words = "" if drawn else ": no curve"
             label = ax.annotate(
-                f"{verdict.glyph} {middle(name, 26)}",
+                f"{verdict.glyph} {middle(name, 26 - len(words))}{words}",
                 (1, min(height, 1.0)),
                 xycoords="axes fraction",
                 xytext=(1.035, place),
@@ -308,7 +311,9 @@ class SweepDisplay:
                 fontsize=8.5,
                 color=ANY_PAPER[verdict],
                 fontweight="bold" if verdict == Verdict.DISAGREES else "normal",
-                arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.5},
+                arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.5}
+                if drawn
+                else None,
             )
             self.labels_.append(label)
         if rest:

@@ -51,6 +51,19 @@ class TestDisplay:
         assert wrong.get_linewidth() > right.get_linewidth()
         assert wrong.get_color() != right.get_color()
 
+    def test_a_gradient_of_nan_is_said_and_not_drawn(self):
+        """It has no error: no line, no leader from where none ends, but its name."""
+        point = {"w": np.arange(1.0, 4), "b": np.ones(2)}
+        grads = {"w": np.array([2.0, np.nan, 6]), "b": np.cos(np.ones(2))}
+        f = lambda p: (p["w"] @ p["w"] + np.sin(p["b"]).sum(), grads)
+        display = gl.sweep(f, point).plot()
+
+        labels = {label.get_text(): label for label in display.labels_}
+        assert np.isnan(display.lines_["central", "w"].get_ydata()).all()
+        assert labels["✗ w: no curve"].arrow_patch is None
+        assert labels["✓ b"].arrow_patch is not None
+        assert "analytic nan, numeric 4" in display.ax_.get_title(loc="left")
+
     def test_title_and_labels_name_the_culprit(self, doubled):
         """Words, glyph and colour, in that order."""
         display = doubled.plot()

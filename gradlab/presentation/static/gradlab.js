@@ -1417,6 +1417,10 @@ function entryPlot(place, answer) {
   if (answer.error) { place.replaceChildren(h("p", { class: "message" }, answer.error)); return; }
   const W = 360, H = 150, left = 46, right = 10, top = 10, bottom = 30;
   const errors = answer.errors.map(number), steps = answer.steps;
+  if (!errors.some(Number.isFinite)) {
+    place.replaceChildren(h("p", { class: "mute" }, `${answer.label} has no error to draw by step size: a side is not a finite number`));
+    return;
+  }
   const y = axis(errors, H - bottom, top), x0 = Math.log10(Math.min(...steps)), x1 = Math.log10(Math.max(...steps));
   const X = (v) => left + ((Math.log10(v) - x0) / (x1 - x0)) * (W - left - right);
   const svg = s("svg", { width: W, height: H, viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `Error of ${answer.label} against the step size` });
@@ -1472,6 +1476,7 @@ function trace(steps, errors, X, Y) {
 // colours that everybody can tell apart. The label at the end of a line says which.
 
 const MENU = ["forward", "central", "adaptive", "complex-step"];
+const NONE = ": no curve";
 const LINES = [{ width: 1.3, dash: null }, { width: 1.8, dash: "6 3" }, { width: 2.8, dash: null }];
 
 export function mountSweep(element, host) {
@@ -1495,6 +1500,7 @@ export function mountSweep(element, host) {
     h("p", { class: "keys hint" }, toDrag, "point at a name to single it out"), message, foot, below);
 
   const curve = (input) => data.curves[method][input];
+  const drawn = (input) => curve(input).some(Number.isFinite); // a gradient that is no number has no error
   const ladder = () => method !== "adaptive"; // it chooses a step for every entry itself
   // The cursor stands on measured steps only: between them nobody looked.
   const nearest = (step) => data.steps.reduce((best, v) => (Math.abs(Math.log(v / step)) < Math.abs(Math.log(best / step)) ? v : best), data.steps[0]);
@@ -1575,7 +1581,7 @@ export function mountSweep(element, host) {
     const W = Math.max(240, width - (beside ? 300 : 0)), H = narrow ? 346 : 396;
     // a plot as wide as the page leaves no room beside it: the map goes below
     plot.style.flexBasis = beside ? "420px" : "100%";
-    const longest = Math.max(0, ...data.inputs.map((input) => input.name.length - prefix.length + (prefix ? 1 : 0)));
+    const longest = Math.max(0, ...data.inputs.map((input, i) => input.name.length - prefix.length + (prefix ? 1 : 0) + (drawn(i) ? 0 : NONE.length)));
     const m = { l: 50, r: Math.min(longest * 7 + 52, Math.max(110, 0.3 * W)), t: 18, b: 62 };
     const x0 = Math.log10(data.steps[0]), x1 = Math.log10(data.steps[data.steps.length - 1]);
     const X = (v) => m.l + ((Math.log10(v) - x0) / (x1 - x0)) * (W - m.l - m.r);
@@ -1664,12 +1670,14 @@ export function mountSweep(element, host) {
         onpointerenter: () => { if (hot !== i) { hot = i; draw(); } }, onpointerleave: () => { hot = null; draw(); } });
       group.append(s("path", { d, fill: "none", stroke: "transparent", "stroke-width": 12 }),
         s("path", { d, fill: "none", stroke: tone(input.verdict), "stroke-width": style.width + (on ? 0.9 : 0), "stroke-dasharray": style.dash, "stroke-linejoin": "round" }));
-      if (own) spread(group, own, X, y.at(errors[0]), input.verdict);
+      if (own && Number.isFinite(errors[0])) spread(group, own, X, y.at(errors[0]), input.verdict);
       const k = near();
       if (!own && Number.isFinite(errors[k])) group.append(dot(input.verdict, X(data.steps[k]), y.at(errors[k])));
       svg.append(group);
       const last = errors.findLastIndex((v) => Number.isFinite(v));
-      if (last >= 0 && (input.verdict > 0 || on || !many)) ends.push({ i, input, from: [X(data.steps[last]), y.at(errors[last])], y: y.at(errors[last]), faint, early: last < errors.length - 1 });
+      if (input.verdict === 0 && !on && many) continue;
+      if (last >= 0) ends.push({ i, input, from: [X(data.steps[last]), y.at(errors[last])], y: y.at(errors[last]), faint, early: last < errors.length - 1 });
+      else ends.push({ i, input, from: null, y: y.raw(y.high) + 10, faint }); // its name says so
     }
     ends.hidden = many ? data.inputs.filter((input, i) => input.verdict === 0 && hot !== i && picked !== i).length : 0;
     return ends;
@@ -1701,8 +1709,9 @@ export function mountSweep(element, host) {
     const over = shown.length ? shown[shown.length - 1].y - lowest : 0;
     if (over > 0) for (let k = shown.length - 1, limit = lowest; k >= 0; k--, limit -= 15) shown[k].y = Math.min(shown[k].y, limit);
     for (const end of shown) {
-      const text = squeezed(end.input.name.slice(prefix.length), Math.floor((room_ - 40) / 6.8), prefix ? "…" : "");
-      svg.append(s("path", { d: `M${end.from[0]} ${end.from[1]}L${x + 5} ${end.from[1]}L${x + 14} ${end.y}h4`, fill: "none", stroke: tone(end.input.verdict), "stroke-dasharray": end.early ? "1 5" : null, opacity: end.faint ? 0.2 : 0.7 }),
+      const none = end.from ? "" : NONE;
+      const text = squeezed(end.input.name.slice(prefix.length), Math.floor((room_ - 40) / 6.8) - none.length, prefix ? "…" : "") + none;
+      svg.append(end.from ? s("path", { d: `M${end.from[0]} ${end.from[1]}L${x + 5} ${end.from[1]}L${x + 14} ${end.y}h4`, fill: "none", stroke: tone(end.input.verdict), "stroke-dasharray": end.early ? "1 5" : null, opacity: end.faint ? 0.2 : 0.7 }) : "",
         s("text", { x: x + 21, y: end.y + 4, style: `fill:${tone(end.input.verdict)};font-weight:${end.input.verdict === 2 ? 700 : 400}`, opacity: end.faint ? 0.35 : 1 },
           s("title", {}, end.input.name), `${GLYPHS[end.input.verdict]} ${text}`));
     }
@@ -1782,7 +1791,14 @@ export function mountSweep(element, host) {
     // more entries than pixels: each pixel shows the worst of its own
     const { worst } = pool(codes_, columns, total, { g0: 0, g1: rows, h0: 0, h1: columns }, down, across);
     paint(map, worst, down, across, Math.round(w * scale), Math.round(t * scale), colour, ink);
-    cellGaps(map, down, across, scale, root, ink);
+    const g = cellGaps(map, down, across, scale, root, ink), [x_, y_] = [map.width / across, map.height / down];
+    Object.assign(g, { textAlign: "center", textBaseline: "middle", font: `${Math.round(10 * scale)}px ui-monospace, monospace` });
+    for (let q = 0; q < worst.length && Math.min(x_, y_) >= 9 * scale; q++) { // no colour of the scale: in letters
+      const code = worst[q] % CLASS_STEP;
+      if (!(code > 750)) continue;
+      g.fillStyle = lightness(colour(worst[q])) > 140 ? "#111" : "#fff";
+      g.fillText(Math.min(x_ / 34, y_ / 15) < scale ? (code > 850 ? "×" : "∞") : code > 850 ? "NaN" : "inf", ((q % across) + 0.5) * x_, (Math.floor(q / across) + 0.55) * y_);
+    }
     Object.assign(map.style, { width: `${w}px`, height: `${t}px` });
     errorScale(freshScale(mapScale, S, scale), S, [-16, 2], line, colour, getComputedStyle(root).getPropertyValue("--mute"));
     heat.style.width = `${S}px`;
