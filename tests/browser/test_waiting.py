@@ -226,6 +226,46 @@ def test_recompute_here_keeps_the_focus(page):
     assert page.evaluate(count) == 2
 
 
+def test_a_method_without_a_step_says_so_before_one_is_typed(page):
+    """The field is closed for it, and open again, with what was in it, for others."""
+    report = gl.check(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+    waiting.mount(page, report.explore())
+    meta, planes = report.explore()._packed["x"]
+    waiting.answer(page, "block", {"meta": meta}, planes)
+    step = page.get_by_label("Step size")
+    expect(step).to_be_disabled()  # as checked
+    expect(step).to_have_attribute("placeholder", "its own")
+
+    page.get_by_label("Numeric method").select_option("central")
+    step.fill("1e-3")
+    page.get_by_label("Numeric method").select_option("adaptive")
+    expect(step).to_be_disabled()
+    expect(step).to_have_value("")
+    page.get_by_role("button", name="recompute here").click()
+    assert waiting.asked(page, "recompute")["step"] is None
+
+    page.get_by_label("Numeric method").select_option("complex-step")
+    expect(step).to_be_editable()
+    expect(step).to_have_value("1e-3")
+
+
+def test_another_precision_opens_at_its_own_best_step(page, measured):
+    """What was chosen in float64 is noise in float32: the cursor is set anew."""
+    waiting.mount(page, measured)
+    page.locator(".gl .cursor").focus()
+    page.keyboard.press("Home")
+    driver.settle(page)
+    measured.h = page.evaluate("model.get('h')")
+    measured._answer_dtype({"dtype": "float32"})
+    names = ("h", "dtype", "method", "page")
+    waiting.change(page, {name: getattr(measured, name) for name in names})
+
+    cursor = page.locator(".gl .cursor").get_attribute("aria-valuetext")
+    step = float(cursor.replace(driver.MINUS, "-"))
+    best = [measured.sweep.best_step[name] for name in "xy"]
+    assert min(best) / 3 < step < 3 * max(best)
+
+
 def test_without_a_kernel_the_block_before_is_named(page):
     """Another block cannot come: the page says why, and what it still shows."""
     explorer = builders.zoo(np.random.default_rng(7)).explore()

@@ -448,7 +448,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .track{position:relative;height:8px;border-radius:4px;background:color-mix(in srgb,var(--line) 45%,transparent);overflow:visible!important}.gl .track i{position:absolute;left:0;top:0;bottom:0;border-radius:4px;min-width:4px}.gl .track u{position:absolute;top:-4px;bottom:-4px;width:1.5px;background:var(--fg);opacity:.55}
 .gl .bar{display:flex;flex-wrap:wrap;gap:6px 14px;align-items:center;margin:0 0 8px}.gl .bar .grow{flex:1 1 200px}.gl .tools{justify-content:flex-end}.gl.small .tools{justify-content:flex-start}.gl .group,.gl .set{display:inline-flex}.gl .set{gap:8px;align-items:center}
 .gl button,.gl select,.gl input[type=text]{font:inherit;font-size:12px;color:var(--fg);background:var(--paper);border:1px solid var(--line);border-radius:6px;padding:0 9px;height:26px;margin:0;cursor:pointer;box-shadow:none}.gl button:hover{background:var(--soft)}
-.gl .group button{border-radius:0;margin-left:-1px}.gl .group button:first-child{border-radius:6px 0 0 6px;margin-left:0}.gl .group button:last-child{border-radius:0 6px 6px 0}.gl .group button:only-child{border-radius:6px}.gl button[aria-pressed=true]{background:var(--fg);color:var(--paper);border-color:var(--fg)}.gl button.more{color:var(--mute);border-style:dashed}.gl button:disabled,.gl button[aria-disabled=true]{opacity:.45;cursor:default}
+.gl .group button{border-radius:0;margin-left:-1px}.gl .group button:first-child{border-radius:6px 0 0 6px;margin-left:0}.gl .group button:last-child{border-radius:0 6px 6px 0}.gl .group button:only-child{border-radius:6px}.gl button[aria-pressed=true]{background:var(--fg);color:var(--paper);border-color:var(--fg)}.gl button.more{color:var(--mute);border-style:dashed}.gl button:disabled,.gl input:disabled,.gl button[aria-disabled=true]{opacity:.45;cursor:default}
 .gl .status{flex:1 1 260px;line-height:1.5;padding:3px 0}.gl .status>*{margin-right:9px}.gl .status>.mark{margin-right:7px}.gl .status .name{font-family:var(--mono);font-size:13px;font-weight:700;overflow-wrap:anywhere}
 .gl .panels{display:flex;flex-wrap:wrap;gap:12px 20px;align-items:flex-start}.gl .cap{display:flex;justify-content:space-between;gap:8px;margin:0 0 4px;white-space:nowrap}.gl .cap b{font-weight:600}.gl .cap span{color:var(--mute);font-size:11px;overflow:hidden;text-overflow:ellipsis}
 .gl .stack{position:relative;width:max-content}.gl canvas{display:block;touch-action:none;max-width:none;margin:0;border-radius:0}.gl .stack .over{position:absolute;left:0;top:0;pointer-events:none}.gl .map{box-shadow:0 0 0 1px var(--line);border-radius:2px}.gl .stack .map{cursor:crosshair}
@@ -1385,6 +1385,7 @@ export function mountJacobian(element, host) {
 // ================================================================= what a kernel adds
 
 const METHODS = ["as checked", "central", "forward", "adaptive", "complex-step"];
+const STEPLESS = { "as checked": "the steps are those of the check", adaptive: "adaptive chooses a step for every entry itself" };
 
 // "Recompute here": the check of this one block again, with another method or step.
 function recomputeBar(place, host, meta) {
@@ -1395,10 +1396,19 @@ function recomputeBar(place, host, meta) {
   const message = h("span", { class: "mute", role: "status" });
   const set = (words, control) => h("span", { class: "set" }, h("span", { class: "mute" }, words), control);
   place.append(h("div", { class: "bar" }, set("numeric side", method), set("step", step), set("precision", precision), go, message));
+  // a method without a step says so before anybody types one; what was typed comes back
+  let typed = "";
+  const offer = () => {
+    const why = STEPLESS[method.value];
+    if (!step.disabled) typed = step.value;
+    Object.assign(step, { disabled: Boolean(why), value: why ? "" : typed, placeholder: why ? "its own" : "auto", title: why ?? "in the units of the input; empty: the method chooses" });
+  };
+  method.addEventListener("change", offer);
+  offer();
   const ask = () => {
     if (paused(go)) return;
     const h_ = step.value.trim() === "" ? null : Number(step.value);
-    if (h_ !== null && !(h_ > 0)) { message.textContent = "the step must be a number above 0"; message.className = "message"; return; }
+    if (h_ !== null && !(h_ > 0 && h_ < Infinity)) { message.textContent = "the step must be a number above 0"; message.className = "message"; return; }
     pause([go], true);
     message.className = "mute";
     message.textContent = "computing …";

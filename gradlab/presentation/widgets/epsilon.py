@@ -43,7 +43,8 @@ class EpsilonSweep(LiveView):
     Attributes
     ----------
     h
-        Step at the cursor: one of the measured ones.
+        Step at the cursor: one of the measured ones; 0 until somebody has moved it, and
+        once more in another precision: the cursor stands at the best step then.
     method
         Numeric method that is drawn.
     dtype
@@ -157,7 +158,16 @@ class EpsilonSweep(LiveView):
     def _turn(self, dtype: str, method: str) -> None:
         page = self._show(dtype)
         with self.hold_sync():
-            self.dtype, self.method, self.page = dtype, method, page
+            if dtype != self.page["dtype"]:
+                self.h = 0.0  # a good step of one precision is noise in the other
+            self.page, self.dtype, self.method = page, dtype, method
+
+    @traitlets.observe("dtype")
+    def _set(self, _: object) -> None:
+        """Show what Python has turned to, as a click in the page does."""
+        if self.dtype != self.page["dtype"]:
+            have = self.sweep.methods
+            self._turn(self.dtype, self.method if self.method in have else have[0])
 
     def _answer_jacobian(self, message: dict[str, Any]) -> Answer:
         """Check one input at the step of the cursor, for the page to draw."""
