@@ -307,6 +307,7 @@ def pack_adaptive(
     """
     state["methods"] = [*state["methods"], "adaptive"]
     state["theory"]["adaptive"] = []
+    state["loud"]["adaptive"] = state["loud"][sweep.methods[0]]
     state["curves"]["adaptive"] = []
     state["adaptive"] = []
     for which, report in enumerate(reports):

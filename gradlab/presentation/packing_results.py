@@ -19,7 +19,7 @@ from gradlab.presentation.layer_text import (
 )
 from gradlab.presentation.packing import Packed, number, pack_block, pack_slices
 from gradlab.presentation.sweep_text import sweep_headline
-from gradlab.presentation.views import moved_together
+from gradlab.presentation.views import moved_together, worst_curves
 from gradlab.presentation.words import duration, kind_in_words, plural
 from gradlab.subject.subject import EPSILON
 
@@ -262,6 +262,10 @@ def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
         method: [[label, number(p), number(c)] for label, p, c in lines]
         for method, lines in sweep.theory.items()
     }
+    loud = {
+        method: [sweep.inputs.index(name) for name in worst_curves(sweep, method)]
+        for method in sweep.methods
+    }
     matrices, blobs = _slices(sweep, budget)
     state = {
         "kind": "sweep",
@@ -279,6 +283,7 @@ def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
         "inputs": inputs,
         "curves": curves,
         "theory": theory,
+        "loud": loud,
         # as a check would have it; the colours of the matrices change there
         "tolerance": default_rtol(
             max((b.epsilon for b in sweep.blocks), default=EPSILON)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from gradlab.presentation.figures import (
 )
 from gradlab.presentation.palettes import ANY_PAPER, INK
 from gradlab.presentation.sweep_text import sweep_headline
+from gradlab.presentation.views import worst_curves
 from gradlab.presentation.words import distinct, middle, one_line
 
 if TYPE_CHECKING:
@@ -37,7 +40,6 @@ _LOWEST, _HIGHEST = 1e-17, 30.0  # relative errors end at 1; the rest is room
 _COLUMNS = 122  # characters of 8.5 points across the figure
 _INSIDE = 3  # names in small axes
 _HALF = 0.25  # inches: half of the name of a line of theory, and a little more
-_LABELS = 14  # more names at the edge are summed up
 _STYLES: dict[Verdict, dict[str, Any]] = {
     Verdict.AGREES: {"linewidth": 1.2, "linestyle": "-"},
     Verdict.UNDECIDED: {"linewidth": 1.7, "linestyle": (0, (5, 2))},
@@ -137,8 +139,8 @@ class SweepDisplay:
     def _subtitle(self) -> None:
         """Put the readings of the worst inputs under the headline."""
         reading, verdicts = self.sweep.reading, self.sweep.verdicts
-        order = sorted(self.sweep.inputs, key=lambda name: -int(verdicts[name]))
-        loud = [name for name in order if verdicts[name] > Verdict.AGREES] or order
+        worst = self._worst
+        loud = [name for name in worst if verdicts[name] > Verdict.AGREES] or worst
         words: list[str] = []
         for name in loud[:3]:
             sentence = f"{verdicts[name].glyph} {middle(name, 24)}: {reading[name]}"
@@ -173,6 +175,11 @@ class SweepDisplay:
 
     def _errors(self) -> list[Any]:
         return list(self.sweep.errors.values())
+
+    @functools.cached_property
+    def _worst(self) -> list[str]:
+        """Names of the curves that are drawn in full, worst first."""
+        return worst_curves(self.sweep, self.sweep.methods[0])
 
     def _theory(self) -> None:
         """Lines h**p and u/h, each named along itself, below the valley."""
@@ -222,26 +229,29 @@ class SweepDisplay:
             self.ax_.set_xlabel(label)
         low = self.ax_.get_ylim()[0]
         order = sorted(self.sweep.inputs, key=lambda name: self.sweep.verdicts[name])
+        loud = set(self._worst)
         for number, method in enumerate(self.sweep.methods):
             for name in order:
                 verdict = self.sweep.verdicts[name]
                 errors = self.sweep.errors[method, name]
                 style = dict(_STYLES[verdict])
+                style |= {"color": ANY_PAPER[verdict], "alpha": 0.7 if number else 0.95}
+                if name not in loud:  # one of a crowd
+                    style |= {"linewidth": 0.7, "alpha": 0.35}
+                    style |= {"color": INK} if verdict == Verdict.AGREES else {}
                 if number:
                     style["linestyle"] = _DASHES[number % len(_DASHES)]
                 (line,) = self.ax_.plot(
                     self.sweep.steps,
                     # an error of 0 has no logarithm: it is drawn at the lower edge
                     np.where(errors == 0, low, errors),
-                    color=ANY_PAPER[verdict],
-                    alpha=0.95 if number == 0 else 0.7,
-                    zorder=2 + int(verdict),
+                    zorder=2 + int(verdict) + (name in loud) / 2,
                     label=f"{verdict.glyph} {name}",
                     **style,
                 )
                 self.lines_[method, name] = line
                 best = self.sweep.curve(method, name).best_step
-                if np.isfinite(best):
+                if np.isfinite(best) and name in loud:
                     place = int(np.argmin(np.abs(np.log(self.sweep.steps / best))))
                     line.set_marker(_MARKERS[verdict])
                     line.set_markevery([place])
@@ -277,8 +287,7 @@ class SweepDisplay:
         """Names at the right edge, spread so that none covers another."""
         ax, method = self.ax_, self.sweep.methods[0]
         verdicts = self.sweep.verdicts
-        names = sorted(self.sweep.inputs, key=lambda name: -int(verdicts[name]))
-        shown, rest = names[:_LABELS], names[_LABELS:]
+        shown = self._worst
         low, high = np.log10(ax.get_ylim())
         ends = []
         for name in shown:
@@ -311,19 +320,22 @@ class SweepDisplay:
                 fontsize=8.5,
                 color=ANY_PAPER[verdict],
                 fontweight="bold" if verdict == Verdict.DISAGREES else "normal",
-                arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.5}
+                arrowprops={
+                    "arrowstyle": "-",
+                    "color": INK,
+                    "linewidth": 0.5,
+                    "relpos": (0, 0.5),  # to the name, not through it
+                }
                 if drawn
                 else None,
             )
             self.labels_.append(label)
-        if rest:
-            agree = all(verdicts[name] == Verdict.AGREES for name in rest)
-            words = f"{'✓ ' if agree else ''}{len(rest)} others"
-            self.labels_.append(
-                ax.text(
-                    1.035, -0.06, words, transform=ax.transAxes, fontsize=8, color=INK
-                )
-            )
+        rest = Counter(verdicts[name] for name in {*verdicts}.difference(shown))
+        for number, verdict in enumerate(sorted(rest, reverse=True), 1):
+            words = f"{verdict.glyph} {rest[verdict]} other{'s' * (rest[verdict] > 1)}"
+            place = 1.035, min(places) - gap * number, words
+            options = {"transform": ax.transAxes, "color": INK, "va": "center"}
+            self.labels_.append(ax.text(*place, fontsize=8, **options))
 
     def _labels_inside(self) -> None:
         """Name in a corner what does not agree, and count the others."""

@@ -17,15 +17,20 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.report import Report
+    from gradlab.sweeps import Sweep
 
 __all__ = [
     "by_severity",
     "log_error",
     "moved_together",
     "untold",
+    "worst_curves",
     "worst_entry",
     "worst_relative",
 ]
+
+_CROWD = 12  # of more inputs only the worst curves are drawn in full
+_LOUD = 6  # so many of them
 
 
 def worst_entry(comparison: Comparison) -> tuple[int, int] | None:
@@ -131,6 +136,35 @@ def moved_together(report: Report) -> dict[str, int]:
         c.input.name: values.count(v) for c, v in zip(probed, values, strict=True)
     }
     return {name: count - 1 for name, count in counts.items() if count > 1}
+
+
+def worst_curves(sweep: Sweep, method: str) -> list[str]:
+    """Names of the inputs whose curve is drawn in full, worst first: of a crowd a few.
+
+    By verdict, and in a crowd by error, which no number is beyond; where all agree,
+    half as many, those with the highest floor.
+
+    Examples
+    --------
+    >>> point = {f"w{k}": np.full(2, 1.0 + k) for k in range(20)}
+    >>> f = lambda p: (sum(w @ w for w in p.values()), {k: 2 * w for k, w in p.items()})
+    >>> len(worst_curves(gl.sweep(f, point), "central"))
+    3
+    """
+    verdicts, errors = sweep.verdicts, sweep.errors
+    names = sorted(sweep.inputs, key=lambda name: -int(verdicts[name]))
+    if len(names) <= _CROWD:
+        return names
+    apart = [name for name in names if verdicts[name] > Verdict.AGREES]
+
+    def rank(name: str) -> tuple[int, float]:
+        known = errors[method, name][np.isfinite(errors[method, name])]
+        height = float(np.median(known)) if known.size else np.inf
+        if not apart:
+            height = float(np.nan_to_num(sweep.curve(method, name).floor, nan=height))
+        return -int(verdicts[name]), -height
+
+    return sorted(apart or names, key=rank)[: _LOUD if apart else _LOUD // 2]
 
 
 def log_error(error: NDArray[Any]) -> NDArray[np.float64]:

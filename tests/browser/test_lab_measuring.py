@@ -92,7 +92,7 @@ def test_a_branch_has_a_lane_of_its_own(lab):
 def test_methods_and_precision_by_buttons(lab):
     """Adaptive draws levels; float32 lifts the valley of the right input."""
     page = lab(SWEPT)
-    path = ".gl .curve[data-name=x] path >> nth=1"
+    path = ".gl .curve[data-name=x] path >> nth=0"
     page.wait_for_selector(path, state="attached")
     driver.settle(page)
     before = page.get_attribute(path, "d")

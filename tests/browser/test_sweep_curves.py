@@ -26,7 +26,81 @@ def test_a_gradient_of_nan_is_said_and_not_drawn(show):
         ".gl .curve", "all => all.map(g => [g.dataset.name, g.lastChild.tagName])"
     )
     assert dict(drawn) == {"w": "path", "b": "circle"}  # a dot on a curve alone
-    assert page.get_attribute(".gl .curve[data-name=w] path >> nth=1", "d") == ""
+    assert page.get_attribute(".gl .curve[data-name=w] path >> nth=0", "d") == ""
     expect(page.locator(LABELS, has_text="w: no curve")).to_be_visible()
     assert "analytic nan" in driver.read(page, ".gl .finding")
     assert "NaN" in driver.read(page, ".gl .chip >> nth=0")
+
+
+@pytest.fixture
+def crowd():
+    """Sixty inputs; the gradients of nine are wrong, w9 by most, and w1 by least."""
+    point = {f"w{k}": np.array([1.0, 1.5]) for k in range(60)}
+    by = {f"w{k}": 2.0 + 0.1 * k * (k < 10) for k in range(60)}
+    f = lambda p: (sum(w @ w for w in p.values()), {k: by[k] * p[k] for k in p})
+    return gl.sweep(f, point)
+
+
+def test_of_a_crowd_the_worst_are_drawn_in_full(show, crowd):
+    """Six of nine wrong curves stand out; the others are thin, and are counted."""
+    page = show(pack_sweep(crowd))
+
+    full = page.locator(".gl .curve:not([data-quiet])")
+    names = full.evaluate_all("all => all.map(group => group.dataset.name)")
+    assert set(names) == {f"w{k}" for k in range(4, 10)}
+    assert "w9" in driver.read(page, ".gl .finding")  # by most
+    labels = page.locator(LABELS).all_text_contents()
+    assert "✗ 3 others" in labels
+    assert "✓ 51 others" in labels
+    thin = page.locator(".gl .curve[data-name=w2] path")
+    assert "--bad" in thin.get_attribute("stroke")
+    assert page.locator(".gl .chip").count() == 6
+
+
+def test_of_a_crowd_that_agrees_some_are_named(show):
+    """Those with the highest floors."""
+    point = {f"w{k}": np.array([1.0, 1.5]) for k in range(20)}
+    f = lambda p: (
+        sum(np.exp(w).sum() for w in p.values()),
+        {k: np.exp(p[k]) for k in p},
+    )
+    page = show(pack_sweep(gl.sweep(f, point)))
+
+    assert page.locator(".gl .curve:not([data-quiet])").count() == 3
+    assert page.locator(LABELS, has_text="others").text_content() == "✓ 17 others"
+
+
+def test_a_curve_of_a_crowd_is_named_where_the_pointer_is(show, crowd):
+    """Pointing near a thin curve draws it in full, with its name and its reading."""
+    page = show(pack_sweep(crowd))
+    middle = """group => {
+      const path = group.querySelector('path');
+      const at = path.getPointAtLength(path.getTotalLength() * 0.6);
+      const box = group.ownerSVGElement.getBoundingClientRect();
+      return [box.left + at.x, box.top + at.y];
+    }"""
+    x, y = page.locator(".gl .curve[data-name=w2]").evaluate(middle)
+    page.mouse.move(x, y + 1)
+    driver.settle(page)
+
+    assert page.locator(LABELS, has_text="✗ w2").count() == 1
+    assert "w2" in driver.read(page, ".gl .finding")
+    page.mouse.move(2, 2)
+    driver.settle(page)
+    assert page.locator(LABELS, has_text="✗ w2").count() == 0
+
+
+def test_every_input_of_a_crowd_is_reached_by_keyboard(show, crowd):
+    """Those without a button of their own stand in a list, which keeps the focus."""
+    page = show(pack_sweep(crowd))
+    others = page.get_by_label("Another input")
+    assert (
+        others.evaluate("list => list.selectedOptions[0].text")
+        == "✗ 3 more · ✓ 51 more"
+    )
+    others.focus()
+    others.select_option("✓ w40")
+
+    assert "w40" in driver.read(page, ".gl .finding")
+    assert page.evaluate("document.activeElement.selectedOptions[0].text") == "✓ w40"
+    expect(page.locator(".gl .chip[aria-pressed=true]")).to_contain_text("w40")

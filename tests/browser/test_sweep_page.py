@@ -162,12 +162,12 @@ def test_keys_move_the_cursor_along_measured_steps(show, sweep):
 def test_method_buttons_change_the_curves(show, sweep):
     """Another method draws other lines."""
     page = show(pack_sweep(sweep))
-    before = page.get_attribute(".gl .curve >> nth=0 >> path >> nth=1", "d")
+    before = page.get_attribute(".gl .curve >> nth=0 >> path >> nth=0", "d")
 
     page.get_by_role("button", name="central").click()
 
     driver.settle(page)
-    after = page.get_attribute(".gl .curve >> nth=0 >> path >> nth=1", "d")
+    after = page.get_attribute(".gl .curve >> nth=0 >> path >> nth=0", "d")
     assert after != before
     button = page.get_by_role("button", name="central")
     assert button.get_attribute("aria-pressed") == "true"

@@ -183,3 +183,28 @@ class TestDisplay:
         data = bundle[0] if isinstance(bundle, tuple) else bundle
 
         assert {"text/html", "image/png", "text/plain"} <= set(data)
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 9])
+def test_of_a_crowd_the_worst_are_drawn_in_full(wrong):
+    """Of twenty curves the wrong ones, six at most; three of them where all agree."""
+    point = {f"w{k}": np.linspace(1, 1.5, 3) for k in range(20)}
+    by = {f"w{k}": 2.0 + 0.1 * k * (k < wrong + 1) for k in range(20)}
+    f = lambda p: (sum(w @ w for w in p.values()), {k: by[k] * p[k] for k in p})
+    sweep = gl.sweep(f, point)
+    display = sweep.plot()
+
+    lines = {name: line for (_, name), line in display.lines_.items()}
+    full = {name for name, line in lines.items() if line.get_linewidth() > 1}
+    worst_first = [f"w{k}" for k in range(wrong, 0, -1)][:6]
+    if wrong:
+        assert full == set(worst_first)
+    assert len(full) == (min(wrong, 6) or 3)
+    words = {label.get_text() for label in display.labels_}
+    assert f"✓ {20 - wrong - 3 * (not wrong)} others" in words
+    assert ("✗ 3 others" in words) == (wrong == 9)
+    # a wrong one is red, also where it is thin
+    if wrong:
+        thin = lines["w1"]
+        assert thin.get_color() == lines[worst_first[0]].get_color()
+        assert thin.get_color() != lines["w19"].get_color()

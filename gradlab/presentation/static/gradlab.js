@@ -1492,7 +1492,7 @@ const LINES = [{ width: 1.3, dash: null }, { width: 1.8, dash: "6 3" }, { width:
 export function mountSweep(element, host) {
   const root = shell(element, "Step-size sweep");
   const stops = [];
-  let data, method, at, hot = null, picked = null, width = 900, ink = inks(false), slices = null, awaited = false, prefix = "", ruler = null, over = null;
+  let data, method, at, hot = null, picked = null, width = 900, ink = inks(false), slices = null, awaited = false, prefix = "", ruler = null, lens = null, over = null;
   const bar = h("div", { class: "bar" });
   const words = h("div", { role: "status", "aria-live": "polite" });
   const plot = h("div", { style: "flex:1 1 420px;min-width:0;touch-action:pan-y" });
@@ -1510,6 +1510,7 @@ export function mountSweep(element, host) {
     h("p", { class: "keys hint" }, toDrag, "point at a name to single it out"), message, foot, below);
 
   const curve = (input) => data.curves[method][input];
+  const worst = () => new Set(data.loud[method]); // of a crowd the few that are drawn in full
   const drawn = (input) => curve(input).some(Number.isFinite); // a gradient that is no number has no error
   const ladder = () => method !== "adaptive"; // it chooses a step for every entry itself
   // The cursor stands on measured steps only: between them nobody looked.
@@ -1539,9 +1540,8 @@ export function mountSweep(element, host) {
     data.steps = data.steps.map(number);
     for (const name of data.methods) data.curves[name] = data.curves[name].map((line) => line.map(number));
     method = data.methods.includes(host.get("method")) ? host.get("method") : data.methods[0];
-    const worst = data.inputs.reduce((b, x, i) => (x.verdict > data.inputs[b].verdict ? i : b), 0);
     const wish = data.inputs.findIndex((input) => input.name === host.get("picked"));
-    picked ??= wish >= 0 ? wish : worst;
+    picked ??= wish >= 0 ? wish : data.loud[method]?.[0] ?? 0;
     const found = (data.best[method] ?? []).map(number), last = data.steps.at(-1);
     // without truncation the longest step is the best there is, and the worst for the others
     const inner = found.filter((step) => step > 0 && step < last).sort((a, b) => a - b);
@@ -1606,6 +1606,7 @@ export function mountSweep(element, host) {
     labels(svg, ends, W - m.r, m.t, H - m.b, m.r);
     if (ladder()) cursor(svg, X, x0, x1, m, W, H, y);
     toDrag.style.display = ladder() ? "" : "none"; // adaptive steps have no line to drag
+    lens = { W, X, y };
     ruler = ladder() ? { W, left: m.l, span: W - m.l - m.r, x0, x1 } : null;
     refill(plot, [svg]);
     sentence();
@@ -1668,28 +1669,26 @@ export function mountSweep(element, host) {
   }
   const tone = (verdict) => `var(--${CLASSES[verdict]})`;
   function lines(svg, X, y, right) {
-    const order = data.inputs.map((input, i) => ({ input, i })).sort((a, b) => a.input.verdict - b.input.verdict || (a.i === picked) - (b.i === picked));
+    const loud = worst(), crowd = loud.size < data.inputs.length, on = (i) => hot === i || picked === i, full = (i) => loud.has(i) || on(i);
+    const order = data.inputs.map((input, i) => ({ input, i })).sort((a, b) => a.input.verdict - b.input.verdict || full(a.i) - full(b.i) || (a.i === picked) - (b.i === picked));
     const many = data.inputs.filter((i) => i.verdict === 0).length > 3;
     const ends = [];
     for (const { input, i } of order) {
-      const errors = curve(i), style = LINES[input.verdict], on = hot === i || picked === i;
+      const errors = curve(i), style = LINES[input.verdict], quiet = !full(i);
       const faint = hot !== null && hot !== i;
       const own = ladder() ? null : data.adaptive[i];
       const d = trace(data.steps, errors, X, y.at);
-      const group = s("g", { class: "curve", opacity: faint ? 0.2 : input.verdict === 0 && !on ? 0.7 : 1, "data-name": input.name,
-        onpointerenter: () => { if (hot !== i) { hot = i; draw(); } }, onpointerleave: () => { hot = null; draw(); } });
-      group.append(s("path", { d, fill: "none", stroke: "transparent", "stroke-width": 12 }),
-        s("path", { d, fill: "none", stroke: tone(input.verdict), "stroke-width": style.width + (on ? 0.9 : 0), "stroke-dasharray": style.dash, "stroke-linejoin": "round" }));
+      const group = s("g", { class: "curve", opacity: faint ? (quiet ? 0.12 : 0.2) : quiet ? 0.35 : input.verdict === 0 && !on(i) ? 0.7 : 1, "data-name": input.name, "data-quiet": quiet });
+      group.append(s("path", { d, fill: "none", stroke: quiet && !input.verdict ? "var(--mute)" : tone(input.verdict), "stroke-width": quiet ? 1 : style.width + (on(i) ? 0.9 : 0), "stroke-dasharray": style.dash, "stroke-linejoin": "round" }));
       if (own && Number.isFinite(errors[0])) spread(group, own, X, y.at(errors[0]), input.verdict);
       const k = near();
-      if (!own && Number.isFinite(errors[k])) group.append(dot(input.verdict, X(data.steps[k]), y.at(errors[k])));
+      if (!own && !quiet && Number.isFinite(errors[k])) group.append(dot(input.verdict, X(data.steps[k]), y.at(errors[k])));
       svg.append(group);
       const last = errors.findLastIndex((v) => Number.isFinite(v));
-      if (input.verdict === 0 && !on && many) continue;
+      if (quiet || (input.verdict === 0 && !on(i) && many && !crowd)) continue;
       if (last >= 0) ends.push({ i, input, from: [X(data.steps[last]), y.at(errors[last])], y: y.at(errors[last]), faint, early: last < errors.length - 1 });
       else ends.push({ i, input, from: null, y: y.raw(y.high) + 10, faint }); // its name says so
     }
-    ends.hidden = many ? data.inputs.filter((input, i) => input.verdict === 0 && hot !== i && picked !== i).length : 0;
     return ends;
   }
   // Adaptive steps: a level, and on it the steps that its entries were given.
@@ -1711,22 +1710,22 @@ export function mountSweep(element, host) {
   }
   function labels(svg, ends, x, top, bottom, room_) {
     ends.sort((a, b) => a.y - b.y);
-    const room = Math.floor((bottom - top) / 15) - 1; // one line is kept for the rest
+    const room = Math.floor((bottom - top) / 15) - 3; // lines are kept for the others
     const shown = ends.length > room ? ends.filter((e) => e.input.verdict > 0).slice(0, room) : ends;
     for (let k = 1; k < shown.length; k++) shown[k].y = Math.max(shown[k].y, shown[k - 1].y + 15);
-    const cut = ends.filter((end) => !shown.includes(end)), others = ends.hidden + cut.length;
-    const lowest = others ? bottom - 15 : bottom;
+    const others = [2, 1, 0].map((verdict) => [verdict, data.inputs.filter((input, i) => input.verdict === verdict && !shown.some((end) => end.i === i)).length]).filter(([, n]) => n);
+    const lowest = bottom - 15 * others.length;
     const over = shown.length ? shown[shown.length - 1].y - lowest : 0;
     if (over > 0) for (let k = shown.length - 1, limit = lowest; k >= 0; k--, limit -= 15) shown[k].y = Math.min(shown[k].y, limit);
     for (const end of shown) {
       const none = end.from ? "" : NONE;
       const text = squeezed(end.input.name.slice(prefix.length), Math.floor((room_ - 40) / 6.8) - none.length, prefix ? "…" : "") + none;
       svg.append(end.from ? s("path", { d: `M${end.from[0]} ${end.from[1]}L${x + 5} ${end.from[1]}L${x + 14} ${end.y}h4`, fill: "none", stroke: tone(end.input.verdict), "stroke-dasharray": end.early ? "1 5" : null, opacity: end.faint ? 0.2 : 0.7 }) : "",
-        s("text", { x: x + 21, y: end.y + 4, style: `fill:${tone(end.input.verdict)};font-weight:${end.input.verdict === 2 ? 700 : 400}`, opacity: end.faint ? 0.35 : 1 },
+        s("text", { x: x + 21, y: end.y + 4, "data-end": end.input.name, style: `fill:${tone(end.input.verdict)};font-weight:${end.input.verdict === 2 ? 700 : 400}`, opacity: end.faint ? 0.35 : 1 },
           s("title", {}, end.input.name), `${GLYPHS[end.input.verdict]} ${text}`));
     }
-    const glyph = cut.every((end) => end.input.verdict === 0) ? "✓ " : "";
-    if (others) svg.append(s("text", { x: x + 21, y: (shown.at(-1)?.y ?? lowest) + 19, class: "mute" }, `${glyph}${others} others`));
+    others.forEach(([verdict, n], k) => svg.append(s("text", { x: x + 21, y: (shown.at(-1)?.y ?? lowest) + 19 + 15 * k, ...(verdict ? { style: `fill:${tone(verdict)}` } : { class: "mute" }) },
+      `${GLYPHS[verdict]} ${count(n)} ${shown.length ? "other" : "input"}${n > 1 ? "s" : ""}`)));
   }
   function cursor(svg, X, x0, x1, m, W, H) {
     const x = X(at), base = H - m.b;
@@ -1758,7 +1757,30 @@ export function mountSweep(element, host) {
     hold(plot, "h");
     event.preventDefault();
   });
-  plot.addEventListener("pointermove", (event) => { if (ruler && plot.hasPointerCapture(event.pointerId)) read(event); });
+  plot.addEventListener("pointermove", (event) => {
+    if (ruler && plot.hasPointerCapture(event.pointerId)) { read(event); return; }
+    single(under(event));
+  });
+  plot.addEventListener("pointerleave", () => single(null));
+  const single = (i) => { if (hot !== i) { hot = i; draw(); } };
+  // Of many curves that cross, the one that is nearest below or above the pointer.
+  function under(event) {
+    const box = plot.firstChild.getBoundingClientRect(), scale = lens.W / box.width;
+    const x = (event.clientX - box.left) * scale, y = (event.clientY - box.top) * scale;
+    const named = data.inputs.findIndex((input) => input.name === event.target.closest?.("[data-end]")?.dataset.end);
+    if (named >= 0) return named;
+    const places = data.steps.map(lens.X), k = clamp(places.findIndex((place) => place > x), 1, places.length - 1);
+    const t = (x - places[k - 1]) / (places[k] - places[k - 1] || 1);
+    if (t < 0 || t > 1) return null;
+    let best = null, least = 9;
+    data.inputs.forEach((_, i) => {
+      const [a, b] = [curve(i)[k - 1], curve(i)[k]];
+      const [ya, yb] = [lens.y.at(a), lens.y.at(b)], slant = Math.hypot(1, (yb - ya) / (places[k] - places[k - 1] || 1));
+      const away = Number.isFinite(a) && Number.isFinite(b) ? Math.abs(ya + t * (yb - ya) - y) / slant : Infinity;
+      if (away < least) { least = away; best = i; }
+    });
+    return best;
+  }
   function sentence() {
     const chosen = data.inputs[hot ?? picked];
     if (!chosen) { words.replaceChildren(); return; }
@@ -1767,12 +1789,17 @@ export function mountSweep(element, host) {
       !ladder() && h("span", { class: "advice" }, `adaptive chose steps from ${format(number(data.adaptive[hot ?? picked].low), 2)} to ${format(number(data.adaptive[hot ?? picked].high), 2)} for its entries; its worst relative error is ${format(curve(hot ?? picked)[0], 2)}`)));
   }
   function chipRow() {
-    const k = near(), many = data.inputs.length > 14;
-    const shown = data.inputs.map((input, i) => ({ input, i })).filter(({ input, i }) => !many || input.verdict > 0 || i === picked);
-    refill(chips, [...shown.map(({ input, i }) => h("button", { type: "button", class: `chip ${CLASSES[input.verdict]}`, ...FOCUS, "data-key": String(i), "aria-pressed": String(i === picked), title: input.name,
-      onclick: () => { picked = i; host.set("picked", input.name); fetchSlices(); draw(); open(input); hold(chips, String(i)); } },
-      h("i", { "aria-label": WORDS[input.verdict] }, GLYPHS[input.verdict]), named(input.name, { prefix }), h("span", { class: "num" }, format(curve(i)[k], 2)))),
-      ...(many ? [h("span", { class: "mute" }, `${data.inputs.length - shown.length} more agree`)] : [])]);
+    const k = near(), loud = worst();
+    const rows = data.inputs.map((input, i) => ({ input, i }));
+    const shown = rows.filter(({ i }) => loud.has(i) || i === picked), rest = rows.filter((row) => !shown.includes(row));
+    const choose = ({ input, i }, key) => { picked = i; host.set("picked", input.name); fetchSlices(); draw(); open(input); hold(chips, key); };
+    const tally = [2, 1, 0].map((verdict) => [verdict, rest.filter(({ input }) => input.verdict === verdict).length]).filter(([, n]) => n);
+    refill(chips, [...shown.map((row) => h("button", { type: "button", class: `chip ${CLASSES[row.input.verdict]}`, ...FOCUS, "data-key": String(row.i), "aria-pressed": String(row.i === picked), title: row.input.name,
+      onclick: () => choose(row, String(row.i)) },
+      h("i", { "aria-label": WORDS[row.input.verdict] }, GLYPHS[row.input.verdict]), named(row.input.name, { prefix }), h("span", { class: "num" }, format(curve(row.i)[k], 2)))),
+      ...(rest.length ? [h("select", { ...FOCUS, "data-key": "others", "aria-label": "Another input", style: "max-width:min(100%,250px)", onchange: (event) => choose(rows[Number(event.target.value)], "others") },
+        h("option", { value: "", disabled: true, selected: loud.has(picked) }, tally.map(([verdict, n]) => `${GLYPHS[verdict]} ${count(n)} more`).join(" · ")),
+        rows.filter(({ i }) => !loud.has(i)).map(({ input, i }) => h("option", { value: String(i), selected: i === picked }, `${GLYPHS[input.verdict]} ${input.name}`)))] : [])]);
   }
   // Up to which error a cell is quiet, and the rung whose errors are: the tolerance, or, of
   // a right input, the noise at its best step.
@@ -1804,7 +1831,7 @@ export function mountSweep(element, host) {
     const g = cellGaps(map, down, across, scale, root, ink), [x_, y_] = [map.width / across, map.height / down];
     Object.assign(g, { textAlign: "center", textBaseline: "middle", font: `${Math.round(10 * scale)}px ui-monospace, monospace` });
     for (let q = 0; q < worst.length && Math.min(x_, y_) >= 9 * scale; q++) { // no colour of the scale: in letters
-      const code = worst[q] % CLASS_STEP;
+      const code = worst[q] - CLASS_STEP * classOf(worst[q]);
       if (!(code > 750)) continue;
       g.fillStyle = lightness(colour(worst[q])) > 140 ? "#111" : "#fff";
       g.fillText(Math.min(x_ / 34, y_ / 15) < scale ? (code > 850 ? "×" : "∞") : code > 850 ? "NaN" : "inf", ((q % across) + 0.5) * x_, (Math.floor(q / across) + 0.55) * y_);

@@ -63,29 +63,6 @@ class TestSweptFunctions:
         assert not sent.explore().can_recompute
 
 
-class TestPrecision:
-    """The same sweep with the inputs cast."""
-
-    def test_a_step_is_not_taken_along(self, cubes):
-        """A step that was good in float64 is noise in float32: none is chosen."""
-        cubes.h = 1e-6
-        ask(cubes, type="dtype", dtype="float32")
-
-        assert (cubes.h, cubes.page["dtype"]) == (0.0, "float32")
-        cubes.h = 1e-2
-        ask(cubes, type="method", method="forward")
-        assert cubes.h == 1e-2
-
-    def test_python_turns_the_page_as_well(self, cubes):
-        """Setting `dtype` shows what was measured in it, with a method that was."""
-        ask(cubes, type="dtype", dtype="float32")
-        ask(cubes, type="method", method="forward")
-        cubes.dtype = "float64"
-
-        assert (cubes.page["dtype"], cubes.method) == ("float64", "central")
-        assert cubes.page["methods"] == ["central"]
-
-
 class TestAdaptive:
     """The method without a ladder, among those that have one."""
 
@@ -137,6 +114,25 @@ class TestAdaptive:
 
 class TestPrecision:
     """The same sweep in float32."""
+
+    def test_a_step_is_not_taken_along(self, cubes):
+        """A step that was good in float64 is noise in float32: none is chosen."""
+        cubes.h = 1e-6
+        ask(cubes, type="dtype", dtype="float32")
+
+        assert (cubes.h, cubes.page["dtype"]) == (0.0, "float32")
+        cubes.h = 1e-2
+        ask(cubes, type="method", method="forward")
+        assert cubes.h == 1e-2
+
+    def test_python_turns_the_page_as_well(self, cubes):
+        """Setting `dtype` shows what was measured in it, with a method that was."""
+        ask(cubes, type="dtype", dtype="float32")
+        ask(cubes, type="method", method="forward")
+        cubes.dtype = "float64"
+
+        assert (cubes.page["dtype"], cubes.method) == ("float64", "central")
+        assert cubes.page["methods"] == ["central"]
 
     def test_the_valley_of_single_precision_is_shallow(self, cubes):
         """Rounding u / h with u = 6e-8: nothing below 1e-6, in float64 1e-9."""
