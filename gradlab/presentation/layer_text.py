@@ -149,7 +149,7 @@ def _across(rows: list[list[str]]) -> int:
 
 
 def finding_lines(
-    finding: Finding, places: Sequence[str], width: int = WIDTH
+    finding: Finding, places: Sequence[str], width: int | None = None
 ) -> list[str]:
     """Write a finding out: what it is and where, the evidence, the advice.
 
@@ -321,7 +321,7 @@ def audit_table(audit: LayerAudit, terminal: int | None = None) -> list[str]:
         if not why or across(why) <= room - width - 2:
             told.append(f"{line}{' ' * (width + 2 - across(line))}{why}".rstrip())
         else:
-            told += [line, *wrapped(why, " " * 7, width=room)]
+            told += [line, *wrapped(why, " " * 7, width=terminal)]
     return told
 
 
@@ -342,17 +342,16 @@ def audit_text(audit: LayerAudit, width: int | None = None) -> str:
     >>> print(audit_text(audit).splitlines()[0])
     ✓ every layer that was checked is right by itself
     """
-    room = WIDTH if width is None else width
     lines = audit_lines(audit, width)
     groups = alike(audit.findings)
     for finding in groups[:_FINDINGS]:
         names = list(map(_called, finding.places))
-        lines += ["", *finding_lines(finding, names, room)]
+        lines += ["", *finding_lines(finding, names, width)]
     rest = len(groups) - _FINDINGS
     if rest > 0:
         lines += ["", f"... {plural(rest, 'more finding')} in audit.findings"]
     counted = plural(audit.evaluations, "evaluation")
-    lines += ["", *wrapped(f"{counted}, {cost_of(audit)}", "  ", width=room)]
+    lines += ["", *wrapped(f"{counted}, {cost_of(audit)}", "  ", width=width)]
     return "\n".join(lines)
 
 

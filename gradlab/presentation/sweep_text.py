@@ -90,7 +90,7 @@ def sweep_text(sweep: Sweep, width: int | None = None) -> str:
     room = WIDTH if width is None else width
     lines = [sweep_headline(sweep)]
     if width is not None:
-        lines = wrapped(lines[0], "  ", "", width=room)
+        lines = wrapped(lines[0], "  ", "", width=width)
     called = zip(shown, distinct(shown, min(40, max(16, room - 40))), strict=True)
     heads = tabulate([[verdicts[name].glyph, short] for name, short in called])
     most = max(map(across, heads), default=0)
@@ -99,7 +99,7 @@ def sweep_text(sweep: Sweep, width: int | None = None) -> str:
         words = reading[name]
         if across(name) > _PLACE * (min(room, WIDTH) - len(indent)):
             words = words.replace(f"{name}[", "…[")  # which stands in front of it
-        lines += wrapped(words, indent, f"  {head}{space}  ", width=room)
+        lines += wrapped(words, indent, f"  {head}{space}  ", width=width)
     if len(order) > len(shown):
         lines.append(f"  ... {len(order) - len(shown)} more")
     ends = sorted({brief(float(end)) for end in sweep.steps}, key=float)
@@ -108,8 +108,8 @@ def sweep_text(sweep: Sweep, width: int | None = None) -> str:
     counted = plural(sweep.evaluations, "evaluation")
     lines += [
         "",
-        *wrapped(f"{done}; {counted}, {duration(sweep.seconds)}", "  ", width=room),
+        *wrapped(f"{done}; {counted}, {duration(sweep.seconds)}", "  ", width=width),
     ]
     for remark in sweep.remarks:
-        lines += wrapped("· " + remark, "  ", width=room)
+        lines += wrapped("· " + remark, "  ", width=width)
     return "\n".join(lines)

@@ -222,7 +222,7 @@ def _folded(rows: list[list[str]], width: int) -> list[str]:
     return folded
 
 
-def _findings(report: Report, width: int) -> list[str]:
+def _findings(report: Report, width: int | None) -> list[str]:
     """Write the findings out; those on gradients merely contaminated are counted."""
     passive = contaminated(report)
     told = [f for f in report.findings if not asks_nothing(f)]
@@ -282,23 +282,22 @@ def report_text(
         duration(report.seconds),
         f"seed {report.seed}",
     ]
-    room = WIDTH if width is None else width
     subject = f"{report.subject}; analytic side: {report.analytic}"
     head = [headline(report)]
     if width is not None:
         head = wrapped(head[0], "  ", "", width=width)
     lines = [
         *head,
-        *wrapped(subject, "  ", width=room),
+        *wrapped(subject, "  ", width=width),
         "",
         *_table(report, width),
         *_layer_lines(report, width),
     ]
-    lines += _findings(report, room)
-    lines += ["", *wrapped(", ".join(done), "  ", width=room)]
+    lines += _findings(report, width)
+    lines += ["", *wrapped(", ".join(done), "  ", width=width)]
     notes = [f.evidence.rstrip(".") for f in report.findings if asks_nothing(f)]
     for remark in (*notes, *report.remarks):
-        lines += wrapped("· " + remark, "  ", width=room)
+        lines += wrapped("· " + remark, "  ", width=width)
     return "\n".join(painted(lines, len(head), _ANSI) if colour else lines)
 
 

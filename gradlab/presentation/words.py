@@ -318,9 +318,18 @@ def shows_words_only() -> bool:
 
 
 def wrapped(
-    text: str, indent: str, first: str | None = None, width: int = WIDTH
+    text: str, indent: str, first: str | None = None, width: int | None = None
 ) -> list[str]:
-    """Break a text into lines of 79 columns, all indented alike but for the `first`.
+    """Break a text into lines, all indented alike but for the `first`.
+
+    Parameters
+    ----------
+    text, indent, first
+        What to break, and what the lines and the first of them begin with.
+    width
+        Columns of the terminal, of which prose uses at most 79. A name that is longer
+        than all of them is broken at its dots; without a terminal (None) it stays
+        whole, to be searched for.
 
     Examples
     --------
@@ -328,19 +337,45 @@ def wrapped(
     ['  some words']
     >>> wrapped("words " * 13, "   ", "1. ")[1]
     '   words'
+    >>> wrapped("encoder.layers.11.weight:", "  ", width=18)
+    ['  encoder.layers.', '  11.weight:']
     """
-    most = min(width, WIDTH)
+    most = min(width or WIDTH, WIDTH)
     tied = _UNBROKEN.sub(lambda m: m[0].replace(" ", _TIE), one_line(text, 2000))
     lines = [indent if first is None else first]
     fresh = True  # nothing but the indent stands in the line
     for piece in tied.split(" "):
         wide = across(indent) + across(piece) > most
         for word in piece.split(_TIE) if wide else [piece]:
-            if fresh:
-                lines[-1] += word
-            elif across(lines[-1]) + 1 + across(word) <= most:
-                lines[-1] += f" {word}"
-            else:
-                lines.append(indent + word)
+            if not fresh and across(lines[-1]) + 1 + across(word) > most:
+                lines.append(indent)
+                fresh = True
+            room = width - across(indent) if width else across(word)
+            begin, *rest = _broken(word, room)
+            lines[-1] += begin if fresh else f" {begin}"
+            lines += [indent + part for part in rest]
             fresh = False
     return [line.replace(_TIE, " ") for line in lines] if tied else []
+
+
+def _broken(word: str, room: int) -> list[str]:
+    """Break a word behind its dots and slashes, or else its underscores, if it must be.
+
+    Examples
+    --------
+    >>> _broken("a.name", 7), _broken("a.name.of_b", 7), _broken("long_name", 7)
+    (['a.name'], ['a.name.', 'of_b'], ['long_', 'name'])
+    """
+    parts = [word]
+    for marks in ("./", "_"):
+        parts = [part for whole in parts for part in _at(marks, whole, room)]
+    return parts
+
+
+def _at(marks: str, word: str, room: int) -> list[str]:
+    parts = [""]
+    for part in re.split(f"(?<=[{marks}])", word) if across(word) > room else [word]:
+        if parts[-1] and across(parts[-1] + part) > room:
+            parts.append("")
+        parts[-1] += part
+    return parts

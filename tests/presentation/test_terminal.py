@@ -31,6 +31,27 @@ class TestTerminal:
         assert f"analytic {number(worst.analytic)}" in flat
         assert f"numeric {number(worst.numeric)} ±" in flat
 
+    @pytest.mark.parametrize("width", [60, 80, 120, None])
+    def test_names_longer_than_a_line_are_broken_at_their_dots(self, width):
+        """Nothing runs past the terminal; what fits into it, and in a file, is whole."""
+        name = (
+            "encoder.layers.11.self_attention.output_projection.dense_to_hidden.weight"
+        )
+        name = name.replace("encoder", "encoder_of_the_classifier")
+        grads = lambda p: (float((p[name] ** 2).sum()), {name: 3 * p[name]})
+        report = gl.check(grads, {name: np.array([1.0, 2, 3])})
+        for text in (
+            report_text(report, width=width),
+            sweep_text(report.sweep(), width),
+        ):
+            assert max(map(len, text.splitlines())) <= (width or 200)
+        text = report_text(report, width=width)
+        assert (name in text) == (width in {120, None})
+        # broken lines begin with what follows a dot, and nothing is lost
+        assert name in "".join(text.split())
+        if width in {60, 80}:
+            assert re.search(r"\.\n {2,4}\w", text)
+
     @pytest.mark.parametrize("width", [60, 80])
     def test_rows_that_agree_take_one_line_beside_a_wrong_one(self, tutorial, width):
         """In a narrow terminal only what is wrong has its numbers on a second line."""
