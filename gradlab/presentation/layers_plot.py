@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.patches import ConnectionStyle, FancyArrowPatch
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.figures import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
     from matplotlib.figure import Figure
+    from matplotlib.path import Path
 
     from gradlab.localisation.layers.audited import LayerAudit, LayerRow
 
@@ -73,6 +75,20 @@ class _Line:
         call = f" call {first.call}" if first.call else ""
         name = middle(first.name, 44)
         return f"{GLYPHS[self.state]} {name}{call}  ({middle(first.type, 24)})"
+
+
+class _Bent(ConnectionStyle.Arc3):
+    """An arc to the left that stays inside of its axes, however far it reaches."""
+
+    def __init__(self, ax: Axes, *, straight: bool) -> None:
+        super().__init__(0.0 if straight else 0.35)
+        self.ax = ax
+
+    def connect(self, posA: Any, posB: Any) -> Path:
+        """Return the arc between two places on the screen."""
+        # it bulges by half of `rad`, times the distance; nodes stand at 0.7 of the axes
+        most = 1.2 * self.ax.get_window_extent().width / max(math.dist(posA, posB), 1)
+        return ConnectionStyle.Arc3(min(self.rad, most)).connect(posA, posB)
 
 
 class LayersDisplay:
@@ -219,12 +235,11 @@ class LayersDisplay:
         lines = self._lines
         place = np.arange(len(lines))
         for start, stop in self.links_:
-            bend = 0.0 if abs(stop - start) == 1 else 0.35
             arrow = FancyArrowPatch(
                 (0.7, start),
                 (0.7, stop),
                 arrowstyle="-|>",
-                connectionstyle=f"arc3,rad={bend}",
+                connectionstyle=_Bent(ax, straight=abs(stop - start) == 1),
                 color=INK,
                 linewidth=0.8,
                 mutation_scale=7,

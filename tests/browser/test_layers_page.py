@@ -57,6 +57,37 @@ def test_what_was_not_measured_has_no_number(show):
     expect(page.locator(".gl .fold .track i")).to_have_count(0)
 
 
+@pytest.mark.parametrize(("width", "bars"), [(1200, 3), (800, 3), (580, 0)])
+def test_a_narrow_page_keeps_the_types_of_layers(show, width, bars):
+    """Where not all columns fit the bars go, whose numbers stand beside them."""
+    rows = [builders.layer(f"fc{k}", "Linear", "right", 1e-9) for k in range(2)]
+    rows += [
+        builders.layer("bad", "Swish", "wrong", 0.45),
+        builders.layer("drop", "Dropout", "unchecked", float("nan")),
+    ]
+    page = show(pack_layers(builders.audit_of(rows, ["bad"])), width=width)
+
+    lines = page.locator(".gl .lrow[role]")
+    types = lines.locator(".shape:visible").all_inner_texts()
+    assert types == ["Linear", "Linear", "Swish", "Dropout"]
+    expect(lines.locator(".track i:visible")).to_have_count(bars)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    dashed = lines.last.locator(".track")  # no bar, nor the stub of one, beside a dash
+    assert dashed.evaluate("t => getComputedStyle(t).backgroundColor").endswith(", 0)")
+    columns = (
+        "row => [...row.children].filter(c => c.offsetWidth).map(c => c.offsetLeft)"
+    )
+    shown = lines.nth(0).evaluate(columns)
+    assert shown == lines.nth(1).evaluate(columns)
+
+
+def test_a_network_that_fits_begins_with_its_first_layer(show):
+    """The wrong layer is opened, and nothing is scrolled out of sight for it."""
+    page = show(pack_layers(builders.audit(3)))
+
+    assert page.locator(".gl .layers").evaluate("list => list.scrollTop") == 0
+
+
 def test_the_rest_of_many_curves_is_counted_below_their_names(show):
     """Not beside the numbers of the axis, where it would read as one of them."""
     rng = np.random.default_rng(7)

@@ -331,6 +331,20 @@ class TestLayersDisplay:
         assert branched.links_ == [(0, 1), (0, 2), (1, 3), (2, 3)]
         assert straight.links_ == [(0, 1), (1, 2)]
 
+    def test_a_link_over_many_layers_stays_inside_of_the_figure(self):
+        """From the first of twenty layers to the last: its arc leaves no axes."""
+        rows = [builders.layer("l0", "Linear", "wrong", 0.1)]
+        for k in range(1, 20):
+            before = (f"l{k - 1}", "l0") if k == 19 else (f"l{k - 1}",)
+            rows.append(builders.layer(f"l{k}", "Linear", "wrong", 0.1, 0, before))
+        display = LayersDisplay(builders.audit_of(rows, ["l0"])).plot()
+        display.figure_.canvas.draw()
+
+        assert (0, 19) in display.links_
+        left = display.graph_.get_window_extent().x0
+        for arrow in display.graph_.patches:
+            assert arrow.get_path().get_extents(arrow.get_transform()).x0 >= left
+
     def test_unchecked_layer_has_no_bar(self):
         """nan is not drawn as an error."""
         rows = [builders.layer("drop", "Dropout", "unchecked", np.nan)]

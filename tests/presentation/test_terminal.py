@@ -33,7 +33,7 @@ class TestTerminal:
 
     @pytest.mark.parametrize("width", [60, 80, 120, None])
     def test_names_longer_than_a_line_are_broken_at_their_dots(self, width):
-        """Nothing runs past the terminal; what fits into it, and in a file, is whole."""
+        """Nothing runs past the terminal; what fits, or stands in a file, is whole."""
         name = (
             "encoder.layers.11.self_attention.output_projection.dense_to_hidden.weight"
         )

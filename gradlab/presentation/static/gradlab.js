@@ -445,7 +445,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .brow+.brow{border-top:1px solid color-mix(in srgb,var(--line) 55%,transparent)}.gl .brow:hover{background:var(--soft)}.gl .brow[aria-selected=true]{background:var(--soft);border-left-color:var(--accent)}.gl .brow:focus-visible{outline-offset:-2px}
 .gl .brow>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.gl .brow>.name,.gl .lrow>.name{white-space:normal;overflow-wrap:anywhere;line-height:1.3;position:relative}.gl .brow .name{font-family:var(--mono);font-size:12px}.gl .brow[aria-selected=true] .name{font-weight:700}.gl .brow .g{color:var(--tone);font-weight:700;text-align:center}
 .gl .brow .shape,.gl .brow .tally{color:var(--mute);font-size:12px}.gl .brow .worst,.gl .brow .tally{text-align:right}.gl .bhead,.gl .bhead .shape,.gl .bhead .tally{color:var(--mute);font-size:11px}.gl .bhead{cursor:default;background:none!important;border-bottom:1px solid var(--line);min-height:25px}
-.gl .track{position:relative;height:8px;border-radius:4px;background:color-mix(in srgb,var(--line) 45%,transparent);overflow:visible!important}.gl .track i{position:absolute;left:0;top:0;bottom:0;border-radius:4px;min-width:4px}.gl .track u{position:absolute;top:-4px;bottom:-4px;width:1.5px;background:var(--fg);opacity:.55}
+.gl .track{position:relative;height:8px;border-radius:4px;background:color-mix(in srgb,var(--line) 45%,transparent);overflow:visible!important}.gl .track i{position:absolute;left:0;top:0;bottom:0;border-radius:4px;min-width:4px}.gl .track.none{background:none}.gl .track u{position:absolute;top:-4px;bottom:-4px;width:1.5px;background:var(--fg);opacity:.55}
 .gl .bar{display:flex;flex-wrap:wrap;gap:6px 14px;align-items:center;margin:0 0 8px}.gl .bar .grow{flex:1 1 200px}.gl .tools{justify-content:flex-end}.gl.small .tools{justify-content:flex-start}.gl .group,.gl .set{display:inline-flex}.gl .set{gap:8px;align-items:center}
 .gl button,.gl select,.gl input[type=text]{font:inherit;font-size:12px;color:var(--fg);background:var(--paper);border:1px solid var(--line);border-radius:6px;padding:0 9px;height:26px;margin:0;cursor:pointer;box-shadow:none}.gl button:hover{background:var(--soft)}
 .gl .group button{border-radius:0;margin-left:-1px}.gl .group button:first-child{border-radius:6px 0 0 6px;margin-left:0}.gl .group button:last-child{border-radius:0 6px 6px 0}.gl .group button:only-child{border-radius:6px}.gl button[aria-pressed=true]{background:var(--fg);color:var(--paper);border-color:var(--fg)}.gl button.more{color:var(--mute);border-style:dashed}.gl button:disabled,.gl input:disabled,.gl button[aria-disabled=true]{opacity:.45;cursor:default}
@@ -468,16 +468,17 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl .hide{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}.gl .chip[aria-pressed=true] .mute{color:inherit}.gl .chips{display:flex;align-items:center;flex-wrap:wrap;gap:5px 6px;margin:6px 0}.gl button.chip{display:inline-flex;gap:6px;align-items:center;border-radius:13px;padding:3px 10px 3px 8px;height:auto;min-height:26px;max-width:100%;text-align:left}.gl .chip i{color:var(--tone);font-weight:700}.gl .chip .name{overflow-wrap:anywhere;min-width:0;position:relative}
 .gl .chip[aria-pressed=true] i{color:inherit}.gl.narrow .bar{gap:6px 8px}.gl.narrow .status{flex-basis:200px}.gl.small .status{flex-basis:100%}.gl.narrow .brow{grid-template-columns:16px minmax(80px,1.4fr) minmax(70px,1fr) 64px minmax(80px,.8fr)}.gl.narrow .brow .shape{display:none}
 .gl.small .brow{grid-template-columns:16px minmax(0,1fr) 72px 62px}.gl.small .brow .tally,.gl.small .span{display:none}.gl.small .bhead>*{white-space:normal}
-.gl .layers{border:1px solid var(--line);border-radius:8px;overflow:auto;max-height:420px;margin:0 0 6px;position:relative}
-.gl .lrow,.gl button.fold{display:grid;grid-template-columns:var(--rail,30px) minmax(110px,1.4fr) minmax(60px,.6fr) minmax(70px,.9fr) 58px minmax(166px,.6fr);gap:10px;align-items:center}.gl .lrow{min-height:27px;padding:0 10px 0 4px;border-left:3px solid var(--tone,transparent);cursor:pointer;overflow:hidden}
+.gl .layers{border:1px solid var(--line);border-radius:8px;overflow:auto;max-height:480px;margin:0 0 6px;position:relative}
+.gl .lrow,.gl button.fold{display:grid;grid-template-columns:var(--rail,30px) minmax(110px,1.4fr) minmax(60px,.6fr) minmax(70px,.9fr) 58px minmax(166px,.6fr);gap:10px;align-items:center}.gl .lrow{min-height:27px;padding:1px 10px 1px 4px;border-left:3px solid var(--tone,transparent);cursor:pointer;overflow:hidden}
 .gl .lrow:hover{background:var(--soft)}.gl .lrow.bad,.gl .ldetail.bad{background:var(--badsoft)}.gl .lrow.warn,.gl .ldetail.warn{background:color-mix(in srgb,var(--warnsoft) 55%,transparent)}.gl .lrow>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.gl .lrow>.rail{overflow:visible}.gl .lrow:focus-visible{outline-offset:-2px}
 .gl .lrow .name,.gl .fold .name{font-family:var(--mono);font-size:12px}.gl .lrow[aria-expanded=true] .name{font-weight:700}.gl .lrow .shape,.gl .lrow .tally,.gl .fold .tally{font-size:12px;color:var(--mute)}.gl .lrow .tally,.gl .fold .tally{color:var(--tone,var(--mute))}.gl .lrow .worst,.gl .fold .worst{text-align:right}.gl .lrow .track i,.gl .fold .track i{background:var(--tone,var(--mute))}
 .gl .lhead,.gl .lhead .name,.gl .lhead .shape{font:11px var(--sans);color:var(--mute)}.gl .lhead{position:sticky;top:0;z-index:1;cursor:default;background:var(--paper)!important;border-bottom:1px solid var(--line);height:25px}
 .gl{--lane:color-mix(in srgb,var(--mute) 55%,var(--paper))}.gl .rail path{fill:none;stroke:var(--lane);stroke-width:1.5}.gl .rail path.spoiled{stroke:var(--warn);stroke-width:2}.gl .rail path.inner{stroke-dasharray:2 2.5}.gl .rail circle{fill:var(--paper);stroke:var(--tone,var(--mute));stroke-width:1.5}.gl svg.rail text{font:700 10px/1 var(--sans);fill:var(--tone,var(--mute))}.gl .bad .rail circle{fill:var(--bad)}.gl .bad svg.rail text{fill:var(--paper)}
 .gl .ldetail{position:relative;padding:1px 14px 9px 4px;border-left:3px solid var(--tone,transparent);overflow-wrap:anywhere}.gl .past i{position:absolute;top:0;bottom:0;width:1.5px;background:var(--lane);margin-left:4px}.gl .past i.spoiled{background:var(--warn);width:2px}.gl .look{margin-top:5px!important}
 .gl .fold .run{grid-column:span 2}.gl button.fold{width:100%;height:auto;min-height:27px;text-align:left;border:0;border-left:3px solid var(--tone,transparent);border-radius:0;background:var(--soft);color:var(--mute);padding:0 10px 0 4px;overflow:hidden}.gl button.fold>.run{padding:3px 0;overflow-wrap:anywhere;line-height:1.3}.gl button.fold:hover{color:var(--fg)}.gl button.fold:focus-visible{outline-offset:-2px}
-.gl.narrow .lrow,.gl.narrow button.fold{grid-template-columns:var(--rail,30px) minmax(90px,2fr) minmax(30px,.4fr) 54px 128px}.gl.narrow .fold .run{grid-column:auto}.gl.narrow .lrow .shape,.gl.narrow .long{display:none}
-.gl.small .lrow,.gl.small button.fold{grid-template-columns:var(--rail,30px) minmax(0,1fr) 44px 58px}.gl.small .fold .tally,.gl.small .lrow .tally,.gl.small .lhead>:last-child{display:none}
+.gl.narrow .lrow,.gl.narrow button.fold{grid-template-columns:var(--rail,30px) minmax(110px,1.6fr) minmax(60px,.8fr) minmax(40px,.5fr) 54px 124px}.gl.narrow .long{display:none}
+.gl.slim .lrow,.gl.slim button.fold{grid-template-columns:var(--rail,30px) minmax(90px,1.6fr) minmax(60px,.8fr) 54px 124px}.gl.slim .lrow .track,.gl.slim .fold .track,.gl.slim .lhead .worst{display:none}.gl.slim .lhead>.size{text-align:right}
+.gl.small .lrow,.gl.small button.fold{grid-template-columns:var(--rail,30px) minmax(0,1fr) 44px 58px}.gl.small .fold .run{grid-column:auto}.gl.small .fold .tally,.gl.small .lrow .tally,.gl.small .lrow .shape,.gl.small .lhead>:last-child{display:none}
 .gl svg .over{stroke-width:4px;pointer-events:none}.gl .nowrap{white-space:nowrap}.gl .keys .ok,.gl .keys .bad,.gl .keys .warn{color:var(--tone)}.gl.nested{padding-left:0;padding-right:0;border-top:1px solid var(--line);margin-top:10px;padding-top:10px}
 .gl .blank>*:not(.bar),.gl .blank .group{display:none}.gl .message{color:var(--bad);font-size:12px}.gl.busy .panels,.gl .waits{opacity:.55;transition:opacity .2s .25s}
 @media (prefers-reduced-motion:no-preference){.gl .track i{transition:width .12s}}
@@ -511,6 +512,7 @@ function onWidth(root, draw) {
     if (now <= 50 || now === width) return;
     width = now;
     root.classList.toggle("narrow", width < 760);
+    root.classList.toggle("slim", width >= 480 && width < 600);
     root.classList.toggle("small", width < 480);
     draw(width);
   };
@@ -1988,7 +1990,7 @@ function drawLayers(place, audit, open, title) {
 
   // A bar and the number that it stands for; neither where nothing was measured.
   function size(error) {
-    if (!Number.isFinite(error)) return [h("span", { class: "track" }), h("span", { class: "worst num" }, "–")];
+    if (!Number.isFinite(error)) return [h("span", { class: "track none" }), h("span", { class: "worst num" }, "–")];
     const log = error > 0 ? Math.log10(error) : LOW, bar = h("i");
     bar.style.width = `${(clamp((log - LOW) / (HIGH - LOW), 0.01, 1) * 100).toFixed(1)}%`;
     return [h("span", { class: "track" }, bar), h("span", { class: "worst num" }, format(error, 2))];
@@ -2055,7 +2057,7 @@ function drawLayers(place, audit, open, title) {
     wide = laneX(Math.min(LANES - 1, Math.max(0, ...nodes.map((node) => node.lane)))) + 10;
     list.style.setProperty("--rail", `${wide}px`);
     const head = h("div", { class: "lrow lhead", "aria-hidden": "true" }, h("span"), h("span", { class: "name" }, `${count(rows.length)} layers`), h("span", { class: "shape" }, "type"),
-      h("span", {}, h("span", { class: "long" }, "its own "), "error", h("span", { class: "long" }, ", 10⁻¹⁶ … 1")), h("span", { class: "worst" }), h("span", {}, "verdict"));
+      h("span", { class: "size" }, h("span", { class: "long" }, "its own "), "error", h("span", { class: "long" }, ", 10⁻¹⁶ … 1")), h("span", { class: "worst" }), h("span", {}, "verdict"));
     const parts = shown.flatMap(({ first, last, state }, k) => {
       const node = { ...nodes[k], row: k, states, spoiled, touched: through[k], inner: fed[first].inner };
       if (first === last) return row(rows[first], first, node);
@@ -2067,7 +2069,8 @@ function drawLayers(place, audit, open, title) {
     list.replaceChildren(head, ...parts);
     const on = list.querySelector(".lrow[aria-expanded=true]");
     if (on && focus) on.focus({ preventScroll: true });
-    if (on && (!focus || on.offsetTop < list.scrollTop + 24 || on.offsetTop + 60 > list.scrollTop + list.clientHeight)) list.scrollTop = Math.max(0, on.offsetTop - 100);
+    const end = on && on.nextElementSibling.offsetTop + on.nextElementSibling.offsetHeight; // of its words
+    if (on && (on.offsetTop < list.scrollTop + 24 || end > list.scrollTop + list.clientHeight)) list.scrollTop = Math.max(0, on.offsetTop - 100);
   }
   function choose(i, focus = true) {
     if (i < 0 || i >= rows.length) return;
