@@ -206,7 +206,14 @@ def _errors_in_one_sentence() -> Iterator[None]:
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"gradlab: {' '.join(message.split())}", err=True)
+    """Say it in one line, which a terminal does not break inside of words."""
+    lines = [f"gradlab: {' '.join(message.split())}"]
+    if sys.stderr.isatty():
+        from gradlab.presentation.words import wrapped
+
+        width = shutil.get_terminal_size().columns
+        lines = wrapped(lines[0], "  ", "", width=width)
+    typer.echo("\n".join(lines), err=True)
     raise typer.Exit(_EXIT_ERROR)
 
 

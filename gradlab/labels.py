@@ -106,6 +106,19 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}"
 
 
+def with_article(noun: str) -> str:
+    """Put "a" or "an" before what something is; None is called by its name.
+
+    Examples
+    --------
+    >>> with_article("generator"), with_article("ndarray"), with_article("NoneType")
+    ('a generator', 'an ndarray', 'None')
+    """
+    if noun == "NoneType":
+        return "None"
+    return ("an " if noun.startswith((*"aeiouAEIOU", "nd")) else "a ") + noun
+
+
 def code_place(file: str, line: int, *, folder: bool = False) -> str:
     """Name a line of code: where a class or a function is defined.
 

@@ -23,7 +23,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import GradlabError, InputError, SubjectError
-from gradlab.subject.callables import needed_arguments
+from gradlab.labels import with_article
+from gradlab.subject.callables import given_to, needed_arguments
 
 if TYPE_CHECKING:
     import types
@@ -230,13 +231,10 @@ def _called(function: Callable[..., Any]) -> tuple[str, Any]:
     needed = needed_arguments(function)
     name = getattr(function, "__name__", type(function).__name__)
     if needed:
-        told = ", ".join(needed)
-        called = name if inspect.isroutine(function) else "model"
-        if isinstance(function, type):  # a Function of torch, or a module to be made
-            called = name + (".apply" if hasattr(function, "setup_context") else "()")
         raise InputError(
-            f"{name}({told}) needs arguments, and the command line has none to give; "
-            f"put them into the file, case = ({called}, {told}), and check case"
+            f"{name}({', '.join(needed)}) needs arguments, and the command line has "
+            f"none to give; put them into the file, "
+            f"case = ({given_to(function, name)}), and check case"
         )
     try:
         return f"{name}() returned", function()
@@ -277,7 +275,7 @@ def _arguments(
         fn, *inputs = value
         own = {}
     else:
-        kind = "None" if value is None else type(value).__name__
+        kind = with_article(type(value).__name__)
         raise InputError(f"{told} {kind}, and should be {_FORMS}")
     if not callable(fn):
         raise InputError(
@@ -295,10 +293,24 @@ def _offers(module: types.ModuleType, typed: str) -> str:
         if not name.startswith("_") and _is_form(value, module.__name__)
     }
     if not names:
-        return f"nothing in it can be checked; name {_FORMS}"
+        return _nearly(module, typed)
     near = difflib.get_close_matches(typed, names, 1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     return f"{meant}it has {', '.join(sorted(names))}"
+
+
+def _nearly(module: types.ModuleType, typed: str) -> str:
+    """Say what to write where nothing can be checked as it is."""
+    functions = {
+        name: value
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__
+    }
+    if not functions:
+        return f"nothing in it can be checked; name {_FORMS}"
+    near = [*difflib.get_close_matches(typed, functions, 1, 0.3), *functions]
+    case = f"case = ({given_to(functions[near[0]], near[0])})"
+    return f"nothing in it can be checked as it is: write {case} and check case"
 
 
 def _is_form(value: Any, module: str) -> bool:

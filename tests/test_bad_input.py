@@ -72,7 +72,7 @@ REFUSED = {
     "loss without gradients": (
         lambda: gl.check(square, X),
         SubjectError,
-        "the pair (loss, gradients); it returned float64 ()",
+        "the pair (loss, gradients); it returned a float64 number",
     ),
     "negative step of a sweep": (
         lambda: gl.sweep(square, X, grad=double, steps=[-1.0, 0.1]),

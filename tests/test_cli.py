@@ -114,7 +114,7 @@ def test_exit_code_is_the_verdict(cases, gradlab_command, name, code):
     [
         ("", "say which file and name to check, as in "),
         ("nothing", "has no 'nothing'; it has "),
-        ("number", "the target is int"),
+        ("number", "the target is an int"),
         ("no_function", "the target has 'inputs' and no 'fn'; name a gradlab.Report"),
         ("bare_input", "'inputs' should be a tuple"),
         ("needs", "needs(x) needs arguments"),

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import gradlab
+from gradlab import cli
 from gradlab.cli import app
 from gradlab.presentation.widgets.progress import terminal_bar
 
@@ -58,7 +60,7 @@ def test_a_name_that_is_not_there_gets_those_that_can_be_checked(target, tmp_pat
     nothing = _run("check", f"{tmp_path / 'empty.py'}:case").stderr
 
     assert told.rstrip().endswith("did you mean 'wrong'? it has singular, typo, wrong")
-    assert "nothing in it can be checked; name a gradlab.Report, a dict" in nothing
+    assert "checked as it is: write case = (f, x) and check case" in nothing
 
 
 def test_a_module_and_a_function_of_torch_are_told_to_need_inputs(tmp_path):
@@ -85,6 +87,41 @@ def test_a_module_and_a_function_of_torch_are_told_to_need_inputs(tmp_path):
     assert "case = (model, input)" in net
     assert "case = (Square.apply, x)" in square
     assert "case = (Layer(), x)" in layer
+
+
+def test_what_a_class_needs_is_told_apart_from_what_it_makes(tmp_path):
+    """`Square(n)` is made, and its instance is called with x."""
+    file = tmp_path / "made.py"
+    file.write_text(
+        "class Square:\n"
+        "    def __init__(self, n, scale=1): self.n = n\n"
+        "    def __call__(self, x): return (x**2).sum()\n"
+        "def loss_and_grads(params): return 0.0, {}\n"
+        "def batches():\n    yield 1\n",
+        encoding="utf-8",
+    )
+    made = _run("check", f"{file}:Square").stderr
+    file.write_text(file.read_text().partition("def batches")[0], encoding="utf-8")
+    near = _run("check", f"{file}:loss_and_grad").stderr
+
+    assert "case = (Square(n), x), and check case" in made
+    assert "write case = (loss_and_grads, params) and check case" in near
+
+
+def test_an_error_is_one_line_but_in_a_terminal(monkeypatch, capsys):
+    """A script reads a line; a terminal does not break it inside of a word."""
+    with pytest.raises(typer.Exit):
+        cli._fail("word " * 40)
+    piped = capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(typer.Exit):
+        cli._fail("word " * 40)
+    shown = capsys.readouterr().err
+
+    assert piped.count("\n") == 1
+    assert max(map(len, shown.splitlines())) <= 60
+    assert shown.split() == piped.split()
 
 
 def test_what_a_function_returned_is_told_with_its_name(tmp_path):

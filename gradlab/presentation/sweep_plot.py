@@ -333,9 +333,9 @@ class SweepDisplay:
         rest = Counter(verdicts[name] for name in {*verdicts}.difference(shown))
         for number, verdict in enumerate(sorted(rest, reverse=True), 1):
             words = f"{verdict.glyph} {rest[verdict]} other{'s' * (rest[verdict] > 1)}"
-            place = 1.035, min(places) - gap * number, words
-            options = {"transform": ax.transAxes, "color": INK, "va": "center"}
-            self.labels_.append(ax.text(*place, fontsize=8, **options))
+            count = ax.text(1.035, min(places) - gap * number, words, fontsize=8)
+            count.set(transform=ax.transAxes, color=INK, va="center")
+            self.labels_.append(count)
 
     def _labels_inside(self) -> None:
         """Name in a corner what does not agree, and count the others."""

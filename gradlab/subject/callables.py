@@ -10,9 +10,10 @@ from gradlab.errors import InputError, InputTypeError
 from gradlab.keywords import has_ctx
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = [
+    "given_to",
     "needed_arguments",
     "refuse_arrays",
     "refuse_classes",
@@ -41,12 +42,38 @@ def needed_arguments(function: Callable[..., Any]) -> list[str]:
         return []
     if isinstance(function, type) and inner is not function and has_ctx(function):
         parameters = parameters[1:]  # ctx, or self
+    return _required(parameters)
+
+
+def _required(parameters: Iterable[inspect.Parameter]) -> list[str]:
+    """Name those without a default; ``*args`` and ``**kwargs`` may be left out."""
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [
-        parameter.name
-        for parameter in parameters
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        each.name
+        for each in parameters
+        if each.default is each.empty and each.kind not in several
     ]
+
+
+def given_to(function: Callable[..., Any], name: str) -> str:
+    """Write a function, or what a class makes, and its inputs, as one writes a tuple.
+
+    Examples
+    --------
+    >>> given_to(lambda x, w: x @ w, "model")
+    'model, x, w'
+    """
+    inputs = needed_arguments(function)
+    called = name if inspect.isroutine(function) else "model"
+    if isinstance(function, type):
+        called = f"{name}.apply"  # a Function of torch
+        if not hasattr(function, "setup_context"):  # what is made of it is called
+            wanted = _required(inspect.signature(function).parameters.values())
+            called = f"{name}({', '.join(wanted)})"
+            if not hasattr(function, "forward"):
+                body = vars(function).get("__call__")
+                inputs = ["x"] if body is None else needed_arguments(body)[1:]
+    return ", ".join([called, *inputs])
 
 
 def refuse_wanting(function: Callable[..., Any], given: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.errors import SubjectError
+from gradlab.labels import with_article
 from gradlab.subject.tensors.values import is_torch
 
 if TYPE_CHECKING:
@@ -22,10 +23,11 @@ def kind_of(value: object) -> str:
     Examples
     --------
     >>> kind_of(np.ones(3)), kind_of(np.float64(2)), kind_of("text")
-    ('ndarray float64 (3,)', 'float64 ()', 'str')
+    ('ndarray float64 (3,)', 'float64 number', 'str')
     """
     kind, dtype = type(value).__name__, str(getattr(value, "dtype", ""))
-    shape = str(getattr(value, "shape", ""))
+    shape = getattr(value, "shape", "")
+    shape = "number" if shape == () else str(shape)
     # a number of NumPy is called by its dtype
     return " ".join(word for word in dict.fromkeys((kind, dtype, shape)) if word)
 
@@ -57,7 +59,7 @@ def _pair(result: Any) -> tuple[Any, Any]:
     msg = (
         f"there is no gradient to check: pass it as grad=, jac=, backward= or vjp=, or "
         f"let the function return the pair (loss, gradients); it returned "
-        f"{kind_of(result)}"
+        f"{with_article(kind_of(result))}"
     )
     raise SubjectError(msg)
 
