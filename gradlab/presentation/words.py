@@ -47,6 +47,7 @@ _PLAIN = {
     "·": "*",
 }
 WIDTH = 79  # columns of a line of prose: the least that a terminal has
+_WINDOW = 80  # columns of a notebook beside a sidebar; nobody tells its kernel
 NAME = 100  # letters of a name that stands alone; what it loses may be what tells it
 # What no line breaks in: an index, a number with its side, an error bar, an arrow,
 # seconds.
@@ -245,9 +246,10 @@ def terminal() -> tuple[int | None, bool]:
     Returns
     -------
     columns, colour
-        None and False where what is printed goes to a file, a pipe or a notebook, but
-        as many columns as the variable ``COLUMNS`` says. No colour if the variable
-        ``NO_COLOR`` is set (https://no-color.org).
+        None and False where what is printed goes to a file or a pipe, but as many
+        columns as the variable ``COLUMNS`` says; 80 in a notebook, which breaks what is
+        longer wherever its window ends. No colour if the variable ``NO_COLOR`` is set
+        (https://no-color.org).
 
     Examples
     --------
@@ -260,7 +262,8 @@ def terminal() -> tuple[int | None, bool]:
         shown = False
     if not shown:
         asked = os.environ.get("COLUMNS", "")
-        return (int(asked) if asked.isdecimal() and int(asked) else None), False
+        columns = int(asked) if asked.isdecimal() else 0
+        return columns or (_WINDOW if _in_notebook() else None), False
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return shutil.get_terminal_size().columns, not plain
 
@@ -312,9 +315,16 @@ def shows_words_only() -> bool:
     >>> shows_words_only()
     False
     """
+    return _shell() is not None and not _in_notebook()
+
+
+def _in_notebook() -> bool:
+    return getattr(_shell(), "kernel", None) is not None
+
+
+def _shell() -> Any:
     ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return shell is not None and getattr(shell, "kernel", None) is None
+    return ipython.get_ipython() if ipython is not None else None
 
 
 def wrapped(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import types
 
 import builders
 import numpy as np
@@ -14,7 +15,7 @@ import gradlab as gl
 from gradlab.presentation.layer_text import audit_table, audit_text
 from gradlab.presentation.sweep_text import sweep_text
 from gradlab.presentation.text import failure_text, report_text
-from gradlab.presentation.words import across, number, wrapped
+from gradlab.presentation.words import across, number, terminal, wrapped
 
 
 class TestTerminal:
@@ -267,6 +268,17 @@ class TestTerminal:
 
         assert row.split()[1] == name
         assert f"{name}[0]" in row
+
+    def test_a_notebook_is_as_wide_as_beside_its_sidebar(self, monkeypatch, capsys):
+        """Nobody tells a kernel how wide its window is, which breaks inside of words."""
+        shell = types.SimpleNamespace(kernel=object())
+        monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+        point = {f"blocks.{k}.weight": 1e-4 * np.ones(3) for k in range(3)}
+        f = lambda p: (sum((w**2).sum() for w in p.values()), {k: 2 * p[k] for k in p})
+        print(gl.check(f, point))
+
+        assert terminal() == (80, False)
+        assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
     def test_columns_that_are_asked_for_hold_for_a_file(self, tutorial, monkeypatch):
         """COLUMNS is what a script can say where there is no terminal."""
