@@ -163,25 +163,6 @@ class TestReading:
         assert "noise" in sweep.reading["x"]
         assert 1e-3 < sweep.best_step["x"] < 0.1
 
-    def test_nan_in_the_gradient(self):
-        """A nan on the analytic side is wrong at every step, and has no error."""
-        bad = lambda x: np.where(np.arange(3) == 1, np.nan, np.exp(x))
-        sweep = gl.sweep(exp_sum, np.ones(3), grad=bad)
-
-        assert sweep.verdict == gl.Verdict.DISAGREES
-        assert "not finite" in sweep.reading["x"]
-        assert np.isnan(sweep.errors["central", "x"]).all()
-        assert 1e-7 < sweep.best_step["x"] < 1e-3  # of the numeric side, as ever
-
-    def test_nan_on_both_sides(self):
-        """Where nothing can be compared the curve is that of the other entries."""
-        f = lambda x: np.exp(x).sum() + np.sqrt(abs(x[0]))
-        bad = lambda x: np.where(np.arange(3) == 0, np.nan, np.exp(x))
-        sweep = gl.sweep(f, np.array([0.0, 1, 2]), grad=bad)
-
-        assert sweep.verdict == gl.Verdict.UNDECIDED
-        assert 0 < np.nanmin(sweep.errors["central", "x"]) < 1e-8
-
     def test_constant_function(self):
         """Zero on both sides is exactly equal at every step."""
         sweep = gl.sweep(lambda x: 0 * x.sum(), np.ones(2), grad=np.zeros_like)

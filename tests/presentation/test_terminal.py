@@ -270,7 +270,7 @@ class TestTerminal:
         assert f"{name}[0]" in row
 
     def test_a_notebook_is_as_wide_as_beside_its_sidebar(self, monkeypatch, capsys):
-        """Nobody tells a kernel how wide its window is, and that breaks lines anywhere."""
+        """Nobody tells a kernel how wide its window is, which breaks lines anywhere."""
         shell = types.SimpleNamespace(kernel=object())
         monkeypatch.setattr("IPython.get_ipython", lambda: shell)
         point = {f"blocks.{k}.weight": 1e-4 * np.ones(3) for k in range(3)}
