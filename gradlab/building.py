@@ -22,6 +22,7 @@ from gradlab.differentiation.analytic.hand_written import (
 )
 from gradlab.differentiation.analytic.written_jacobian import UserJacobian
 from gradlab.errors import InputError, InputTypeError
+from gradlab.subject.analytic_sides import GIVEN
 from gradlab.subject.callables import (
     refuse_arrays,
     refuse_classes,
@@ -35,7 +36,6 @@ from gradlab.subject.choosing import beside_params, check_writable, number_lists
 from gradlab.subject.numpy_subjects import ArraySubject
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
-from gradlab.subject.subject import GIVEN
 from gradlab.subject.tensors import tensors_in_place
 from gradlab.subject.tensors import values as torch_values
 from gradlab.subject.tensors.dependent import dependent_inputs
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gradlab.differentiation.metering.meter import Meter
-    from gradlab.subject.subject import Analytic, Subject
+    from gradlab.subject.analytic_sides import Analytic
+    from gradlab.subject.subject import Subject
     from gradlab.subject.tree import Tree
 
 __all__ = ["Sides", "build_subject", "valid_seed"]

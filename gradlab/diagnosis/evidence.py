@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.quotients import Pattern
     from gradlab.localisation.searching.readings import Reading
-    from gradlab.subject.subject import Problem, Subject
+    from gradlab.subject.analytic_sides import Problem
+    from gradlab.subject.subject import Subject
 
 __all__ = ["Crowd", "Evidence", "Jump", "Met", "Part"]
 

@@ -11,7 +11,8 @@ from gradlab.diagnosis.finding import BugKind, Finding
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
-    from gradlab.subject.subject import Problem, Variable
+    from gradlab.subject.analytic_sides import Problem
+    from gradlab.subject.subject import Variable
 
 __all__ = ["returned"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import cases_of
-from gradlab.subject.subject import Pullback
+from gradlab.subject.analytic_sides import Pullback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from gradlab.subject.subject import Problem
+    from gradlab.subject.analytic_sides import Problem
 
 __all__ = ["Located", "Suspect", "WrongEntry"]
 

@@ -169,7 +169,7 @@ def left_out(subject: Subject) -> tuple[str, ...]:
         One remark, or none.
     """
     if not is_torch_subject(subject):
-        names = getattr(subject.analytic, "unread", ())
+        names = subject.analytic.unread if subject.analytic is not None else ()
         if not names:
             return ()
         told = "the gradient of {}, which is no input"

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from gradlab.pipeline.layers import Layers
     from gradlab.pipeline.plan import Call, Plan
     from gradlab.report import Report
-    from gradlab.subject.subject import Problem, Subject
+    from gradlab.subject.analytic_sides import Problem
+    from gradlab.subject.subject import Subject
 
 __all__ = ["deepened"]
 

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.outcome import Outcome
     from gradlab.pipeline.plan import Call, Plan
-    from gradlab.subject.subject import Problem, Subject
+    from gradlab.subject.analytic_sides import Problem
+    from gradlab.subject.subject import Subject
 
 __all__ = ["compare", "examine"]
 

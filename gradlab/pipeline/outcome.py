@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.rule import Tops
     from gradlab.pipeline.blocks import Block
-    from gradlab.subject.subject import Problem, Subject
+    from gradlab.subject.analytic_sides import Problem
+    from gradlab.subject.subject import Subject
 
 __all__ = ["Known", "Matters", "Outcome"]
 

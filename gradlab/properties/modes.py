@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.subject import Problem, Subject
+    from gradlab.subject.analytic_sides import Problem
+    from gradlab.subject.subject import Subject
 
 __all__ = ["compare_modes"]
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.subject import Analytic, Coordinates
+    from gradlab.subject.analytic_sides import Analytic
+    from gradlab.subject.subject import Coordinates
     from gradlab.subject.tree import Tree
 
     Widened = Callable[[Callable[..., Any], Mapping[str, Any]], Callable[..., Any]]
@@ -56,8 +57,7 @@ class ArraySubject:
     names
         One name for each of them.
     live
-        Whether to perturb the user's own arrays, because the function reads them
-        where they are.
+        Whether the function reads the user's own arrays, which are perturbed then.
     kind, output_name
         Words for people.
     stand_ins

@@ -15,10 +15,11 @@ import dataclasses
 import itertools
 import math
 import sys
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from gradlab import labels
 from gradlab.errors import InputError
+from gradlab.subject.analytic_sides import GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,17 +27,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from gradlab.subject.analytic_sides import Analytic
     from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = [
     "DOUBLE",
     "EPSILON",
-    "GIVEN",
     "SINGLE",
-    "Analytic",
     "Coordinates",
-    "Problem",
-    "Pullback",
     "Subject",
     "Variable",
     "analytic_of",
@@ -52,7 +50,6 @@ __all__ = [
 EPSILON = sys.float_info.epsilon  # unit round-off of float64
 DOUBLE = 1e-15  # what rounds off more than that is coarser than float64
 SINGLE = 1e-6  # the same of float32
-GIVEN = "the gradients given"  # describes a side that is numbers, and no code
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -125,50 +122,6 @@ class Coordinates(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, position: int, /) -> Any: ...
     def __setitem__(self, position: int, value: float, /) -> None: ...
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Problem:
-    """Something wrong with what the analytic side returned, short of its values.
-
-    Such slips are findings, not crashes: the entries concerned become nan (``none``
-    becomes 0, as every framework treats it) and the report says why.
-    """
-
-    kind: Literal["wrong_shape", "dtype", "none", "missing", "raised", "extra"]
-    where: str  # name of the input
-    detail: str  # one sentence: what came, what was expected
-    got: tuple[int, ...] | None = None  # the shape, where that is what is wrong
-    rows: int | None = None  # of a Jacobian: how many it should have
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Pullback:
-    """What the analytic side makes of some cotangents."""
-
-    values: tuple[NDArray[np.float64], ...]  # per input: (cotangents, coordinates)
-    problems: tuple[Problem, ...] = ()
-
-
-class Analytic(Protocol):
-    """The analytic side of a subject: maps cotangents to gradients."""
-
-    @property
-    def description(self) -> str:
-        """Where the numbers come from, for people: "autograd, reverse mode"."""
-
-    @property
-    def takes_cotangents(self) -> bool:
-        """Whether any cotangent can be fed; False for gradients already contracted."""
-
-    def pull(self, cotangents: NDArray[np.float64]) -> Pullback:
-        """Vector-Jacobian products.
-
-        Parameters
-        ----------
-        cotangents
-            Real, of shape (count, rows): one number for each real output row.
-        """
 
 
 class Subject(Protocol):
@@ -288,7 +241,7 @@ def has_own_code(subject: Subject) -> bool:
     """Whether any of the gradient was written by somebody else than torch."""
     if not is_torch_subject(subject):
         return True
-    return bool(getattr(subject.analytic, "own_code", True))
+    return subject.analytic is None or subject.analytic.own_code is not False
 
 
 def output_rows(outputs: Sequence[Variable]) -> int:

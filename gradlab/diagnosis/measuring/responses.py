@@ -55,7 +55,7 @@ class Response:
         analytic = subject.analytic
         if analytic is None or not analytic.takes_cotangents:
             return
-        linear = getattr(analytic, "linear", None)
+        linear = analytic.linear
         if linear and not wrong:
             return  # seen to be a linear map when it was read out
         large = input_columns(subject.inputs) > _LARGE
@@ -219,7 +219,7 @@ def _gradients(
     def take(k: int, gradient: NDArray[Any]) -> None:
         found[k] = gradient.astype(np.float64)
 
-    if getattr(analytic, "streams", False):
+    if analytic.streams:
         return {} if analytic.stream(cotangent, which, take) is None else found
     try:
         values = analytic.pull(cotangent[None]).values

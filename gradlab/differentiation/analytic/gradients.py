@@ -13,10 +13,10 @@ import numpy as np
 
 from gradlab.errors import GradlabError
 from gradlab.labels import plural
+from gradlab.subject.analytic_sides import Problem
 from gradlab.subject.choosing import loose_numbers
 from gradlab.subject.numpy_values import as_numpy, gather
 from gradlab.subject.state_guard import StateGuard
-from gradlab.subject.subject import Problem, Variable
 from gradlab.subject.tree import is_mapping, leaves_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.subject.numpy_subjects import ArraySubject
+    from gradlab.subject.subject import Variable
     from gradlab.subject.tree import Tree
 
 __all__ = [

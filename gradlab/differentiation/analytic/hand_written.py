@@ -21,10 +21,11 @@ from gradlab.differentiation.analytic.gradients import (
 from gradlab.differentiation.analytic.upstream import Upstream
 from gradlab.errors import GradlabError, InputError, SubjectError
 from gradlab.labels import stopped_at
+from gradlab.subject.analytic_sides import AnalyticDefaults, Problem, Pullback
 from gradlab.subject.callables import needed_arguments
 from gradlab.subject.ending import ended, side_ended
 from gradlab.subject.state_guard import HiddenState
-from gradlab.subject.subject import Problem, Pullback, is_torch_subject, output_rows
+from gradlab.subject.subject import is_torch_subject, output_rows
 from gradlab.subject.tree import flatten, is_mapping
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _require_keys(
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Contracted:
+class Contracted(AnalyticDefaults):
     """Gradients of one real output: returned by the function, by `grad`, or given.
 
     Parameters
@@ -178,6 +179,11 @@ class Contracted:
             return self.fetch()
         return self.subject.undoing(self.fetch)
 
+    @property
+    def answered(self) -> bool:
+        """Whether the gradients were asked for."""
+        return self._rows is not None
+
     def asked_anew(self) -> Contracted:
         """Return the same side without what it keeps of its last answer."""
         return dataclasses.replace(self, _rows=None)
@@ -202,7 +208,7 @@ class Contracted:
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class BackwardPass:
+class BackwardPass(AnalyticDefaults):
     """``out, cache = forward(*inputs)``; ``backward(dout, cache) -> gradients``.
 
     Of several outputs the cotangents come as a tuple, or one by one where `backward`
@@ -274,7 +280,7 @@ class BackwardPass:
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class UserVjp:
+class UserVjp(AnalyticDefaults):
     """``vjp(cotangents, *inputs) -> gradients``, for any framework."""
 
     vjp: Callable[..., Any]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from gradlab.subject.analytic_sides import Problem
     from gradlab.subject.numpy_subjects import ArraySubject
-    from gradlab.subject.subject import Problem
 
     Read = tuple[list[NDArray[np.float64]], list[Problem]]
 

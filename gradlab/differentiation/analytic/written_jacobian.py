@@ -9,8 +9,9 @@ import numpy as np
 
 from gradlab.differentiation.analytic.hand_written import match, shielded, unique
 from gradlab.errors import InputTypeError
+from gradlab.subject.analytic_sides import AnalyticDefaults, Problem, Pullback
 from gradlab.subject.numpy_values import as_numpy
-from gradlab.subject.subject import Problem, Pullback, output_rows
+from gradlab.subject.subject import output_rows
 from gradlab.subject.tree import is_mapping
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ __all__ = ["UserJacobian"]
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class UserJacobian:
+class UserJacobian(AnalyticDefaults):
     """A Jacobian that the user computes: ``jac(x)`` of shape out x in.
 
     2-D (rows x entries) or of shape ``out.shape + in.shape``; for several inputs a
@@ -59,6 +60,15 @@ class UserJacobian:
         """Return the Jacobian of one output as the user's code gives it."""
         result = self.fetch()
         return result if len(self.subject.reader.shapes) == 1 else result[0]
+
+    @property
+    def answered(self) -> bool:
+        """Whether the matrices were asked for."""
+        return self._blocks is not None
+
+    def asked_anew(self) -> UserJacobian:
+        """Return the same side without the matrices."""
+        return dataclasses.replace(self, _blocks=None)
 
     def held(self) -> int:
         """Bytes of the matrices that the user's function returned."""

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.sparse.support import Support
-    from gradlab.subject.subject import Analytic, Problem, Subject, Variable
+    from gradlab.subject.analytic_sides import Analytic, Problem
+    from gradlab.subject.subject import Subject, Variable
 
     Digits = list[NDArray[np.intp]]  # of the rows of one output, each (size,)
     # by output and digit: which index reaches which coordinate, (size, n)
@@ -107,7 +108,7 @@ def grouped_rows(
     analytic = subject.analytic
     if analytic is None or rows * width < _FEWEST:
         return None
-    if getattr(analytic, "makes_whole", False):  # whatever it is asked for
+    if analytic.makes_whole:  # whatever it is asked for
         return None
     digits = [_digits_of(output) for output in subject.outputs]
     asked = int(sum(_sizes(own).sum() for own in digits))

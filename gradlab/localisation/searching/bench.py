@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from gradlab.localisation.searching.ladders import Ladder
     from gradlab.localisation.searching.precise import Precise
     from gradlab.localisation.searching.quick_lines import Quick
-    from gradlab.subject.subject import Problem, Pullback, Subject
+    from gradlab.subject.analytic_sides import Problem, Pullback
+    from gradlab.subject.subject import Subject
 
 __all__ = ["ROUNDOFFS", "Bench"]
 
-# Incoherent round-off of an analytic derivative along a direction, in units of epsilon
-# times the norm of its terms; a backward pass loses some ten ulps per entry.
+# Round-off of a derivative along a direction: a backward loses some ten ulps an entry.
 ROUNDOFFS = 64.0
 _SAMPLES = 8  # of the noise, that are remembered
 

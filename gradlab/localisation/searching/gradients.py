@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.lines.directions import Direction
     from gradlab.localisation.searching.precise import Precise
-    from gradlab.subject.subject import Problem, Pullback, Subject
+    from gradlab.subject.analytic_sides import Problem, Pullback
+    from gradlab.subject.subject import Subject
 
 __all__ = ["Gradients", "Stream", "Take", "fetched"]
 
@@ -248,7 +249,7 @@ def fetched(
     analytic: Any = subject.analytic
     many = input_columns(subject.inputs)
     lean = lean and (precise is None or many > MOST_NUMBERS)
-    if not (lean and getattr(analytic, "streams", False)):
+    if not (lean and analytic is not None and analytic.streams):
         found = pulled(cotangent[None, :])
         note(found.problems)
         return Gradients.of([values[0] for values in found.values])

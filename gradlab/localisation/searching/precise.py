@@ -23,7 +23,7 @@ from gradlab.differentiation.noise.analytic_noise import (
 )
 from gradlab.differentiation.sizes.magnitudes import is_short, magnitudes
 from gradlab.localisation.searching.columns import scale_of
-from gradlab.subject.subject import Pullback
+from gradlab.subject.analytic_sides import Pullback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.localisation.searching.gradients import Take
-    from gradlab.subject.subject import Problem, Subject
+    from gradlab.subject.analytic_sides import Problem
+    from gradlab.subject.subject import Subject
 
 __all__ = ["MOST_NUMBERS", "Precise"]
 

@@ -6,7 +6,6 @@ right gradient then, and twice as much in the second step of a training.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +24,7 @@ __all__ = ["asked_again"]
 
 _SAME = 1e-6  # of the gradient: less is rounding
 _PARALLEL = 1e-4  # of what it grew by: less is a multiple of the gradient itself
-_ASKED = {"grad": "_rows", "jac": "_blocks"}  # and where it keeps the first answer
+_ASKED = ("grad", "jac")  # once each; others are asked for every evaluation
 
 
 def asked_again(subject: Any, comparisons: tuple[Comparison, ...]) -> list[Finding]:
@@ -45,15 +44,14 @@ def asked_again(subject: Any, comparisons: tuple[Comparison, ...]) -> list[Findi
         A warning for each input whose gradient changed, or was none any more.
     """
     side = subject.analytic
-    kept = _ASKED.get(getattr(side, "description", ""))
-    if kept is None or any(c.verdict == Verdict.DISAGREES for c in comparisons):
+    if side is None or side.description not in _ASKED or not side.answered:
         return []
-    if getattr(side, kept) is None:  # it was never asked
+    if any(c.verdict == Verdict.DISAGREES for c in comparisons):
         return []
     weights = np.cos(1.0 + 1.7 * np.arange(output_rows(subject.outputs)))[None]
     first = side.pull(weights)
     try:
-        second = dataclasses.replace(side, **{kept: None}).pull(weights)
+        second = side.asked_anew().pull(weights)
     except GradlabError as error:  # an answer for other inputs than the first one
         return [_broken(subject.inputs[0].name, f"{error}.")]
     new = [problem for problem in second.problems if problem not in first.problems]

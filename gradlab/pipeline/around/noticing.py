@@ -117,8 +117,8 @@ def noticed(
         meter.in_time()
         yield from (_unseen(name, by) for name, by in moves_unseen(subject).items())
     yield from _flat(own, comparisons, meter, seed, moving)
-    analytic: Any = subject.analytic
-    if getattr(analytic, "own_code", False) and not analytic.stateful:
+    analytic = subject.analytic
+    if analytic is not None and analytic.own_code and not analytic.stateful:
         wrong = any(c.verdict == Verdict.DISAGREES for c in comparisons)
         if not wrong:
             trials = cotangent_trials(subject, seed, meter.in_time)

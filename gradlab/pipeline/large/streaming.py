@@ -36,7 +36,7 @@ from gradlab.pipeline.looks.closer import CLOSE_LOOKS
 from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.sides.analytic_side import AnalyticSide
 from gradlab.pipeline.verdicts import judge_all, matters_of
-from gradlab.subject.subject import block_slices, output_rows
+from gradlab.subject.subject import analytic_of, block_slices, output_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -148,8 +148,6 @@ class _Stream:
         self.upheld = 0  # slabs whose accusations were confirmed
         self.stood: Counter[int] = Counter()  # slabs that are wrong for sure, by input
         memory = self.plan.memory
-        held = getattr(self.subject.analytic, "held", None)
-        self.held = (lambda: 0) if held is None else held
         self.width = max(2, memory // 4 // (_SLAB * max(self.rows, 1)))
         most = memory // 8 // (WHOLE * max(self.rows, 1))
         self.most = min(max(most, _FEWEST), _MOST)
@@ -160,7 +158,7 @@ class _Stream:
         first = [self._spread(k) for k in range(len(self.columns))]
         yield first
         twice = 1 if self.check.twin is None else 2
-        room = (self.plan.memory - self.held()) // 3
+        room = (self.plan.memory - analytic_of(self.subject).held()) // 3
         most = max(self.width, room // (8 * twice * max(self.rows, 1)))
         for which, positions in enumerate(self.columns):
             rest = np.setdiff1d(positions, first[which])

@@ -167,7 +167,8 @@ def casts_seen(subject: Subject, meter: Meter) -> bool | None:
     rounded: list[str] = []
     with narrowing_watched(subject.epsilon, rounded=rounded) as narrowed:
         base_row(subject, meter)
-    unseen = getattr(subject.analytic, "own_code", None) and not rounded
+    own_code = subject.analytic is not None and subject.analytic.own_code
+    unseen = own_code and not rounded
     return True if narrowed else None if unseen else False
 
 

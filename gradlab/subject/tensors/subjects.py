@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from gradlab.subject.subject import Analytic, Coordinates, Variable
+    from gradlab.subject.analytic_sides import Analytic
+    from gradlab.subject.subject import Coordinates, Variable
     from gradlab.subject.tensors.calling.programs import Program
     from gradlab.subject.tensors.outputs import Observed
     from gradlab.subject.tensors.values import Cell
@@ -105,8 +106,7 @@ def torch_subject(
         if value is not None and not callable(value):
             msg = f"{word} must be callable, got {type(value).__name__} {value!r:.60}"
             raise InputTypeError(msg)
-    modes: tuple[str, ...] = ("reverse", "forward")
-    if mode not in modes:
+    if mode not in ("reverse", "forward"):
         msg = f"mode must be 'reverse' or 'forward', got {mode!r}"
         raise InputError(msg)
     program, cells = prepare(fn, arguments, wrt=wrt, names=names)

@@ -340,7 +340,7 @@ def _meets_any(case: Case) -> bool:
 
 def _pulled(side: Any, rows: int, which: int) -> NDArray[np.float64]:
     """Jacobian by one input; of a large model no other gradient is kept."""
-    if rows > 1 or not getattr(side, "streams", False):
+    if rows > 1 or not side.streams:
         return np.asarray(side.pull(np.eye(rows)).values[which])
     found: dict[int, NDArray[np.float64]] = {}
     side.stream(np.ones(1), [which], lambda k, g: found.update({k: g[None].copy()}))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.subject.subject import EPSILON, Problem, Pullback, output_rows
+from gradlab.subject.analytic_sides import AnalyticDefaults, Problem, Pullback
+from gradlab.subject.subject import EPSILON, output_rows
 from gradlab.subject.tensors.calling.captured_inputs import followed, own_leaves
 from gradlab.subject.tensors.gradients.answers import add_up, close, weights_of
 from gradlab.subject.tensors.gradients.backward import Backward
@@ -36,7 +37,7 @@ _WIDE = ("float64", "complex128")
 _LARGE = 1 << 24  # bytes of inputs up to which one more backward pass is nothing
 
 
-class ReverseMode:
+class ReverseMode(AnalyticDefaults):
     """Vector-Jacobian products by ``torch.autograd.grad``.
 
     One forward pass per call; all cotangents go backwards in batches where every
@@ -65,13 +66,13 @@ class ReverseMode:
         self._alone: list[NDArray[np.float64]] | None = None
         self.linear: bool | None = None
         self.stateful = False
-        self.own_code: bool | None = None  # whether a custom Function is in the graph
+        self.own_code: bool | None = None
         self._accumulates: bool | None = None  # None: not tried
         self._once = False  # a graph goes backwards once only, whatever is kept
 
     @property
     def description(self) -> str:
-        """Where the numbers come from; see `gradlab.subject.subject.Analytic`."""
+        """Where the numbers come from; see `Analytic`."""
         if self._accumulates:
             return "autograd, reverse mode, by backward(): grad() misses a part"
         return "autograd, reverse mode"
@@ -81,7 +82,7 @@ class ReverseMode:
         return ReverseMode(subject)
 
     def pull(self, cotangents: NDArray[np.float64]) -> Pullback:
-        """Vector-Jacobian products; see `gradlab.subject.subject.Analytic`."""
+        """Vector-Jacobian products; see `Analytic`."""
         cells = self._subject.cells
         seeds = np.atleast_2d(np.asarray(cotangents, dtype=np.float64))
         try:
@@ -155,23 +156,7 @@ class ReverseMode:
         chosen: Sequence[int],
         take: Callable[[int, NDArray[np.float64]], None],
     ) -> tuple[Problem, ...] | None:
-        """Hand over the gradients of one cotangent as they come, and keep none.
-
-        Parameters
-        ----------
-        cotangent
-            Shape (rows,).
-        chosen
-            Numbers of the inputs to differentiate by.
-        take
-            ``take(which, gradient)``, once for each of them in any order; must not keep
-            or change the array, which may be torch's own memory.
-
-        Returns
-        -------
-        tuple of Problem or None
-            None if something raised, and what was taken does not count: see `pull`.
-        """
+        """Hand over the gradients of one cotangent; None if something raised."""
         if self._accumulates:
             return None
         try:

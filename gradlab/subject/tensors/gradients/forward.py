@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.labels import stopped_at
-from gradlab.subject.subject import Problem, Pullback, output_rows
+from gradlab.subject.analytic_sides import AnalyticDefaults, Problem, Pullback
+from gradlab.subject.subject import output_rows
 from gradlab.subject.tensors.gradients.cotangents import SLACK
 from gradlab.subject.tensors.outputs import stack_of_rows, to_row
 
@@ -162,7 +163,7 @@ def _tangent(subject: TorchSubject, which: int, numbers: NDArray[np.float64]) ->
     return torch.view_as_complex(pairs).to(values.dtype)
 
 
-class ForwardMode:
+class ForwardMode(AnalyticDefaults):
     """Analytic side from forward-mode autograd.
 
     The whole Jacobian is built column by column, once for each call of `pull`, and the
@@ -198,7 +199,7 @@ class ForwardMode:
         return ForwardMode(subject)
 
     def pull(self, cotangents: NDArray[np.float64]) -> Pullback:
-        """Vector-Jacobian products; see `gradlab.subject.subject.Analytic`."""
+        """Vector-Jacobian products; see `Analytic`."""
         seeds = np.atleast_2d(np.asarray(cotangents, dtype=np.float64))
         blocks, problems = self.jacobian()
         return Pullback(tuple(seeds @ block for block in blocks), tuple(problems))

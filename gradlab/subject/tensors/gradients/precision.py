@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.subject import EPSILON, Problem
+from gradlab.subject.analytic_sides import Problem
+from gradlab.subject.subject import EPSILON
 from gradlab.subject.tensors.calling.uncompiled import uncompiled
 
 if TYPE_CHECKING:

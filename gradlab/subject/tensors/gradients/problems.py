@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from gradlab.labels import stopped_at
-from gradlab.subject.subject import Problem
+from gradlab.subject.analytic_sides import Problem
 from gradlab.subject.tensors.values import dtype_name
 
 if TYPE_CHECKING:

@@ -271,8 +271,7 @@ def _like(
     twin.beside, twin.whole = subject.beside, subject.whole
     twin.needs_grad, twin.draws = subject.needs_grad, subject.draws
     twin.chunk_bytes, twin.asserts = subject.chunk_bytes, subject.asserts
-    transfer = getattr(subject.analytic, "on", None)
-    twin.analytic = None if transfer is None else transfer(twin)
+    twin.analytic = None if subject.analytic is None else subject.analytic.on(twin)
     return twin
 
 
