@@ -20,12 +20,18 @@ from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.late import is_made
 from gradlab.pipeline.cut_short import accusing_nobody
 from gradlab.pipeline.examining import examine
-from gradlab.subject.subject import analytic_of, is_torch_subject, output_rows
+from gradlab.subject.subject import is_torch_subject, output_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from gradlab.pipeline.plan import Call
     from gradlab.report import Report
     from gradlab.subject.subject import Subject
+
+    Floats = NDArray[np.float64]
 
 __all__ = ["unrounded"]
 
@@ -57,14 +63,13 @@ def unrounded(report: Report, subject: Subject, call: Call) -> Report:
     """
     if report.partial or not is_torch_subject(subject) or call.meter.crew is not None:
         return report
-    from gradlab.subject.tensors.in_double.double import without_halves, without_singles
+    from gradlab.subject.tensors.in_double.double import without_casts
 
     open_ = report.verdict != Verdict.AGREES
-    twin = without_halves(subject) if open_ else None
-    if twin is not None:
-        return _again(report, subject, twin, call, "half")
-    twin = without_singles(subject) if open_ or _is_noisy(report) else None
-    return report if twin is None else _again(report, subject, twin, call, "single")
+    if not (open_ or _is_noisy(report)):
+        return report
+    found = without_casts(subject, halves=open_)
+    return report if found is None else _again(report, subject, *found, call)
 
 
 def _is_noisy(report: Report) -> bool:
@@ -81,7 +86,7 @@ def _is_noisy(report: Report) -> bool:
 
 
 def _again(
-    report: Report, subject: Subject, twin: Subject, call: Call, precision: str
+    report: Report, subject: Subject, twin: Subject, precision: str, call: Call
 ) -> Report:
     """Check the twin; return its report, or the first where it is another function."""
     without = f"casts to {precision} precision"
@@ -117,22 +122,11 @@ def _again(
 
 
 def _apart(report: Report, again: Report) -> float:
-    """How far the gradients of two reports are apart, by their largest entries.
-
-    Of one that is nothing beside another by that: in front of a batch norm a bias has a
-    gradient of zero, and a cast makes debris of it.
-    """
-    worst = 0.0
-    sizes = [float(np.abs(c.analytic).max(initial=0.0)) for c in again.comparisons]
-    pairs = zip(report.comparisons, again.comparisons, sizes, strict=False)
-    for one, other, own in pairs:
-        if one.analytic.shape != other.analytic.shape:
-            return np.inf
-        size = max(own, _FAINT * max(sizes))
-        gap = float(np.abs(one.analytic - other.analytic).max(initial=0.0))
-        worst = max(worst, gap / size if size > 0 else np.inf if gap > 0 else 0.0)
-    same = len(report.comparisons) == len(again.comparisons)
-    return worst if same else np.inf
+    """How far the gradients of two reports are apart, by their largest entries."""
+    own, other = ([c.analytic for c in each.comparisons] for each in (report, again))
+    if [values.shape for values in own] != [values.shape for values in other]:
+        return np.inf
+    return _gap(own, other)
 
 
 def _apart_along(subject: Subject, twin: Subject, seed: int) -> float:
@@ -141,7 +135,16 @@ def _apart_along(subject: Subject, twin: Subject, seed: int) -> float:
         return np.inf
     rows = output_rows(subject.outputs)
     signs = np.random.default_rng([seed, 53]).choice([-1.0, 1.0], (1, rows))
-    own, other = (analytic_of(side).pull(signs).values for side in (subject, twin))
+    own, other = (side.pull(signs).values for side in (subject.analytic, twin.analytic))
+    return _gap(own, other)
+
+
+def _gap(own: Sequence[Floats], other: Sequence[Floats]) -> float:
+    """Largest gap between two gradients, in parts of the largest entry of its input.
+
+    Of one that is nothing beside another by that: in front of a batch norm a bias has a
+    gradient of zero, and a cast makes debris of it.
+    """
     sizes = [float(np.abs(values).max(initial=0.0)) for values in other]
     worst = 0.0
     for one, two, size in zip(own, other, sizes, strict=True):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from gradlab.subject.subject import DOUBLE
+from gradlab.subject.subject import DOUBLE, SINGLE
 from gradlab.subject.tensors.calling.uncompiled import uncompiled
 from gradlab.subject.tensors.in_double.lossless_casts import (
     AnalyticWithin,
@@ -42,8 +42,7 @@ __all__ = [
     "in_double",
     "narrowing_watched",
     "within",
-    "without_halves",
-    "without_singles",
+    "without_casts",
 ]
 
 # Bytes of parameters from which on they are lent to a module, and how often each may
@@ -121,66 +120,61 @@ def _drawing_the_same(subject: TorchSubject, double: TorchSubject) -> TorchSubje
     return same if there < here else double
 
 
-def without_halves(subject: TorchSubject) -> TorchSubject | None:
-    """Return `subject` in float64 without its casts to half precision, if it has any.
+def without_casts(
+    subject: TorchSubject, *, halves: bool = True
+) -> tuple[TorchSubject, Literal["half", "single"]] | None:
+    """Return `subject` in float64 without casts to less on the way, if it has any.
 
-    What rounds to three digits on the way has no slope that differences could show.
-    Without those casts it has; how exact autograd is in between is another question.
+    Those to half precision go first: what rounds to three digits has no slope that
+    differences could show. Without these casts it has; how exact autograd is in between
+    is another question. One evaluation tells which there are; like those that find out
+    what runs in float64 (`in_double`), it is not one of a numeric side.
+
+    Parameters
+    ----------
+    subject
+        At its point.
+    halves
+        Whether to ask for casts to half precision; those to single precision and back
+        are left out where there are none, of what computes in float64.
+
+    Returns
+    -------
+    twin
+        At the same point.
+    precision
+        That of the casts.
 
     Examples
     --------
     >>> import torch
     >>> from gradlab.subject.tensors.subjects import torch_subject
     >>> x = torch.zeros(2, dtype=torch.float64)
-    >>> rounded = torch_subject(lambda x: x.bfloat16().double().sin(), (x,))
-    >>> without_halves(rounded) is None
-    False
-    >>> without_halves(torch_subject(torch.sin, (x,))) is None
+    >>> without_casts(torch_subject(lambda x: x.half().double().sin(), (x,)))[1]
+    'half'
+    >>> without_casts(torch_subject(lambda x: x.float().sin().double(), (x,)))[1]
+    'single'
+    >>> without_casts(torch_subject(torch.sin, (x,))) is None
     True
     """
-    import torch
-
-    single = float(torch.finfo(torch.float32).eps)
-    if not subject.outputs or subject.epsilon > single:
+    if not subject.outputs or subject.epsilon > SINGLE:
         return None
-    with narrowing_watched(single) as narrowed:
+    with narrowing_watched(SINGLE) as to_half, narrowing_watched() as to_single:
         subject.row()
-    if not narrowed:
-        return None
-    harmless = _harmless(subject)
     # float() of what was half only widened; without the half it would narrow
-    for coarse in (Casts.halves(), Casts.shorter()):
-        found = _widened_by(
-            subject, Casts({**harmless.wide, **coarse.wide}, same=False)
-        )
+    wide = _harmless(subject).wide
+    ways: list[tuple[Casts, Literal["half", "single"]]] = []
+    if to_half and halves:
+        coarse = (Casts.halves(), Casts.shorter())
+        ways += [(Casts({**wide, **c.wide}, same=False), "half") for c in coarse]
+    if to_single and subject.epsilon <= DOUBLE:
+        ways.append((Casts.singles(), "single"))
+    for casts, precision in ways:
+        found = _widened_by(subject, casts)
         if found is not None:
             found.dependent = subject.dependent
-            return found
+            return found, precision
     return None
-
-
-def without_singles(subject: TorchSubject) -> TorchSubject | None:
-    """Return a subject in float64 without its casts to single precision and back.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from gradlab.subject.tensors.subjects import torch_subject
-    >>> x = torch.zeros(2, dtype=torch.float64)
-    >>> rounded = torch_subject(lambda x: x.float().sin().double(), (x,))
-    >>> without_singles(rounded) is None
-    False
-    >>> without_singles(torch_subject(torch.sin, (x,))) is None
-    True
-    """
-    if not subject.outputs or subject.epsilon > DOUBLE:
-        return None
-    with narrowing_watched() as narrowed:
-        subject.row()
-    found = _widened_by(subject, Casts.singles()) if narrowed else None
-    if found is not None:
-        found.dependent = subject.dependent
-    return found
 
 
 def _widened_by(subject: TorchSubject, casts: Casts) -> TorchSubject | None:
