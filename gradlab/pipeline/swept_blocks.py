@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.comparison.swept import Swept
 from gradlab.differentiation.noise.noise import rounding_of
-from gradlab.pipeline.excused import joint_kinks, taken_back
+from gradlab.pipeline.taking_back import joint_kinks, take_back
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +39,7 @@ def swept_blocks(
         Of points beside.
     """
     subject = origin.subject
-    reasons = taken_back(subject, outcome, meter, seed)
+    reasons = take_back(subject, outcome, meter, seed)
     excuses = {f.where: f.evidence for f in reasons}
     kinks = joint_kinks(subject, outcome, meter, seed)
     together = {f.where: f.evidence for f in kinks if f.severity == "error"}

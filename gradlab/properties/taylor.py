@@ -17,8 +17,8 @@ from gradlab.errors import BudgetError, InputError
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.localisation.searching.set_up import set_up
-from gradlab.properties.confirming import heard
 from gradlab.properties.curvature import hessian_product, refuse_products
+from gradlab.properties.hearing import heard
 from gradlab.properties.lines import Line, direction_of, norm_of
 from gradlab.properties.remainders import Derivative, TaylorTest
 from gradlab.subject.state_guard import StateGuard

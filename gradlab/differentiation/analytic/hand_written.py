@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.differentiation.analytic.cotangent_forms import Upstream
 from gradlab.differentiation.analytic.gradients import (
     MISSING,
     match_by_name,
@@ -18,7 +19,6 @@ from gradlab.differentiation.analytic.gradients import (
     others_of,
     read_gradient,
 )
-from gradlab.differentiation.analytic.upstream import Upstream
 from gradlab.errors import GradlabError, InputError, SubjectError
 from gradlab.labels import stopped_at
 from gradlab.subject.analytic_sides import AnalyticDefaults, Problem, Pullback

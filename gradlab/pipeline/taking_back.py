@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from gradlab.pipeline.outcome import Outcome
     from gradlab.subject.subject import Subject
 
-__all__ = ["joint_kinks", "taken_back"]
+__all__ = ["joint_kinks", "take_back"]
 
 
-def taken_back(
+def take_back(
     subject: Subject, outcome: Outcome, meter: Meter, seed: int
 ) -> list[Finding]:
     """Take back accusations that are no mistakes of the gradient (`around.excuses`).
