@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -118,24 +119,13 @@ def test_second_derivatives_are_those_along_the_rest():
     assert test.rate[2] > 2.9
 
 
-class Twice(torch.autograd.Function):
-    """The sine, with twice its gradient."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """Evaluate."""
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, up):
-        """Pull back twice as much."""
-        return 2 * up * ctx.saved_tensors[0].cos()
+# The sine, with twice its gradient.
+twice = with_backward(lambda x: x.sin(), lambda x, up: 2 * up * x.cos())
 
 
 def wrong(w):
     """Look up rows of which the first does not learn, and pull back twice."""
-    return Twice.apply(F.embedding(IDS, w, padding_idx=0))
+    return twice(F.embedding(IDS, w, padding_idx=0))
 
 
 def test_a_search_finds_what_is_wrong_besides():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.specimens.functions import with_backward
+
 torch = pytest.importorskip("torch")
 
 
@@ -27,28 +29,16 @@ class WrongSigmoid(torch.autograd.Function):
         return grad * out * (1 + out)
 
 
-class Tripled(torch.autograd.Function):
-    """Ignores the incoming gradient."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.sum()
-
-    @staticmethod
-    def backward(ctx, grad):
-        return torch.ones(3, dtype=torch.float64)
+# Ignores the incoming gradient.
+tripled = with_backward(
+    lambda x: x.sum(), lambda _x, _grad: torch.ones(3, dtype=torch.float64)
+)
 
 
-class Restless(torch.autograd.Function):
-    """Backward with random numbers in it."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * (2 + 1e-8 * torch.rand(()).item())
+# Backward with random numbers in it.
+restless = with_backward(
+    lambda x: x * 2, lambda _x, grad: grad * (2 + 1e-08 * torch.rand(()).item())
+)
 
 
 class NoneHater(torch.autograd.Function):
@@ -79,18 +69,8 @@ class Presuming(torch.autograd.Function):
         return torch.full((3,), 2.0, dtype=torch.float64) if grad is None else 2 * grad
 
 
-class Unconjugated(torch.autograd.Function):
-    """z**2 with the conjugate forgotten."""
-
-    @staticmethod
-    def forward(ctx, z):
-        ctx.save_for_backward(z)
-        return z * z
-
-    @staticmethod
-    def backward(ctx, grad):
-        (z,) = ctx.saved_tensors
-        return grad * 2 * z
+# z**2 with the conjugate forgotten.
+unconjugated = with_backward(lambda z: z * z, lambda z, grad: grad * 2 * z)
 
 
 class WrongTangent(torch.autograd.Function):
@@ -113,18 +93,8 @@ class WrongTangent(torch.autograd.Function):
         return tangent * 3
 
 
-class WrongSecond(torch.autograd.Function):
-    """x**3 whose backward forgets that it depends on x."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return grad * (3 * x**2).detach()
+# x**3 whose backward forgets that it depends on x.
+wrong_second = with_backward(lambda x: x**3, lambda x, grad: grad * (3 * x**2).detach())
 
 
 def sparse(layout):

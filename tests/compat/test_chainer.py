@@ -353,10 +353,10 @@ class TestTorch:
         """Right, and with a second derivative that is cut off."""
         x, g, gg = self.tensor(3, 3)
         check_double_backward(self.torch.sin, x, g, gg)
-        from tests.compat.functions import WrongSecond
+        from tests.compat.functions import wrong_second
 
         with pytest.raises(AssertionError, match="check_double_backward"):
-            check_double_backward(WrongSecond.apply, x, g, gg)
+            check_double_backward(wrong_second, x, g, gg)
 
     def test_double_backward_with_parameters(self):
         """Gradients of the parameters are outputs of the first-order function."""

@@ -15,13 +15,14 @@ import pytest
 import gradlab as gl
 from gradlab.compat.torch import gradcheck, gradgradcheck
 from tests.compat.functions import (
-    Restless,
-    Tripled,
-    Unconjugated,
-    WrongSecond,
     WrongSigmoid,
     random,
+    restless,
+    tripled,
+    unconjugated,
+    wrong_second,
 )
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 # torch.autograd.gradcheck is the function of that name
@@ -123,8 +124,8 @@ def test_a_bad_step_is_told_from_a_bad_gradient():
 @pytest.mark.parametrize(
     ("func", "kind", "line"),
     [
-        (Tripled.apply, None, "Jacobian mismatch|not multiplied by grad_output"),
-        (Restless.apply, "nondeterministic", "Backward is not reentrant"),
+        (tripled, None, "Jacobian mismatch|not multiplied by grad_output"),
+        (restless, "nondeterministic", "Backward is not reentrant"),
         (lambda x: x.detach() * 2, "detached", "expected to be zero"),
     ],
 )
@@ -141,7 +142,7 @@ def test_part_of_a_complex_output_is_named():
     """With torch's words, and in the name of the block."""
     z = random(2, dtype=torch.complex128)
     with pytest.raises(GradcheckError, match="While considering the imaginary") as e:
-        gradcheck(Unconjugated.apply, z)
+        gradcheck(unconjugated, z)
 
     assert [c.output.name for c in e.value.report.comparisons] == ["out.imag"]
 
@@ -159,7 +160,7 @@ def test_position_of_an_input_is_the_users():
 def test_second_order_failure_names_the_gradient():
     """The report is about the gradient of the function."""
     with pytest.raises(GradcheckError, match="the gradient of WrongSecond") as caught:
-        gradgradcheck(WrongSecond.apply, random(3))
+        gradgradcheck(wrong_second, random(3))
 
     assert caught.value.report.culprit == "x"
 
@@ -201,29 +202,25 @@ def test_interleaved_strides_are_no_overlap():
     assert gradcheck(torch.sin, x)
 
 
-class OneWrongEntry(torch.autograd.Function):
-    """Sum of squares; one entry of the gradient is 10,000 times too large."""
+# Sum of squares; one entry of the gradient is 10,000 times too large.
+def one_wrong_entry_backward(x, grad):
+    slope = 0.0002 * x
+    slope[123456] *= 10000.0
+    return grad * slope
 
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return 1e-4 * (x * x).sum()
 
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        slope = 2e-4 * x
-        slope[123_456] *= 1e4
-        return grad * slope
+one_wrong_entry = with_backward(
+    lambda x: 0.0001 * (x * x).sum(), one_wrong_entry_backward
+)
 
 
 def test_fast_mode_sees_one_wrong_entry_of_657409():
     """A 10,000-fold error; the all-positive directions of torch let it pass."""
     x = random(657_409)
 
-    assert original(OneWrongEntry.apply, x, fast_mode=True, check_undefined_grad=False)
+    assert original(one_wrong_entry, x, fast_mode=True, check_undefined_grad=False)
     with pytest.raises(GradcheckError, match="along random directions") as caught:
-        gradcheck(OneWrongEntry.apply, x, fast_mode=True)
+        gradcheck(one_wrong_entry, x, fast_mode=True)
 
     assert "x[123456]" in str(caught.value)  # found again by group testing
 

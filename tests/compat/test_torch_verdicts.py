@@ -16,14 +16,14 @@ from gradlab.diagnosis.finding import BugKind
 from tests.compat.functions import (
     NoneHater,
     Presuming,
-    Restless,
-    Tripled,
-    Unconjugated,
-    WrongSecond,
     WrongSigmoid,
     WrongTangent,
     random,
+    restless,
     sparse,
+    tripled,
+    unconjugated,
+    wrong_second,
 )
 
 torch = pytest.importorskip("torch")
@@ -54,9 +54,9 @@ CASES = {
     "wrong sigmoid": (WrongSigmoid.apply, random(5), {}),
     "wrong sigmoid, loose": (WrongSigmoid.apply, random(5), {"atol": 10.0}),
     "wrong sigmoid, fast": (WrongSigmoid.apply, random(5), FAST),
-    "upstream ignored": (Tripled.apply, random(3), {}),
-    "restless": (Restless.apply, random(3), {}),
-    "restless, allowed": (Restless.apply, random(3), {"nondet_tol": 1e-6}),
+    "upstream ignored": (tripled, random(3), {}),
+    "restless": (restless, random(3), {}),
+    "restless, allowed": (restless, random(3), {"nondet_tol": 1e-6}),
     "undefined": (NoneHater.apply, random(3), {}),
     "undefined, not asked": (
         NoneHater.apply,
@@ -78,8 +78,8 @@ CASES = {
     "real to complex": (lambda x: torch.polar(x.exp(), x), random(3), {}),
     "complex, forward": (torch.exp, random(3, dtype=torch.complex128), FORWARD),
     "complex, fast": (torch.exp, random(3, dtype=torch.complex128), FAST),
-    "conjugate": (Unconjugated.apply, random(3, dtype=torch.complex128), {}),
-    "conjugate, fast": (Unconjugated.apply, random(3, dtype=torch.complex128), FAST),
+    "conjugate": (unconjugated, random(3, dtype=torch.complex128), {}),
+    "conjugate, fast": (unconjugated, random(3, dtype=torch.complex128), FAST),
     "forward": (torch.sin, random(3), FORWARD),
     "forward, fast": (torch.sin, random(3), FORWARD | FAST),
     "only forward": (torch.sin, random(3), ONLY_FORWARD),
@@ -162,8 +162,8 @@ SECOND = {
     ),
     "complex": (torch.exp, random(2, dtype=torch.complex128), {}),
     "fast": (torch.exp, random(3), FAST),
-    "wrong": (WrongSecond.apply, random(3), {}),
-    "wrong, fast": (WrongSecond.apply, random(3), FAST),
+    "wrong": (wrong_second, random(3), {}),
+    "wrong, fast": (wrong_second, random(3), FAST),
     "batched": (torch.sin, random(3), BATCHED),
     "flags": (torch.sin, random(3), {"check_rev_over_rev": False}),
 }

@@ -5,24 +5,13 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
 
-class Sine(torch.autograd.Function):
-    """A sine whose slope is a constant to whoever differentiates again."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """Sine."""
-        ctx.save_for_backward(x)
-        return torch.sin(x)
-
-    @staticmethod
-    def backward(ctx, up):
-        """Its slope, without history."""
-        (x,) = ctx.saved_tensors
-        return up * x.cos().detach()
+# A sine whose slope is a constant to whoever differentiates again.
+sine = with_backward(torch.sin, lambda x, up: up * x.cos().detach())
 
 
 class Physics(torch.nn.Module):
@@ -35,7 +24,7 @@ class Physics(torch.nn.Module):
     def forward(self, x):
         """Square of the gradient, less one."""
         x = x.detach().requires_grad_()
-        u = self.last(Sine.apply(self.first(x)))
+        u = self.last(sine(self.first(x)))
         (slope,) = torch.autograd.grad(u.sum(), x, create_graph=True)
         return (slope.pow(2).sum(1) + u[:, 0] - 1).pow(2).mean()
 

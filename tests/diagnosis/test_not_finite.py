@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -78,22 +79,15 @@ def test_nan_in_the_data_is_one_finding_that_names_it(call):
 
 def test_gradient_that_is_nan_by_itself_keeps_its_finding():
     """One output is nan; where the other has no gradient is another matter."""
-
-    class Broken(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.exp()
-
-        @staticmethod
-        def backward(ctx, up):
-            (x,) = ctx.saved_tensors
-            return up * x.exp() * torch.tensor([1.0, float("nan")])
+    broken = with_backward(
+        lambda x: x.exp(),
+        lambda x, up: up * x.exp() * torch.tensor([1.0, float("nan")]),
+    )
 
     hole = torch.full((1,), float("nan"), dtype=torch.float64)
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)
 
-    report = gl.check(lambda x: (x.sum() * hole, Broken.apply(x)), x)
+    report = gl.check(lambda x: (x.sum() * hole, broken(x)), x)
 
     assert {f.where for f in told(report)} == {"x", ""}
     assert "hole" in " ".join(f.advice for f in told(report))

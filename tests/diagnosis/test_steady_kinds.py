@@ -224,8 +224,7 @@ def test_lost_slope_is_no_term_too_many(seed):
 
     def grad(logits):
         p = 1 / (1 + np.exp(-logits))
-        up = (p @ mix @ mix.T - data @ mix @ mix.T) * 2
-        return up  # the slope of the logistic function, p * (1 - p), is forgotten
+        return (p @ mix @ mix.T - data @ mix @ mix.T) * 2
 
     def loss(logits):
         p = 1 / (1 + np.exp(-logits))

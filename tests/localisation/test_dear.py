@@ -8,6 +8,7 @@ import pytest
 import gradlab as gl
 from gradlab.subject.tensors.subjects import torch_subject
 from gradlab.subject.tensors.values import make_cell
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -141,16 +142,8 @@ def test_a_gradient_of_what_plays_no_part_is_wrong(point):
     assert report.verdict == gl.Verdict.DISAGREES
 
 
-class Shrunk(torch.autograd.Function):
-    """Identity whose backward is a thousandth too small."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, g):
-        return 0.999 * g
+# Identity whose backward is a thousandth too small.
+shrunk = with_backward(lambda x: x.clone(), lambda _x, g: 0.999 * g)
 
 
 def model(wrong=None, layers=13, width=600):
@@ -163,7 +156,7 @@ def model(wrong=None, layers=13, width=600):
     if wrong is not None:
         layer = net[wrong]
         layer.forward = lambda x: torch.nn.functional.linear(
-            x, Shrunk.apply(layer.weight), layer.bias
+            x, shrunk(layer.weight), layer.bias
         )
     return net, torch.randn(8, width)
 

@@ -9,23 +9,15 @@ import gradlab as gl
 from gradlab.differentiation.lines.directions import Direction
 from gradlab.differentiation.lines.parts import Part
 from gradlab.localisation.searching.gradients import Gradients
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
 from gradlab.subject.tensors.subjects import torch_subject  # noqa: E402
 from tests.allocations import Allocations  # noqa: E402
 
-
-class Halved(torch.autograd.Function):
-    """Identity whose backward halves the gradient."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, g):
-        return 0.5 * g
+# Identity whose backward halves the gradient.
+halved = with_backward(lambda x: x.clone(), lambda _x, g: 0.5 * g)
 
 
 def network(act=torch.nn.Tanh, layers=7, width=600, wrong=None):
@@ -38,7 +30,7 @@ def network(act=torch.nn.Tanh, layers=7, width=600, wrong=None):
     if wrong is not None:
         layer = model[wrong]
         layer.forward = lambda x: torch.nn.functional.linear(
-            x, Halved.apply(layer.weight), layer.bias
+            x, halved(layer.weight), layer.bias
         )
     return model, torch.randn(8, width, dtype=torch.float64)
 
@@ -170,18 +162,14 @@ def test_streamed_gradients_are_those_of_a_whole_pass():
 def test_a_backward_that_raises_is_told_as_ever():
     """The stream says that it failed; only the tensor behind it is accused."""
 
-    class Broken(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
+    def broken_backward(_x, _g):
+        raise ValueError("no way back")
 
-        @staticmethod
-        def backward(ctx, g):
-            raise ValueError("no way back")
+    broken = with_backward(lambda x: x.clone(), broken_backward)
 
     model, x = network()
     layer = model[4]
-    layer.forward = lambda x: torch.nn.functional.linear(x, Broken.apply(layer.weight))
+    layer.forward = lambda x: torch.nn.functional.linear(x, broken(layer.weight))
     report = gl.check(model, x, loss=loss, coverage="probe", diagnose=False)
 
     assert report.culprits == ("4.weight",)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.specimens.functions import with_backward
+
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
@@ -132,36 +134,12 @@ def test_what_cannot_be_looked_at_says_why(audit, tmp_path):
         local_report(loaded.layers, "act")
 
 
-class StaleTanh(torch.autograd.Function):
-    """Saves the input where its backward is written in the output."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """Return tanh(x)."""
-        ctx.save_for_backward(x)
-        return torch.tanh(x)
-
-    @staticmethod
-    def backward(ctx, g):
-        """Compute 1 - y**2 with x in place of y."""
-        (x,) = ctx.saved_tensors
-        return g * (1 - x**2)
+# Saves the input where its backward is written in the output.
+stale_tanh = with_backward(torch.tanh, lambda x, g: g * (1 - x**2))
 
 
-class Product(torch.autograd.Function):
-    """Multiplies by a square matrix."""
-
-    @staticmethod
-    def forward(ctx, x, w):
-        """Return x W."""
-        ctx.save_for_backward(x, w)
-        return x @ w
-
-    @staticmethod
-    def backward(ctx, g):
-        """Forget the transpose of W."""
-        x, w = ctx.saved_tensors
-        return g @ w, x.T @ g
+# Multiplies by a square matrix.
+product = with_backward(lambda x, w: x @ w, lambda x, w, g: (g @ w, x.T @ g))
 
 
 class Stale(nn.Module):
@@ -169,7 +147,7 @@ class Stale(nn.Module):
 
     def forward(self, x):
         """Return tanh(x)."""
-        return StaleTanh.apply(x)
+        return stale_tanh(x)
 
 
 class Turned(nn.Module):
@@ -181,7 +159,7 @@ class Turned(nn.Module):
 
     def forward(self, x):
         """Return x W."""
-        return Product.apply(x, self.weight)
+        return product(x, self.weight)
 
 
 def test_every_guilty_layer_gets_its_own_cause():

@@ -10,6 +10,7 @@ import pytest
 
 import gradlab as gl
 from tests.localisation.networks import Swish
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -20,17 +21,14 @@ RIGHT = 4
 TOGETHER = 5  # once more with all that is inside: a VJP, and two probes of two calls
 
 
-class _Linear(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, weight, factor):
-        ctx.save_for_backward(x, weight)
-        ctx.factor = factor
-        return x @ weight.T
-
-    @staticmethod
-    def backward(ctx, upstream):
-        x, weight = ctx.saved_tensors
-        return upstream @ weight, ctx.factor * upstream.T @ x, None
+linear = with_backward(
+    lambda x, weight, factor: x @ weight.T,
+    lambda x, weight, factor, upstream: (
+        upstream @ weight,
+        factor * upstream.T @ x,
+        None,
+    ),
+)
 
 
 class Handing(nn.Module):
@@ -42,7 +40,7 @@ class Handing(nn.Module):
         self.factor = factor
 
     def forward(self, x):
-        return _Linear.apply(x, self.weight, self.factor)
+        return linear(x, self.weight, self.factor)
 
 
 class HandingUnseen(Handing):

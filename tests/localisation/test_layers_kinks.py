@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.specimens.functions import with_backward
+
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
@@ -105,22 +107,12 @@ def test_mistake_behind_a_kink_is_found(name, point, slip):
 @pytest.mark.parametrize("share", [1.001, 0.0], ids=["0.1 %", "lost"])
 def test_mistake_in_a_layer_with_kinks_is_found(share):
     """A relu whose backward is wrong is found although many inputs are exactly zero."""
-
-    class Relu(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.clamp(min=0)
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return share * g * (x > 0)
+    relu = with_backward(lambda x: x.clamp(min=0), lambda x, g: share * g * (x > 0))
 
     torch.manual_seed(0)
     x = torch.relu(torch.randn(6, 8, dtype=torch.float64)).requires_grad_()
 
-    assert blame(Own(Relu.apply), x).culprits == ("Own",)
+    assert blame(Own(relu), x).culprits == ("Own",)
 
 
 @pytest.mark.parametrize("entries", [10, 1000, 100_000])
@@ -201,18 +193,10 @@ def test_kinks_that_cancel_are_no_mistake(at_zero):
 
 def test_what_is_wrong_at_zeros_that_are_no_kinks_is_found():
     """The slope of sin is 1 there, on either side."""
-
-    class Sine(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.sin()
-
-        @staticmethod
-        def backward(ctx, grad):
-            (x,) = ctx.saved_tensors
-            return grad * torch.where(x == 0, 0.5, x.cos())
+    sine = with_backward(
+        lambda x: x.sin(), lambda x, grad: grad * torch.where(x == 0, 0.5, x.cos())
+    )
 
     x = torch.tensor([[0.0, 0.7, 0.0, -0.4, 0.0, 0.0]], dtype=torch.float64)
 
-    assert blame(Own(Sine.apply), x.requires_grad_()).culprits == ("Own",)
+    assert blame(Own(sine), x.requires_grad_()).culprits == ("Own",)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.specimens.functions import with_backward
+
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
@@ -147,17 +149,10 @@ def test_layers_without_values_are_refused():
         blame(nn.Linear(3, 3, device="meta"), torch.zeros(2, 3))
 
 
-class _Broken(torch.autograd.Function):
-    """Twice x, with a backward that is given from outside."""
-
-    @staticmethod
-    def forward(ctx, x, backward):
-        ctx.given = backward
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx, g):
-        return ctx.given(g), None
+# Twice x, with a backward that is given from outside.
+broken = with_backward(
+    lambda x, backward: 2 * x, lambda _x, backward, g: (backward(g), None)
+)
 
 
 def _raises(g):
@@ -175,7 +170,7 @@ def _raises(g):
 )
 def test_backward_that_cannot_be_compared_is_named(backward, kind, words):
     """Raising, wrong shapes, infinities and None are told as what they are."""
-    net = Own(lambda net, x: _Broken.apply(net.fc(x), backward))
+    net = Own(lambda net, x: broken(net.fc(x), backward))
 
     audit = blame(net, randn(4, 3))
 

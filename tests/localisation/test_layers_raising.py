@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -44,23 +45,15 @@ class Kept(torch.nn.Module):
         return y
 
 
-class Thrice(torch.autograd.Function):
-    """Doubles, with the gradient of something else."""
-
-    @staticmethod
-    def forward(_ctx, x):
-        return 2 * x
-
-    @staticmethod
-    def backward(_ctx, grad):
-        return 3 * grad
+# Doubles, with the gradient of something else.
+thrice = with_backward(lambda x: 2 * x, lambda _x, grad: 3 * grad)
 
 
 class Wrong(torch.nn.Module):
     """Calls that Function."""
 
     def forward(self, x):
-        return Thrice.apply(x)
+        return thrice(x)
 
 
 class Moody(torch.nn.Module):

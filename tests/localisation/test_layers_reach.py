@@ -8,6 +8,7 @@ import weakref
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -73,19 +74,11 @@ class Covariance(nn.Module):
         return self.layer(matrix) @ x
 
 
-class Entropy(torch.autograd.Function):
-    """Of numbers that add up to one: a constant in the gradient plays no part."""
-
-    @staticmethod
-    def forward(ctx, p, factor):
-        ctx.save_for_backward(p)
-        ctx.factor = factor
-        return -(p * p.log()).sum(-1)
-
-    @staticmethod
-    def backward(ctx, upstream):
-        (p,) = ctx.saved_tensors
-        return -ctx.factor * upstream[:, None] * p.log(), None
+# Of numbers that add up to one: a constant in the gradient plays no part.
+entropy = with_backward(
+    lambda p, factor: -(p * p.log()).sum(-1),
+    lambda p, factor, upstream: (-factor * upstream[:, None] * p.log(), None),
+)
 
 
 class Certainty(nn.Module):
@@ -99,7 +92,7 @@ class Certainty(nn.Module):
             self.linear.weight.copy_(torch.arange(12.0).view(4, 3).sin())
 
     def forward(self, x):
-        return Entropy.apply(self.linear(x).softmax(-1), self.factor)
+        return entropy(self.linear(x).softmax(-1), self.factor)
 
 
 def point(dtype, *shape):
@@ -174,19 +167,16 @@ def test_a_run_that_is_cut_apart_goes_at_once():
         gc.enable()
 
 
-class Factor(torch.autograd.Function):
-    """A linear map whose gradient of the input has a factor of choice."""
-
-    @staticmethod
-    def forward(ctx, x, weight, bias, factor):
-        ctx.save_for_backward(x, weight)
-        ctx.factor = factor
-        return x @ weight.T + bias
-
-    @staticmethod
-    def backward(ctx, upstream):
-        x, weight = ctx.saved_tensors
-        return ctx.factor * upstream @ weight, upstream.T @ x, upstream.sum(0), None
+# A linear map whose gradient of the input has a factor of choice.
+own_factor = with_backward(
+    lambda x, weight, bias, factor: x @ weight.T + bias,
+    lambda x, weight, _bias, factor, upstream: (
+        factor * upstream @ weight,
+        upstream.T @ x,
+        upstream.sum(0),
+        None,
+    ),
+)
 
 
 class Mapped(nn.Module):
@@ -198,7 +188,7 @@ class Mapped(nn.Module):
         self.factor = factor
 
     def forward(self, x):
-        return Factor.apply(x, self.weight, self.bias, self.factor)
+        return own_factor(x, self.weight, self.bias, self.factor)
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e-9, 1e-12])

@@ -6,6 +6,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.localisation.layers.audited import LayerState
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -99,24 +100,16 @@ def test_a_pole_within_the_step_accuses_nobody(name, seed):
     assert gl.blame(NextTo(function, point)).culprits == ()
 
 
-class Steep(torch.autograd.Function):
-    """A sine whose backward is ten billion times too steep."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return torch.sin(x)
-
-    @staticmethod
-    def backward(ctx, upstream):
-        (x,) = ctx.saved_tensors
-        return 1e10 * torch.cos(x) * upstream
+# A sine whose backward is ten billion times too steep.
+own_steep = with_backward(
+    torch.sin, lambda x, upstream: 10000000000.0 * torch.cos(x) * upstream
+)
 
 
 def test_a_slope_that_f_has_at_no_step_is_wrong():
     """However steep it is: short steps are asked, and do not bear it out."""
     torch.manual_seed(0)
-    module = NextTo(Steep.apply, torch.randn(6, dtype=torch.float64))
+    module = NextTo(own_steep, torch.randn(6, dtype=torch.float64))
 
     assert gl.blame(module).culprits == ("NextTo",)
 

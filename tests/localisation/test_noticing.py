@@ -5,33 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.specimens.functions import with_backward
+
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import gradlab as gl  # noqa: E402
 
 
-class Square(torch.autograd.Function):
-    """x * x with a backward that a test makes odd."""
+# x * x with a backward that a test makes odd.
+def square_backward(x, way, g):
+    if way == "view":
+        g = g.view(-1).view(x.shape)
+    if way == "memory":
+        g = torch.as_strided(g, x.shape, x.stride())
+    if way == "in place":
+        return (g.mul_(2 * x), None)
+    return (2 * x * g, None)
 
-    @staticmethod
-    def forward(ctx, x, way):
-        """Save the input."""
-        ctx.save_for_backward(x)
-        ctx.way = way
-        return x * x
 
-    @staticmethod
-    def backward(ctx, g):
-        """Multiply; some ways look at memory instead of entries."""
-        (x,) = ctx.saved_tensors
-        if ctx.way == "view":
-            g = g.view(-1).view(x.shape)
-        if ctx.way == "memory":
-            g = torch.as_strided(g, x.shape, x.stride())
-        if ctx.way == "in place":
-            return g.mul_(2 * x), None
-        return 2 * x * g, None
+square = with_backward(lambda x, way: x * x, square_backward)
 
 
 class Pair(torch.autograd.Function):
@@ -75,7 +68,7 @@ def _errors(report):
 @pytest.mark.parametrize("way", ["view", "memory"])
 def test_backward_that_looks_at_memory(x, way):
     """Right for contiguous gradients; wrong for what .sum() and .T send."""
-    report = gl.check(lambda x: Square.apply(x, way), x)
+    report = gl.check(lambda x: square(x, way), x)
 
     assert report["x"].verdict == gl.Verdict.AGREES
     assert report.verdict == gl.Verdict.DISAGREES
@@ -85,41 +78,33 @@ def test_backward_that_looks_at_memory(x, way):
 
 def test_right_backward_is_not_accused(x):
     """One that indexes entries is right however they lie."""
-    report = gl.check(lambda x: Square.apply(x, "right"), x)
+    report = gl.check(lambda x: square(x, "right"), x)
 
     assert report.ok
     assert report.findings == ()
 
 
-class Single(torch.autograd.Function):
-    """x * x, whose backward computes in single precision, in an order of its own."""
+# x * x, whose backward computes in single precision, in an order of its own.
+def single_backward(x, g):
+    slope = 2 * x.float()
+    if g.is_contiguous():
+        return (slope * g.float()).double()
+    return (slope * (g.float() / 3) * 3).double()
 
-    @staticmethod
-    def forward(ctx, x):
-        """Save the input."""
-        ctx.save_for_backward(x)
-        return x * x
 
-    @staticmethod
-    def backward(ctx, g):
-        """Multiply in single precision; where entries lie apart, in other portions."""
-        (x,) = ctx.saved_tensors
-        slope = 2 * x.float()
-        if g.is_contiguous():
-            return (slope * g.float()).double()
-        return (slope * (g.float() / 3) * 3).double()
+single = with_backward(lambda x: x * x, single_backward)
 
 
 def test_single_precision_inside_a_backward_is_no_matter_of_memory(x):
     """Kernels of torch sum in another order where entries lie apart: 1e-7 of it."""
-    report = gl.check(Single.apply, x)
+    report = gl.check(single, x)
 
     assert not any(f.kind == gl.BugKind.ALIASING for f in report.findings)
 
 
 def test_backward_that_writes_to_an_expanded_gradient(x):
     """Writing to the gradient fails where one number stands for all entries."""
-    report = gl.check(lambda x: Square.apply(x, "in place"), x)
+    report = gl.check(lambda x: square(x, "in place"), x)
 
     assert _errors(report)[0] == ("aliasing", "x")
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.specimens.functions import with_backward
+
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
@@ -96,22 +98,14 @@ def test_sum_of_what_is_normalised_has_no_gradient_to_depend_on_memory():
         assert report.ok, report.findings
 
 
-class Selu(torch.autograd.Function):
-    """Right but for one unit of the first sample."""
+# Right but for one unit of the first sample.
+def selu_backward(x, grad):
+    slope = torch.where(x > 0, 1.0, 1.6732632423543772 * x.exp())
+    slope[0, 0] *= 1.5
+    return 1.0507009873554805 * grad * slope
 
-    @staticmethod
-    def forward(ctx, x):
-        """As torch has it."""
-        ctx.save_for_backward(x)
-        return torch.selu(x)
 
-    @staticmethod
-    def backward(ctx, grad):
-        """Half as much again, in one entry."""
-        (x,) = ctx.saved_tensors
-        slope = torch.where(x > 0, 1.0, 1.6732632423543772 * x.exp())
-        slope[0, 0] *= 1.5
-        return 1.0507009873554805 * grad * slope
+selu = with_backward(torch.selu, selu_backward)
 
 
 class OneUnit(torch.nn.Module):
@@ -119,7 +113,7 @@ class OneUnit(torch.nn.Module):
 
     def forward(self, x):
         """Behind a dropout."""
-        return Selu.apply(x)
+        return selu(x)
 
 
 @pytest.mark.parametrize("seed", range(6))

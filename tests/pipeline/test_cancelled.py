@@ -6,21 +6,16 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
 
-class Normalised(torch.autograd.Function):
-    """Rows without their mean; a slip leaves the mean in the gradient."""
-
-    @staticmethod
-    def forward(ctx, x, slip):
-        ctx.slip = slip
-        return x - x.mean(dim=-1, keepdim=True)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad - (1 - ctx.slip) * grad.mean(dim=-1, keepdim=True), None
+# Rows without their mean; a slip leaves the mean in the gradient.
+normalised = with_backward(
+    lambda x, slip: x - x.mean(dim=-1, keepdim=True),
+    lambda _x, slip, grad: (grad - (1 - slip) * grad.mean(dim=-1, keepdim=True), None),
+)
 
 
 def _total(scale, slip):
@@ -31,7 +26,7 @@ def _total(scale, slip):
     b = torch.zeros(20, dtype=torch.float64)
 
     def fn(w, b):
-        return scale * (Normalised.apply(torch.tanh(x @ w.T), slip) + b).sum()
+        return scale * (normalised(torch.tanh(x @ w.T), slip) + b).sum()
 
     return fn, w, b
 

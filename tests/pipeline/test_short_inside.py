@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -23,18 +24,8 @@ class Autocast(nn.Module):
             return self.inner(x).float()
 
 
-class Doubling(torch.autograd.Function):
-    """The identity, with twice its gradient."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """Return a copy."""
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, upstream):
-        """Return too much."""
-        return 2 * upstream
+# The identity, with twice its gradient.
+doubling = with_backward(lambda x: x.clone(), lambda _x, upstream: 2 * upstream)
 
 
 def model():
@@ -62,6 +53,6 @@ def test_wrong_factor_beside_it():
     """A factor is found there all the same."""
     inner, x, loss = model()
 
-    report = gl.check(Autocast(inner), x, loss=lambda out: loss(Doubling.apply(out)))
+    report = gl.check(Autocast(inner), x, loss=lambda out: loss(doubling(out)))
 
     assert report.verdict is gl.Verdict.DISAGREES

@@ -8,24 +8,17 @@ import pytest
 
 import gradlab as gl
 from gradlab.differentiation.metering.meter import BudgetExhausted
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
 
-class Bent(torch.autograd.Function):
-    """Tanh with a slope times a factor."""
-
-    @staticmethod
-    def forward(ctx, x, factor):
-        ctx.save_for_backward(x)
-        ctx.factor = factor
-        return torch.tanh(x)
-
-    @staticmethod
-    def backward(ctx, up):
-        (x,) = ctx.saved_tensors
-        return ctx.factor * up * (1 - torch.tanh(x) ** 2), None
+# Tanh with a slope times a factor.
+bent = with_backward(
+    lambda x, factor: torch.tanh(x),
+    lambda x, factor, up: (factor * up * (1 - torch.tanh(x) ** 2), None),
+)
 
 
 class Bend(nn.Module):
@@ -34,7 +27,7 @@ class Bend(nn.Module):
         self.factor = factor
 
     def forward(self, x):
-        return Bent.apply(x, self.factor)
+        return bent(x, self.factor)
 
 
 class Block(nn.Module):
@@ -97,37 +90,23 @@ def test_mistake_in_a_model_that_rounds(factor, kind, dtype):
 
 def test_backward_that_rounds_has_no_excuse():
     """Casts are left out for the sake of forward: a backward may not cast by itself."""
-
-    class Short(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.exp()
-
-        @staticmethod
-        def backward(ctx, up):
-            (x,) = ctx.saved_tensors
-            return (up * x.exp()).bfloat16().double()
+    own_short = with_backward(
+        lambda x: x.exp(), lambda x, up: (up * x.exp()).bfloat16().double()
+    )
 
     x = torch.randn(5, dtype=torch.float64, requires_grad=True)
 
-    assert not gl.check(Short.apply, x).ok
+    assert not gl.check(own_short, x).ok
 
 
 def test_gradient_that_is_wrong_in_half_precision_alone():
     """What a backward does with short numbers only is still held against it."""
-
-    class Fickle(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return 1.0 * x
-
-        @staticmethod
-        def backward(ctx, up):
-            return -up if up.dtype == torch.bfloat16 else up
+    fickle = with_backward(
+        lambda x: 1.0 * x, lambda _x, up: -up if up.dtype == torch.bfloat16 else up
+    )
 
     x = torch.randn(5, dtype=torch.float64, requires_grad=True)
-    call = lambda x: (Fickle.apply(x.bfloat16()).double() * x).sum()
+    call = lambda x: (fickle(x.bfloat16()).double() * x).sum()
 
     assert not gl.check(call, x).ok
 
@@ -155,22 +134,14 @@ def test_second_check_that_is_cut_short_accuses_nobody(stop, monkeypatch):
 @pytest.mark.parametrize("factor", [1.0, 1.05])
 def test_what_a_cast_leaves_open_is_settled_without_it(factor, dtype):
     """A cube in half precision, widened by float(), is told from one 5 % wrong."""
-
-    class Cube(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return (x.half() ** 3).float()
-
-        @staticmethod
-        def backward(ctx, up):
-            (x,) = ctx.saved_tensors
-            return factor * 3 * x**2 * up
+    cube = with_backward(
+        lambda x: (x.half() ** 3).float(), lambda x, up: factor * 3 * x**2 * up
+    )
 
     torch.manual_seed(5)
     x = torch.randn(5, 4, dtype=dtype, requires_grad=True)
 
-    report = gl.check(Cube.apply, x)
+    report = gl.check(cube, x)
 
     expected = gl.Verdict.AGREES if factor == 1 else gl.Verdict.DISAGREES
     assert report.verdict == expected
@@ -254,28 +225,23 @@ def test_a_cast_along_directions(seed, share):
     assert report.verdict == (gl.Verdict.AGREES if right else gl.Verdict.DISAGREES)
 
 
-class Softmax(torch.autograd.Function):
-    """Softmax in single precision of what is float64, with one slope times a factor."""
+# Softmax in single precision of what is float64, with one slope times a factor.
+def softmax_backward(x, factor, _back, up):
+    p, up = (torch.softmax(x.float(), -1), up.float())
+    found = (p * (up - (up * p).sum(-1, keepdim=True))).double()
+    found.view(-1)[found.abs().argmax()] *= factor
+    return (found, None, None)
 
-    @staticmethod
-    def forward(ctx, x, factor, back):
-        ctx.save_for_backward(x)
-        ctx.factor = factor
-        return torch.softmax(x.float(), -1).to(back)
 
-    @staticmethod
-    def backward(ctx, up):
-        (x,) = ctx.saved_tensors
-        p, up = torch.softmax(x.float(), -1), up.float()
-        found = (p * (up - (up * p).sum(-1, keepdim=True))).double()
-        found.view(-1)[found.abs().argmax()] *= ctx.factor
-        return found, None, None
+softmax = with_backward(
+    lambda x, factor, back: torch.softmax(x.float(), -1).to(back), softmax_backward
+)
 
 
 def single(factor, back, coverage="auto"):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(3, 5, generator=generator).double().requires_grad_()
-    return gl.check(lambda x: Softmax.apply(x, factor, back), x, coverage=coverage)
+    return gl.check(lambda x: softmax(x, factor, back), x, coverage=coverage)
 
 
 @pytest.mark.parametrize("coverage", ["auto", "probe"])

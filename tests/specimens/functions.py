@@ -1,6 +1,9 @@
-"""Functions of one tensor as custom autograd Functions, with any backward."""
+"""Functions of tensors as custom autograd Functions, with any backward."""
 
 from __future__ import annotations
+
+import contextlib
+import inspect
 
 import pytest
 
@@ -8,18 +11,30 @@ torch = pytest.importorskip("torch")
 
 
 def with_backward(forward, backward):
-    """Return `forward` with the gradient ``backward(x, g)``, right or wrong."""
+    """Return `forward` with the gradient ``backward(*inputs, g)``, right or wrong.
+
+    Inputs that are no tensors come back to `backward` as they are, and it returns None
+    for them.
+    """
 
     class Function(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return forward(x)
+        def forward(ctx, *inputs):
+            ctx.save_for_backward(*filter(torch.is_tensor, inputs))
+            ctx.others = [None if torch.is_tensor(x) else (x,) for x in inputs]
+            return forward(*inputs)
 
         @staticmethod
-        def backward(ctx, g):
-            return backward(ctx.saved_tensors[0], g)
+        def backward(ctx, *upstream):
+            saved = iter(ctx.saved_tensors)
+            inputs = (next(saved) if o is None else o[0] for o in ctx.others)
+            return backward(*inputs, *upstream)
 
+    with contextlib.suppress(ValueError):  # torch.sin and its like have none
+        named = inspect.signature(forward)
+        ctx = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        parameters = [ctx, *named.parameters.values()]
+        Function.forward.__signature__ = named.replace(parameters=parameters)
     return Function.apply
 
 

@@ -6,6 +6,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.diagnosis.finding import BugKind
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -151,20 +152,15 @@ def test_sweeps_do_not_compare_overwritten_parameters(kind):
 
 def test_only_overwritten_entries_are_excused():
     """A slip in an entry that clipping leaves alone is a slip."""
-
-    class Slip(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, w):
-            return w.clone()
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 3.0]]).double()
+    slip = with_backward(
+        lambda w: w.clone(),
+        lambda _w, g: g * torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 3.0]]).double(),
+    )
 
     class Wrong(Clipped):
         def forward(self, x):
             self.before()
-            return torch.tanh(x @ Slip.apply(self.weight)).pow(2).sum()
+            return torch.tanh(x @ slip(self.weight)).pow(2).sum()
 
     module = Wrong()
     with torch.no_grad():

@@ -10,6 +10,7 @@ from gradlab.subject.tensors.gradients import engine as torch_engine
 from gradlab.subject.tensors.gradients.backward import Backward
 from gradlab.subject.tensors.gradients.forward import ForwardMode
 from gradlab.subject.tensors.subjects import torch_subject
+from tests.specimens.functions import with_backward
 from tests.specimens.torch_sides import DOUBLE, REAL, Through, eye_of, randn
 
 torch = pytest.importorskip("torch")
@@ -142,26 +143,17 @@ def test_backwards_that_cannot_be_batched_are_looped():
     assert not subject.analytic._batched
 
 
-class Untransposed(torch.autograd.Function):
-    """Returns the gradient of w in the wrong shape."""
-
-    @staticmethod
-    def forward(ctx, x, w):
-        """What is computed."""
-        ctx.save_for_backward(x, w)
-        return x @ w
-
-    @staticmethod
-    def backward(ctx, upstream):
-        """What autograd is told."""
-        x, w = ctx.saved_tensors
-        return upstream @ w.t(), (x.t() @ upstream).t()
+# Returns the gradient of w in the wrong shape.
+untransposed = with_backward(
+    lambda x, w: x @ w,
+    lambda x, w, upstream: (upstream @ w.t(), (x.t() @ upstream).t()),
+)
 
 
 def test_wrong_shape_is_a_problem_of_that_input_only():
     """The other input keeps its right gradient; the culprit is nan and named."""
     x, w = randn(3, 2), randn(2, 4)
-    subject = torch_subject(Untransposed.apply, (x, w), names=["x", "w"])
+    subject = torch_subject(untransposed, (x, w), names=["x", "w"])
     pullback = subject.analytic.pull(eye_of(subject))
 
     right = torch_subject(torch.matmul, (x, w)).analytic.pull(np.eye(12)).values[0]
@@ -172,23 +164,16 @@ def test_wrong_shape_is_a_problem_of_that_input_only():
     assert "[4, 2]" in problem.detail
 
 
-class Raises(torch.autograd.Function):
-    """A backward with a plain programming error."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """What is computed."""
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, upstream):
-        """What autograd is told."""
-        return upstream / undefined_name  # noqa: F821 - the bug
+# A backward with a plain programming error.
+raises = with_backward(
+    lambda x: x * 2,
+    lambda _x, upstream: upstream / undefined_name,  # noqa: F821 - the bug
+)
 
 
 def test_exception_in_backward_is_a_problem_with_its_message():
     """The check goes on; the message is kept."""
-    pullback = torch_subject(Raises.apply, (randn(2),)).analytic.pull(np.eye(2))
+    pullback = torch_subject(raises, (randn(2),)).analytic.pull(np.eye(2))
 
     assert np.isnan(pullback.values[0]).all()
     (problem,) = pullback.problems

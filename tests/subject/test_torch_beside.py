@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -106,19 +107,10 @@ def test_a_module_that_a_function_calls_is_widened():
     assert NET[0].weight.grad is None
 
 
-class Product(torch.autograd.Function):
-    """``x @ W`` with a backward that is off by a factor."""
-
-    @staticmethod
-    def forward(ctx, x, factor):
-        """Multiply."""
-        ctx.factor = factor
-        return x @ W
-
-    @staticmethod
-    def backward(ctx, up):
-        """Pull back."""
-        return ctx.factor * (up @ W.T), None
+# ``x @ W`` with a backward that is off by a factor.
+product = with_backward(
+    lambda x, factor: x @ W, lambda _x, factor, up: (factor * (up @ W.T), None)
+)
 
 
 @pytest.mark.parametrize(
@@ -128,29 +120,19 @@ def test_a_float32_product_with_what_is_held_is_decided(factor, verdict):
     """A right backward agrees; one that is off by 0.03 % is told, and by what."""
     x = values(3, 4, seed=5).requires_grad_()
 
-    report = gl.check(Product.apply, x, factor)
+    report = gl.check(product, x, factor)
 
     assert report.verdict == verdict
     assert report.diagnosis == ("scale" if factor > 1 else "low_precision")
 
 
-class Doubled(torch.autograd.Function):
-    """Twice the sine, in float32 without a need."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """Cast and evaluate."""
-        return 2 * x.float().sin()
-
-    @staticmethod
-    def backward(ctx, up):
-        """Pull back something else."""
-        return up * 2
+# Twice the sine, in float32 without a need.
+doubled = with_backward(lambda x: 2 * x.float().sin(), lambda _x, up: up * 2)
 
 
 def test_a_cast_to_float32_is_none_to_half_precision():
     """Of a function that calls `float()` nothing is said about half precision."""
-    report = gl.check(Doubled.apply, values(4).requires_grad_())
+    report = gl.check(doubled, values(4).requires_grad_())
 
     assert report.verdict == gl.Verdict.DISAGREES
     assert not any("half precision" in finding.evidence for finding in report.findings)

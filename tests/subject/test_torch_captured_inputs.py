@@ -9,21 +9,15 @@ import pytest
 
 import gradlab as gl
 from gradlab.subject.tensors.subjects import torch_subject
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
 
-class Slip(torch.autograd.Function):
-    """A penalty, with a derivative half as large again."""
-
-    @staticmethod
-    def forward(ctx, weight):
-        ctx.save_for_backward(weight)
-        return (weight**2).sum()
-
-    @staticmethod
-    def backward(ctx, g):
-        return 3 * ctx.saved_tensors[0] * g
+# A penalty, with a derivative half as large again.
+own_slip = with_backward(
+    lambda weight: (weight**2).sum(), lambda weight, g: 3 * weight * g
+)
 
 
 def right(weight):
@@ -82,7 +76,7 @@ def test_gradient_is_that_of_training(hold, dtype):
 @pytest.mark.parametrize("hold", HOLDS)
 def test_slip_behind_it_is_found(hold):
     """A wrong backward that only the second holder leads to is not passed over."""
-    report = gl.check(Penalised(hold, Slip.apply).double(), torch.ones(3).double())
+    report = gl.check(Penalised(hold, own_slip).double(), torch.ones(3).double())
 
     assert report.verdict is gl.Verdict.DISAGREES
 
@@ -95,7 +89,7 @@ def test_penalties_in_a_loss_count(dtype, coverage):
     net, x = torch.nn.Linear(3, 2).to(dtype), torch.ones(4, 3, dtype=dtype)
     found = {}
 
-    for penalty in (right, Slip.apply):
+    for penalty in (right, own_slip):
         report = gl.check(
             net,
             x,
@@ -104,7 +98,7 @@ def test_penalties_in_a_loss_count(dtype, coverage):
         )
         found[penalty] = report.verdict.name
 
-    assert found == {right: "AGREES", Slip.apply: "DISAGREES"}
+    assert found == {right: "AGREES", own_slip: "DISAGREES"}
 
 
 @pytest.mark.parametrize("hold", HOLDS)
@@ -153,7 +147,7 @@ def test_inputs_that_a_function_reads_by_itself_are_inputs(slip):
     """Given W and reading the global W as well: the gradient is that of training."""
     x = torch.tensor([0.5, -1.0], dtype=torch.float64)
     W = torch.tensor([2.0, 3.0], dtype=torch.float64, requires_grad=True)
-    penalty = Slip.apply if slip else right
+    penalty = own_slip if slip else right
 
     def f(w):
         return (x * w).sum() + penalty(W)

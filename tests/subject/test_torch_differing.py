@@ -16,6 +16,7 @@ from gradlab.subject.tensors.incremental.differing import (
 from gradlab.subject.tensors.incremental.displaced_entries import one_entry
 from gradlab.subject.tensors.incremental.words import words
 from gradlab.subject.tensors.subjects import torch_subject
+from tests.specimens.functions import with_backward
 from tests.specimens.torch_sides import randn
 
 torch = pytest.importorskip("torch")
@@ -276,21 +277,13 @@ def test_only_what_changes_is_evaluated():
     assert sizes == [8 * 3]
 
 
-class Slipped(torch.autograd.Function):
-    """An activation whose backward is off where it is steep."""
+# An activation whose backward is off where it is steep.
+def slipped_backward(x, upstream):
+    slope = 1 - torch.tanh(x) ** 2
+    return upstream * torch.where(slope > 0.9, 1.01 * slope, slope)
 
-    @staticmethod
-    def forward(ctx, x):
-        """What is computed."""
-        ctx.save_for_backward(x)
-        return torch.tanh(x)
 
-    @staticmethod
-    def backward(ctx, upstream):
-        """What autograd is told."""
-        (x,) = ctx.saved_tensors
-        slope = 1 - torch.tanh(x) ** 2
-        return upstream * torch.where(slope > 0.9, 1.01 * slope, slope)
+slipped = with_backward(torch.tanh, slipped_backward)
 
 
 def _mlp(activation):
@@ -306,6 +299,6 @@ def test_a_slip_is_found_and_its_twin_is_right():
     inputs = [t.requires_grad_() for t in (randn(4, 16), randn(24, 16), randn(3, 24))]
 
     assert gl.check(_mlp(torch.tanh), *inputs).ok
-    report = gl.check(_mlp(Slipped.apply), *inputs)
+    report = gl.check(_mlp(slipped), *inputs)
     assert not report.ok
     assert set(report.culprits) == {"x", "w"}

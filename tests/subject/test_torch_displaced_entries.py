@@ -12,6 +12,7 @@ from gradlab.subject.tensors.incremental.displaced_entries import (
     suitable,
 )
 from gradlab.subject.tensors.subjects import torch_subject
+from tests.specimens.functions import with_backward
 from tests.specimens.torch_sides import randn
 
 torch = pytest.importorskip("torch")
@@ -192,22 +193,14 @@ def test_batches_are_loops(penalty):
     assert (taken == (point + steps) - point).all()
 
 
-class Slipped(torch.autograd.Function):
-    """A product whose backward is off in one entry of the weight."""
+# A product whose backward is off in one entry of the weight.
+def slipped_backward(x, w, upstream):
+    dw = upstream.T @ x
+    dw[7, 3] *= 1.001
+    return (upstream @ w, dw)
 
-    @staticmethod
-    def forward(ctx, x, w):
-        """What is computed."""
-        ctx.save_for_backward(x, w)
-        return F.linear(x, w)
 
-    @staticmethod
-    def backward(ctx, upstream):
-        """What autograd is told."""
-        x, w = ctx.saved_tensors
-        dw = upstream.T @ x
-        dw[7, 3] *= 1.001
-        return upstream @ w, dw
+slipped = with_backward(F.linear, slipped_backward)
 
 
 def test_one_wrong_entry_is_found():
@@ -215,7 +208,7 @@ def test_one_wrong_entry_is_found():
     torch.manual_seed(2)
     x, w = randn(4, 16).requires_grad_(), randn(24, 16).requires_grad_()
 
-    report = gl.check(lambda x, w: torch.tanh(Slipped.apply(x, w)).sum(), x, w)
+    report = gl.check(lambda x, w: torch.tanh(slipped(x, w)).sum(), x, w)
 
     assert report.culprits == ("w",)
     assert report["w"].ranking(1) == [(0, 7 * 16 + 3)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -50,17 +51,9 @@ def test_noise_of_its_own(noisy, x):
 
 def test_wrong_beside_noise(x):
     """A factor is found beside noise."""
+    doubled = with_backward(lambda x: x.clone(), lambda _x, upstream: 2 * upstream)
 
-    class Doubled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, upstream):
-            return 2 * upstream
-
-    report = gl.check(lambda x: (Doubled.apply(x) + torch.rand_like(x)).sin().sum(), x)
+    report = gl.check(lambda x: (doubled(x) + torch.rand_like(x)).sin().sum(), x)
 
     assert report.diagnosis == "scale"
 

@@ -8,6 +8,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.comparison.verdict import Verdict
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -24,17 +25,8 @@ LAYERS = {
 }
 
 
-class Square(torch.autograd.Function):
-    """A square whose backward is one percent off."""
-
-    @staticmethod
-    def forward(ctx, z):
-        ctx.save_for_backward(z)
-        return z * z
-
-    @staticmethod
-    def backward(ctx, cotangent):
-        return 2.02 * ctx.saved_tensors[0] * cotangent
+# A square whose backward is one percent off.
+square = with_backward(lambda z: z * z, lambda z, cotangent: 2.02 * z * cotangent)
 
 
 class Remembering(nn.Module):
@@ -120,9 +112,7 @@ def test_steps_that_call_backward_themselves(asked, slip):
 def test_one_percent_is_told_in_float32():
     """The wrong backward of a custom function shows through its parameters."""
     torch.manual_seed(0)
-    report = checked(
-        nn.Linear(4, 4), torch.randn(3, 4), lambda z: Square.apply(z).mean()
-    )
+    report = checked(nn.Linear(4, 4), torch.randn(3, 4), lambda z: square(z).mean())
     assert report.verdict == Verdict.DISAGREES
 
 
@@ -159,7 +149,7 @@ def rounding(z):
 
 def rounding_wrong(z):
     """Round as well, with a square whose backward is off."""
-    return Square.apply(z.half().float()).sum()
+    return square(z.half().float()).sum()
 
 
 def under_autocast(z):

@@ -9,6 +9,7 @@ import gradlab as gl
 from gradlab.differentiation.analytic.second_order import COTANGENT, second_order
 from gradlab.errors import SubjectError
 from gradlab.subject.tensors.subjects import torch_subject
+from tests.specimens.functions import with_backward
 from tests.specimens.torch_sides import DOUBLE, eye_of, randn
 
 torch = pytest.importorskip("torch")
@@ -42,26 +43,17 @@ def test_second_order_has_mixed_blocks():
     assert wrt_w == pytest.approx(np.vstack([one, zero]))
 
 
-class WrongSecond(torch.autograd.Function):
-    """x^3 whose backward is right and not differentiable as it should be."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """What is computed."""
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, upstream):
-        """What autograd is told."""
-        (x,) = ctx.saved_tensors
-        return upstream * 3 * x.detach() * x  # half of the second derivative is lost
+# x^3 whose backward is right and not differentiable as it should be.
+wrong_second = with_backward(
+    lambda x: x**3,
+    lambda x, upstream: upstream * 3 * x.detach() * x,  # half of it is lost
+)
 
 
 def test_second_order_sees_what_first_order_cannot():
     """The first derivative is right; the second, by differences, is not."""
     x = torch.tensor([1.5], dtype=DOUBLE)
-    subject = torch_subject(WrongSecond.apply, (x,))
+    subject = torch_subject(wrong_second, (x,))
     assert subject.analytic.pull(np.ones((1, 1))).values[0] == pytest.approx(6.75)
     second = second_order(subject)
     values, taken = second.rows(0, np.array([0, 0]), np.array([1e-6, -1e-6]))
@@ -118,18 +110,10 @@ def test_second_derivative_that_is_cut_short_agrees_with_nothing(budget):
     assert any("the budget ended" in remark for remark in report.remarks)
 
 
-class CutOff(torch.autograd.Function):
-    """``x**2 * w``, whose gradient for `w` is right and has no graph."""
-
-    @staticmethod
-    def forward(ctx, x, w):
-        ctx.save_for_backward(x, w)
-        return x * x * w
-
-    @staticmethod
-    def backward(ctx, g):
-        x, w = ctx.saved_tensors
-        return 2 * x * w * g, (x * x * g).detach()
+# ``x**2 * w``, whose gradient for `w` is right and has no graph.
+cut_off = with_backward(
+    lambda x, w: x * x * w, lambda x, w, g: (2 * x * w * g, (x * x * g).detach())
+)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -137,7 +121,7 @@ def test_gradient_without_a_graph_beside_one_with_is_no_statement(dtype):
     """It moves with x, and the backward of the backward would drop that."""
     x, w = torch.tensor([0.5, -1.5], dtype=dtype), torch.ones(2, dtype=dtype)
 
-    report = gl.check(CutOff.apply, x, w, order=2)
+    report = gl.check(cut_off, x, w, order=2)
 
     assert report["grad.w", "x"].verdict is gl.Verdict.DISAGREES
     assert report.findings[0].kind == gl.BugKind.SECOND_ORDER

@@ -15,6 +15,7 @@ from gradlab.differentiation.noise.analytic_noise import (
     value_noise,
 )
 from gradlab.subject.tensors.subjects import torch_subject
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -164,29 +165,22 @@ def test_rounding_inside_is_seen_where_moving_x_by_a_digit_does_not_show_it():
     assert np.median(noise) <= 10 * np.median(np.abs(gap))
 
 
-class _SingleOnly(torch.autograd.Function):
-    """The sine, whose derivative is ten percent too large in float32."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return torch.sin(x)
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return grad * torch.cos(x) * (1.1 if x.dtype == torch.float32 else 1.0)
+# The sine, whose derivative is ten percent too large in float32.
+single_only = with_backward(
+    torch.sin,
+    lambda x, grad: grad * torch.cos(x) * (1.1 if x.dtype == torch.float32 else 1.0),
+)
 
 
 def test_a_slip_of_single_precision_is_no_rounding():
     """Ten percent too large in float32 alone: a smooth difference, hence no noise."""
     x = torch.linspace(-1.0, 1.0, 9)
 
-    gap, noise, _ = _beside_double(_SingleOnly.apply, x)
+    gap, noise, _ = _beside_double(single_only, x)
 
     assert (np.abs(gap) >= 0.05).all()
     assert (SCATTER * noise <= 1e-3 * np.abs(gap)).all()
-    assert gl.check(_SingleOnly.apply, x).verdict == gl.Verdict.DISAGREES
+    assert gl.check(single_only, x).verdict == gl.Verdict.DISAGREES
 
 
 def test_both_points_are_put_back_bit_for_bit():

@@ -13,6 +13,7 @@ from gradlab.differentiation.metering.budget import Budget
 from gradlab.differentiation.metering.meter import Meter
 from gradlab.differentiation.products.through_products import ThroughProducts
 from gradlab.subject.tensors.subjects import torch_subject
+from tests.specimens.functions import with_backward
 from tests.specimens.torch_sides import randn
 
 torch = pytest.importorskip("torch")
@@ -107,19 +108,11 @@ def test_a_check_takes_a_tenth_of_the_evaluations_and_says_so():
     assert any(remark.endswith("rule: x, w1, b1, w2, b2") for remark in report.remarks)
 
 
-class _Wrong(torch.autograd.Function):
-    """A linear map of which entries of one gradient are changed."""
-
-    @staticmethod
-    def forward(ctx, x, w, change):
-        ctx.save_for_backward(x, w)
-        ctx.change = change
-        return x @ w.T
-
-    @staticmethod
-    def backward(ctx, grad):
-        x, w = ctx.saved_tensors
-        return grad @ w, ctx.change(grad.T @ x), None
+# A linear map of which entries of one gradient are changed.
+own_wrong = with_backward(
+    lambda x, w, change: x @ w.T,
+    lambda x, w, change, grad: (grad @ w, change(grad.T @ x), None),
+)
 
 
 def _one(factor):
@@ -136,7 +129,7 @@ def test_a_function_that_cannot_be_batched_is_evaluated_one_by_one():
     x, w1, *_ = _point()
 
     def fn(x, w1):
-        return torch.tanh(_Wrong.apply(x, w1, lambda gradient: gradient)).square().sum()
+        return torch.tanh(own_wrong(x, w1, lambda gradient: gradient)).square().sum()
 
     report = gl.check(fn, x, w1, coverage="full", names=("x", "w1"))
 
@@ -151,7 +144,7 @@ def test_one_wrong_entry_is_named(factor):
     x, w1, *_ = _point()
 
     def fn(x, w1):
-        return torch.tanh(_Wrong.apply(x, w1, _one(factor))).square().sum()
+        return torch.tanh(own_wrong(x, w1, _one(factor))).square().sum()
 
     report = gl.check(fn, x, w1, coverage="full", names=("x", "w1"))
 

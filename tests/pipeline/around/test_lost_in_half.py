@@ -5,27 +5,21 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
 HALVES = [torch.bfloat16, torch.float16]
 
 
-class Slipped(torch.autograd.Function):
-    """The identity, with a factor on one entry of its gradient, or on all."""
+# The identity, with a factor on one entry of its gradient, or on all.
+def slipped_backward(_x, factor, every, upstream):
+    factors = torch.ones_like(upstream)
+    factors[slice(None) if every else 2] = factor
+    return (upstream * factors, None, None)
 
-    @staticmethod
-    def forward(ctx, x, factor, every):
-        """Keep both for the way back."""
-        ctx.factor, ctx.every = factor, every
-        return x.clone()
 
-    @staticmethod
-    def backward(ctx, upstream):
-        """Multiply."""
-        factors = torch.ones_like(upstream)
-        factors[slice(None) if ctx.every else 2] = ctx.factor
-        return upstream * factors, None, None
+slipped = with_backward(lambda x, factor, every: x.clone(), slipped_backward)
 
 
 def saturated(x):
@@ -53,7 +47,7 @@ def test_what_is_wrong_in_float64_as_well_is_told(dtype):
 
     for wrong in (
         lambda x: saturated(x.detach()) + 0 * x,
-        lambda x: saturated(Slipped.apply(x, 2.0, True)),
+        lambda x: saturated(slipped(x, 2.0, True)),
     ):
         assert gl.check(wrong, x).verdict == gl.Verdict.DISAGREES
 
@@ -65,7 +59,7 @@ def test_multiples_of_short_numbers_are_no_single_precision(dtype, factor):
     point = [-0.836, 0.703, -0.3223, -2.89, -1.789]
     x = torch.tensor(point, dtype=dtype, requires_grad=True)
 
-    report = gl.check(lambda x: (Slipped.apply(x, factor, False) ** 2).sum() + 100, x)
+    report = gl.check(lambda x: (slipped(x, factor, False) ** 2).sum() + 100, x)
 
     assert report.verdict == (
         gl.Verdict.AGREES if factor == 1 else gl.Verdict.DISAGREES

@@ -9,6 +9,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import Verdict
+from tests.specimens.functions import with_backward
 
 pytestmark = pytest.mark.untraced
 
@@ -97,16 +98,8 @@ def test_rounding_on_purpose_is_no_precision(step):
     assert gl.check(quantise, x, grad=lambda x: 0 * x).verdict == Verdict.AGREES
 
 
-class Straight(torch.autograd.Function):
-    """Rounds to hundredths, and passes gradients straight through."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return torch.round(100 * x) / 100
-
-    @staticmethod
-    def backward(ctx, g):
-        return g
+# Rounds to hundredths, and passes gradients straight through.
+own_straight = with_backward(lambda x: torch.round(100 * x) / 100, lambda _x, g: g)
 
 
 def test_torch_casts_are_seen_not_inferred():
@@ -120,7 +113,7 @@ def test_torch_casts_are_seen_not_inferred():
         return torch.tanh((x.bfloat16() @ w.T.bfloat16()).double()).sum()
 
     def straight(x, w):
-        return torch.tanh(Straight.apply(x @ w.T)).sum()
+        return torch.tanh(own_straight(x @ w.T)).sum()
 
     assert gl.check(cast, x, w, diagnose=False).verdict != Verdict.DISAGREES
     assert gl.check(straight, x, w, diagnose=False).verdict == Verdict.DISAGREES
@@ -247,23 +240,17 @@ def test_no_warning_where_f_is_no_number_far_out(f, slope, at):
     The slope of erfcx is 2 x erfcx(x) - 2 / sqrt(pi) (NIST, section 7.10).
     """
 
-    class Flipped(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return f(x)
+    def flipped_backward(x, up):
+        if slope is not None:
+            return -up * slope(x)
+        return -up * (2 * x * f(x) - 2 / np.sqrt(np.pi))
 
-        @staticmethod
-        def backward(ctx, up):
-            (x,) = ctx.saved_tensors
-            if slope is not None:
-                return -up * slope(x)
-            return -up * (2 * x * f(x) - 2 / np.sqrt(np.pi))
+    flipped = with_backward(f, flipped_backward)
 
     x = torch.tensor([at, -3.0, 0.5], dtype=torch.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert gl.check(Flipped.apply, x).culprits
+        assert gl.check(flipped, x).culprits
 
 
 @pytest.mark.parametrize("seed", [5, 15])

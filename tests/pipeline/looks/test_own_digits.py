@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -53,20 +54,13 @@ def test_many_that_are_sure_accuse_nobody_either(count, sure, dtype):
 @pytest.mark.parametrize("rate", [1.0, -1.0])
 def test_a_faint_output_is_no_excuse(factor, rate):
     """exp(-40) beside 40: a formula that is a product has all its digits there."""
-
-    class Slipped(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return torch.exp(rate * x)
-
-        @staticmethod
-        def backward(ctx, grad):
-            (x,) = ctx.saved_tensors
-            return factor * rate * grad * torch.exp(rate * x)
+    slipped = with_backward(
+        lambda x: torch.exp(rate * x),
+        lambda x, grad: factor * rate * grad * torch.exp(rate * x),
+    )
 
     def f(x):
-        return torch.stack([Slipped.apply(x[0]), x[1] ** 2])
+        return torch.stack([slipped(x[0]), x[1] ** 2])
 
     x = torch.tensor([-40.0 * rate, 20.0], dtype=torch.float64)
     assert gl.check(f, x).verdict == gl.Verdict.DISAGREES

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -52,24 +53,19 @@ def test_an_infinite_imaginary_part_leaves_the_real_part_alone():
     assert np.diag(found.analytic.real).tolist() == [2.0, 2.0]
 
 
-class InSingle(torch.autograd.Function):
-    """A convolution that rounds to float32 inside; its gradient does not."""
+# A convolution that rounds to float32 inside; its gradient does not.
+def in_single_backward(x, w, upstream):
+    back = torch.nn.grad
+    return (
+        back.conv2d_input(x.shape, w, upstream),
+        back.conv2d_weight(x, w.shape, upstream),
+    )
 
-    @staticmethod
-    def forward(ctx, x, w):
-        """What is computed."""
-        ctx.save_for_backward(x, w)
-        return torch.nn.functional.conv2d(x.float(), w.float()).double()
 
-    @staticmethod
-    def backward(ctx, upstream):
-        """What autograd is told."""
-        x, w = ctx.saved_tensors
-        back = torch.nn.grad
-        return (
-            back.conv2d_input(x.shape, w, upstream),
-            back.conv2d_weight(x, w.shape, upstream),
-        )
+in_single = with_backward(
+    lambda x, w: torch.nn.functional.conv2d(x.float(), w.float()).double(),
+    in_single_backward,
+)
 
 
 def test_single_precision_inside_is_no_such_rounding():
@@ -78,6 +74,6 @@ def test_single_precision_inside_is_no_such_rounding():
     shapes = (2, 3, 8, 8), (4, 3, 3, 3)
     inputs = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
 
-    report = gl.check(InSingle.apply, *(x.requires_grad_() for x in inputs))
+    report = gl.check(in_single, *(x.requires_grad_() for x in inputs))
 
     assert report.verdict != gl.Verdict.DISAGREES

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -25,19 +26,14 @@ def product(scale=1.0, *, rounded=False):
             a, b = as_tensor_float_32(a), as_tensor_float_32(b)
         return a @ b
 
-    class Product(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, w):
-            assert x.dtype == w.dtype == torch.float32, "the kernel takes float32"
-            ctx.save_for_backward(x, w)
-            return multiply(x, w)
+    def own_product_forward(x, w):
+        assert x.dtype == w.dtype == torch.float32, "the kernel takes float32"
+        return multiply(x, w)
 
-        @staticmethod
-        def backward(ctx, g):
-            x, w = ctx.saved_tensors
-            return scale * multiply(g, w.t()), multiply(x.t(), g)
-
-    return Product.apply
+    return with_backward(
+        own_product_forward,
+        lambda x, w, g: (scale * multiply(g, w.t()), multiply(x.t(), g)),
+    )
 
 
 def matrices(rng, *sizes):

@@ -7,6 +7,7 @@ import warnings
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -136,19 +137,11 @@ def test_leaves_that_cut_nothing(fn):
 
 def test_new_leaf_is_not_blamed_for_another_slip():
     """A leaf that moves beside a wrong backward does not take the blame for it."""
-
-    class Doubled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return 1.0 * x
-
-        @staticmethod
-        def backward(ctx, up):
-            return 2 * up
+    doubled = with_backward(lambda x: 1.0 * x, lambda _x, up: 2 * up)
 
     def call(x):
         nn.Parameter(x.sin())
-        return Doubled.apply(x) + nn.Parameter(x.sin().sign())
+        return doubled(x) + nn.Parameter(x.sin().sign())
 
     x = torch.randn(4, dtype=torch.float64, requires_grad=True)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -43,16 +44,9 @@ def test_other_slip_beside_an_exit(rng):
     """What is wrong for another reason is not put on a harmless item()."""
     x = torch.tensor(rng.normal(size=4), requires_grad=True)
 
-    class Doubled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return 1.0 * x
-
-        @staticmethod
-        def backward(ctx, up):
-            return 3 * up
+    doubled = with_backward(lambda x: 1.0 * x, lambda _x, up: 3 * up)
 
     def call(x):
-        return torch.sin(Doubled.apply(x)) * (1.0 if x.sum().item() > 0 else 2.0)
+        return torch.sin(doubled(x)) * (1.0 if x.sum().item() > 0 else 2.0)
 
     assert gl.check(call, x).diagnosis == "scale"
