@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 
 def told(forward, *inputs, **options):
@@ -245,19 +246,11 @@ def test_a_factor_of_all_inputs_is_no_mean_over_a_few_entries(kept):
         assert (found.kind, len(found.places)) == ("scale", 4)
 
 
-class Energy(torch.autograd.Function):
-    """A sum of squares that forgets what comes back to it, or does not."""
-
-    @staticmethod
-    def forward(ctx, x, forgets):
-        ctx.save_for_backward(x)
-        ctx.forgets = forgets
-        return (x**2).sum()
-
-    @staticmethod
-    def backward(ctx, up):
-        (x,) = ctx.saved_tensors
-        return 2 * x * (1 if ctx.forgets else up), None
+# A sum of squares that forgets what comes back to it, or does not.
+own_energy = with_backward(
+    lambda x, forgets: (x**2).sum(),
+    lambda x, forgets, up: (2 * x * (1 if forgets else up), None),
+)
 
 
 @pytest.mark.parametrize("coverage", ["full", "sample", "probe"])
@@ -268,7 +261,7 @@ def test_a_loss_that_forgets_the_incoming_gradient_is_told_at_any_coverage(
     """A check by random directions has asked for other cotangents as well."""
     x = torch.linspace(-1, 2, 6, dtype=torch.float64)
 
-    found = told(lambda x: Energy.apply(x, forgets), x, coverage=coverage)
+    found = told(lambda x: own_energy(x, forgets), x, coverage=coverage)
 
     if forgets:
         assert (found.kind, found.where) == ("ignores_upstream", "x")

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 
 def test_exchanged_gradients_are_one_slip():
@@ -63,25 +64,15 @@ def test_what_nothing_explains_is_told_once():
     )
 
 
-class Tripled(torch.autograd.Function):
-    """Three times the square, with the slope of something else."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return 3 * x**2
-
-    @staticmethod
-    def backward(ctx, up):
-        (x,) = ctx.saved_tensors
-        return 2 * x.cos() * up
+# Three times the square, with the slope of something else.
+tripled = with_backward(lambda x: 3 * x**2, lambda x, up: 2 * x.cos() * up)
 
 
 class Layer(nn.Module):
     """Applies it."""
 
     def forward(self, x):
-        return Tripled.apply(x)
+        return tripled(x)
 
 
 class Residual(nn.Module):
@@ -129,20 +120,11 @@ def test_every_small_wrong_layer_has_its_cause_named():
     """An audit looks at more than the first layer whose cause its slopes leave open."""
     torch.manual_seed(0)
 
-    class Sine(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.sin()
-
-        @staticmethod
-        def backward(ctx, up):
-            (x,) = ctx.saved_tensors
-            return up * x.cosh()
+    sine = with_backward(lambda x: x.sin(), lambda x, up: up * x.cosh())
 
     class Waves(nn.Module):
         def forward(self, x):
-            return Sine.apply(x)
+            return sine(x)
 
     model = nn.Sequential(nn.Linear(3, 4), Waves(), nn.Linear(4, 3), Layer()).double()
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import torch
 from torch.func import functional_call
 
+from tests.specimens.functions import with_backward
+
 __all__ = ["Planted"]
 
 
-class _Times(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, values, factor):
-        ctx.factor = factor
-        return values.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return ctx.factor * gradient, None
+times = with_backward(
+    lambda values, factor: values.clone(),
+    lambda _values, factor, gradient: (factor * gradient, None),
+)
 
 
 class Planted(torch.nn.Module):
@@ -28,5 +25,5 @@ class Planted(torch.nn.Module):
 
     def forward(self, *args):
         weights = dict(self.module.named_parameters())
-        weights[self.name] = _Times.apply(weights[self.name], self.factor)
+        weights[self.name] = times(weights[self.name], self.factor)
         return functional_call(self.module, weights, args)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 
 class Adjoint(torch.autograd.Function):
@@ -67,30 +68,20 @@ def test_a_wrong_one_is(point, factor):
     assert model.inner.weight.grad is None
 
 
-class Assign(torch.autograd.Function):
-    """A slot of a buffer, written past the version counter, as torchdiffeq does."""
-
-    @staticmethod
-    def forward(ctx, scratch, value, place):
-        ctx.place = place
-        scratch.data[place] = value
-        return scratch
-
-    @staticmethod
-    def backward(ctx, upstream):
-        return upstream, upstream[ctx.place], None
+# A slot of a buffer, written past the version counter, as torchdiffeq does.
+def assign_forward(scratch, value, place):
+    scratch.data[place] = value
+    return scratch
 
 
-class Same(torch.autograd.Function):
-    """Returns what it is given, and twice its gradient."""
+assign = with_backward(
+    assign_forward,
+    lambda _scratch, _value, place, upstream: (upstream, upstream[place], None),
+)
 
-    @staticmethod
-    def forward(ctx, x):
-        return x.view_as(x)
 
-    @staticmethod
-    def backward(ctx, upstream):
-        return 2 * upstream
+# Returns what it is given, and twice its gradient.
+same = with_backward(lambda x: x.view_as(x), lambda _x, upstream: 2 * upstream)
 
 
 class Slots(nn.Module):
@@ -103,8 +94,8 @@ class Slots(nn.Module):
     def forward(self, x):
         scratch = torch.zeros(2, *x.shape, dtype=x.dtype)
         one = torch.tanh(self.first(x))
-        scratch = Assign.apply(scratch, one, 0)
-        return Assign.apply(scratch, self.second(one), 1).sum(0)
+        scratch = assign(scratch, one, 0)
+        return assign(scratch, self.second(one), 1).sum(0)
 
 
 def test_writing_past_the_version_counter_is_no_mistake():
@@ -129,6 +120,6 @@ def test_returning_what_was_given_excuses_nothing():
             self.layer = nn.Linear(3, 3).double()
 
         def forward(self, x):
-            return torch.tanh(Same.apply(self.layer(x)))
+            return torch.tanh(same(self.layer(x)))
 
     assert gl.blame(Twice(), x).culprits == ("Twice",)

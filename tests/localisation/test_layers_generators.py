@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 RNG = np.random.default_rng(5)
 
@@ -34,22 +35,13 @@ class Held(Noise):
         return x * (1 + 0.1 * self.draw.random())
 
 
-class Slip(torch.autograd.Function):
-    """The gradient of the sine, a tenth too large."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, grad):
-        return 1.1 * grad * ctx.saved_tensors[0].cos()
+# The gradient of the sine, a tenth too large.
+slip = with_backward(lambda x: x.sin(), lambda x, grad: 1.1 * grad * x.cos())
 
 
 class Wrong(nn.Module):
     def forward(self, x):
-        return Slip.apply(x)
+        return slip(x)
 
 
 def torch_noise():

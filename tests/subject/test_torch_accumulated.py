@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 
 class Coupled(torch.autograd.Function):
@@ -52,17 +53,10 @@ class Reversible(nn.Module):
         return Coupled.apply(x, self.first, self.second, self.slip)
 
 
-class Half(torch.autograd.Function):
-    """A scale whose backward forgets the weight."""
-
-    @staticmethod
-    def forward(ctx, x, weight):
-        ctx.save_for_backward(x, weight)
-        return x * weight
-
-    @staticmethod
-    def backward(ctx, upstream):
-        return upstream * ctx.saved_tensors[1], None
+# A scale whose backward forgets the weight.
+half = with_backward(
+    lambda x, weight: x * weight, lambda _x, weight, upstream: (upstream * weight, None)
+)
 
 
 @pytest.fixture(params=[torch.float64, torch.float32])
@@ -117,7 +111,7 @@ def test_what_is_forgotten_is_still_told():
     """A gradient that comes by no way is none."""
     torch.manual_seed(0)
     x, w = (torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    report = gl.check(Half.apply, x, w)
+    report = gl.check(half, x, w)
     assert report["weight"].verdict.name == "DISAGREES"
     assert report.analytic == "autograd, reverse mode"
     assert report.findings[0].kind.value == "detached"

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 
 def middle(x):
@@ -293,21 +294,13 @@ def test_single_precision_is_no_reason_to_look_for_kinks(power):
     Beside the point f is evaluated in float64: what float32 rounds of it at the point
     would be a slope over so short a step, and was taken for a kink.
     """
-
-    class Wrong(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x**power
-
-        @staticmethod
-        def backward(ctx, cotangent):
-            (x,) = ctx.saved_tensors
-            return cotangent * x ** (power - 1)
+    own_wrong = with_backward(
+        lambda x: x**power, lambda x, cotangent: cotangent * x ** (power - 1)
+    )
 
     x = torch.linspace(0.3, 2.1, 40, dtype=torch.float64)
-    double = gl.check(Wrong.apply, x, coverage="full", diagnose=False)
-    single = gl.check(Wrong.apply, x.float(), coverage="full", diagnose=False)
+    double = gl.check(own_wrong, x, coverage="full", diagnose=False)
+    single = gl.check(own_wrong, x.float(), coverage="full", diagnose=False)
 
     assert single.verdict == double.verdict == gl.Verdict.DISAGREES
     assert single.evaluations < double.evaluations + 30

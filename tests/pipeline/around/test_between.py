@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 ROWS = np.array(
     [[1.0, -0.6, 0.3], [-0.4, 1.1, 0.7]]
@@ -83,22 +84,14 @@ def test_rows_of_a_jacobian_with_a_layer_behind(wrong):
 @pytest.mark.parametrize("wrong", [1.0, 1.1])
 def test_own_backward_of_torch(wrong):
     """A backward of one's own that gives 0.3 at ties is a mixture, 1.1 of it none."""
-
-    class Tied(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, z):
-            ctx.save_for_backward(z)
-            return z.clamp(min=0)
-
-        @staticmethod
-        def backward(ctx, d):
-            (z,) = ctx.saved_tensors
-            return wrong * d * ((z > 0) + 0.3 * (z == 0))
+    tied = with_backward(
+        lambda z: z.clamp(min=0), lambda z, d: wrong * d * ((z > 0) + 0.3 * (z == 0))
+    )
 
     rows, signs = torch.tensor(ROWS), torch.tensor(SIGNS)
     x = torch.zeros(3, dtype=torch.float64, requires_grad=True)
 
-    report = gl.check(lambda x: signs @ Tied.apply(rows @ x) + x.sin().sum(), x)
+    report = gl.check(lambda x: signs @ tied(rows @ x) + x.sin().sum(), x)
 
     assert report.ok is (wrong == 1.0)
 

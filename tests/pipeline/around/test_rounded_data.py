@@ -11,6 +11,7 @@ import gradlab as gl
 from gradlab.building import Sides, build_subject
 from gradlab.diagnosis.finding import BugKind
 from gradlab.subject.constants_off import constants_off
+from tests.specimens.functions import with_backward
 
 ROWS = 10
 HILBERT = 1.0 / (np.arange(ROWS)[:, None] + np.arange(ROWS) + 1)  # condition 1.6e13
@@ -90,16 +91,12 @@ class TestRight:
         assert report.verdict != gl.Verdict.DISAGREES
 
     def test_custom_function(self):
-        class Solve(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, b):
-                return torch.linalg.solve(torch.tensor(HILBERT), b).sum()
+        solve = with_backward(
+            lambda b: torch.linalg.solve(torch.tensor(HILBERT), b).sum(),
+            lambda _b, up: up * torch.tensor(exact()),
+        )
 
-            @staticmethod
-            def backward(ctx, up):
-                return up * torch.tensor(exact())
-
-        report = gl.check(Solve.apply, torch.tensor(B))
+        report = gl.check(solve, torch.tensor(B))
         assert report.verdict != gl.Verdict.DISAGREES
 
 

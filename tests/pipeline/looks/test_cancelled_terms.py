@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 
@@ -25,22 +26,15 @@ def network(seed, steep, squash, dtype):
     return model.to(dtype), x.to(dtype)
 
 
-class Binary(torch.autograd.Function):
-    """Cross-entropy with logits of targets that are met, and a slip of its backward."""
+# Cross-entropy with logits of targets that are met, and a slip of its backward.
+def binary_backward(logits, slip, grad):
+    slopes = torch.sigmoid(logits) - (logits > 0).to(logits)
+    return (slip(grad * slopes / logits.numel()), None)
 
-    @staticmethod
-    def forward(ctx, logits, slip):
-        """Return log(1 + exp(-abs(x))), exact far out."""
-        ctx.save_for_backward(logits)
-        ctx.slip = slip
-        return nn.functional.softplus(-logits.abs()).mean()
 
-    @staticmethod
-    def backward(ctx, grad):
-        """Subtract one from what is next to one."""
-        (logits,) = ctx.saved_tensors
-        slopes = torch.sigmoid(logits) - (logits > 0).to(logits)
-        return ctx.slip(grad * slopes / logits.numel()), None
+binary = with_backward(
+    lambda logits, slip: nn.functional.softplus(-logits.abs()).mean(), binary_backward
+)
 
 
 SLIPS = {
@@ -56,7 +50,7 @@ SLIPS = {
 def test_nobody_is_accused_of_last_digits_behind_weights(seed, steep, dtype):
     """1 - sigmoid(33) has 40 units; a hundred weights later it has as many."""
     model, x = network(seed, steep, nn.Sigmoid, dtype)
-    report = gl.check(model, x, loss=lambda out: Binary.apply(out, lambda g: g))
+    report = gl.check(model, x, loss=lambda out: binary(out, lambda g: g))
 
     assert report.verdict != gl.Verdict.DISAGREES
 
@@ -65,7 +59,7 @@ def test_nobody_is_accused_of_last_digits_behind_weights(seed, steep, dtype):
 def test_a_slip_is_told_at_the_same_place(slip):
     """On the way to the middle of everything it does not stay as small."""
     model, x = network(2, 200, nn.Sigmoid, torch.float64)
-    report = gl.check(model, x, loss=lambda out: Binary.apply(out, slip))
+    report = gl.check(model, x, loss=lambda out: binary(out, slip))
 
     assert report.verdict == gl.Verdict.DISAGREES
 
