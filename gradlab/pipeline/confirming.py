@@ -28,7 +28,7 @@ from gradlab.pipeline.comparing import (
 from gradlab.pipeline.coverage import readable
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.looks.unheard import far_apart
-from gradlab.pipeline.outcome import Outcome
+from gradlab.pipeline.outcome import Judged, Outcome
 from gradlab.subject.mirrors import with_mirrored
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def examined(
 def _compared(check: Check, outcome: Outcome) -> Sequence[Comparison]:
     """Confirm what comes after the verdicts; return what is left of them."""
     subject, plan, meter = check.subject, check.plan, check.meter
-    taken_back(subject, outcome, meter, plan.seed, on_purpose=False)
+    taken_back(Judged(subject, outcome, meter, plan.seed), on_purpose=False)
     return comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage="sample"
     )

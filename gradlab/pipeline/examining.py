@@ -39,6 +39,7 @@ from gradlab.pipeline.coverage import (
     estimate,
     needs_streaming,
 )
+from gradlab.pipeline.outcome import Judged
 from gradlab.pipeline.taking_back import joint_kinks, take_back
 from gradlab.report import Report
 from gradlab.subject.subject import analytic_of, input_columns, output_rows
@@ -148,8 +149,8 @@ def _compared(
         tallied = found.with_tallies(seen.comparisons)
         return dataclasses.replace(seen, comparisons=tallied), found.excuses
     outcome = run_full(own, plan, meter, coverage.columns)
-    excuses = take_back(subject, outcome, meter, plan.seed)
-    excuses += joint_kinks(subject, outcome, meter, plan.seed)
+    judged = Judged(subject, outcome, meter, plan.seed)
+    excuses = take_back(judged) + joint_kinks(judged)
     return _seen(subject, plan, meter, outcome, conditions, coverage), excuses
 
 
@@ -297,7 +298,7 @@ def compare(subject: Subject, plan: Plan, meter: Meter) -> Compared:
     coverage = choose_columns(subject, "full", meter.budget, plan.seed, price)
     outcome = run_full(own, plan, meter, coverage.columns)
     excuse_cancellation(subject, outcome.blocks, meter, plan.seed)
-    take_back(subject, outcome, meter, plan.seed)
+    take_back(Judged(subject, outcome, meter, plan.seed))
     comparisons = comparisons_of(
         subject, outcome.blocks, method=plan.first_method, coverage=coverage.name
     )

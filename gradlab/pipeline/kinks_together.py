@@ -17,6 +17,7 @@ from gradlab.localisation.located import Suspect
 from gradlab.pipeline.around.joint_kinks import joint_kinks
 from gradlab.pipeline.comparing import analytic_columns, begun, compare_columns
 from gradlab.pipeline.coverage import readable
+from gradlab.pipeline.outcome import Judged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +62,7 @@ def with_kinks(
     try:
         outcome = compare_columns(check, columns, analytic_columns(check))
         outcome.blocks = [b for b in outcome.blocks if b.positions.size]
-        findings = joint_kinks(subject, outcome, meter, plan.seed)
+        findings = joint_kinks(Judged(subject, outcome, meter, plan.seed))
         stopped = outcome.stopped
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         findings, stopped = [], why_stopped(stop)

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.comparison.rule import Tops
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.subject.analytic_sides import Problem
     from gradlab.subject.subject import Subject
 
-__all__ = ["Known", "Matters", "Outcome"]
+__all__ = ["Judged", "Known", "Matters", "Outcome"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -108,3 +109,35 @@ class Outcome:
                     f"{' and '.join(accused)} differences at this step {words}: "
                     f"undecided"
                 )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """An outcome with its verdicts, and all it takes to take some of them back.
+
+    Attributes
+    ----------
+    subject
+        As the user has it; back at its point afterwards.
+    outcome
+        Whatever is taken back is changed in its blocks.
+    meter
+        Charged for what is asked, which is nothing where nobody is accused.
+    seed
+        Of directions, roundings and points beside the given one.
+    """
+
+    subject: Subject
+    outcome: Outcome
+    meter: Meter
+    seed: int
+
+    @property
+    def at(self) -> Subject:
+        """What the numeric side evaluates."""
+        return self.outcome.reference or self.subject
+
+    @property
+    def wrong(self) -> list[Block]:
+        """Blocks in which an entry is accused."""
+        return [block for block in self.outcome.blocks if block.accused]

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.comparison.swept import Swept
 from gradlab.differentiation.noise.noise import rounding_of
+from gradlab.pipeline.outcome import Judged
 from gradlab.pipeline.taking_back import joint_kinks, take_back
 
 if TYPE_CHECKING:
@@ -39,9 +40,10 @@ def swept_blocks(
         Of points beside.
     """
     subject = origin.subject
-    reasons = take_back(subject, outcome, meter, seed)
+    judged = Judged(subject, outcome, meter, seed)
+    reasons = take_back(judged)
     excuses = {f.where: f.evidence for f in reasons}
-    kinks = joint_kinks(subject, outcome, meter, seed)
+    kinks = joint_kinks(judged)
     together = {f.where: f.evidence for f in kinks if f.severity == "error"}
     missing = {problem.where: problem.detail for problem in outcome.problems}
     unsteady = 0.0 if outcome.unsteady is None else _largest(outcome.unsteady)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
-    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.outcome import Judged
     from gradlab.subject.subject import Subject
 
 __all__ = ["leave_edges_open"]
@@ -37,31 +37,20 @@ _COARSE = 16.0  # units of round-off, that this is at least
 _LIKE = 1e-3  # relative difference of slopes at the edge and so close to it
 
 
-def leave_edges_open(
-    subject: Subject, outcome: Outcome, meter: Meter
-) -> Iterator[Finding]:
+def leave_edges_open(judged: Judged) -> Iterator[Finding]:
     """Leave accusations open at an edge where the gradient right inside is right.
 
-    Parameters
-    ----------
-    subject
-        As the user has it.
-    outcome
-        Judged; verdicts of its blocks are changed.
-    meter
-        Charged for two gradients of each input that is accused at an edge, and of more
-        outputs than fit at a time for two of each lot, while the first ones are right.
+    Two gradients of each input that is accused at an edge, and of more outputs than fit
+    at a time two of each lot, while the first ones are right.
     """
-    if outcome.stopped:
+    if judged.outcome.stopped:
         return
-    for block in outcome.blocks:
-        if not block.accused:
-            continue
+    for block in judged.wrong:
         edge = block.wrong & (block.kinds == Smoothness.EDGE)
-        right = _right_inside(subject, block, edge, meter)
+        right = _right_inside(judged.subject, block, edge, judged.meter)
         if right.any():
             block.leave_open(right)
-            yield _told(subject, block, right)
+            yield _told(judged.subject, block, right)
 
 
 def _right_inside(

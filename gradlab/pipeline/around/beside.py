@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
-    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.outcome import Judged, Outcome
     from gradlab.subject.subject import Subject
 
     _Shifts = list[NDArray[np.float64]]
@@ -68,24 +68,14 @@ _LOUD = 100.0  # times the rounding of f, over the step
 _MOST_ROWS = 256  # for which gradients beside the point are asked for
 
 
-def look_beside(
-    subject: Subject, outcome: Outcome, meter: Meter, seed: int
-) -> list[Finding]:
+def look_beside(judged: Judged) -> list[Finding]:
     """Take back accusations that hold at the point alone, and say so.
 
-    Parameters
-    ----------
-    subject
-        As the user has it.
-    outcome
-        Judged; verdicts of its blocks are changed, and its `limits` set.
-    meter
-        Charged for some fourteen evaluations, and for a hundred at a kink.
-    seed
-        Of the directions.
+    Some fourteen evaluations, and a hundred at a kink; the outcome's `limits` are set.
     """
-    at = outcome.reference or subject
-    wrong = [b for b in outcome.blocks if b.accused and _accused(b).any()]
+    subject, outcome, meter = judged.subject, judged.outcome, judged.meter
+    at = judged.at
+    wrong = [block for block in judged.wrong if _accused(block).any()]
     if not wrong:
         return []
     if outcome.stopped == INTERRUPTED:  # who pressed Stop does not want more
@@ -93,7 +83,7 @@ def look_beside(
         return []
     if at.epsilon > DOUBLE:
         return []
-    rng = np.random.default_rng([seed, 31])
+    rng = np.random.default_rng([judged.seed, 31])
     found: list[Finding] = []
     ways = Ways(at, outcome.blocks, meter, rng)
     try:

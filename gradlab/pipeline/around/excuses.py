@@ -16,28 +16,35 @@ from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
 from gradlab.pipeline.around.inexact import excuse_inexact
 from gradlab.pipeline.around.loose_tolerances import leave_to_tolerances
 from gradlab.pipeline.around.lost_in_half import leave_lost_in_half
-from gradlab.pipeline.around.on_purpose import excused
+from gradlab.pipeline.around.on_purpose import excuse_deliberate
 from gradlab.pipeline.around.rounded_data import leave_rounded_data
 from gradlab.pipeline.around.shared_out import accept_shared_out
 from gradlab.pipeline.around.unseen import leave_unseen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from gradlab.diagnosis.finding import Finding
-    from gradlab.differentiation.metering.meter import Meter
-    from gradlab.pipeline.outcome import Outcome
-    from gradlab.subject.subject import Subject
+    from gradlab.pipeline.outcome import Judged
 
 __all__ = ["taken_back"]
 
 
-def taken_back(
-    subject: Subject,
-    outcome: Outcome,
-    meter: Meter,
-    seed: int,
-    *,
-    on_purpose: bool = True,
-) -> list[Finding]:
+_EXCUSES: tuple[Callable[[Judged], Iterable[Finding]], ...] = (
+    accept_shared_out,
+    accept_held_in_place,
+    leave_edges_open,
+    leave_lost_in_half,
+    look_beside,
+    leave_ill_conditioned,
+    leave_rounded_data,
+    lambda judged: leave_to_tolerances(judged.subject, judged.outcome, judged.meter),
+    leave_unseen,
+    excuse_inexact,
+)
+
+
+def taken_back(judged: Judged, *, on_purpose: bool = True) -> list[Finding]:
     """Take back accusations that are no mistakes of the gradient, and say why.
 
     What is taken back must not be judged again, which would accuse it anew: this knows
@@ -46,28 +53,13 @@ def taken_back(
 
     Parameters
     ----------
-    subject
-        As the user has it.
-    outcome
-        Judged; verdicts of its blocks are changed.
-    meter
-        Charged for what is asked, which is nothing where nobody is accused.
-    seed
-        Of directions and roundings.
+    judged
+        Verdicts of its blocks are changed.
     on_purpose
         Whether to take back what torch changes on purpose, too; a search says of that
         itself what it left out.
     """
-    return [
-        *(excused(subject, outcome.blocks) if on_purpose else ()),
-        *accept_shared_out(subject, outcome),
-        *accept_held_in_place(outcome, meter),
-        *leave_edges_open(subject, outcome, meter),
-        *leave_lost_in_half(subject, outcome),
-        *look_beside(subject, outcome, meter, seed),
-        *leave_ill_conditioned(subject, outcome, meter, seed),
-        *leave_rounded_data(subject, outcome, meter, seed),
-        *leave_to_tolerances(subject, outcome, meter),
-        *leave_unseen(subject, outcome, meter, seed),
-        *excuse_inexact(outcome),
-    ]
+    found = excuse_deliberate(judged) if on_purpose else []
+    for excuse in _EXCUSES:
+        found += excuse(judged)
+    return found

@@ -18,23 +18,19 @@ from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.differentiation.metering.meter import Meter
-    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.outcome import Judged
 
 __all__ = ["accept_held_in_place"]
 
 
-def accept_held_in_place(outcome: Outcome, meter: Meter) -> Iterator[Finding]:
-    """Accept gradients of zero where f raises on both sides, on every step of a ladder.
-
-    Parameters
-    ----------
-    outcome
-        Judged; verdicts of its blocks are changed.
-    meter
-        Knows whether f raised at all.
-    """
-    if not meter.raised or outcome.stopped or not np.isfinite(outcome.base).all():
+def accept_held_in_place(judged: Judged) -> Iterator[Finding]:
+    """Accept gradients of zero where f raises on both sides, on every ladder's step."""
+    outcome = judged.outcome
+    if (
+        not judged.meter.raised
+        or outcome.stopped
+        or not np.isfinite(outcome.base).all()
+    ):
         return
     for block in outcome.blocks:
         if block.settled or not (block.verdicts == Verdict.UNDECIDED).any():

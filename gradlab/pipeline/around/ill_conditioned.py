@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
-    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.outcome import Judged
     from gradlab.subject.subject import Subject
 
 __all__ = ["leave_ill_conditioned"]
@@ -61,32 +61,22 @@ _FAR = 1e5  # roundings of f that a jump of the gradient moves it by, and more
 _ALL = 32.0  # times the scatter: what is off by no more is explained by it alone
 
 
-def leave_ill_conditioned(
-    subject: Subject, outcome: Outcome, meter: Meter, seed: int
-) -> list[Finding]:
+def leave_ill_conditioned(judged: Judged) -> list[Finding]:
     """Leave open what is off by no more than roundings inside change it by.
 
     Ten gradients of up to eight outputs where something is accused, and as many of the
-    next ones as long as one of these moves.
-
-    Parameters
-    ----------
-    subject
-        As the user has it; back at its point afterwards.
-    outcome
-        Judged; verdicts of its blocks are changed.
-    meter
-        Charged for gradients of NumPy functions, which evaluate f as well where that
-        returns them. Where the budget does not hold them nothing is asked.
-    seed
-        Of the roundings.
+    next ones as long as one of these moves. Those of NumPy functions are charged, for
+    they evaluate f as well where that returns them; where the budget does not hold them
+    nothing is asked.
     """
-    wrong = [block for block in outcome.blocks if block.accused and _heard(block).any()]
+    subject, outcome = judged.subject, judged.outcome
+    meter, seed = judged.meter, judged.seed
+    wrong = [block for block in judged.wrong if _heard(block).any()]
     if not wrong or outcome.stopped == INTERRUPTED:
         return []
     # gradients that are single precision whatever comes in round where the user is
     short = any(block.precise is None for block in wrong)
-    at = subject if short else outcome.reference or subject
+    at = subject if short else judged.at
     rows = _most_likely_first(wrong)
     bend = functools.cache(lambda: value_bend(at, meter, seed=seed))
     told: dict[int, Finding] = {}

@@ -22,22 +22,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.pipeline.blocks import Block
-    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.outcome import Judged
 
 __all__ = ["excuse_inexact"]
 
 _LIKE = 4.0  # times what others of the same output are off by
 
 
-def excuse_inexact(outcome: Outcome) -> list[Finding]:
-    """Leave open what is off by no more than what agrees, and matters to no output.
-
-    Parameters
-    ----------
-    outcome
-        Judged; verdicts of its blocks are changed.
-    """
-    wrong = [block for block in outcome.blocks if block.accused]
+def excuse_inexact(judged: Judged) -> list[Finding]:
+    """Leave open what is off by no more than what agrees, and matters to no output."""
+    outcome, wrong = judged.outcome, judged.wrong
     if not wrong:
         return []
     matters = matters_of(outcome.blocks, outcome.known).own

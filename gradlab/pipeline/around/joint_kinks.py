@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
-    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.outcome import Judged
     from gradlab.subject.subject import Subject
 
 __all__ = ["joint_kinks"]
@@ -62,31 +62,21 @@ _LOUD = 100.0  # times the rounding of f, over the step
 _NAMED = 3  # entries named in one sentence
 
 
-def joint_kinks(
-    subject: Subject, outcome: Outcome, meter: Meter, seed: int
-) -> list[Finding]:
+def joint_kinks(judged: Judged) -> list[Finding]:
     """Follow f along several kinks at once, where each was accepted by itself.
 
-    Parameters
-    ----------
-    subject
-        As the user has it; names come from here.
-    outcome
-        Judged; of operations of torch alone verdicts are changed.
-    meter
-        Charged for 13 evaluations per direction, of which there are at most seven, and
-        for gradients of a few coordinates beside the point; none where no output has
-        two kinks.
-    seed
-        Of the points beside.
+    Of operations of torch alone verdicts are changed. 13 evaluations per direction, of
+    which there are at most seven, and gradients of a few coordinates beside the point;
+    none where no output has two kinks.
     """
+    outcome, meter, seed = judged.outcome, judged.meter, judged.seed
     # an f that is made of small steps has no kinks, it only seems to
     rough = set(outcome.rough)
     looked = [b for b in outcome.blocks if not b.settled and b.name not in rough]
     blocks = [b for b in looked if (b.kinds == Smoothness.KINK.value).any()]
     if not blocks or outcome.stopped:
         return []
-    at = outcome.reference or subject
+    at = judged.at
     # a gradient that is the one of a point beside is one of all kinks together
     known = np.zeros(1, dtype=bool) if outcome.limits is None else outcome.limits
     asked, rng = False, np.random.default_rng([seed, 41])
@@ -111,7 +101,7 @@ def joint_kinks(
                     several &= ~known
                     found = _missed(at, tied, several, meter, way, smooth=not bend)
                 if found is not None:
-                    return list(_told(subject, tied, how, *found))
+                    return list(_told(judged.subject, tied, how, *found))
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         outcome.cut_short(stop, "several kinks were not followed at once")
     return []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.pipeline.blocks import Block
-    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.outcome import Judged
     from gradlab.subject.subject import Subject
 
 __all__ = ["leave_lost_in_half"]
@@ -29,19 +29,12 @@ __all__ = ["leave_lost_in_half"]
 _RIGHT = 1e-5  # of the slope: so much may the same formula be off by in float64
 
 
-def leave_lost_in_half(subject: Subject, outcome: Outcome) -> list[Finding]:
-    """Leave open what is lost to half precision alone.
-
-    Parameters
-    ----------
-    subject
-        As the user has it.
-    outcome
-        Judged; verdicts of its blocks are changed.
-    """
+def leave_lost_in_half(judged: Judged) -> list[Finding]:
+    """Leave open what is lost to half precision alone."""
+    subject = judged.subject
     if subject.epsilon <= SINGLE:
         return []
-    lost = [(b, _lost(subject, b)) for b in outcome.blocks if b.accused]
+    lost = [(block, _lost(subject, block)) for block in judged.wrong]
     for block, entries in lost:
         block.leave_open(entries)
     return [_told(subject, block, entries) for block, entries in lost if entries.any()]

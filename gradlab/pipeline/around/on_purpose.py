@@ -14,28 +14,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.pipeline.blocks import Block
+    from gradlab.pipeline.outcome import Judged
     from gradlab.subject.subject import Subject
     from gradlab.subject.tensors.gradients.deliberate import Purpose
 
-__all__ = ["excused", "purposeful"]
+__all__ = ["excuse_deliberate", "purposeful"]
 
 _EXPLAINED = 1e-4  # of the largest slope: nearer than that is the derivative
 
 
-def excused(subject: Subject, blocks: list[Block]) -> list[Finding]:
+def excuse_deliberate(judged: Judged) -> list[Finding]:
     """Take back accusations of what is not the derivative on purpose, and say so.
 
     A row of an embedding that is kept from learning, and whose gradient is zero, is
     right. What else torch changes on purpose cannot be compared: it is undecided.
-
-    Parameters
-    ----------
-    subject
-        What was compared.
-    blocks
-        With their verdicts, which are changed.
     """
-    wrong = [block for block in blocks if block.accused]
+    subject, wrong = judged.subject, judged.wrong
     if not wrong or not is_torch_subject(subject):
         return []
     from gradlab.subject.tensors.gradients.deliberate import purposes

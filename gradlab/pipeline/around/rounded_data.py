@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
-    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.outcome import Judged
     from gradlab.subject.subject import Subject
 
 __all__ = ["leave_rounded_data"]
@@ -49,24 +49,15 @@ _LONGER, _GROWS = 32.0, 4.0
 _STEP = 1e-5  # of the size of an entry: of the noise of f, 1e-11 of it is left
 
 
-def leave_rounded_data(
-    subject: Subject, outcome: Outcome, meter: Meter, seed: int
-) -> Iterator[Finding]:
+def leave_rounded_data(judged: Judged) -> Iterator[Finding]:
     """Leave open what is off by no more than a few roundings of the data would do.
 
-    Parameters
-    ----------
-    subject
-        As the user has it.
-    outcome
-        Judged; verdicts of its blocks are changed.
-    meter
-        Charged for three gradients and six evaluations, and as many again where these
-        explain something. Where the budget does not hold them nothing is asked.
-    seed
-        Of the moves.
+    Three gradients and six evaluations, and as many again where these explain
+    something. Where the budget does not hold them nothing is asked.
     """
-    wrong = [block for block in outcome.blocks if block.accused and off(block).any()]
+    subject, outcome = judged.subject, judged.outcome
+    meter, seed = judged.meter, judged.seed
+    wrong = [block for block in judged.wrong if off(block).any()]
     asked = outcome.reference is None and subject.epsilon < DOUBLE
     if not wrong or not asked or outcome.stopped == INTERRUPTED:
         return

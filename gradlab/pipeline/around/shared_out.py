@@ -30,26 +30,21 @@ from gradlab.subject.subject import has_own_code
 
 if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block
-    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.outcome import Judged
     from gradlab.subject.subject import Subject, Variable
 
 __all__ = ["accept_shared_out"]
 
 
-def accept_shared_out(subject: Subject, outcome: Outcome) -> list[Finding]:
+def accept_shared_out(judged: Judged) -> list[Finding]:
     """Compare accused entries of symmetric matrices together with their mirror images.
 
-    Parameters
-    ----------
-    subject
-        As the user has it.
-    outcome
-        Judged; verdicts and numeric values of its blocks are changed.
+    Numeric values of the blocks are changed as well.
     """
     return [
-        _told(subject.inputs[block.which])
-        for block in outcome.blocks
-        if block.accused and _is_shared_out(subject, block)
+        _told(judged.subject.inputs[block.which])
+        for block in judged.wrong
+        if _is_shared_out(judged.subject, block)
     ]
 
 

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
-    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.outcome import Judged
     from gradlab.subject.subject import Subject
 
 __all__ = ["leave_unseen"]
@@ -36,25 +35,13 @@ _FAINT = 1e-9  # of f: an error that moves f by less may be a rounding inside
 _DIGITS = 4.0  # roundings of f, that an error is below within a coordinate's own size
 
 
-def leave_unseen(
-    subject: Subject, outcome: Outcome, meter: Meter, seed: int
-) -> Iterator[Finding]:
+def leave_unseen(judged: Judged) -> Iterator[Finding]:
     """Leave open what f cannot show over its step: roundings inside move it by more.
 
-    Parameters
-    ----------
-    subject
-        As the user has it.
-    outcome
-        Judged; verdicts of its blocks are changed.
-    meter
-        Charged for nine evaluations, where an error moves f by less than a billionth
-        of it over the step that found it.
-    seed
-        Of the roundings.
+    Nine evaluations, where an error moves f by less than a billionth of it over the
+    step that found it.
     """
-    at = outcome.reference or subject
-    wrong = [block for block in outcome.blocks if block.accused]
+    outcome, at, wrong = judged.outcome, judged.at, judged.wrong
     last = _DIGITS * at.epsilon * np.abs(outcome.base)[:, None]
     faint = [(block, _faint(block, at.epsilon, last)) for block in wrong]
     # an output of which another accusation is clear is asked nothing
@@ -69,7 +56,7 @@ def leave_unseen(
     still = np.zeros_like(last)
     try:
         if any((np.isfinite(moved) & (moved > 0)).any() for _, moved in faint):
-            still = SCATTER * value_bend(at, meter, seed=seed)[:, None]
+            still = SCATTER * value_bend(at, judged.meter, seed=judged.seed)[:, None]
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         outcome.cut_short(stop, "what roundings move f by was not measured")
         return
@@ -81,7 +68,7 @@ def leave_unseen(
             block.leave_open(unseen)
             row, column = (int(i) for i in np.argwhere(unseen)[0])
             seen = float(still[row, 0]) if moved[row, column] > 0 else None
-            yield _told(subject, block, row, column, seen)
+            yield _told(judged.subject, block, row, column, seen)
 
 
 def _faint(

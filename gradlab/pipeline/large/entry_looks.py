@@ -18,6 +18,7 @@ from gradlab.pipeline.around.joint_kinks import joint_kinks
 from gradlab.pipeline.comparing import run_full
 from gradlab.pipeline.coverage import readable
 from gradlab.pipeline.large.searched import as_looked_at, with_found
+from gradlab.pipeline.outcome import Judged
 from gradlab.pipeline.plan import KEPT
 from gradlab.subject.mirrors import with_mirrored
 from gradlab.subject.subject import Variable, input_columns
@@ -62,8 +63,9 @@ def look_closer(
         for k, names in enumerate(looks or [set()] * bool(aside)):
             found = _look_at(own, plan, meter, probes, names, {} if k else aside)
             if found is not None and probes.columns is None:
-                excuses += taken_back(subject, found, meter, plan.seed)
-                excuses += joint_kinks(subject, found, meter, plan.seed)
+                judged = Judged(subject, found, meter, plan.seed)
+                excuses += taken_back(judged)
+                excuses += joint_kinks(judged)
                 if found.stopped:  # single entries do not show what happens at a tie
                     leave_ties_open(subject, found)
             outcome = (

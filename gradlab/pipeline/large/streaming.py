@@ -33,7 +33,7 @@ from gradlab.pipeline.coverage import WHOLE
 from gradlab.pipeline.large.keeping import Keeper, spread_step
 from gradlab.pipeline.large.sparse_streams import compare_entries, laid_out
 from gradlab.pipeline.looks.closer import CLOSE_LOOKS
-from gradlab.pipeline.outcome import Known, Outcome
+from gradlab.pipeline.outcome import Judged, Known, Outcome
 from gradlab.pipeline.sides.analytic_side import AnalyticSide
 from gradlab.pipeline.verdicts import judge_all, matters_of
 from gradlab.subject.subject import analytic_of, block_slices, output_rows
@@ -279,7 +279,8 @@ class _Stream:
         self.stood.update(block.which for block in wrong if block.accused)
 
     def _take_back(self, outcome: Outcome) -> None:
-        found = taken_back(self.subject, outcome, self.check.meter, self.plan.seed)
+        judged = Judged(self.subject, outcome, self.check.meter, self.plan.seed)
+        found = taken_back(judged)
         told = {(excuse.kind, excuse.where) for excuse in self.excuses}
         self.excuses += [one for one in found if (one.kind, one.where) not in told]
 
