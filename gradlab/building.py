@@ -38,7 +38,7 @@ from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.pairs import gradients_of, loss_of, maybe_loss_of
 from gradlab.subject.tensors import tensors_in_place
 from gradlab.subject.tensors import values as torch_values
-from gradlab.subject.tensors.dependent import dependent_inputs
+from gradlab.subject.tensors.graph import dependent_inputs
 from gradlab.subject.tensors.in_double.widening import widened_call
 from gradlab.subject.tree import argument_names, flatten, leaves_of
 

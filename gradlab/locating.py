@@ -19,11 +19,10 @@ from gradlab.errors import BudgetError, InputError
 from gradlab.keywords import kept_through, spelt
 from gradlab.localisation.conditions import Conditions, first_evaluation
 from gradlab.localisation.entries import locate_entries
+from gradlab.pipeline.beyond_search import with_kinks, with_mixed
 from gradlab.pipeline.confirming import upheld
 from gradlab.pipeline.coverage import by_directions, mixed_inputs
-from gradlab.pipeline.kinks_together import with_kinks
 from gradlab.pipeline.looks.steadiness import scatter_of
-from gradlab.pipeline.one_by_one import with_mixed
 from gradlab.pipeline.plan import Plan
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.subject.state_guard import StateGuard

@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.compat.torch_calls import Asked, run
-from gradlab.compat.torch_double import gradient_function
+from gradlab.compat.torch_machinery import is_tensor, machinery, random_like, selector
 from gradlab.compat.torch_pairs import Mismatch, Rule
 from gradlab.compat.torch_report import Told, story
-from gradlab.errors import GradlabError
+from gradlab.errors import GradlabError, InputError
 from gradlab.subject.state_guard import StateGuard
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ check_grad_dtypes, check_batched_grad, fast_mode, masked
         explain=raise_exception,
     )
     with StateGuard(inputs, grad_outputs, func):
-        pulled, point, told = gradient_function(
+        pulled, point, told = _gradient_function(
             func, inputs, grad_outputs, non_contiguous=gen_non_contig_grad_outputs
         )
         return _checked(pulled, point, asked, told)
@@ -303,3 +303,64 @@ def _checked(func: Callable[..., Any], inputs: Any, asked: Asked, told: Told) ->
     raise _error_class()(message, report) from (
         cause if isinstance(cause, Original) else None
     )
+
+
+def _gradient_function(
+    func: Callable[..., Any], inputs: Any, grad_outputs: Any, *, non_contiguous: bool
+) -> tuple[Callable[..., tuple[Any, ...]], tuple[Any, ...], Told]:
+    """Build ``(inputs..., grad_outputs...) -> gradients``, its point and its names.
+
+    Parameters
+    ----------
+    func, inputs
+        As in gradcheck.
+    grad_outputs
+        Cotangents, or None to draw them.
+    non_contiguous
+        Whether those drawn are non-contiguous.
+
+    Raises
+    ------
+    InputError
+        If no output requires grad.
+    """
+    gc = machinery()
+    point = gc._as_tuple(inputs)  # noqa: SLF001
+    chosen, _, _ = selector(func, func(*point))
+    outputs = gc._differentiable_outputs(chosen(*point))  # noqa: SLF001
+    # forward mode is fed detached inputs, so what requires grad is noted now
+    wanted = {i for i, x in enumerate(point) if is_tensor(x) and x.requires_grad}
+    if wanted and not outputs:  # torch: a TypeError about missing arguments
+        msg = (
+            "gradgradcheck expects at least one output that requires grad, got none: "
+            "there is no gradient to differentiate"
+        )
+        raise InputError(msg)
+    if grad_outputs is None:
+        seeds = tuple(random_like(o, non_contiguous=non_contiguous) for o in outputs)
+    else:
+        seeds = gc._as_tuple(grad_outputs)  # noqa: SLF001
+    count = len(seeds)
+    wanted_seeds = {i for i, x in enumerate(seeds) if x.requires_grad}
+
+    def pulled(*arguments: Any) -> tuple[Any, ...]:
+        split = len(arguments) - count
+        here = tuple(
+            x.requires_grad_() if i in wanted else x
+            for i, x in enumerate(arguments[:split])
+        )
+        outputs = gc._differentiable_outputs(chosen(*here))  # noqa: SLF001
+        cotangents = tuple(
+            x.requires_grad_() if i in wanted_seeds else x
+            for i, x in enumerate(arguments[split:])
+        )
+        gradients = gc.torch.autograd.grad(
+            outputs,
+            tuple(here[i] for i in sorted(wanted)),
+            cotangents,
+            create_graph=True,
+            allow_unused=True,  # such a gradient is None, and left out
+        )
+        return tuple(g for g in gradients if g is not None)
+
+    return pulled, point + seeds, Told.second_order(func, len(point), count)

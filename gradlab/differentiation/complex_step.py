@@ -4,7 +4,7 @@
 for any tiny h (Squire and Trapp, SIAM Review 40, 1998; Martins, Sturdza and Alonso, ACM
 TOMS 29, 2003). It needs code that carries complex numbers through, and none of ``abs``,
 ``max``, comparisons or conjugates on the way: that is tested before it is believed, in
-`gradlab.pipeline.sides.believing`.
+`gradlab.pipeline.sides.measuring`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.differentiation.metering.budget import Budget, parse_budget
 from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.metering.timeouts import NotReturnedError
-from gradlab.differentiation.sizes.moves import failed_along, failed_with
+from gradlab.differentiation.sizes.scales import failed_along, failed_with
 from gradlab.errors import GradlabError, OutputsChangedError, SubjectError
 from gradlab.labels import stopped_at, tensor_wanted
 from gradlab.subject.subject import is_torch_subject, output_rows, side_by_side

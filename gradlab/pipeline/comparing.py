@@ -29,7 +29,6 @@ from gradlab.differentiation.noise.analytic_noise import (
 from gradlab.differentiation.origin import Origin, computes_otherwise
 from gradlab.differentiation.sparse.entries import Entries
 from gradlab.labels import few_of
-from gradlab.pipeline.doubtful import in_doubt
 from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.looks.all_together import move_together
 from gradlab.pipeline.looks.far_steps import distrust_far_steps
@@ -38,10 +37,9 @@ from gradlab.pipeline.looks.steadiness import set_unsteady_aside
 from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.plan import KEPT, Check, Plan
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, analytic_side
-from gradlab.pipeline.sides.held_in_half import bearable_in_half
-from gradlab.pipeline.sides.rounded_always import scatter_of_rounded
+from gradlab.pipeline.sides.few_digits import bearable_in_half, scatter_of_rounded
 from gradlab.pipeline.sides.trusting import trusted
-from gradlab.pipeline.sparse_verdicts import settled_at_once
+from gradlab.pipeline.sparse_verdicts import in_doubt, settled_at_once
 from gradlab.pipeline.suspects import accept, is_beyond_doubt
 from gradlab.pipeline.verdicts import judge_all
 from gradlab.subject.subject import DOUBLE

@@ -5,6 +5,10 @@ outside of it, all that can be wrong stands in a few columns of every row. Those
 laid side by side and judged by the same rules as the whole matrix would be; of the
 zeros, which agree, only the bar has to be narrow enough. If nothing calls for a second
 look the matrix is done with; else all of it goes the long way.
+
+Few columns of a sparse Jacobian are in doubt: those alone go the long way. Of all
+others each entry has agreed already (`sparse_verdicts`), and what they show of every
+row is handed on, so that no verdict depends on who else is looked at.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from gradlab.comparison.tiling import bands
 from gradlab.differentiation.method import Auto
 from gradlab.late import is_made, unmade
 from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
+from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.suspects import accept, is_beyond_doubt, suspicious
 from gradlab.pipeline.verdicts import judge_block, matters_of
 
@@ -34,12 +39,16 @@ if TYPE_CHECKING:
     from gradlab.subject.subject import Subject
 
 __all__ = [
+    "InDoubt",
     "doubtful_columns",
-    "hand_tolerances_on",
+    "in_doubt",
     "packed_entries",
     "settled_at_once",
     "some_columns",
 ]
+
+_LARGE = 1 << 16  # entries of all blocks: looking at fewer takes no time
+_SHARE = 0.25  # of the columns: where more are in doubt, all go the long way
 
 
 def settled_at_once(check: Check, outcome: Outcome) -> bool:
@@ -74,7 +83,7 @@ def settled_at_once(check: Check, outcome: Outcome) -> bool:
             return False
     for small, block in zip(looked, blocks, strict=True):
         if small is not block:
-            hand_tolerances_on(subject, small, block, plan)
+            _hand_tolerances_on(subject, small, block, plan)
         block.settled = True
     return True
 
@@ -293,7 +302,7 @@ def some_columns(small: Block, block: Block, columns: NDArray[np.intp]) -> Block
     )
 
 
-def hand_tolerances_on(
+def _hand_tolerances_on(
     subject: Subject, small: Block, block: Block, plan: Plan
 ) -> None:
     """Give a block the tolerances of its entries, to be laid out when asked for."""
@@ -315,3 +324,64 @@ def hand_tolerances_on(
         return whole
 
     block.allowed = allowed
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class InDoubt:
+    """The matrices of some columns, and where they come from.
+
+    Attributes
+    ----------
+    whole
+        All columns; entries of these that are not in `part` agree.
+    part
+        Blocks of the columns in doubt, to be looked at.
+    packed
+        Of each block of the whole, its entries side by side.
+    """
+
+    whole: Outcome
+    part: Outcome
+    packed: tuple[Block, ...]
+
+    def put_back(self, subject: Subject, plan: Plan) -> None:
+        """Write what was found out about the part into the whole."""
+        parts = {block.which: block for block in self.part.blocks}
+        for small, block in zip(self.packed, self.whole.blocks, strict=True):
+            _hand_tolerances_on(subject, small, block, plan)
+            part = parts.get(block.which)
+            if part is None:
+                block.settled = True
+            else:
+                block.take_over(part)
+        self.whole.take_over(self.part)
+
+
+def in_doubt(subject: Subject, outcome: Outcome, plan: Plan) -> InDoubt | None:
+    """Make the matrices of the columns in doubt; None where those are no few.
+
+    Parameters
+    ----------
+    outcome
+        After the first pass, and not settled by it.
+    """
+    blocks = outcome.blocks
+    columns = sum(len(block.positions) for block in blocks)
+    if outcome.known is not None or columns * len(outcome.base) < _LARGE:
+        return None
+    doubtful = doubtful_columns(subject, outcome, plan)
+    if doubtful is None or not 0 < sum(map(len, doubtful)) <= _SHARE * columns:
+        return None
+    packed = [small for block in blocks if (small := packed_entries(block))]
+    tops = {small.which: tops_of(small.value, small.sizes) for small in packed}
+    known = Known(matters_of(packed), tops, others_agree=True)
+    part = dataclasses.replace(
+        outcome,
+        known=known,
+        blocks=[
+            some_columns(small, block, some)
+            for small, block, some in zip(packed, blocks, doubtful, strict=True)
+            if some.size
+        ],
+    )
+    return InDoubt(outcome, part, tuple(packed))

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.lines.directions import Direction
+from gradlab.differentiation.lines.directions import AxisWeights, Direction, MaskWeights
 from gradlab.differentiation.lines.parts import Part
-from gradlab.differentiation.lines.weights import AxisWeights, MaskWeights
 from gradlab.localisation.searching.readings import axes_of, rearranged
 from tests.specimens.functions import Spoiled
 

@@ -111,19 +111,19 @@ class TestFewInDoubt:
 
     def test_verdicts_are_those_of_the_whole(self, monkeypatch):
         """With all columns on the long way, and with those in doubt alone."""
-        from gradlab.pipeline import doubtful
+        from gradlab.pipeline import sparse_verdicts
 
-        alone, put_back = [], doubtful.InDoubt.put_back
+        alone, put_back = [], sparse_verdicts.InDoubt.put_back
 
         def counted(self, *args):
             alone.append(sum(len(block.positions) for block in self.part.blocks))
             return put_back(self, *args)
 
-        monkeypatch.setattr(doubtful.InDoubt, "put_back", counted)
+        monkeypatch.setattr(sparse_verdicts.InDoubt, "put_back", counted)
         for name, f, x, jac, wrong in self.programs():
             found = {}
             for share in (0.0, 0.25):
-                monkeypatch.setattr(doubtful, "_SHARE", share)
+                monkeypatch.setattr(sparse_verdicts, "_SHARE", share)
                 found[share] = gl.check(f, x, jac=jac, coverage="full").comparisons[0]
             one, other = found[0.0], found[0.25]
             assert np.array_equal(one.verdicts, other.verdicts), name

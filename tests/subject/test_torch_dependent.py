@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
-from gradlab.subject.tensors.dependent import dependent_inputs
+from gradlab.subject.tensors.graph import dependent_inputs
 from gradlab.subject.tree import Leaf
 
 torch = pytest.importorskip("torch")

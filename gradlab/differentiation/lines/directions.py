@@ -4,13 +4,17 @@ Every coordinate gets a sign and a size between one and two, so that no entry is
 diluted away and two equal errors do not cancel but by rare accident. Nothing is stored:
 the byte behind each coordinate comes from a generator seeded by (seed, input, block),
 and a part of a direction is the same numbers wherever it is cut.
+
+Weights of a random direction: one for each index along an axis, or none at all. What is
+wrong in one row only changes with the weight of that row, so two lines that differ by
+their weights tell which row it is.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -23,11 +27,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.lines.weights import Weights
     from gradlab.differentiation.sizes.magnitudes import Magnitudes
     from gradlab.subject.subject import Subject
 
-__all__ = ["Direction", "unit_from", "unit_of"]
+__all__ = ["AxisWeights", "Direction", "MaskWeights", "Weights", "unit_from", "unit_of"]
 
 # Coordinates that share a generator; 512 KiB of float64 stay in a core's own cache.
 _BLOCK = 1 << 16
@@ -261,3 +264,40 @@ def unit_from(size: Magnitudes, count: int) -> float:
     if not np.isfinite(typical) or typical == 0.0:
         typical = size.largest
     return float(np.exp2(np.clip(np.round(np.log2(typical)), -_FARTHEST, _FARTHEST)))
+
+
+class Weights(Protocol):
+    """Numbers by which the values of a direction are multiplied."""
+
+    def cut(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Weights of the coordinates ``start .. stop``."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class AxisWeights:
+    """One number for each index along an axis: `stride` coordinates lie between two.
+
+    Examples
+    --------
+    >>> AxisWeights(np.array([1.0, -2.0]), 3).cut(2, 8)
+    array([ 1., -2., -2., -2.,  1.,  1.])
+    """
+
+    numbers: NDArray[np.float64]
+    stride: int
+
+    def cut(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Weights of the coordinates ``start .. stop``."""
+        indices = np.arange(start, stop) // self.stride % len(self.numbers)
+        return np.asarray(self.numbers[indices])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class MaskWeights:
+    """One for the coordinates that move, zero for those that stay."""
+
+    moves: NDArray[np.bool_]
+
+    def cut(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Weights of the coordinates ``start .. stop``."""
+        return self.moves[start:stop].astype(np.float64)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.errors import InputError, SubjectError
 from gradlab.localisation.layers.audited import INTERRUPTED, LayerRow, LayerState
 from gradlab.localisation.layers.checking.check import Checker, is_torchs
-from gradlab.localisation.layers.checking.mattering import as_far_as_it_matters
-from gradlab.localisation.layers.checking.outcome import Outcome
+from gradlab.localisation.layers.checking.outcome import Outcome, as_far_as_it_matters
 from gradlab.localisation.layers.checking.reach import right_within_reach, wrong_nearby
 from gradlab.localisation.layers.checking.slight import as_far_as_alone
 from gradlab.localisation.layers.checking.whole import (

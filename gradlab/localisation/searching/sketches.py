@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.differentiation.lines.weights import AxisWeights, MaskWeights
+from gradlab.differentiation.lines.directions import AxisWeights, MaskWeights
 from gradlab.localisation.searching.group_testing import decode, measured
 from gradlab.localisation.searching.readings import (
     Place,
@@ -30,9 +30,8 @@ from gradlab.localisation.searching.readings import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.lines.directions import Direction
+    from gradlab.differentiation.lines.directions import Direction, Weights
     from gradlab.differentiation.lines.parts import Part
-    from gradlab.differentiation.lines.weights import Weights
     from gradlab.localisation.searching.bench import Bench
     from gradlab.localisation.searching.group_testing import Group
 

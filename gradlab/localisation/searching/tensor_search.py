@@ -9,7 +9,7 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.differentiation.lines.probe import Probe
-from gradlab.differentiation.metering.foresight import foreseen
+from gradlab.differentiation.metering.bar import foreseen
 from gradlab.localisation.searching.accused import describe, show
 from gradlab.localisation.searching.dense import common_factor
 from gradlab.localisation.searching.group_testing import (

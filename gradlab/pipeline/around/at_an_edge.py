@@ -4,6 +4,12 @@ At a probability of one torch's binary cross-entropy raises beyond, has a slope 
 and a gradient of zero, for a clamp that keeps it from infinity. A derivative has two
 sides; what a formula gives where there is one is a convention. Where the gradient a
 millionth inside is the slope that f has there, the formula is right, and the edge open.
+
+Entries that f does not let anybody move, and whose gradient is zero. A Cholesky factor
+has zeros above its diagonal, and a distribution that is given one raises where they are
+anything else. Such entries are no variables: f is not defined beside them, on either
+side, however short the step. A gradient of zero is what they are given everywhere, and
+nothing else could be meant.
 """
 
 from __future__ import annotations
@@ -13,7 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
-from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.noise.analytic_noise import rows_together
 from gradlab.differentiation.smoothness import Smoothness
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
     from gradlab.pipeline.outcome import Judged
     from gradlab.subject.subject import Subject
 
-__all__ = ["leave_edges_open"]
+__all__ = ["accept_held_in_place", "leave_edges_open"]
 
 _INSIDE = (2.0**-20, 2.0**-16)  # of the sizes: how far inside gradients are asked for
 _COARSE = 16.0  # units of round-off, that this is at least
@@ -126,3 +133,32 @@ def _told(subject: Subject, block: Block, edge: NDArray[np.bool_]) -> Finding:
         "Nothing is wrong inside. To have these entries compared, move the point off "
         "the edge by a millionth, as clamp(1e-6, 1 - 1e-6) does.",
     )
+
+
+def accept_held_in_place(judged: Judged) -> Iterator[Finding]:
+    """Accept gradients of zero where f raises on both sides, on every ladder's step."""
+    outcome = judged.outcome
+    if (
+        not judged.meter.raised
+        or outcome.stopped
+        or not np.isfinite(outcome.base).all()
+    ):
+        return
+    for block in outcome.blocks:
+        if block.settled or not (block.verdicts == Verdict.UNDECIDED).any():
+            continue
+        held = block.looked & ~np.isfinite(block.value).any(axis=0)
+        held &= (block.formula == 0).all(axis=0)
+        if not held.any() or held.all():  # nothing can be moved: nothing was compared
+            continue
+        block.excuse(held)
+        yield Finding(
+            BugKind.NONFINITE,
+            "note",
+            block.name,
+            0.8,
+            f"{held.sum():,} of {held.size:,} entries of {block.name} cannot be moved: "
+            f"f raises on both sides, or is no number, however short the step. The "
+            f"gradient is zero there, as of what is no variable.",
+            NOTHING_TO_DO,
+        )

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradlab.pipeline.around.at_an_edge import leave_edges_open
+from gradlab.pipeline.around.at_an_edge import accept_held_in_place, leave_edges_open
 from gradlab.pipeline.around.beside import look_beside
-from gradlab.pipeline.around.held_in_place import accept_held_in_place
 from gradlab.pipeline.around.ill_conditioned import leave_ill_conditioned
 from gradlab.pipeline.around.inexact import excuse_inexact
 from gradlab.pipeline.around.loose_tolerances import leave_to_tolerances

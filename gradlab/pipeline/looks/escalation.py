@@ -10,7 +10,7 @@ from gradlab.comparison.rule import NEGLIGIBLE
 from gradlab.comparison.tolerance import CLEAR, SAFETY, stillness_in_noise
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.finite_difference import seen_truncation
-from gradlab.differentiation.metering.foresight import foreseen
+from gradlab.differentiation.metering.bar import foreseen
 from gradlab.differentiation.method import Adaptive, Auto
 from gradlab.differentiation.noise.hidden_noise import (
     LAST_DIGITS,

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.metering.bar import Bar
-from gradlab.differentiation.metering.foresight import foreseen
+from gradlab.differentiation.metering.bar import Bar, foreseen
 from gradlab.differentiation.metering.meter import Meter
 from gradlab.presentation.widgets.progress import NotebookProgress
 

@@ -55,7 +55,7 @@ def by_hand(logs):
 @pytest.mark.parametrize("infinity", [False, True])
 def test_derivative_is_that_of_the_recursion(reduction, infinity):
     """The sum over alignments, differentiated by autograd, is another method."""
-    from gradlab.subject.tensors.gradients.ctc import with_its_derivative
+    from gradlab.subject.tensors.gradients.deliberate import with_its_derivative
 
     logs, weights = scores(1), torch.tensor([1.0, -2.0], dtype=torch.float64)
     wanted = by_hand(logs)
@@ -72,7 +72,7 @@ def test_derivative_is_that_of_the_recursion(reduction, infinity):
 
 def test_impossible_alignments_have_no_slope():
     """Too short a time for all letters is infinite, and with zero_infinity nothing."""
-    from gradlab.subject.tensors.gradients.ctc import with_its_derivative
+    from gradlab.subject.tensors.gradients.deliberate import with_its_derivative
 
     logs = scores(1)
     with with_its_derivative():

@@ -15,11 +15,16 @@ import numpy as np
 from gradlab.subject.analytic_sides import AnalyticDefaults, Problem, Pullback
 from gradlab.subject.subject import EPSILON, output_rows
 from gradlab.subject.tensors.calling.captured_inputs import followed, own_leaves
-from gradlab.subject.tensors.gradients.answers import add_up, close, weights_of
+from gradlab.subject.tensors.gradients.answers import (
+    about,
+    add_up,
+    close,
+    raised,
+    weights_of,
+)
 from gradlab.subject.tensors.gradients.backward import Backward
 from gradlab.subject.tensors.gradients.cotangents import has_own_code
 from gradlab.subject.tensors.gradients.precision import Unseen, is_single, lost_digits
-from gradlab.subject.tensors.gradients.problems import about, raised
 from gradlab.subject.tensors.in_double.double import narrowing_watched
 from gradlab.subject.tensors.outputs import to_row
 

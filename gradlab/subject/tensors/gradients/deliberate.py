@@ -2,22 +2,28 @@
 
 They are documented, many a model needs them, and none is a mistake: what they change
 cannot be compared with differences, and is said to be left out.
+
+A CTC loss with its derivative, in place of the gradient that torch gives it. With
+respect to a log-probability torch hands on the probability too much, summed over what
+comes in: a ``log_softmax`` before it takes that away again. Nothing else does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.subject.tensors.gradients.ctc import with_its_derivative
+from gradlab.subject.tensors.calling.uncompiled import uncompiled
 from gradlab.subject.tensors.gradients.hidden_writes import written_parameters
 from gradlab.subject.tensors.graph import graph_nodes, name_of
 from gradlab.subject.tensors.in_double.double import within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -32,6 +38,7 @@ __all__ = [
     "padded_row",
     "purposes",
     "spectral",
+    "with_its_derivative",
 ]
 
 _MOST = 100_000  # nodes of a graph that are walked
@@ -45,6 +52,7 @@ IMPLICIT = (
     " or rejected; they have the gradient of its quantile (implicit reparametrisation)"
 )
 _IMPLICIT = ("StandardGammaBackward", "_DirichletBackward")
+_REDUCTIONS = ("none", "mean", "sum")  # by the numbers that ``torch.ctc_loss`` takes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -238,3 +246,63 @@ def padded_row(layer: Any) -> int | None:
     if type(layer).forward is not nn.Embedding.forward:
         return None  # somebody else's; it may use all rows
     return int(layer.padding_idx) % int(layer.num_embeddings)
+
+
+@contextlib.contextmanager
+def with_its_derivative() -> Iterator[None]:
+    """Give every CTC loss that is computed meanwhile the gradient that it has.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.zeros(2, 1, 3, dtype=torch.float64, requires_grad=True)
+    >>> lengths = torch.tensor([2]), torch.tensor([1])
+    >>> with with_its_derivative():
+    ...     loss = torch.nn.functional.ctc_loss(x, torch.tensor([[1]]), *lengths)
+    >>> slopes = torch.autograd.grad(loss, x)[0].sum(dim=-1)  # -1 is moved in all
+    >>> [round(float(slope), 9) for slope in slopes]
+    [-1.0, -1.0]
+    """
+    from torch.overrides import TorchFunctionMode
+
+    class Right(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            del types
+            result = func(*args, **(kwargs or {}))
+            if getattr(func, "__name__", "") != "ctc_loss":
+                return result
+            return result - _too_much(args, kwargs or {})
+
+    with uncompiled(), Right():
+        yield
+
+
+def _too_much(args: Any, kwargs: Any) -> Any:
+    """Zero, with the gradient that a log_softmax would take away."""
+    import torch
+
+    bound = inspect.signature(torch.nn.functional.ctc_loss).bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    logs = given["log_probs"]
+    long, goals = (
+        torch.as_tensor(given[f"{name}_lengths"], device=logs.device)
+        for name in ("input", "target")
+    )
+    with torch.no_grad():
+        alone = {**given, "log_probs": logs.detach(), "reduction": "none"}
+        alone["zero_infinity"] = False
+        known = torch.nn.functional.ctc_loss(**alone).isfinite()
+    if logs.dim() == 2:
+        long, goals = long.reshape(()), goals.reshape(())
+    times = torch.arange(len(logs), device=logs.device)
+    inside = times.reshape(-1, *[1] * long.dim()) < long
+    total = torch.where(inside, logs.exp().sum(dim=-1), 0).sum(dim=0)
+    rest = torch.where(known, total - total.detach(), 0)
+    reduction = given["reduction"]
+    reduction = reduction if isinstance(reduction, str) else _REDUCTIONS[reduction]
+    if reduction == "mean":
+        return (rest / goals.clamp(min=1)).mean()
+    return rest.sum() if reduction == "sum" else rest

@@ -1,19 +1,27 @@
-"""How exact gradients are that are rounded whatever comes in.
+"""How exact gradients of few digits are: rounded, or held in half precision.
 
-A gradient cast to float16 at its end has no more digits where the inputs are float64.
-It says more than the one that half precision computed, all the same: what it rounds off
-is scatter around a smooth function of the point, and can be measured.
+How exact gradients are that are rounded whatever comes in. A gradient cast to float16
+at its end has no more digits where the inputs are float64. It says more than the one
+that half precision computed, all the same: what it rounds off is scatter around a
+smooth function of the point, and can be measured.
+
+How exact gradients in half precision can be that the user holds as numbers. What
+computed them cannot be asked for them in float64. But torch can differentiate the same
+loss both in half precision and in float64, and what the two are apart is what this
+arithmetic costs: an error of a fifth in one entry is none of it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.noise.analytic_noise import MOST_ROWS
-from gradlab.subject.subject import is_torch_subject, output_rows
+from gradlab.pipeline.sides.analytic_side import analytic_side
+from gradlab.subject.subject import SINGLE, holds_numbers, is_torch_subject, output_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
     from gradlab.pipeline.sides.analytic_side import AnalyticSide
     from gradlab.subject.subject import Subject
 
-__all__ = ["scatter_of_rounded"]
+__all__ = ["bearable_in_half", "scatter_of_rounded"]
 
 _LINES = 2
 # Of five points in a row: what is left where all that bends smoothly is taken out.
@@ -35,6 +43,10 @@ _APART = 8.0  # roundings between two points: each rounds anew, on its way as we
 # for it was seen in few points, and units of round-off of the entry itself, for a
 # constant may be rounded, which scatters nowhere.
 _TIMES, _UNITS = 8.0, 8.0
+# times what torch rounds off, of the entry and of a typical one of its input: batches
+# that were added up one by one round otherwise than all at once
+_TIMES = 8.0
+_UNITS = 8.0  # the same in units of round-off of the entry itself
 
 
 def scatter_of_rounded(
@@ -123,3 +135,59 @@ def _fourth_difference(
         share = weight / _LENGTH
         total = [a + share * b for a, b in zip(total, pulled, strict=True)]
     return total
+
+
+def bearable_in_half(
+    subject: Subject,
+    twin: Subject,
+    columns: Sequence[NDArray[np.intp]] | None,
+    meter: Meter,
+) -> list[NDArray[np.float64]] | None:
+    """Say by how much gradients that are given may be off for their short arithmetic.
+
+    Parameters
+    ----------
+    subject, twin
+        As the user has it, and in float64.
+    columns
+        Coordinates that are looked at, one array per input; None for all.
+    meter
+        Its budget of seconds holds here too.
+
+    Returns
+    -------
+    list of ndarray or None
+        (rows, coordinates) per input; None where it is not half precision, gradients
+        are not given as numbers, or torch does not differentiate this loss.
+    """
+    given = holds_numbers(subject)
+    if not given or subject.epsilon <= SINGLE or not is_torch_subject(subject):
+        return None
+    own, wide = (_by_torch(one, columns, meter) for one in (subject, twin))
+    if own is None or wide is None:
+        return None
+    found = []
+    for short, long in zip(own.values, wide.values, strict=True):
+        if not (np.isfinite(short).all() and np.isfinite(long).all() and long.any()):
+            return None
+        lost = np.abs(short - long)
+        typical = np.sqrt((lost**2).mean())
+        found.append(
+            _TIMES * (lost + typical) + _UNITS * subject.epsilon * np.abs(long)
+        )
+    return found
+
+
+def _by_torch(
+    subject: Subject, columns: Sequence[NDArray[np.intp]] | None, meter: Meter
+) -> AnalyticSide | None:
+    """Differentiate by torch in reverse mode, whatever was given; None if it cannot."""
+    from gradlab.subject.tensors.gradients.analytic import ReverseMode
+
+    kept: Any = copy.copy(subject)  # a TorchSubject
+    kept.analytic = ReverseMode(kept)
+    try:
+        side = analytic_side(kept, columns, meter)
+    except RuntimeError:  # of torch: nothing in it requires grad
+        return None
+    return None if side.problems else side
