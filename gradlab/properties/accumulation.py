@@ -14,6 +14,7 @@ from gradlab.comparison.tolerance import Tolerance
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradlabError, InputError, InputTypeError, SubjectError
 from gradlab.keywords import spelt
+from gradlab.properties.results import PropertyResult
 from gradlab.subject.numpy_values import as_numpy
 from gradlab.subject.state_guard import RandomFreeze, StateGuard
 from gradlab.subject.tensors.values import is_torch, looks_like_module
@@ -59,8 +60,8 @@ class AccumulationRow:
         return Verdict.AGREES if self.found == self.expected else Verdict.DISAGREES
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class AccumulationCheck:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+class AccumulationCheck(PropertyResult):
     """Result of `gradlab.check_accumulation`.
 
     Parameters
@@ -83,15 +84,6 @@ class AccumulationCheck:
     def verdict(self) -> Verdict:
         """The worst of all buffers."""
         return max((row.verdict for row in self.rows), default=Verdict.UNDECIDED)
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing wrong was found."""
-        return self.verdict < Verdict.DISAGREES
-
-    def __bool__(self) -> bool:
-        """Whether it agrees, ``assert gl.check_accumulation(...)``: undecided not."""
-        return self.verdict == Verdict.AGREES
 
     @property
     def reading(self) -> str:
@@ -124,11 +116,6 @@ class AccumulationCheck:
             for row in self.rows
         ]
         return rows_table(rows, columns)
-
-    def __repr__(self) -> str:
-        from gradlab.presentation.property_text import property_text
-
-        return property_text(self.verdict, self.reading)
 
 
 @spelt

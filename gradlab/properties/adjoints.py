@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
+from gradlab.properties.results import PropertyResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,8 +62,8 @@ class ModeRow:
         return "forward" if not gaps[0] <= gaps[1] else "reverse"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class ModesCheck:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ModesCheck(PropertyResult):
     """Result of `gradlab.compare_modes`.
 
     Parameters
@@ -103,15 +104,6 @@ class ModesCheck:
         return max(values, *(row.verdict for row in self.rows))
 
     @property
-    def ok(self) -> bool:
-        """Whether nothing wrong was found."""
-        return self.verdict < Verdict.DISAGREES
-
-    def __bool__(self) -> bool:
-        """Whether they agree: ``assert gl.compare_modes(...)``; undecided is not."""
-        return self.verdict == Verdict.AGREES
-
-    @property
     def reading(self) -> str:
         """What was found, in sentences."""
         told = [
@@ -140,11 +132,6 @@ class ModesCheck:
             for row in self.rows
         ]
         return rows_table(rows, columns)
-
-    def __repr__(self) -> str:
-        from gradlab.presentation.property_text import property_text
-
-        return property_text(self.verdict, self.reading)
 
 
 def _told(row: ModeRow) -> str:

@@ -14,6 +14,7 @@ from gradlab.differentiation.metering.meter import Meter
 from gradlab.keywords import spelt
 from gradlab.localisation.conditions import first_evaluation
 from gradlab.properties.curvature import hessian_product, refuse_products
+from gradlab.properties.results import PropertyResult
 from gradlab.properties.taylor import taylor_test
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import input_columns
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["HessianCheck", "check_hessian"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class HessianCheck:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HessianCheck(PropertyResult):
     """Result of `gradlab.check_hessian`.
 
     Parameters
@@ -68,15 +69,6 @@ class HessianCheck:
         return self.taylor.verdict
 
     @property
-    def ok(self) -> bool:
-        """Whether nothing wrong was found."""
-        return self.verdict < Verdict.DISAGREES
-
-    def __bool__(self) -> bool:
-        """Whether it agrees: ``assert gl.check_hessian(...)``; undecided is not."""
-        return self.verdict == Verdict.AGREES
-
-    @property
     def rate(self) -> float:
         """Rate of the Taylor remainder of order 2; 3 is expected."""
         return self.taylor.rate[2]
@@ -98,11 +90,6 @@ class HessianCheck:
         if not told:
             told.append("The Hessian is linear and symmetric.")
         return " ".join((*told, self.taylor.reading))
-
-    def __repr__(self) -> str:
-        from gradlab.presentation.property_text import property_text
-
-        return property_text(self.verdict, self.reading)
 
 
 def _share(number: float) -> str:

@@ -22,6 +22,7 @@ from gradlab.localisation.conditions import first_evaluation
 from gradlab.pipeline.sides.measuring import numeric_side
 from gradlab.properties.curvature import refuse_complex
 from gradlab.properties.declared import read_pattern
+from gradlab.properties.results import PropertyResult
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import block_slices
 
@@ -66,8 +67,8 @@ class Entry:
     error: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class SparsityCheck:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SparsityCheck(PropertyResult):
     """Result of `gradlab.check_sparsity`.
 
     Parameters
@@ -107,15 +108,6 @@ class SparsityCheck:
         if self.uncovered:
             return Verdict.DISAGREES
         return Verdict.UNDECIDED if self.unknown else Verdict.AGREES
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing wrong was found."""
-        return not self.uncovered
-
-    def __bool__(self) -> bool:
-        """Whether it holds: ``assert gl.check_sparsity(...)``; undecided is not."""
-        return self.verdict == Verdict.AGREES
 
     @property
     def reading(self) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from gradlab.comparison.rule import CARE
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
+from gradlab.properties.results import PropertyResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,8 +86,8 @@ def _judged(found: Derivative) -> Verdict:
     return Verdict.UNDECIDED if bar > max(worth, found.allowed) else Verdict.AGREES
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class TaylorTest:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TaylorTest(PropertyResult):
     """Result of `gradlab.taylor_test`.
 
     Parameters
@@ -156,15 +157,6 @@ class TaylorTest:
     def verdict(self) -> Verdict:
         """The worst of the derivatives tested."""
         return max(found.verdict for found in self.derivatives.values())
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing wrong was found."""
-        return self.verdict < Verdict.DISAGREES
-
-    def __bool__(self) -> bool:
-        """Whether it agrees: ``assert gl.taylor_test(...)``; undecided is not."""
-        return self.verdict == Verdict.AGREES
 
     @property
     def reading(self) -> str:
