@@ -7,6 +7,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import Verdict
+from tests.specimens.functions import with_output
 
 torch = pytest.importorskip("torch")
 
@@ -34,17 +35,11 @@ def by_numpy(change):
 
 
 def by_torch(change):
-    class Tanh(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x.tanh())
-            return x.tanh()
+    tanh = with_output(
+        lambda x: x.tanh(), lambda y, upstream: change(upstream) * (1 - y**2)
+    )
 
-        @staticmethod
-        def backward(ctx, upstream):
-            return change(upstream) * (1 - ctx.saved_tensors[0] ** 2)
-
-    return (Tanh.apply, torch.tensor(X)), {}
+    return (tanh, torch.tensor(X)), {}
 
 
 @pytest.mark.parametrize("coverage", COVERAGES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.specimens.functions import with_backward
+from tests.specimens.functions import with_backward, with_output
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
@@ -197,19 +197,8 @@ def test_a_layer_that_was_exchanged_meanwhile_is_not_taken_for_the_audited_one()
     assert local_report(audit, "0").ok
 
 
-class Steep(torch.autograd.Function):
-    """A tanh whose slope is that of another function, by no constant factor."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """Keep the result."""
-        ctx.save_for_backward(x.tanh())
-        return x.tanh()
-
-    @staticmethod
-    def backward(ctx, upstream):
-        """Forget the square."""
-        return upstream * (1 - ctx.saved_tensors[0])
+# A tanh whose slope is that of another function, by no constant factor.
+steep = with_output(lambda x: x.tanh(), lambda y, upstream: upstream * (1 - y))
 
 
 class Bend(nn.Module):
@@ -217,7 +206,7 @@ class Bend(nn.Module):
 
     def forward(self, x):
         """Return the wrong tanh."""
-        return Steep.apply(x)
+        return steep(x)
 
 
 def test_a_cause_is_told_once():
@@ -225,7 +214,7 @@ def test_a_cause_is_told_once():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), Bend(), nn.Linear(4, 2)).double()
     audit = gl.blame(net, torch.randn(5, 3, dtype=torch.float64))
-    row = next(row for row in audit.rows if row.name == "1:Steep")
+    row = next(row for row in audit.rows if row.name == "1:Function")
     [finding] = [f for f in audit.findings if f.severity == "error"]
 
     assert finding.kind == "wrong_derivative"

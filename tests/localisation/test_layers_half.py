@@ -8,23 +8,13 @@ from torch import nn
 
 import gradlab as gl
 from tests.localisation.test_layers_disturbed import MODELS, X, square
+from tests.specimens.functions import with_output
 
 HALVES = [torch.bfloat16, torch.float16]
 
 
-class Relu(torch.autograd.Function):
-    """Right: its derivative is 1 where its output is positive, else 0."""
-
-    @staticmethod
-    def forward(ctx, x):
-        out = x.clamp(min=0)
-        ctx.save_for_backward(out)
-        return out
-
-    @staticmethod
-    def backward(ctx, grad):
-        (out,) = ctx.saved_tensors
-        return grad * (out > 0)
+# Right: its derivative is 1 where its output is positive, else 0.
+relu = with_output(lambda x: x.clamp(min=0), lambda out, grad: grad * (out > 0))
 
 
 class Normed(nn.Module):
@@ -37,7 +27,7 @@ class Normed(nn.Module):
 
     def forward(self, x):
         for layer in self.layers:
-            x = self.norm(Relu.apply(layer(x)))
+            x = self.norm(relu(layer(x)))
         return x
 
 
@@ -96,7 +86,7 @@ def test_layers_that_double_cannot_run_together_are_not_said_to_be_checked():
         def forward(self, x):
             for layer in self.layers:
                 # in double `layer` would not take what comes of this
-                x = 9 * Relu.apply(layer(x).to(torch.bfloat16)).sin()
+                x = 9 * relu(layer(x).to(torch.bfloat16)).sin()
             return x
 
     torch.manual_seed(3)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import gradlab as gl
+from tests.specimens.functions import with_output
 
 X = torch.tensor([[0.3, -0.7, 0.2], [1.1, 0.4, -0.5]], dtype=torch.float64)
 
@@ -60,22 +61,13 @@ def test_a_parameter_of_little_influence_is_told(size, coverage):
 
 def chain(factor, depth):
     """Sigmoids behind each other; the first has a slope that is off by a factor."""
-
-    class First(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            out = x.sigmoid()
-            ctx.save_for_backward(out)
-            return out
-
-        @staticmethod
-        def backward(ctx, grad):
-            (out,) = ctx.saved_tensors
-            return grad * out * (1 - out) * factor
+    first = with_output(
+        lambda x: x.sigmoid(), lambda out, grad: grad * out * (1 - out) * factor
+    )
 
     class Layer(nn.Module):
         def forward(self, x):
-            return First.apply(x)
+            return first(x)
 
     torch.manual_seed(0)
     rest = [part for _ in range(depth) for part in (nn.Linear(4, 4), nn.Sigmoid())]

@@ -38,6 +38,23 @@ def with_backward(forward, backward):
     return Function.apply
 
 
+def with_output(forward, backward):
+    """Return `forward` of one tensor with the gradient ``backward(output, g)``."""
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            out = forward(x)
+            ctx.save_for_backward(out)
+            return out
+
+        @staticmethod
+        def backward(ctx, g):
+            return backward(*ctx.saved_tensors, g)
+
+    return Function.apply
+
+
 class Spoiled(torch.autograd.Function):
     """The identity, with any slip in its backward: ``slip(g)`` may write to `g`."""
 

@@ -11,6 +11,7 @@ from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.subject.tensors.batching.loops import same_values
 from gradlab.subject.tensors.batching.stacks import Plan
 from gradlab.subject.tensors.subjects import torch_subject
+from tests.specimens.functions import with_output
 from tests.specimens.torch_sides import (
     DOUBLE,
     assert_analytic_equals_differences,
@@ -58,20 +59,11 @@ def test_batches_are_cut_into_chunks():
     assert chunked == pytest.approx(whole, abs=1e-15)
 
 
-class NumpyExp(torch.autograd.Function):
-    """Cannot be batched: its forward goes through NumPy."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """What is computed."""
-        y = torch.from_numpy(np.exp(x.detach().numpy()))
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx, upstream):
-        """What autograd is told."""
-        return upstream * ctx.saved_tensors[0]
+# Cannot be batched: its forward goes through NumPy.
+numpy_exp = with_output(
+    lambda x: torch.from_numpy(np.exp(x.detach().numpy())),
+    lambda y, upstream: upstream * y,
+)
 
 
 def branching(x):
@@ -86,7 +78,7 @@ def in_place(x):
     return y
 
 
-@pytest.mark.parametrize("fn", [NumpyExp.apply, branching, in_place])
+@pytest.mark.parametrize("fn", [numpy_exp, branching, in_place])
 def test_functions_that_cannot_be_batched_are_looped(fn):
     """The fall-back is silent and right."""
     subject = torch_subject(fn, (randn(2, 3),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_output
 
 torch = pytest.importorskip("torch")
 
@@ -51,19 +52,8 @@ def test_a_mode_sees_what_is_written_not_what_was_compiled():
         assert narrowed == ["float"]
 
 
-class _Flat(torch.autograd.Function):
-    """Hyperbolic tangent whose backward forgets the square of its value."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """Keep the value."""
-        ctx.save_for_backward(x.tanh())
-        return x.tanh()
-
-    @staticmethod
-    def backward(ctx, upstream):
-        """Multiply by 1 - tanh in place of 1 - tanh ** 2."""
-        return upstream * (1 - ctx.saved_tensors[0])
+# Hyperbolic tangent whose backward forgets the square of its value.
+flat = with_output(lambda x: x.tanh(), lambda y, upstream: upstream * (1 - y))
 
 
 class _Bend(torch.nn.Module):
@@ -71,7 +61,7 @@ class _Bend(torch.nn.Module):
 
     def forward(self, x):
         """Return the wrong tanh."""
-        return _Flat.apply(x)
+        return flat(x)
 
 
 # torch's compiler makes an instance of a Function that it traces

@@ -10,32 +10,22 @@ from gradlab.localisation.tensors import probe_tensors
 from gradlab.pipeline import layers as layers_module
 from tests.localisation import dense_networks as nets
 from tests.localisation.test_tensors import subject_of
+from tests.specimens.functions import with_output
 
 torch = pytest.importorskip("torch")
 
 DEPTH, WIDTH, WRONG = 10, 24, 6  # layers; the activation behind the seventh is wrong
 
 
-class HalfTanh(torch.autograd.Function):
-    """A tanh whose backward forgets a square."""
-
-    @staticmethod
-    def forward(ctx, x):
-        out = torch.tanh(x)
-        ctx.save_for_backward(out)
-        return out
-
-    @staticmethod
-    def backward(ctx, grad):
-        (out,) = ctx.saved_tensors
-        return grad * (1 - out)
+# A tanh whose backward forgets a square.
+half_tanh = with_output(torch.tanh, lambda out, grad: grad * (1 - out))
 
 
 class Activation(torch.nn.Module):
     """The Function as a layer."""
 
     def forward(self, x):
-        return HalfTanh.apply(x)
+        return half_tanh(x)
 
 
 def network():
