@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputError, SubjectError
 from gradlab.localisation.layers.audited import INTERRUPTED, LayerRow, LayerState
+from gradlab.localisation.layers.checking.call_outcome import (
+    CallOutcome,
+    as_far_as_it_matters,
+)
 from gradlab.localisation.layers.checking.check import Checker, is_torchs
-from gradlab.localisation.layers.checking.outcome import Outcome, as_far_as_it_matters
 from gradlab.localisation.layers.checking.reach import right_within_reach, wrong_nearby
 from gradlab.localisation.layers.checking.slight import as_far_as_alone
 from gradlab.localisation.layers.checking.whole import (
@@ -58,7 +61,7 @@ class Blamed:
     """One call that is wrong itself, for the sentence about it."""
 
     frame: Frame
-    outcome: Outcome
+    outcome: CallOutcome
     file: str
     line: int
     upstream: int  # parameters that are only contaminated by it
@@ -137,7 +140,7 @@ class _Audit:
             msg = f"{program.title} applies no custom Function, and calls no module"
             raise InputError(msg)
         self._checker = Checker(self._owners, program.seed, raised)
-        self._outcomes: dict[int, Outcome] = {}
+        self._outcomes: dict[int, CallOutcome] = {}
 
     def run(
         self,
@@ -158,7 +161,7 @@ class _Audit:
                 self._find_what_raised()
         except KeyboardInterrupt:  # what is known so far is worth having
             for frame in frames:
-                missing = Outcome(LayerState.UNCHECKED, INTERRUPTED)
+                missing = CallOutcome(LayerState.UNCHECKED, INTERRUPTED)
                 self._outcomes.setdefault(frame.number, missing)
         wrong = self._in_order(frames)
         nodes, cut = upstream((frame, self._outcomes[frame.number]) for frame in wrong)
@@ -223,7 +226,7 @@ class _Audit:
                 break
         else:
             frame = self._recording.frames[0]
-            outcome = Outcome(
+            outcome = CallOutcome(
                 LayerState.UNCHECKED,
                 f"the backward of all together raised {raised}; no call does by itself",
             )
@@ -271,7 +274,7 @@ class _Audit:
             "audit the parts around it."
         )
 
-    def _as_far_as_it_reaches(self, frame: Frame, outcome: Outcome) -> Outcome:
+    def _as_far_as_it_reaches(self, frame: Frame, outcome: CallOutcome) -> CallOutcome:
         """Call nothing wrong that is right for all that this model can hand to it."""
         about_inputs = outcome.wrong and not any(
             _is_parameter(variable, frame) for variable in outcome.wrong

@@ -9,7 +9,7 @@ from gradlab.subject.tensors.graph import graph_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gradlab.localisation.layers.checking.outcome import Outcome
+    from gradlab.localisation.layers.checking.call_outcome import CallOutcome
     from gradlab.localisation.layers.recording.frames import Frame
 
 __all__ = ["feeders", "upstream"]
@@ -17,7 +17,9 @@ __all__ = ["feeders", "upstream"]
 _MOST_NODES = 2000  # between two neighbouring layers there are rarely more than ten
 
 
-def upstream(outcomes: Iterable[tuple[Frame, Outcome]]) -> tuple[set[Any], list[Frame]]:
+def upstream(
+    outcomes: Iterable[tuple[Frame, CallOutcome]],
+) -> tuple[set[Any], list[Frame]]:
     """Collect what receives its gradient through a wrong one.
 
     Parameters

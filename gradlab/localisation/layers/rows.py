@@ -15,7 +15,7 @@ from gradlab.localisation.layers.recording.frames import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gradlab.localisation.layers.checking.outcome import Outcome
+    from gradlab.localisation.layers.checking.call_outcome import CallOutcome
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.localisation.layers.recording.hooks import HookedInput
     from gradlab.localisation.layers.recording.owners import Owners
@@ -28,7 +28,7 @@ __all__ = ["hooked_row", "rows_of"]
 def rows_of(
     program: Program,
     recording: Recording,
-    outcomes: Mapping[int, Outcome],
+    outcomes: Mapping[int, CallOutcome],
     polluted: set[int],
     through: str,
 ) -> list[LayerRow]:
@@ -70,7 +70,7 @@ def rows_of(
 
 def _row(
     frame: Frame,
-    outcome: Outcome,
+    outcome: CallOutcome,
     owners: Owners,
     parents: tuple[str, ...],
     *,
@@ -106,7 +106,7 @@ def _row(
     )
 
 
-def _answered_for(frame: Frame, outcomes: Mapping[int, Outcome]) -> Outcome:
+def _answered_for(frame: Frame, outcomes: Mapping[int, CallOutcome]) -> CallOutcome:
     """Let a module answer for the custom Functions that it calls itself."""
     outcome = outcomes[frame.number]
     if outcome.state is LayerState.WRONG:

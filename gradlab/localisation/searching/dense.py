@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -136,11 +137,10 @@ def sample(bench: Bench, group: Group) -> tuple[Group | None, float]:
             resolution=_hint(group) / 2**thinning,
             thinning=thinning,
             choice=choice,
-            sparse=group.size,
         )
         if not thin.suspicious:
             break
-        last = thin
+        last = dataclasses.replace(thin, sparse=group.size)
     if last is None:
         return None, 0.0
     # one to four of the wrong entries are left: two, say

@@ -119,7 +119,6 @@ def measured(
     resolution: float,
     thinning: int = 0,
     choice: int = 0,
-    sparse: int = 0,
     proven: bool = False,
 ) -> Group:
     """Test a group along the directions of some seeds; see `quick_probe`."""
@@ -132,7 +131,7 @@ def measured(
             resolution = max([resolution, *(probe.error for probe in found)])
         found.append(bench.measure(line, resolution, proven=known))
     group = Group(
-        tuple(parts), tuple(seeds), *_BLANK, thinning, choice, sparse, tuple(found)
+        tuple(parts), tuple(seeds), *_BLANK, thinning, choice, probes=tuple(found)
     )
     group = _read(bench, group)
     return _sharpened(bench, group) if group.suspicious else group
@@ -148,16 +147,16 @@ def measured_again(
     proven: bool = False,
 ) -> Group:
     """Test a group, or some of its parts, thinned as it is."""
-    return measured(
+    again = measured(
         bench,
         parts,
         seeds,
         resolution=resolution,
         thinning=group.thinning,
         choice=group.choice,
-        sparse=group.sparse,
         proven=proven,
     )
+    return dataclasses.replace(again, sparse=group.sparse)
 
 
 def _shows(bench: Bench, found: Sequence[Probe], parts: Sequence[Part]) -> bool:

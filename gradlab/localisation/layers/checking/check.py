@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.audited import LayerState
+from gradlab.localisation.layers.checking.call_outcome import CallOutcome
 from gradlab.localisation.layers.checking.careful_look import judge
 from gradlab.localisation.layers.checking.deliberate import deliberate, without_padding
 from gradlab.localisation.layers.checking.kind import characterise, random_cotangents
-from gradlab.localisation.layers.checking.outcome import Outcome
 from gradlab.localisation.layers.checking.probe import (
     Measure,
     Precision,
@@ -77,7 +77,7 @@ class Checker:
         self.evaluations = 0
         self.product_seconds = 0.0  # one training step, once all calls are through
 
-    def check(self, frame: Frame, *, sound: bool) -> Outcome:
+    def check(self, frame: Frame, *, sound: bool) -> CallOutcome:
         """Check one call; its children must have been checked before.
 
         Parameters
@@ -90,7 +90,9 @@ class Checker:
         if _only_passes_on(frame):
             first = frame.children[0]
             frame.input_cotangents = list(first.input_cotangents[:1])
-            return Outcome(LayerState.RIGHT, "only passes on what its layers return")
+            return CallOutcome(
+                LayerState.RIGHT, "only passes on what its layers return"
+            )
         outcome = self._try(frame, whole=False)
         if outcome.doubtful or not outcome.failed or not self.can_be_whole(frame):
             return outcome
@@ -102,11 +104,11 @@ class Checker:
             return together
         return outcome
 
-    def together(self, frame: Frame) -> Outcome:
+    def together(self, frame: Frame) -> CallOutcome:
         """Check one call with all that is inside."""
         return dataclasses.replace(self._try(frame, whole=True), together=True)
 
-    def raises_together(self, frame: Frame) -> Outcome | None:
+    def raises_together(self, frame: Frame) -> CallOutcome | None:
         """Say what the backward of one call with all that is inside raises, if it does.
 
         None where it raises nothing, or not what that of the model raised.
@@ -132,7 +134,7 @@ class Checker:
         size = sum(p.numel() * max(8, p.element_size()) for p in parameters)
         return bool(frame.children) and frame.kind == "module" and size <= _MOST_WHOLE
 
-    def _try(self, frame: Frame, *, whole: bool) -> Outcome:
+    def _try(self, frame: Frame, *, whole: bool) -> CallOutcome:
         """Check in double precision where that works, else as the model computes."""
         trouble = ""
         for raised in (True, False) if frame.low else (False,):
@@ -154,7 +156,7 @@ class Checker:
             if raised and outcome.doubtful:
                 continue
             return outcome
-        return Outcome(LayerState.UNCHECKED, trouble.split("\n")[0], failed=True)
+        return CallOutcome(LayerState.UNCHECKED, trouble.split("\n")[0], failed=True)
 
     def _piece(
         self, frame: Frame, *, raised: bool, bare: bool = False, whole: bool = False
@@ -173,13 +175,13 @@ class Checker:
         return without_padding(piece)
 
     # ------------------------------------------------------------- one precision
-    def _check(self, piece: Piece) -> Outcome:
+    def _check(self, piece: Piece) -> CallOutcome:
         frame = piece.frame
         began = time.perf_counter()
         product = piece.product()
         self.product_seconds += time.perf_counter() - began
         if not product.variables:
-            return Outcome(
+            return CallOutcome(
                 LayerState.UNCHECKED,
                 "nothing to differentiate: no trainable parameter, and no input that "
                 "needs a gradient",
@@ -187,9 +189,9 @@ class Checker:
             )
         strange = _strange(product, frame)
         if strange and not _repeats(piece, product):
-            return Outcome(LayerState.UNCHECKED, strange, doubtful=True)
+            return CallOutcome(LayerState.UNCHECKED, strange, doubtful=True)
         if not any(weight is not None for weight in product.cotangents):
-            return Outcome(
+            return CallOutcome(
                 LayerState.UNCHECKED,
                 "returns no floating-point tensor to differentiate",
                 empty=True,
@@ -210,7 +212,7 @@ class Checker:
                 "that was is not known any more"
             )
         if piece.whole and precision.epsilon > SINGLE:
-            return Outcome(LayerState.UNCHECKED, _PILED)
+            return CallOutcome(LayerState.UNCHECKED, _PILED)
         seed = self._seed + frame.number
         measures = judge(piece, product, precision, seed)
         measures = over_longer_steps(piece, product, measures, seed)
@@ -244,7 +246,7 @@ class Checker:
         product: Product,
         precision: Precision,
         measures: list[Measure],
-    ) -> Outcome:
+    ) -> CallOutcome:
         """Turn careful measures of all tensors into an answer."""
         bad = [m for m in measures if m.certain and not m.agrees]
         if not bad:
@@ -259,11 +261,11 @@ class Checker:
                 f"and there {first.label} agrees",
                 "noise": f"rounding hides the derivative with respect to {first.label}",
             }.get(first.note, f"{first.label}: {first.note or 'rounding hides it'}")
-            return Outcome(LayerState.UNCHECKED, reason, first)
+            return CallOutcome(LayerState.UNCHECKED, reason, first)
         purpose = deliberate(piece, product, [measure.label for measure in bad])
         purpose = purpose or right_without_casts(piece, self._seed)
         if purpose:
-            return Outcome(LayerState.UNCHECKED, purpose, bad[0])
+            return CallOutcome(LayerState.UNCHECKED, purpose, bad[0])
         worst = max(bad, key=lambda measure: measure.error)
         labels = {measure.label for measure in bad}
         hook = self._hook(piece, product, precision)
@@ -272,7 +274,7 @@ class Checker:
         if not character.only_slopes:  # whose words are these numbers
             where += f": analytic {worst.analytic:.6g}, numeric {worst.numeric:.6g} "
             where += f"± {worst.bar:.1g}"
-        return Outcome(
+        return CallOutcome(
             LayerState.WRONG,
             f"its backward {character.words} ({where})",
             worst,
@@ -312,13 +314,13 @@ class Checker:
         return f"the hook {place_of_hook(modules[0])} registered on it"
 
 
-def _right(product: Product, measures: list[Measure]) -> Outcome:
+def _right(product: Product, measures: list[Measure]) -> CallOutcome:
     worst = max(measures, key=lambda measure: measure.error)
     count = len(product.variables)
     what = "1 tensor" if count == 1 else f"{count} tensors"
     note = next((m.note for m in measures if m.note == "kink"), "")
     tail = "; on a kink, where any slope between the sides is right" if note else ""
-    return Outcome(
+    return CallOutcome(
         LayerState.RIGHT,
         f"agrees with its difference quotient for {what}, to {worst.error:.1g}{tail}",
         worst,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gradlab.labels import few_of
 from gradlab.localisation.layers.audited import LayerState
+from gradlab.localisation.layers.checking.call_outcome import CallOutcome
 from gradlab.localisation.layers.checking.kind import Character
-from gradlab.localisation.layers.checking.outcome import Outcome
 
 if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.frames import Frame
@@ -23,7 +23,7 @@ _MOST = 32  # tensors that are asked for one by one
 _OVERWRITTEN = "modified by an inplace operation"
 
 
-def failed_backward(piece: Piece, message: str, raised: str) -> Outcome:
+def failed_backward(piece: Piece, message: str, raised: str) -> CallOutcome:
     """Judge a call whose backward raises when it is run by itself.
 
     Parameters
@@ -38,7 +38,7 @@ def failed_backward(piece: Piece, message: str, raised: str) -> Outcome:
     if "heckpoint" in message:
         # that of torch has an option, which its message names; others have none
         instead = "; pass use_reentrant=False" if "use_reentrant" in message else ""
-        return Outcome(
+        return CallOutcome(
             LayerState.UNCHECKED,
             f"uses re-entrant checkpointing, which cannot be asked for the "
             f"gradient of one piece{instead}",
@@ -52,13 +52,13 @@ def failed_backward(piece: Piece, message: str, raised: str) -> Outcome:
         return _wrong(piece, message, Character("unknown", "", 0.5))
     # the model's own run did not raise: it may be the replay that cannot
     told = f"its backward raised {message}"
-    return Outcome(LayerState.UNCHECKED, told, failed=True)
+    return CallOutcome(LayerState.UNCHECKED, told, failed=True)
 
 
-def _wrong(piece: Piece, message: str, character: Character) -> Outcome:
+def _wrong(piece: Piece, message: str, character: Character) -> CallOutcome:
     """Blame a call for what its backward raised: nothing before it gets a gradient."""
     words = f"raised {message}"
-    return Outcome(
+    return CallOutcome(
         LayerState.WRONG,
         f"its backward {words}",
         wrong=_without_gradient(piece),

@@ -16,7 +16,7 @@ from gradlab.localisation.layers.audited import LayerState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gradlab.localisation.layers.checking.outcome import Outcome
+    from gradlab.localisation.layers.checking.call_outcome import CallOutcome
     from gradlab.localisation.layers.recording.frames import Frame
 
     Alone = Callable[[Frame], tuple[str, int]]
@@ -27,8 +27,8 @@ _SLIGHT = 0.02  # of both slopes together: more is no matter of a tolerance
 
 
 def as_far_as_alone(
-    frame: Frame, outcome: Outcome, alone: Alone
-) -> tuple[Outcome, int]:
+    frame: Frame, outcome: CallOutcome, alone: Alone
+) -> tuple[CallOutcome, int]:
     """Leave a slight mistake open that a check of the layer does not confirm.
 
     Parameters

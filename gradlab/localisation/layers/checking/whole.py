@@ -15,7 +15,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.audited import LayerState
-from gradlab.localisation.layers.checking.outcome import Outcome
+from gradlab.localisation.layers.checking.call_outcome import CallOutcome
 from gradlab.localisation.layers.recording.frames import walk
 from gradlab.localisation.layers.recording.trees import fill
 
@@ -59,7 +59,7 @@ def can_disturb(frames: list[Frame]) -> bool:
 
 def wrong_together(
     program: Program, recording: Recording, checker: Checker, *, cut: bool
-) -> tuple[Frame, Outcome] | None:
+) -> tuple[Frame, CallOutcome] | None:
     """Find the innermost call that is wrong together with what is inside it.
 
     Parameters
@@ -95,7 +95,7 @@ def wrong_together(
     return root, found
 
 
-def _asked(frame: Frame, checker: Checker, *, cut: bool) -> Outcome | None:
+def _asked(frame: Frame, checker: Checker, *, cut: bool) -> CallOutcome | None:
     """Check a call with what is inside; a cut is what is wrong, where there is one.
 
     None where it is right, or calls nothing.
@@ -103,7 +103,7 @@ def _asked(frame: Frame, checker: Checker, *, cut: bool) -> Outcome | None:
     if not frame.children or frame.kind != "module":
         return None
     if not checker.can_be_whole(frame):
-        return Outcome(LayerState.UNCHECKED, _LARGE)
+        return CallOutcome(LayerState.UNCHECKED, _LARGE)
     outcome = checker.together(frame)
     if outcome.state is LayerState.RIGHT:
         return None

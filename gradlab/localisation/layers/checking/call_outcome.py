@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.recorder import Program
     from gradlab.localisation.layers.variables import Variable
 
-__all__ = ["Outcome", "as_far_as_it_matters"]
+__all__ = ["CallOutcome", "as_far_as_it_matters"]
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Outcome:
+class CallOutcome:
     """What the check of one call found.
 
     Parameters
@@ -64,7 +64,9 @@ class Outcome:
         return self.character is not None and self.character.words.startswith("raised ")
 
 
-def as_far_as_it_matters(program: Program, frame: Frame, outcome: Outcome) -> Outcome:
+def as_far_as_it_matters(
+    program: Program, frame: Frame, outcome: CallOutcome
+) -> CallOutcome:
     """Tell of a mistake without calling it wrong if no loss depends on it.
 
     Parameters
@@ -77,7 +79,7 @@ def as_far_as_it_matters(program: Program, frame: Frame, outcome: Outcome) -> Ou
     try:
         matters = loss_depends_on(program, frame)
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-        return Outcome(
+        return CallOutcome(
             LayerState.UNCHECKED,
             "got no gradient, and could not be changed to see whether the loss "
             f"depends on it: {error}",
