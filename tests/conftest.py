@@ -10,6 +10,7 @@ import pkgutil
 import random
 import signal
 import sys
+from concurrent.futures import ProcessPoolExecutor
 
 import hypothesis
 import numpy as np
@@ -171,6 +172,13 @@ def pytest_sessionstart(session):
     measuring = session.config.getoption("benchmark_enable", default=False)
     usual = "real" if measuring else "steady"
     clocks.set_clock(_clock_name() or usual)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """Two processes, shared by all tests that do not break them."""
+    with ProcessPoolExecutor(2) as processes:
+        yield processes
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import gradlab as gl
 from gradlab.differentiation.crews.pieces import Job, Piece, cut, halves, singles
 from gradlab.differentiation.crews.work import same_arithmetic
 from gradlab.errors import InputError, InputTypeError, SubjectError
+from tests.specimens.pools import spread
 
 _BITS = ("analytic", "numeric", "numeric_error", "step", "verdicts", "allowed")
 
@@ -26,13 +27,6 @@ _BITS = ("analytic", "numeric", "numeric_error", "step", "verdicts", "allowed")
 @pytest.fixture(autouse=True)
 def _by_this_clock(clock):
     """Sleeping takes its time on the virtual clock, and none of the machine's."""
-
-
-@pytest.fixture(scope="module")
-def pool():
-    """Two processes, shared by all tests that do not break them."""
-    with ProcessPoolExecutor(2) as processes:
-        yield processes
 
 
 def slowly(f):
@@ -50,12 +44,6 @@ def assert_same(here, there):
     for one, other in zip(here.comparisons, there.comparisons, strict=True):
         for name in _BITS:
             assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
-
-
-def spread(report):
-    """How many evaluations the workers made, by the report's own words."""
-    told = [r for r in report.remarks if " workers of " in r]
-    return int(told[0].split()[0].replace(",", "")) if told else 0
 
 
 class Counting:

@@ -15,6 +15,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.errors import BudgetError, InputError, InputTypeError
+from tests.specimens.pools import spread
 
 _METHODS = ["adaptive", "auto", "central", "forward", "backward"]
 
@@ -22,13 +23,6 @@ _METHODS = ["adaptive", "auto", "central", "forward", "backward"]
 @pytest.fixture(autouse=True)
 def _by_this_clock(clock):
     """Sleeping takes its time on the virtual clock, and none of the machine's."""
-
-
-@pytest.fixture(scope="module")
-def pool():
-    """Two processes, shared by all tests that do not break them."""
-    with ProcessPoolExecutor(2) as processes:
-        yield processes
 
 
 def wave(x):
@@ -40,12 +34,6 @@ def wave(x):
 def slope(x):
     """Jacobian of `wave`."""
     return np.diag(3 * np.cos(3 * x) * x.sum()) + np.sin(3 * x)[:, None]
-
-
-def spread(sweep):
-    """How many evaluations the workers made, by the sweep's own words."""
-    told = [r for r in sweep.remarks if " workers of " in r]
-    return int(told[0].split()[0].replace(",", "")) if told else 0
 
 
 @pytest.mark.parametrize("method", [*_METHODS, "complex-step", gl.Central(step=1e-3)])

@@ -10,14 +10,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.errors import InputError, InputTypeError
-
-EPS = 2.2e-16
-
-
-def exp_sum(x):
-    """A smooth function of which everything is known."""
-    return np.exp(x).sum()
-
+from tests.specimens.sweeps import EPS, exp_sum
 
 # NumPy and mpmath versions of functions whose derivatives mpmath knows to 50 digits.
 CATALOGUE = {

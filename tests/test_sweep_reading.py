@@ -14,13 +14,7 @@ import gradlab as gl
 from gradlab import Verdict
 from gradlab.errors import InputError
 from tests.specimens import tanh_network
-
-EPS = 2.2e-16
-
-
-def exp_sum(x):
-    """A smooth function of which everything is known."""
-    return np.exp(x).sum()
+from tests.specimens.sweeps import exp_sum
 
 
 @pytest.fixture(scope="module")

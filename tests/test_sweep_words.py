@@ -11,11 +11,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.comparison.swept import Curves
-
-
-def exp_sum(x):
-    """A smooth function of which everything is known."""
-    return np.exp(x).sum()
+from tests.specimens.sweeps import exp_sum
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.5])

@@ -8,13 +8,7 @@ from matplotlib.figure import Figure
 
 import gradlab as gl
 from tests.specimens import tanh_network
-
-EPS = 2.2e-16
-
-
-def exp_sum(x):
-    """A smooth function of which everything is known."""
-    return np.exp(x).sum()
+from tests.specimens.sweeps import exp_sum
 
 
 @pytest.fixture(scope="module")
