@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.effects import scales_in
-from gradlab.comparison.plain import agrees_plainly
+from gradlab.comparison.plain import agrees_plainly, close_bars
 from gradlab.comparison.rule import Side, tolerated, unresolved
 from gradlab.comparison.tiling import bands
 from gradlab.comparison.verdict import Verdict
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gradlab.pipeline.plan import Plan
     from gradlab.subject.subject import Subject
 
-_CLOSE = 2.0  # error bars; beyond five a gradient is wrong
 _SLOPE = 10.0  # error bars; less is hardly a slope that another look could confirm
 
 __all__ = [
@@ -78,7 +77,7 @@ def suspicious(
 def close_calls(
     block: Block, columns: NDArray[np.intp] | slice = slice(None)
 ) -> NDArray[np.bool_]:
-    """Entries of columns that agree for their bar alone, and are off by more than one.
+    """Entries of columns that agree for their bar alone, and are off by much of it.
 
     Right gradients hardly ever are: another look costs them nothing. Not where f does
     not move: a gradient of zero is made of rounding, and a ladder there reads noise.
@@ -87,7 +86,8 @@ def close_calls(
     slack = block.slack if block.slack.shape[1] == 1 else block.slack[:, columns]
     with np.errstate(all="ignore"):
         gap = np.abs(block.formula[:, columns] - value) - slack
-        close = gap > np.maximum(block.allowed[:, columns], _CLOSE * error)
+        bars = close_bars(value, error) * error
+        close = gap > np.maximum(block.allowed[:, columns], bars)
         return np.asarray(close & (np.abs(value) > _SLOPE * error))
 
 
@@ -132,7 +132,6 @@ def is_beyond_doubt(
         block.analytic,
         Side(block.value, block.error),
         relative=tolerance.relative(subject.epsilon),
-        close=_CLOSE,
     )
     if not plain:
         return False

@@ -36,8 +36,10 @@ def inner(one: Any, two: Any) -> float:
     import torch
 
     if one.is_complex() or two.is_complex():
-        one = torch.view_as_real(one.to(torch.complex128).contiguous())
-        two = torch.view_as_real(two.to(torch.complex128).contiguous())
+        one, two = (
+            torch.view_as_real(each.to(torch.complex128).resolve_conj().contiguous())
+            for each in (one, two)
+        )
     # in one pass over memory, and without a temporary
     return float(torch.dot(one.double().reshape(-1), two.double().reshape(-1)))
 

@@ -4,9 +4,10 @@ An iteration that ends at a tolerance, an integrator that chooses its steps: fro
 to there f takes the same number of steps and is smooth, and beyond it takes one more
 and jumps back towards what is meant. The slope in between is off by what the jumps
 make up for, and it is off by something else beyond the next one: what a formula has
-wrong is the same on both sides of a jump. A slight accusation counts only where it is
-more than a few times what changes there; a formula that is wrong by more than a
-percent stays wrong.
+wrong is the same on both sides of a jump, or the same part of the slope. A slight
+accusation counts only where it is more than a few times what changes there; a formula
+that is wrong by more than a percent stays wrong. A jump of more than a percent is none
+of a tolerance: a branch, an argmax, or a table makes those.
 
 References
 ----------
@@ -147,8 +148,12 @@ def widen_by_jumps(origin: Origin, block: Block, meter: Meter, jumps: Jumps) -> 
     if np.isnan(away).all():  # all upheld: so are the rest, and along other inputs
         jumps.spoiled[followed] = True
         return False
+    top = tops_of(block.value, block.sizes).effect[:, 0]
+    tall = height.max(axis=1) > SLIGHT * np.fmax(np.abs(origin.base), top)
+    slight[tall] = False
     change = _changes(lanes.some(np.arange(len(now))), away, slight, meter)
     change = (change * block.latest_scales[now]).max(axis=1, initial=0.0)
+    change[tall] = 0.0
     np.fmax(jumps.change, change, out=jumps.change)
     # along all axes the solver is off by as much, over as short a way
     highest = height.max(axis=1)
@@ -164,8 +169,8 @@ def widen_by_jumps(origin: Origin, block: Block, meter: Meter, jumps: Jumps) -> 
     widened = block.blame_noise(bar, slight)
     if widened:
         first = int(np.nanargmin(np.abs(away)))
-        tall = float(height[rows[first], first])
-        block.jump = (tall, float(abs(away[first])), int(now[first]))
+        highest_one = float(height[rows[first], first])
+        block.jump = (highest_one, float(abs(away[first])), int(now[first]))
     return widened
 
 
@@ -194,12 +199,17 @@ def _changes(
             found = np.abs(np.subtract(shorter, slopes))[:, lane.rows[0]]
             if not (found <= _ALIKE * gap[k]).all():
                 continue
-            moved = np.subtract(*shorter)
+            moved = np.abs(np.subtract(*shorter))
         rows = np.flatnonzero(slight.any(axis=1) & np.isfinite(moved))[:_ASKED]
-        told = [_formula_at(lane, end, rows, meter) for end in ends]
-        if told[0] is not None and told[1] is not None:
-            moved[rows] -= told[0] - told[1]
-        change[:, k] = np.nan_to_num(np.abs(moved))
+        before, behind = (_formula_at(lane, end, rows, meter) for end in ends)
+        if before is not None and behind is not None:
+            gaps = shorter[0][rows] - before, shorter[1][rows] - behind
+            with np.errstate(all="ignore"):
+                # a factor that is wrong is the same part of another slope
+                scaled = gaps[0] / shorter[0][rows] * shorter[1][rows]
+            moved[rows] = np.abs(gaps[1] - gaps[0])
+            moved[rows] = np.fmin(moved[rows], np.abs(gaps[1] - scaled))
+        change[:, k] = np.nan_to_num(moved)
     return change
 
 

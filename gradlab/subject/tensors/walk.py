@@ -45,7 +45,7 @@ def displace(
     with torch.no_grad():
         real, origin = cell.real(), cell.source.detach()
         if origin.dtype.is_complex:
-            origin = torch.view_as_real(origin)
+            origin = torch.view_as_real(origin.resolve_conj())
         there = _on_device(moves, real.device)
         part = slice(start, start + len(moves))
         if real.is_contiguous() and origin.is_contiguous():
