@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["returned"]
 
 _CUT_OFF = ": its fractions were cut off"
+_DIGITS = 1e-2  # of the largest entry of a row: more than few digits leave of any
 
 
 def returned(evidence: Evidence) -> list[Finding]:
@@ -40,10 +41,13 @@ def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
     if problem.kind == "dtype":
         if wrong and _CUT_OFF in detail and _is_the_same_for_all(evidence, where):
             wrong, detail = False, detail.replace(_CUT_OFF, "")
+        beyond = _CUT_OFF not in detail and _is_beyond_digits(evidence, where)
+        wrong = wrong and not beyond
+        lost = not beyond and _lost_digits(evidence, detail)
         return [
             Finding(
                 BugKind.DTYPE,
-                "error" if wrong or _lost_digits(evidence, detail) else "warning",
+                "error" if wrong or lost else "warning",
                 where,
                 0.98 if wrong else 0.8,
                 _sentence(detail, where),
@@ -71,6 +75,20 @@ def _is_the_same_for_all(evidence: Evidence, where: str) -> bool:
         for part in evidence.parts
         if evidence.subject.inputs[part.which].name == where
     )
+
+
+def _is_beyond_digits(evidence: Evidence, where: str) -> bool:
+    """Whether a gradient is wrong by more than its few digits: by something else."""
+    for part in evidence.parts:
+        if evidence.subject.inputs[part.which].name != where or not part.is_wrong:
+            continue
+        sides = [np.where(np.isfinite(s), s, 0.0) for s in (part.analytic, part.numeric)]
+        finite = np.isfinite(part.analytic) & np.isfinite(part.numeric)
+        tops = np.maximum(*(np.abs(side).max(axis=1, initial=0.0) for side in sides))
+        apart = np.where(finite & part.wrong, np.abs(sides[0] - sides[1]), 0.0)
+        if (apart > _DIGITS * tops[:, None]).any():
+            return True
+    return False
 
 
 def _lost_digits(evidence: Evidence, detail: str) -> bool:
