@@ -75,10 +75,10 @@ def equal_units(case: Case) -> list[Clue]:
     clues += _of_another_layer(evidence, layer, where, of)
     if clues or layer.recurrent is not None:
         return clues
-    return _where_alike(where, rows)
+    return _where_alike(where, names[layer.weight].name, rows)
 
 
-def _where_alike(where: str, rows: list[Level]) -> list[Clue]:
+def _where_alike(where: str, weight: str, rows: list[Level]) -> list[Clue]:
     """Say that a gradient is right where all samples and units stand at one level."""
     right = [row for row in rows if row.true > 0 and row.is_right()]
     if len(right) < len(_LEVELS):
@@ -87,12 +87,14 @@ def _where_alike(where: str, rows: list[Level]) -> list[Clue]:
         Clue(
             BugKind.UNKNOWN,
             0.7,
-            f"With all units of {where} at one pre-activation the gradient is right, "
-            f"at any: the slope of the activation is, and what is wrong shows only "
-            f"where samples or units differ.",
+            f"With {weight} at zero, and so all units of {where} at one "
+            f"pre-activation, the gradient is right, at any: the slope of the "
+            f"activation is, and what is wrong shows only where {weight} takes part, "
+            f"or samples or units differ.",
             "Look for an array that stands in another order, or is that of another "
             "sample, unit or layer, between this layer and the next (a mask, an index, "
-            "a saved output), or for a term of a normalisation.",
+            f"a saved output), for a term of a normalisation, or for {weight} itself, "
+            f"turned or left out, where it feeds back.",
             (
                 BugKind.WRONG_MASK,
                 BugKind.WRONG_INDEX,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.measuring.held import held_arrays
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.sides import wrong_inputs
 
@@ -45,6 +46,9 @@ def too_few_products(case: Case) -> list[Clue]:
     stale = _before_activation(case, ours, true, there)
     if stale:
         return stale
+    lost = _rank(true - ours, 1e-4 * np.abs(true).max()) < rank
+    if not lost and not _meets_samples(case, rank):
+        return []
     apart = f", apart from {penalty:.4g} x {case.name}," if penalty else ""
     some = "one outer product" if kept == 1 else f"a sum of {kept} outer products"
     left = "one is" if kept == 1 else "a part is"
@@ -62,6 +66,22 @@ def too_few_products(case: Case) -> list[Clue]:
             f"place of assigning; without a loop multiply whole arrays, x.T @ delta.",
         )
     ]
+
+
+def _meets_samples(case: Case, count: int) -> bool:
+    """Whether the function holds arrays with as many samples or steps, or takes some.
+
+    Of sums of products those that are left out are as many fewer; where both have as
+    many as a matrix has rows, a term that is no product (a determinant's, a penalty's)
+    leaves the same behind, and what samples contribute needs samples.
+    """
+    subject = case.evidence.subject
+    leaves = getattr(getattr(subject, "tree", None), "leaves", ())
+    own = {id(leaf.value) for leaf in leaves}
+    held = [array for _, array in held_arrays(subject) if id(array.value) not in own]
+    shapes = [array.shape for array in held]
+    shapes += [v.shape for i, v in enumerate(subject.inputs) if i != case.part.which]
+    return any(len(shape) > 1 and max(shape) >= count for shape in shapes)
 
 
 def _is_symmetric(true: NDArray[np.float64]) -> bool:

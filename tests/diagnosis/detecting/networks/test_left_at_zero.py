@@ -62,7 +62,7 @@ def test_slopes_of_other_samples_are_right_where_all_samples_are_alike(rng):
     (told,) = gl.check(*network(rng, "of other samples")).findings
 
     assert (told.kind, told.where) == ("unknown", "b1")
-    assert "at one pre-activation the gradient is right" in told.evidence
+    assert "at one pre-activation, the gradient is right" in told.evidence
     assert {"wrong_index", "stale_cache"} <= set(told.doubts)
 
 
