@@ -32,6 +32,8 @@ def of_another_input(case: Case) -> list[Clue]:
         if share > EXACT:
             other = case.evidence.subject.inputs[part.which].name
             mutual = theirs.share(case.numeric) > EXACT
+            if not mutual and _meet(case, part.numeric):
+                return [_alike_in_part(case, other, share)]
             # two numbers that coincide are no order of the inputs
             trust = 0.97 if mutual else 0.9 if _several(part.numeric) else 0.5
             told = f"The gradient returned for {case.name} is that of {other}."
@@ -47,6 +49,30 @@ def of_another_input(case: Case) -> list[Clue]:
                 )
             ]
     return []
+
+
+def _meet(case: Case, theirs: NDArray[np.float64]) -> bool:
+    """Whether some entries that move f have one right gradient for both inputs."""
+    same = ~case.wrong & ~case.numeric_zero
+    apart = np.abs(case.numeric - theirs) > case.tolerance
+    return _several(case.numeric[same]) and not bool(apart[same].any())
+
+
+def _alike_in_part(case: Case, other: str, share: float) -> Clue:
+    """Tell a factor that is left out of an input that f adds to another one."""
+    right = int((~case.wrong & ~case.numeric_zero).sum())
+    total = int((~case.numeric_zero).sum())
+    return Clue(
+        BugKind.MISSING_TERM,
+        0.78 * share,
+        f"The gradient returned for {case.name} is that of {other}, and should be in "
+        f"{right:,} of {total:,} entries: there the function sees both alike. In the "
+        f"others what {case.name} meets and {other} does not, a factor or a path, is "
+        f"left out.",
+        f"Follow {case.name} forward in the entries that are wrong, and multiply by "
+        f"what it is multiplied with there.",
+        (BugKind.WRONG_DERIVATIVE, BugKind.WRONG_INDEX),
+    )
 
 
 def as_of_another_input(case: Case) -> list[Clue]:
