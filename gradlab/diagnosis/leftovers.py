@@ -30,6 +30,7 @@ _LITTLE = 1e-2  # of the length of a gradient: few terms of it are as small
 _SEVERAL = 2  # entries that have few digits, and hardly by chance
 _SINGLE = 1e-6  # what single precision rounds off, a few times
 _LEAD = "No factor, mask or order explains the error of "
+_OTHERS = 3  # right entries beside one that is wrong: the formula is right, then
 _NAMED = 4  # of the inputs that are told with another
 _DOUBTED = 0.4  # confidence of a reading that is a guess
 
@@ -83,6 +84,8 @@ def unnamed(case: Case) -> Finding:
         f"first."
     )
     told = f"{_LEAD}{case.name}, {place_words(case)}. {_length_words(case)}"
+    if _is_one_of_many(case):
+        return _one_entry(case)
     if 0 < case.relative_total < _LITTLE:
         advice = NEARLY_RIGHT
         told = (
@@ -92,6 +95,30 @@ def unnamed(case: Case) -> Finding:
         )
     told += _rank_words(case)
     return Finding(BugKind.UNKNOWN, "error", case.name, 0.2, told, advice)
+
+
+def _is_one_of_many(case: Case) -> bool:
+    """Whether one entry of a gradient is wrong, among others that move and are right."""
+    alone = case.scalar and int(case.wrong.sum()) == 1
+    return alone and int((~case.numeric_zero & ~case.wrong).sum()) >= _OTHERS
+
+
+def _one_entry(case: Case) -> Finding:
+    """Say of one wrong entry by how much it is off: formulas spoil more than one."""
+    column = int(np.flatnonzero(case.wrong[0])[0])
+    label = case.variable.label(int(case.part.positions[column]))
+    a, n = float(case.analytic[0, column]), float(case.numeric[0, column])
+    times = "" if n == 0 else f", {a / n:.5g} times as large as it should be"
+    return Finding(
+        BugKind.UNKNOWN,
+        "error",
+        case.name,
+        0.2,
+        f"{label} alone is wrong: it is {a:.6g}{times}; the other entries of "
+        f"{case.name} are right. A formula that is wrong spoils more than one entry.",
+        f"Look for what meets {label} and no other entry: an assignment in the "
+        f"backward, an index at an edge, a limit or a mask.",
+    )
 
 
 def is_plain(finding: Finding) -> bool:

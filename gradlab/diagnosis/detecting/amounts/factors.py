@@ -40,6 +40,7 @@ _WHOLE = 0.02  # and how near to any whole number, however large
 _SHARP = 1e-6  # relative: how near to a whole number a factor of two entries must be
 _NAMED = 0.75  # of the trust in a factor: from there on its meaning is told instead
 _TELLING = 0.9  # trust in a factor from which on it may be one on purpose
+_MOST_OF_ALL = 0.9  # of a sum: a contribution that is lost is seldom less than the rest
 _PAIR = 2  # entries: so few may have a plain factor by chance
 _EXPONENT = 4  # of a power: as large as most are
 _LOSS_SCALE = 128  # the least power of two that is rather one of mixed precision
@@ -74,7 +75,7 @@ def scales(case: Case) -> list[Clue]:
         if only_wrong and _one_row_of_several(case, c):
             clues.append(_used_twice(case, c, share))
         clues += _named(case, c, share * trust, whole=not only_wrong)
-        if trust < 1 and only_wrong and 0 < c < 1 - NEAR_ONE and case.analytic.size > 3:
+        if trust < 1 and only_wrong and 0 < c < _MOST_OF_ALL and case.analytic.size > 3:
             clues.append(_less(case, c))
         break
     return clues

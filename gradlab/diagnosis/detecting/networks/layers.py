@@ -48,8 +48,8 @@ def siblings(case: Case) -> list[Clue]:
         return []
     if not _moves(case.evidence, members - {mine}):
         return []  # of a bias in front of a normalisation, any signal makes zero
-    if int(case.wrong.sum()) < max(2, 0.2 * case.numeric.size):
-        return []  # a line of code would spoil more than a few entries
+    if _is_few(case):
+        return []
     others = " and ".join(inputs[j].name for j in sorted(members - {mine}))
     if mine == layer.weight and len(case.variable.shape) > 2:
         return [_over_places(case, others)]
@@ -68,6 +68,11 @@ def siblings(case: Case) -> list[Clue]:
         )
         for kind, trust, told, advice in _lines(case, layer)
     ]
+
+
+def _is_few(case: Case) -> bool:
+    """Whether so few entries are wrong that a line of code would spoil more."""
+    return int(case.wrong.sum()) < max(2, 0.2 * case.numeric.size)
 
 
 def _over_places(case: Case, bias: str) -> Clue:
@@ -157,6 +162,8 @@ def _alone(case: Case) -> list[Clue]:
     # whatever is wrong behind the first weight touches nothing else either
     before = [v for v in inputs[:mine] if len(v.shape) > 1]
     if not (right and before and case.scalar and len(case.variable.shape) > 1):
+        return []
+    if _is_few(case):
         return []
     told = (
         f"All other gradients are right: the mistake touches {case.name} alone, most "
