@@ -130,3 +130,32 @@ def test_a_factor_left_out_of_one_summand_is_no_exchange(rng):
     (finding,) = report.findings
     assert (finding.kind, finding.where) == ("missing_term", "b")
     assert "is that of a, and should be in 6 of 12 entries" in finding.evidence
+
+
+def test_what_a_solver_leaves_beside_a_factor_is_no_penalty(rng):
+    """Half of the gradient, up to a ten-millionth: two numbers always fit better."""
+    x, weights = rng.normal(size=4), rng.uniform(20, 60, size=4)
+    rest = 1e-7 * weights * rng.normal(size=4)
+
+    finding = gl.check(
+        lambda x: float(weights @ np.sin(x)),
+        x,
+        grad=lambda x: 0.5 * weights * np.cos(x) + rest,
+    ).findings[0]
+
+    assert finding.kind == "scale"
+    assert "penalty" not in finding.evidence
+
+
+def test_one_large_entry_has_no_factor_that_small_ones_share():
+    """Beside 7600 an entry of 1e-4 weighs nothing, and it is exact as it stands."""
+    x = np.array([87.0, 3e-9, -6e-5])
+
+    finding = gl.check(
+        lambda x: float(x @ x),
+        x,
+        grad=lambda x: 2 * x * np.array([1.001, 1, 1]),
+    ).findings[0]
+
+    assert "wherever" not in finding.evidence
+    assert "x[0] alone" in finding.evidence

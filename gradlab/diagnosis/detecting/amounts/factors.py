@@ -37,6 +37,7 @@ __all__ = ["scales"]
 _CONSTANT = 0.999  # share of the error above which a factor is told to be one
 _CLOSE = 1e-3  # how near to a size or an integer a measured factor must be
 _WHOLE = 0.02  # and how near to any whole number, however large
+_AS_IT_IS = 1e-3  # of the distance from a multiple: an entry that is none
 _SHARP = 1e-6  # relative: how near to a whole number a factor of two entries must be
 _NAMED = 0.75  # of the trust in a factor: from there on its meaning is told instead
 _TELLING = 0.9  # trust in a factor from which on it may be one on purpose
@@ -51,7 +52,7 @@ def scales(case: Case) -> list[Clue]:
     """Detect one factor for everything, or for the wrong entries only."""
     clues = []
     for only_wrong in (False, True):
-        if not only_wrong and _mostly_right(case):
+        if not only_wrong and _half_right(case):
             continue  # what is right has no factor that is seen
         c = factor(case, only_wrong=only_wrong)
         if not np.isfinite(c) or abs(c) < 1e-9:
@@ -98,20 +99,23 @@ def _proportional(case: Case, c: float) -> bool:
 
 
 def _spares(case: Case, c: float) -> bool:
-    """Whether an entry that is too small to weigh is right, where c would not be."""
+    """Whether an entry that is too small to weigh is right, where c would not be.
+
+    Off by more than what may be rounding, or exact by far as it stands.
+    """
     apart = np.abs(case.analytic - c * case.numeric)
     right = np.abs(case.analytic - case.numeric)
-    told = ~case.wrong & case.usable & (apart > case.tolerance) & (right < apart)
-    return bool(told.any())
+    told = (apart > case.tolerance) & (right < apart) | (right < _AS_IT_IS * apart)
+    return bool((told & ~case.wrong & case.usable).any())
 
 
-def _mostly_right(case: Case) -> bool:
-    """Whether most of the entries that are not zero agree, one by one.
+def _half_right(case: Case) -> bool:
+    """Whether half of the entries that are not zero agree, one by one.
 
     Of a factor so near to one that bars hide it there, the others may have another.
     """
     alive = case.usable & ~(case.analytic_zero & case.numeric_zero)
-    return 2 * int(case.wrong.sum()) < int(alive.sum())
+    return 2 * int(case.wrong.sum()) <= int(alive.sum())
 
 
 def _less(case: Case, c: float) -> Clue:

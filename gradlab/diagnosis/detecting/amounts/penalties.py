@@ -175,6 +175,8 @@ def _scaled_data(case: Case) -> list[Clue]:
         return []
     if abs(c) * np.linalg.norm(case.numeric) < 1e-3 * np.linalg.norm(case.analytic):
         return []
+    if abs(k) * np.linalg.norm(case.point) < (1 - _PROPORTIONAL) * case.total:
+        return []  # what a solver or rounding leaves beside a plain factor
     if abs(c + 1) < 1e-3:
         return [
             Clue(
