@@ -10,7 +10,8 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, Severity
 from gradlab.diagnosis.measuring.measures import Case, Clue, sides_of
-from gradlab.diagnosis.measuring.responses import ALWAYS, UNMOVED, Response
+from gradlab.diagnosis.measuring.responses import ALWAYS, TWICE, UNMOVED, Response
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.subject.subject import DOUBLE, is_torch_subject
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Response", "hidden_upstream", "ignored", "respond"]
 
+_LITTLE = 1e-6  # of an incoming gradient: what no bound on gradients cuts off
 _DEBRIS = 10.0  # error bars: entries within so many say nothing of a whole gradient
 
 
@@ -60,6 +62,8 @@ def ignored(case: Case, response: Response) -> list[Clue]:
                 f"{case.name} was repeated, and over no others.",
             )
         ]
+    if same is None and flaw == TWICE and _is_right_for_small_ones(case, response):
+        return [_cut_off(case.name)]
     words = "; ".join(filter(None, (same, flaw)))
     return [
         Clue(
@@ -94,6 +98,36 @@ def _normalised(name: str) -> Clue:
         f"Twice the incoming gradient gives the same gradient of {name}, its negative "
         f"the negative: the gradient is normalised or clipped.",
         "Check the gradient before it is clipped or normalised.",
+    )
+
+
+def _is_right_for_small_ones(case: Case, response: Response) -> bool:
+    """Whether a millionth of a cotangent gets a millionth of what is right for it."""
+    analytic, part = case.evidence.subject.analytic, case.part
+    cotangent = _LITTLE * response.cotangent
+    if analytic is None or len(cotangent) != len(case.numeric):
+        return False
+    case.evidence.meter.spend(1)
+    try:
+        answer = analytic.pull(cotangent[None]).values[part.which][0]
+    except BudgetExhausted:
+        raise
+    except Exception:  # noqa: BLE001 - the user's code may refuse such cotangents
+        return False
+    apart = np.abs(np.asarray(answer)[part.positions] - cotangent @ case.numeric)
+    allowed = np.abs(cotangent) @ case.slack(np.abs(case.numeric))
+    return bool((apart <= allowed).all())
+
+
+def _cut_off(name: str) -> Clue:
+    return Clue(
+        BugKind.SURROGATE,
+        0.96,
+        f"For a millionth of the incoming gradient the gradient of {name} is right; "
+        f"twice the incoming gradient does not give twice the gradient: on the way "
+        f"back what is large is cut off (clamp, clip), or made smaller.",
+        "Check without the clipping; to bound what the optimizer sees, clip the "
+        "finished gradients behind the backward pass.",
     )
 
 

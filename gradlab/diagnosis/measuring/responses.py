@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
     from gradlab.diagnosis.measuring.measures import Case
 
-__all__ = ["ALWAYS", "UNMOVED", "Response"]
+__all__ = ["ALWAYS", "TWICE", "UNMOVED", "Response"]
 
 UNMOVED = "the gradient does not change at all with the incoming gradient"
 ALWAYS = "an incoming gradient of zero still gives a gradient"
+TWICE = "twice the incoming gradient does not give twice the gradient"
 _ROUGH = 0.1  # of a gradient: what round-off may not explain
 _SINGLE = float(np.finfo(np.float32).eps)
 _NORMAL = {  # by round-off: the smallest number with all its digits
@@ -156,7 +157,7 @@ class Response:
                 return UNMOVED
             return ALWAYS
         if np.abs(twice - 2 * once).max(initial=0.0) > 2 * slack:
-            return "twice the incoming gradient does not give twice the gradient"
+            return TWICE
         if np.abs(minus + once).max(initial=0.0) > slack:
             return "the sign of the incoming gradient is ignored"
         forgiven = max(slack, rounding if sums is None else sums)
