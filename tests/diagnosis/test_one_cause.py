@@ -283,3 +283,57 @@ def test_a_cause_of_its_own_is_not_taken_for_spoiled(rng):
         ("sign", ("x",)),
         ("scale", ("V",)),
     }
+
+
+def test_labels_of_other_samples_spoil_what_comes_before(rng):
+    """The last weight tells it: its bias sums over samples, and is right all the same.
+
+    So is the bias of a layer before it, where all its units are switched on.
+    """
+    x, labels = rng.normal(size=(8, 5)), rng.integers(0, 3, size=8)
+    params = {
+        "W1": rng.normal(size=(5, 6)),
+        "b1": rng.normal(size=6),
+        "W2": rng.normal(size=(6, 3)),
+        "b2": rng.normal(size=3),
+    }
+
+    def loss_and_grads(p):
+        z = x @ p["W1"] + p["b1"]
+        h = np.maximum(z, 0)
+        e = np.exp(h @ p["W2"] + p["b2"])
+        probabilities = e / e.sum(axis=1, keepdims=True)
+        d = probabilities.copy()
+        d[np.arange(8), np.roll(labels, 1)] -= 1
+        back = (d @ p["W2"].T) * (z > 0)
+        grads = {"W1": x.T @ back, "b1": back.sum(axis=0)}
+        grads |= {"W2": h.T @ d, "b2": d.sum(axis=0)}
+        return -np.log(probabilities[np.arange(8), labels]).sum(), grads
+
+    report = gl.check(loss_and_grads, params)
+
+    (finding,) = report.findings
+    assert (finding.kind, finding.where) == ("wrong_index", "W2")
+    assert set(finding.also) == {"W1", "b1"}
+
+
+def test_a_path_is_named_after_the_input_on_it_that_is_wrong(rng):
+    """Attention: x is right without queries as it is without keys; keys are wrong."""
+    x, ask, key = (rng.normal(size=size) for size in [(5, 4), (4, 4), (4, 4)])
+    target = rng.normal(size=(5, 4))
+
+    def loss_and_grads(p):
+        q, k = p["x"] @ p["Q"], p["x"] @ p["K"]
+        e = np.exp(q @ k.T / 2)
+        a = e / e.sum(axis=1, keepdims=True)
+        dv = a.T @ target
+        da = target @ p["x"].T
+        ds = a * (da - (da * a).sum(axis=1, keepdims=True)) / 2
+        dq, dk = ds @ k, ds @ q  # ds.T @ q
+        dx = dv + dq @ p["Q"].T + dk @ p["K"].T
+        grads = {"x": dx, "Q": p["x"].T @ dq, "K": p["x"].T @ dk}
+        return ((a @ p["x"]) * target).sum(), grads
+
+    report = gl.check(loss_and_grads, {"x": x, "Q": ask, "K": key})
+
+    assert report.culprits == ("K", "x")

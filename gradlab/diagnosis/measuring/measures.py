@@ -59,6 +59,7 @@ class Clue:
     advice: str
     doubts: tuple[BugKind, ...] = ()  # that the measurement itself leaves open
     through: str = ""  # the input through which alone it is known to be wrong
+    handed_on: bool = False  # whether it is the error signal that is known to be wrong
 
     def finding(self, where: str) -> Finding:
         """Return it as an error of the input `where`."""

@@ -73,6 +73,7 @@ def _reading(case: Case, members: list[int], which: int) -> list[Clue]:
                 f"targets, which no weight moves, are not those of their samples.",
                 "Check that labels are in the order of the samples, and the index of "
                 "the one-hot label in the gradient of the loss.",
+                handed_on=True,
             )
         ]
     moved = _moved_along(case)

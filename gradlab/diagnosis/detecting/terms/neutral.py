@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
+from gradlab.diagnosis.detecting.terms.parts import part_through
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import Case, Clue
-from gradlab.diagnosis.measuring.moving import agree_at, both_sides_at
+from gradlab.diagnosis.measuring.moving import agree_at, analytic_at, both_sides_at
+from gradlab.diagnosis.measuring.sides import wrong_inputs
 from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
@@ -41,7 +43,10 @@ def right_at_neutral(case: Case) -> list[Clue]:
         and not variable.is_complex
         and variable.coordinates
     ]
-    for which in others[:_MOST]:
+    # of several that it goes through, one that is wrong itself says more
+    wrong = wrong_inputs(case.evidence)
+    ordered = sorted(others, key=lambda which: which not in wrong)
+    for which in ordered[:_MOST]:
         for neutral in (1.0, 0.0):
             if _agrees(case, which, neutral):
                 clues = _read(case, which, neutral)
@@ -131,6 +136,9 @@ def _read(case: Case, which: int, neutral: float) -> list[Clue]:
         ]
     if neutral or factor is not None or _agrees(case, which, 1.0) is not False:
         return []  # of a matrix that is one number all over even a transpose is right
+    part = part_through(case, other, analytic_at(case.evidence, _filled(case, which, 0)))
+    if part:
+        return part
     layer = layer_of(case.evidence, case.part.which)
     carried = layer is not None and layer.recurrent == which
     return [
