@@ -68,7 +68,9 @@ class Causes:
         if told and told[0].kind in _OF_EACH:
             return  # so is each gradient that is made like that, whatever comes back
         if self.root is None and told and self._is_cause(told[0], best):
-            handed_on = best is not None and best.handed_on and best.kind == told[0].kind
+            handed_on = (
+                best is not None and best.handed_on and best.kind == told[0].kind
+            )
             self.root = case if handed_on or _signal(case) else None
             self._lead = self._lead or (case if _stands_alone(case) else None)
         elif self.root is None:

@@ -12,9 +12,10 @@ from gradlab.diagnosis.kinks import kinks, label_of
 from gradlab.diagnosis.left_open import in_float64, measured
 from gradlab.diagnosis.measuring.held import where_nan
 from gradlab.diagnosis.raised import raised
+from gradlab.diagnosis.written_to import written_to
 from gradlab.differentiation.sizes.scales import scales_of, step_sizes
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.subject.subject import DOUBLE, is_torch_subject
+from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +45,7 @@ def circumstances(evidence: Evidence) -> list[Finding]:
         *_unsteady(evidence),
         *_random(evidence),
         *_state(evidence),
-        *_mutation(evidence),
-        *_scribbled(evidence),
+        *written_to(evidence),
         *raised(evidence),
         *_second_opinion(evidence),
         *_precision(evidence),
@@ -107,46 +107,6 @@ def _state(evidence: Evidence) -> Iterator[Finding]:
             f"changes {', '.join(places)}, which was put back before every evaluation.",
             "Reset that state where training calls the function, or keep it out.",
         )
-
-
-def _mutation(evidence: Evidence) -> Iterator[Finding]:
-    subject = evidence.subject
-    names = dict.fromkeys((*evidence.conditions.mutated, *subject.mutated))
-    cells = subject.cells if is_torch_subject(subject) else ()
-    parameters = {cell.variable.name for cell in cells if cell.parameter}
-    for name in names:
-        own = name in parameters
-        yield Finding(
-            BugKind.MUTATES_INPUT,
-            "warning",
-            name,
-            0.95,
-            f"The function writes to {name}; it was put back after every evaluation.",
-            "Autograd takes it for no write: where no layer does so by design "
-            "(max_norm), move it behind optimizer.step(), or make it part of forward "
-            "(torch.nn.utils.parametrize)."
-            if own
-            else f"Work on a copy: {name} = {name}.copy() (clone() for tensors), or "
-            f"write the operation out of place.",
-        )
-
-
-def _scribbled(evidence: Evidence) -> Iterator[Finding]:
-    """Tell inputs that what computes the gradient writes to, and f does not."""
-    subject = evidence.subject
-    told = {*evidence.conditions.mutated, *subject.mutated}
-    for name in () if is_torch_subject(subject) else getattr(subject, "scribbled", ()):
-        if name not in told:
-            yield Finding(
-                BugKind.MUTATES_INPUT,
-                "warning",
-                name,
-                0.95,
-                f"What computes the gradient writes to {name}: here that was undone, "
-                f"elsewhere {name} has other values afterwards.",
-                f"Work on a copy: {name} = {name}.copy(), or write the operation out "
-                f"of place.",
-            )
 
 
 def _second_opinion(evidence: Evidence) -> Iterator[Finding]:

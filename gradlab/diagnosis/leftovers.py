@@ -98,7 +98,7 @@ def unnamed(case: Case) -> Finding:
 
 
 def _is_one_of_many(case: Case) -> bool:
-    """Whether one entry of a gradient is wrong, among others that move and are right."""
+    """Whether one entry of a gradient is wrong, among others that are right."""
     alone = case.scalar and int(case.wrong.sum()) == 1
     return alone and int((~case.numeric_zero & ~case.wrong).sum()) >= _OTHERS
 

@@ -82,7 +82,9 @@ def _is_beyond_digits(evidence: Evidence, where: str) -> bool:
     for part in evidence.parts:
         if evidence.subject.inputs[part.which].name != where or not part.is_wrong:
             continue
-        sides = [np.where(np.isfinite(s), s, 0.0) for s in (part.analytic, part.numeric)]
+        sides = [
+            np.where(np.isfinite(s), s, 0.0) for s in (part.analytic, part.numeric)
+        ]
         finite = np.isfinite(part.analytic) & np.isfinite(part.numeric)
         tops = np.maximum(*(np.abs(side).max(axis=1, initial=0.0) for side in sides))
         apart = np.where(finite & part.wrong, np.abs(sides[0] - sides[1]), 0.0)

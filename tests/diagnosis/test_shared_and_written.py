@@ -115,3 +115,25 @@ def test_a_copy_is_made_as_its_library_does() -> None:
     ]
     assert advice[0][0].endswith("pass b.copy().")
     assert advice[1][0].endswith("pass b.clone().")
+
+
+def _centred(x: Any, w: Any) -> Any:
+    x -= x.mean()
+    return np.tanh(x * w).sum()
+
+
+def test_a_gradient_of_what_was_written_to_leads_back_to_the_write() -> None:
+    """Neither formula is wrong at what x was centred to; the slope of that is left out.
+
+    So x and w are both wrong, and look as if they were derivatives of something else.
+    """
+    x, w = np.array([0.5, -1.0, 2.0, 0.7]), np.array([1.0, 0.3, -0.8, 1.2])
+
+    def grad(x: Any, w: Any) -> Any:
+        slope = 1 - np.tanh(x * w) ** 2
+        return slope * w, slope * x
+
+    report = gl.check(_centred, x, w, grad=grad)
+    assert (report.diagnosis, report.culprit) == (gl.BugKind.MUTATES_INPUT, "x")
+    assert report.findings[0].severity == "error"
+    assert not gl.check(lambda x, w: np.tanh(x * w).sum(), x, w, grad=grad).findings

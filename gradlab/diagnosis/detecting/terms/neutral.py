@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.detecting.terms.parts import part_through
+from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import agree_at, analytic_at, both_sides_at
@@ -136,7 +136,9 @@ def _read(case: Case, which: int, neutral: float) -> list[Clue]:
         ]
     if neutral or factor is not None or _agrees(case, which, 1.0) is not False:
         return []  # of a matrix that is one number all over even a transpose is right
-    part = part_through(case, other, analytic_at(case.evidence, _filled(case, which, 0)))
+    part = part_through(
+        case, other, analytic_at(case.evidence, _filled(case, which, 0))
+    )
     if part:
         return part
     layer = layer_of(case.evidence, case.part.which)

@@ -8,7 +8,11 @@ import pytest
 import gradlab as gl
 
 SLIPS = {
-    "factor": (lambda part: 1.7 * part, "scale", "is 1.7 times as large as it should be, in all 15"),
+    "factor": (
+        lambda part: 1.7 * part,
+        "scale",
+        "is 1.7 times as large",
+    ),
     "order": (
         lambda part: np.roll(part, 1, axis=0),
         "wrong_index",
