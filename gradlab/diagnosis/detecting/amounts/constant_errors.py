@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measuring.layer_shapes import layer_of
+from gradlab.diagnosis.measuring.layer_shapes import is_named, layer_of
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import stays
 from gradlab.diagnosis.measuring.sides import wrong_inputs
@@ -28,7 +28,9 @@ def steady(case: Case) -> list[Clue]:
     evidence, which = case.evidence, case.part.which
     layer = layer_of(evidence, which)
     if layer is not None and layer.recurrent is not None:
-        return []
+        if is_named(evidence, layer):
+            return []
+        layer = None  # three shapes fit by chance as often
     members = [which] if layer is None else [layer.weight, layer.bias]
     return _reading(case, members, which) if stays(case, members) else []
 
@@ -102,9 +104,10 @@ def _reading(case: Case, members: list[int], which: int) -> list[Clue]:
                 (BugKind.MISSING_TERM,),
             )
         ]
+    first, second = _too_few_or_many(case)
     kinds = (
-        (BugKind.MISSING_TERM, 0.82 if rest else 0.7),
-        (BugKind.EXTRA_TERM, 0.65),
+        (first, 0.82 if rest else 0.7),
+        (second, 0.65),
         (BugKind.WRONG_INDEX, 0.6),
     )
     return [
@@ -131,8 +134,10 @@ def constants(case: Case) -> list[Clue]:
     if np.abs(values - v).max() > _CLOSE * abs(v):
         return []
     if len(values) == 1:
-        return _single(case, int(np.flatnonzero(wrong)[0]), v)
-    if np.ptp(numeric) < 1e-3 * np.abs(numeric).max(initial=0.0):
+        column = int(np.flatnonzero(wrong)[0])
+        return _label_missing(case, column, v) or _single(case, column, v)
+    flat = np.ptp(numeric) < 1e-3 * np.abs(numeric).max(initial=0.0)
+    if flat and not case.is_noise:
         return []  # one factor says the same
     shape = case.variable.shape
     verb = "too large" if v > 0 else "too small"
@@ -143,9 +148,9 @@ def constants(case: Case) -> list[Clue]:
     if len(shape) > 1 and not wrong.all():
         per = wrong.reshape(-1, shape[-1]).sum(axis=1)
         if (per <= 1).all():
-            return _term(told + ", one in each row", 0.9)
+            return _term(case, told + ", one in each row", 0.9)
         if per.min() < per.max():  # d[:, y] would do the same to every row
-            return _term(told, 0.8)
+            return _term(case, told, 0.8)
         return [
             Clue(
                 BugKind.WRONG_INDEX,
@@ -154,9 +159,9 @@ def constants(case: Case) -> list[Clue]:
                 f"several indices.",
                 "Index rows and columns together (d[np.arange(n), y], not d[:, y]).",
             ),
-            *_term(told, 0.6),
+            *_term(case, told, 0.6),
         ]
-    return _term(told, 0.9 if len(values) > 2 else 0.5)
+    return _term(case, told, 0.9 if len(values) > 2 else 0.5)
 
 
 def _size_penalty(case: Case, words: str, off: str, weight: float) -> Clue:
@@ -172,13 +177,51 @@ def _size_penalty(case: Case, words: str, off: str, weight: float) -> Clue:
     )
 
 
-def _term(told: str, trust: float) -> list[Clue]:
+def _too_few_or_many(case: Case) -> tuple[BugKind, BugKind]:
+    """What a constant error rather is: where nothing moves f, a term too many."""
+    kinds = BugKind.MISSING_TERM, BugKind.EXTRA_TERM
+    return kinds[::-1] if case.is_noise else kinds
+
+
+def _term(case: Case, told: str, trust: float) -> list[Clue]:
+    kind, other = _too_few_or_many(case)
     return [
         Clue(
-            BugKind.MISSING_TERM,
+            kind,
             trust,
             f"{told}: a constant term is missing, or one too much.",
             "Look for a constant that is added in one of forward and backward only.",
+            (other,),
+        )
+    ]
+
+
+def _label_missing(case: Case, column: int, v: float) -> list[Clue]:
+    """Recognise probabilities of which the label is not taken off: they sum to one.
+
+    Or to 1/N, in a mean over N samples; what is right sums to zero along that axis.
+    """
+    ours, true = case.grid(case.analytic), case.grid(case.numeric)
+    if ours is None or true is None or not v > 0 or v > 1 + _CLOSE:
+        return []
+    axes = vanishing_sums(true)
+    if not axes or abs(1 / v - round(1 / v)) > _CLOSE / v:
+        return []
+    lines = np.moveaxis(ours[0], min(axes), -1).reshape(-1, ours.shape[min(axes) + 1])
+    at = np.moveaxis(case.wrong.reshape(ours.shape)[0], min(axes), -1)
+    line = lines[at.reshape(lines.shape).any(axis=1)][0]
+    if line.min() < -_CLOSE * v or abs(line.sum() - v) > _CLOSE * v:
+        return []
+    label = case.variable.label(int(case.part.positions[column]))
+    return [
+        Clue(
+            BugKind.MISSING_TERM,
+            0.92,
+            f"{label} alone is wrong, too large by {v:.6g}, and the numeric gradient "
+            f"sums to zero along axis {min(axes)}: probabilities of which the label "
+            f"is not taken off.",
+            "Subtract the one-hot label from the probabilities (d[y] -= 1), as often "
+            "and at the index that the loss reads.",
             (BugKind.EXTRA_TERM,),
         )
     ]

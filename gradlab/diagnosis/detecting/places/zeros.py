@@ -60,6 +60,20 @@ def detached(case: Case) -> list[Clue]:
                 (BugKind.DETACHED,),
             )
         ]
+    if not none and _starts_from_zero(case):
+        return [
+            Clue(
+                BugKind.LOST_ACCUMULATION,
+                0.85,
+                f"The gradient of {case.name} is {told}, while the function moves with "
+                f"it, and what else meets the same error signal is wrong and not zero: "
+                f"as where a loop assigns what each step adds, and ends with the first "
+                f"step, whose state is zero.",
+                f"Add (+=) what each step gives to the gradients of the layer, of "
+                f"{case.name} and the others, in place of assigning it.",
+                (BugKind.DETACHED,),
+            )
+        ]
     return [
         Clue(
             BugKind.DETACHED,
@@ -78,6 +92,18 @@ def _sums_to_nothing(case: Case) -> bool:
         return False
     weight = side_of(case.evidence, layer.weight)
     return weight is not None and weight.is_wrong and not weight.analytic_zero.all()
+
+
+def _starts_from_zero(case: Case) -> bool:
+    """Whether a weight of states is zero, and the others of its layer wrong alone."""
+    layer = layer_of(case.evidence, case.part.which)
+    if layer is None or layer.recurrent != case.part.which:
+        return False
+    mates = [side_of(case.evidence, which) for which in (layer.weight, layer.bias)]
+    return all(
+        mate is not None and mate.is_wrong and not mate.analytic_zero.all()
+        for mate in mates
+    )
 
 
 def _where_cut(case: Case) -> str:

@@ -75,6 +75,8 @@ def _around(case: Case, others: list[int]) -> list[Clue]:
         name = inputs[which].name
         lead = f"With all of {name} at zero the function moves with {case.name}, on a "
         lead += f"path around {name}, "
+        if layer is not None and layer.recurrent == which:
+            return _own_step(case, name, factor)
         if factor is not None and abs(factor) <= _SAME:
             told = "and the analytic gradient is zero: that path is missing"
             advice = (
@@ -90,6 +92,25 @@ def _around(case: Case, others: list[int]) -> list[Clue]:
             doubts = (BugKind.SCALE,)
             return [Clue(BugKind.EXTRA_TERM, 0.86, f"{lead}{told}.", advice, doubts)]
     return []
+
+
+def _own_step(case: Case, states: str, factor: float | None) -> list[Clue]:
+    """Tell a loop that keeps one step: without states the others add nothing to it."""
+    if factor is None or abs(factor) > _SAME:
+        return []
+    return [
+        Clue(
+            BugKind.LOST_ACCUMULATION,
+            0.9,
+            f"With all of {states} at zero, and no step handing anything to the next, "
+            f"the function moves with {case.name}, and the analytic gradient is zero: "
+            f"what a step adds by itself is lost, as where a loop assigns and the last "
+            f"round of it leaves nothing.",
+            f"Add (+=) what each step gives to the gradient of {case.name} in place of "
+            f"assigning it.",
+            (BugKind.MISSING_TERM,),
+        )
+    ]
 
 
 def _is_penalty(

@@ -302,3 +302,40 @@ def test_one_term_of_the_product_rule_is_told_as_such(slope, words):
     else:
         assert report.diagnosis == "missing_term"
         assert words in report.findings[0].evidence
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_a_loop_that_assigns_ends_with_a_state_of_zero(rng, every):
+    """Then the weight of states gets nothing, for the first state is zero.
+
+    In a loss of the last state, and in one of all of them.
+    """
+    x, target = rng.normal(size=(4, 3, 2)), rng.normal(size=(3, 3))
+    params = {"Wx": rng.normal(size=(2, 3)), "Wh": rng.normal(size=(3, 3))}
+    params["b"] = rng.normal(size=3)
+
+    def loss_and_grads(p, assigned=("Wx", "Wh", "b")):
+        states = [np.zeros((3, 3))]
+        for step in x:
+            states.append(np.tanh(step @ p["Wx"] + states[-1] @ p["Wh"] + p["b"]))
+        seen = range(1 if every else 4, 5)
+        loss = 0.5 * sum(((states[t] - target) ** 2).sum() for t in seen)
+        grads = {name: np.zeros_like(value) for name, value in p.items()}
+        back = 0.0
+        for t in reversed(range(4)):
+            back = back + (states[t + 1] - target) * (t + 1 in seen)
+            d = back * (1 - states[t + 1] ** 2)
+            added = {"Wx": x[t].T @ d, "Wh": states[t].T @ d, "b": d.sum(axis=0)}
+            for name in grads:
+                grads[name] = added[name] + (0 if name in assigned else grads[name])
+            back = d @ p["Wh"].T
+        return loss, grads
+
+    assert gl.check(lambda p: loss_and_grads(p, ()), params).ok
+    alone = gl.check(lambda p: loss_and_grads(p, ("Wh",)), params)
+    assert alone.diagnosis == "detached"  # as far as is seen: the others are right
+
+    report = gl.check(loss_and_grads, params)
+
+    assert report.diagnosis == "lost_accumulation"
+    assert set(report.culprits) == set(params)

@@ -1,0 +1,50 @@
+"""Errors that are one number: of a label that is not taken off, or added to zero."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+
+def test_a_label_that_is_not_taken_off(rng):
+    """softmax(s) in place of softmax(s) - onehot: no number is added to it."""
+    label = 3
+
+    def loss(s):
+        return np.log(np.exp(s).sum()) - s[label]
+
+    finding = gl.check(
+        loss, rng.normal(size=5), grad=lambda s: np.exp(s) / np.exp(s).sum()
+    ).findings[0]
+
+    assert (finding.kind, finding.doubts) == ("missing_term", ("extra_term",))
+    assert "s[3] alone is wrong, too large by 1" in finding.evidence
+
+
+def test_a_number_that_is_added_is_no_label(rng):
+    """0.01 is 1/100, and what it is added to holds no probabilities."""
+
+    def grad(s):
+        slope = np.exp(s) / np.exp(s).sum() - np.eye(5)[3]
+        slope[1] += 0.01
+        return slope
+
+    finding = gl.check(
+        lambda s: np.log(np.exp(s).sum()) - s[3], rng.normal(size=5), grad=grad
+    ).findings[0]
+
+    assert finding.kind == "extra_term"
+
+
+@pytest.mark.parametrize("added", [np.full(4, 1e-3), 0.1 * np.arange(1.0, 5.0)])
+def test_what_is_added_to_a_gradient_of_zero_is_a_term_too_many(added):
+    """At a minimum nothing has a factor, and nothing is missing that f shows."""
+    report = gl.check(
+        lambda x: ((x - 1) ** 2).sum(), np.ones(4), grad=lambda x: 2 * (x - 1) + added
+    )
+
+    finding = report.findings[0]
+    assert (finding.kind, finding.doubts[0]) == ("extra_term", "missing_term")
+    assert "e+" not in finding.evidence
