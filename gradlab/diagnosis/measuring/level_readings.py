@@ -80,6 +80,19 @@ def _one_factor(where: str, c: float) -> list[Clue]:
         advice = f"Look for a minus that is lost or doubled on the way back to {where}."
         return [Clue(BugKind.SIGN, 0.92, f"{lead}: the sign is flipped.", advice)]
     advice = f"Search the backward for that factor on the way back to {where}."
+    steps = round(1 / c) if abs(c) > SAME_SLOPE else 0
+    if steps > 2 and abs(c * steps - 1) < SAME_SLOPE:  # of two it may be a square's
+        return [
+            Clue(
+                BugKind.LOST_ACCUMULATION,
+                0.88,
+                f"{lead} at each pre-activation, where all steps add the same: of "
+                f"{steps} steps one is left.",
+                "Add (+=) what each step gives to the gradients of the layer in place "
+                "of assigning it.",
+                (BugKind.SCALE, BugKind.MISSING_REDUCTION),
+            )
+        ]
     return [Clue(BugKind.SCALE, 0.88, f"{lead} at each pre-activation.", advice)]
 
 

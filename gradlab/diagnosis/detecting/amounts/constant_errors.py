@@ -178,7 +178,7 @@ def _size_penalty(case: Case, words: str, off: str, weight: float) -> Clue:
 
 
 def _too_few_or_many(case: Case) -> tuple[BugKind, BugKind]:
-    """What a constant error rather is: where nothing moves f, a term too many."""
+    """Return what a constant error is: a term too many, where nothing moves f."""
     kinds = BugKind.MISSING_TERM, BugKind.EXTRA_TERM
     return kinds[::-1] if case.is_noise else kinds
 

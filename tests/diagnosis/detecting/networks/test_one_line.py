@@ -326,8 +326,8 @@ def test_a_loop_that_assigns_ends_with_a_state_of_zero(rng, every):
             back = back + (states[t + 1] - target) * (t + 1 in seen)
             d = back * (1 - states[t + 1] ** 2)
             added = {"Wx": x[t].T @ d, "Wh": states[t].T @ d, "b": d.sum(axis=0)}
-            for name in grads:
-                grads[name] = added[name] + (0 if name in assigned else grads[name])
+            for name, one in added.items():
+                grads[name] = one + (0 if name in assigned else grads[name])
             back = d @ p["Wh"].T
         return loss, grads
 
