@@ -11,7 +11,7 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.subject.subject import Subject
@@ -20,7 +20,9 @@ __all__ = ["in_float64", "left_open", "measured"]
 
 
 def left_open(
-    comparisons: Sequence[Comparison], findings: Sequence[Finding]
+    comparisons: Sequence[Comparison],
+    findings: Sequence[Finding],
+    asked: Mapping[str, float] | None = None,
 ) -> Iterator[Finding]:
     """Give a reason to every undecided input of which no finding speaks.
 
@@ -30,7 +32,10 @@ def left_open(
         With their verdicts.
     findings
         All others. A warning about the function as a whole speaks of every input.
+    asked
+        Steps that the user asked for, by input; default none.
     """
+    asked = asked or {}
     told = {each.where for each in findings if each.severity != "note"}
     told |= {place for each in findings for place in each.places}
     for comparison in comparisons:
@@ -41,6 +46,9 @@ def left_open(
         steep = _too_steep(comparison)
         if steep is not None:
             yield steep
+            continue
+        if name in asked:
+            yield _own_step(comparison, asked[name])
             continue
         yield Finding(
             BugKind.LOW_PRECISION,
@@ -53,6 +61,20 @@ def left_open(
             "Where f has kinks (relu, abs, max) one may be near: check at another "
             "point, too.",
         )
+
+
+def _own_step(comparison: Comparison, step: float) -> Finding:
+    """Say that the step that was asked for shows too little, whatever f does."""
+    return Finding(
+        BugKind.STEP_SIZE,
+        "warning",
+        comparison.input.name,
+        0.5,
+        f"With the step asked for, {step:g}, the numeric side is too coarse to tell "
+        f"{_measured(comparison)}.",
+        'Leave the step to gradlab (method="auto"), or look at gl.sweep for the range '
+        "of steps that works.",
+    )
 
 
 def _too_steep(comparison: Comparison) -> Finding | None:

@@ -86,7 +86,7 @@ def examine(subject: Subject, call: Call) -> Report:
     missing += unasked
     told = [*_once_told(findings, excuses), *excuses, *beside]
     if not seen.partial:  # else remarks say what was not looked at
-        told += left_open(seen.comparisons, told)
+        told += left_open(seen.comparisons, told, plan.steps_asked_for(subject.inputs))
     findings = tuple(alike(rank(told)))
     return Report(
         subject=subject.kind,

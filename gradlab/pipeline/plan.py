@@ -10,7 +10,7 @@ from gradlab.errors import InputError
 from gradlab.labels import chosen_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gradlab.comparison.tolerance import Tolerance
     from gradlab.differentiation.metering.meter import Meter
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.layers import Layers
     from gradlab.subject.state_guard import StateGuard
-    from gradlab.subject.subject import Subject
+    from gradlab.subject.subject import Subject, Variable
 
 __all__ = ["BESIDE", "KEPT", "Call", "Check", "Plan"]
 
@@ -44,6 +44,11 @@ class Plan:
     def finds_steps(self, name: str) -> bool:
         """Whether the method for one input finds its own steps."""
         return isinstance(self.method_of(name), Auto | Adaptive)
+
+    def steps_asked_for(self, inputs: Sequence[Variable]) -> dict[str, float]:
+        """Steps that the user gave, by the names of the inputs that they are for."""
+        steps = {v.name: getattr(self.method_of(v.name), "step", None) for v in inputs}
+        return {name: float(step) for name, step in steps.items() if step is not None}
 
     def first_method(self, name: str) -> str:
         """Say by which method an input is differentiated first."""

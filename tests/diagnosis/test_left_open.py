@@ -118,3 +118,22 @@ def test_an_infinite_slope_is_no_lack_of_digits(f, at):
     assert (found.kind, found.where) == (gl.BugKind.NONDIFFERENTIABLE, "x")
     assert "no finite slope at x[0]" in found.evidence
     assert "1e+04" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        (gl.Forward(step=1e-14), "step_size"),
+        (gl.Central(step=2e-15), "step_size"),
+        (gl.Forward(), None),
+    ],
+)
+def test_a_step_that_is_far_too_short_is_told_as_that(method, kind):
+    """A sine does not round: 1e-14 leaves two digits of its difference quotients."""
+    x = np.array([0.5, -1.2, 2.0, 0.3])
+
+    report = gl.check(lambda x: np.sin(x).sum(), x, grad=np.cos, method=method)
+
+    assert [f.kind for f in report.findings] == ([] if kind is None else [kind])
+    if kind:
+        assert f"step asked for, {method.step:g}" in report.findings[0].evidence
