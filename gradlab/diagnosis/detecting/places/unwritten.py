@@ -20,7 +20,10 @@ _BLOCK = 8  # entries at one end that no mask leaves out together by chance
 
 
 def _wrong_beyond(case: Case, unit: int) -> bool:
-    """Whether the weight of a bias is wrong in other units than the one it loses."""
+    """Whether the weight of a bias is wrong in other ways than by what that loses.
+
+    In other units, or in this one, without being zero: their error signal is wrong.
+    """
     layer = layer_of(case.evidence, case.part.which)
     weight = None if layer is None else side_of(case.evidence, layer.weight)
     if layer is None or layer.bias != case.part.which or weight is None:
@@ -29,7 +32,11 @@ def _wrong_beyond(case: Case, unit: int) -> bool:
         return weight.is_wrong
     wrong = weight.wrong.any(axis=0).reshape(weight.variable.shape)
     axes = [k for k, n in enumerate(wrong.shape) if n == case.variable.size]
-    return all(np.delete(wrong, unit, axis).any() for axis in axes)
+    there = (weight.wrong & ~weight.analytic_zero).any(axis=0).reshape(wrong.shape)
+    return all(
+        np.delete(wrong, unit, axis).any() or there.take(unit, axis).any()
+        for axis in axes
+    )
 
 
 def unwritten_ends(
