@@ -46,7 +46,7 @@ class Plan:
         return isinstance(self.method_of(name), Auto | Adaptive)
 
     def steps_asked_for(self, inputs: Sequence[Variable]) -> dict[str, float]:
-        """Steps that the user gave, by the names of the inputs that they are for."""
+        """Return the steps that the user gave, by the names of their inputs."""
         steps = {v.name: getattr(self.method_of(v.name), "step", None) for v in inputs}
         return {name: float(step) for name, step in steps.items() if step is not None}
 

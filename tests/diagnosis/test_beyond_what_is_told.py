@@ -159,3 +159,16 @@ def test_one_large_entry_has_no_factor_that_small_ones_share():
 
     assert "wherever" not in finding.evidence
     assert "x[0] alone" in finding.evidence
+
+
+def test_one_entry_of_zero_may_be_left_unwritten(rng):
+    """No mask of a layer meets one entry of its weight: that is one guess of several."""
+
+    def slip(grads):
+        grads["W1"][2, 3] = 0
+
+    finding = _network(rng, slip).findings[0]
+
+    assert "in W1[2, 3] alone" in finding.evidence
+    assert finding.confidence < 0.8
+    assert {"wrong_index", "detached"} <= set(finding.doubts)

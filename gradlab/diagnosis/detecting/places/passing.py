@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["kinked_point", "passed_on"]
 
+_MANY = 8  # entries, of which one alone meets no mask as a rule
 _VARIED = 1e-3  # relative: slopes that are not all one
 # what a slope where nothing moves may be as well
 _CONSTANTS = (BugKind.EXTRA_TERM, BugKind.WRONG_DERIVATIVE)
@@ -151,14 +152,19 @@ def _mask_clue(
     place = place_words(case)
     if place.startswith("wherever"):  # of zeros, that says nothing
         place = f"in {some_entries(case, int((lost | extra).sum()))}"
+    doubts = _CONSTANTS if _of_constants(case, lost, extra) else ()
+    alone = case.scalar and int((lost | extra).sum()) == int(lost.sum()) == 1
+    alone = alone and case.variable.size >= _MANY
+    if alone:
+        doubts = (BugKind.WRONG_INDEX, BugKind.DETACHED)  # one place left unwritten
     return Clue(
         BugKind.WRONG_MASK,
-        0.92 * share,
+        (0.78 if alone else 0.92) * share,
         f"{_counted(lost, extra)} {place}; "
         f"{f'where neither is zero, {told}' if told else 'nowhere is neither zero'}.",
         f"Compare the mask in the backward of {case.name} with the one the forward "
         f"pass applies: same array, same comparison, same side.",
-        _CONSTANTS if _of_constants(case, lost, extra) else (),
+        doubts,
     )
 
 
