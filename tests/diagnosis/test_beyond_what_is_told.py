@@ -162,7 +162,7 @@ def test_one_large_entry_has_no_factor_that_small_ones_share():
 
 
 def test_one_entry_of_zero_may_be_left_unwritten(rng):
-    """No mask of a layer meets one entry of its weight: that is one guess of several."""
+    """No mask of a layer meets one entry of its weight: one guess of several."""
 
     def slip(grads):
         grads["W1"][2, 3] = 0
