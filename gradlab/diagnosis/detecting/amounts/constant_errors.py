@@ -104,9 +104,14 @@ def _reading(case: Case, members: list[int], which: int) -> list[Clue]:
                 (BugKind.MISSING_TERM,),
             )
         ]
+    return _some_number(case, told, layered=bool(rest))
+
+
+def _some_number(case: Case, told: str, *, layered: bool) -> list[Clue]:
+    """Say that a number is another one: which, and in which sum, is left open."""
     first, second = _too_few_or_many(case)
     kinds = (
-        (first, 0.82 if rest else 0.7),
+        (first, 0.82 if layered else 0.7),
         (second, 0.65),
         (BugKind.WRONG_INDEX, 0.6),
     )
