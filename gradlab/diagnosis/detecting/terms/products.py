@@ -47,7 +47,7 @@ def too_few_products(case: Case) -> list[Clue]:
     if stale:
         return stale
     lost = _rank(true - ours, 1e-4 * np.abs(true).max()) < rank
-    if not lost and not _meets_samples(case, rank):
+    if not _meets_samples(case, 0 if lost else rank):
         return []
     apart = f", apart from {penalty:.4g} x {case.name}," if penalty else ""
     some = "one outer product" if kept == 1 else f"a sum of {kept} outer products"
@@ -73,12 +73,15 @@ def _meets_samples(case: Case, count: int) -> bool:
 
     Of sums of products those that are left out are as many fewer; where both have as
     many as a matrix has rows, a term that is no product (a determinant's, a penalty's)
-    leaves the same behind, and what samples contribute needs samples.
+    leaves the same behind, and what samples contribute needs samples. With a count of
+    0 any array that is held will do, a sample by itself.
     """
     subject = case.evidence.subject
     leaves = getattr(getattr(subject, "tree", None), "leaves", ())
     own = {id(leaf.value) for leaf in leaves}
     held = [array for _, array in held_arrays(subject) if id(array.value) not in own]
+    if held and not count:
+        return True
     shapes = [array.shape for array in held]
     shapes += [v.shape for i, v in enumerate(subject.inputs) if i != case.part.which]
     return any(len(shape) > 1 and max(shape) >= count for shape in shapes)

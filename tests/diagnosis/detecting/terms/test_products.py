@@ -42,7 +42,8 @@ def test_a_determinant_left_out_is_no_lost_sample(rng):
     assert "samples" not in finding.evidence
 
 
-def test_a_fixed_point_has_no_samples(rng):
+@pytest.mark.parametrize("slip", ["no transpose", "no inverse"])
+def test_a_fixed_point_has_no_samples(rng, slip):
     """z = tanh(W z + x): what its solver leaves of the slope is no sum over samples."""
     w, x = 0.25 * rng.normal(size=(4, 4)), rng.normal(size=4)
 
@@ -57,7 +58,9 @@ def test_a_fixed_point_has_no_samples(rng):
     def grad(w, x):
         z = solve(w, x)
         slope = 1 - z * z
-        u = np.linalg.solve(np.eye(4) - slope[:, None] * w, 2 * z)  # its transpose
+        u = 2 * z  # (1 - slope * w).T u = 2 z is to be solved
+        if slip == "no transpose":
+            u = np.linalg.solve(np.eye(4) - slope[:, None] * w, u)
         return np.outer(u * slope, z), u * slope
 
     report = gl.check(lambda w, x: float((solve(w, x) ** 2).sum()), w, x, grad=grad)
