@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.guarding.reached import Reach
 
-__all__ = ["Exchanged", "Place", "places_of"]
+__all__ = ["Exchanged", "Place", "attribute_of", "item_of", "places_of"]
 
 _MOST_RETRIES = 1000  # times in a row that putting back is interrupted
 
@@ -49,6 +49,8 @@ class Exchanged:
         Through which the function is reached.
     other
         Says what is to stand for a value: the very same where nothing is to change.
+    also
+        Places that `roots` do not reach, and what is to stand in each.
 
     Examples
     --------
@@ -60,8 +62,13 @@ class Exchanged:
     {'tol': 0.001, 'n': 5}
     """
 
-    def __init__(self, roots: Sequence[object], other: Callable[[Any], Any]) -> None:
-        self._roots, self._other = roots, other
+    def __init__(
+        self,
+        roots: Sequence[object],
+        other: Callable[[Any], Any],
+        also: Sequence[tuple[Place, Any]] = (),
+    ) -> None:
+        self._roots, self._other, self._also = roots, other, also
         self._written: list[tuple[Place, Any]] = []  # the last one first to go back
         self._bindings: Bindings | None = None
         self._interrupt = DeferredInterrupt(
@@ -84,11 +91,15 @@ class Exchanged:
         self._bindings = Bindings(found)
         for place in places_of(found):
             held = place.get()
-            other = self._other(held)
-            if other is not held:
-                self._written.append((place, held))  # before: it may be interrupted
-                with contextlib.suppress(Exception):
-                    place.put(other)
+            self._put(place, held, self._other(held))
+        for place, other in self._also:
+            self._put(place, place.get(), other)
+
+    def _put(self, place: Place, held: Any, other: Any) -> None:
+        if other is not held:
+            self._written.append((place, held))  # before: it may be interrupted
+            with contextlib.suppress(Exception):
+                place.put(other)
 
     def __exit__(self, *_exception: object) -> None:
         stopped: BaseException | None = None
@@ -131,7 +142,7 @@ def places_of(found: Reach) -> Iterator[Place]:
             functools.partial(setattr, cell.value, "cell_contents"),
         )
     for (space, name), *_ in found.names:
-        yield _item(space, name)
+        yield item_of(space, name)
     for each in (*found.namespaces, *found.containers):
         if id(each.value) not in found.foreign:
             yield from _items(each.value)
@@ -142,8 +153,8 @@ def places_of(found: Reach) -> Iterator[Place]:
         yield from (_class_attribute(each.value, n) for n in tuple(vars(each.value)))
     for value in tuple(found.seen.values()):
         if type(value) is types.FunctionType and _is_own(value):
-            yield _attribute(value, "__code__")
-            yield _attribute(value, "__defaults__")
+            yield attribute_of(value, "__code__")
+            yield attribute_of(value, "__defaults__")
             yield from _items(value.__kwdefaults__)
         elif isinstance(value, functools.partial):
             yield from _items(value.keywords)
@@ -165,12 +176,14 @@ def _content(cell: types.CellType) -> Any:
 
 def _items(space: Any) -> Iterator[Place]:
     if isinstance(space, dict):
-        yield from (_item(space, key) for key in tuple(dict.keys(space)))
+        yield from (item_of(space, key) for key in tuple(dict.keys(space)))
     elif isinstance(space, list):
         yield from (_entry(space, index) for index in range(list.__len__(space)))
 
 
-def _item(space: dict[Any, Any], key: Any) -> Place:
+def item_of(space: dict[Any, Any], key: Any) -> Place:
+    """Where a dict holds what it has by a key, as long as it has it."""
+
     def put(value: Any) -> None:
         if dict.__contains__(space, key):  # an OrderedDict keeps a list of its keys
             dict.__setitem__(space, key, value)
@@ -203,7 +216,8 @@ def _class_attribute(owner: type, name: str) -> Place:
     )
 
 
-def _attribute(owner: types.FunctionType, name: str) -> Place:
+def attribute_of(owner: types.FunctionType, name: str) -> Place:
+    """Where a function holds its code, or its defaults."""
     return Place(
         functools.partial(getattr, owner, name),
         functools.partial(setattr, owner, name),

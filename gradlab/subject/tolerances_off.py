@@ -4,6 +4,9 @@ Nobody says which number of a program is its tolerance. A program that iterates 
 lines more often where its tolerance is smaller, and gives nearly the same value; where
 any other number of it changes, as the epsilon under a root, it runs the same lines.
 
+What library functions have for a tolerance by default is found by the call that runs
+them: see `called_defaults`.
+
 What a function has computed before it may give again as it was: see `without_caches`.
 Not reached are numbers that no variable holds by itself: in an array of one dimension
 or more, a tensor, a set, a deque, a ``MappingProxyType``, a member of an enumeration,
@@ -25,12 +28,13 @@ import numpy as np
 
 from gradlab.subject.exchanging import Exchanged, places_of
 from gradlab.subject.guarding.reachable import reach
+from gradlab.subject.library_defaults import Default, defaults_in, others_for
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-__all__ = ["small_numbers", "with_smaller", "without_caches"]
+__all__ = ["called_defaults", "small_numbers", "with_smaller", "without_caches"]
 
 _LARGEST = 2e-2  # nobody calls a larger number a tolerance
 _SMALLEST = 1e-14  # nor could one be made smaller, in float64
@@ -60,7 +64,22 @@ def small_numbers(subject: Any) -> list[float]:
     return sorted(values, reverse=True)
 
 
-def with_smaller(subject: Any, numbers: Sequence[float], factor: float) -> Exchanged:
+def called_defaults(
+    called: Mapping[types.CodeType, dict[str, Any]],
+) -> list[Default]:
+    """List what library functions that were called have for a tolerance by default.
+
+    Parameters
+    ----------
+    called
+        Code that was run, and the globals of each.
+    """
+    return defaults_in(called, _is_small)
+
+
+def with_smaller(
+    subject: Any, numbers: Sequence[float | Default], factor: float
+) -> Exchanged:
     """Let some small numbers of a function be smaller, wherever they stand.
 
     Written where they are, and put back whatever happens.
@@ -68,11 +87,13 @@ def with_smaller(subject: Any, numbers: Sequence[float], factor: float) -> Excha
     Parameters
     ----------
     numbers
-        Some of the `small_numbers`.
+        Some of the `small_numbers`, and of the `called_defaults`.
     factor
         By which they are multiplied.
     """
-    others = {number: number * factor for number in numbers}
+    defaults = [each for each in numbers if isinstance(each, Default)]
+    own = [each for each in numbers if not isinstance(each, Default)]
+    others = {number: number * factor for number in own}
     inputs = _inputs(subject)
 
     def other(number: Any) -> Any:
@@ -82,7 +103,9 @@ def with_smaller(subject: Any, numbers: Sequence[float], factor: float) -> Excha
         return number if smaller is None else _like(number, smaller)
 
     return Exchanged(
-        _roots(subject), functools.partial(_exchanged, asked=_is_small, other=other)
+        _roots(subject),
+        functools.partial(_exchanged, asked=_is_small, other=other),
+        others_for(defaults, lambda value: _like(value, float(value) * factor)),
     )
 
 

@@ -26,6 +26,7 @@ from gradlab.pipeline.around.tolerance_numbers import TENTH, tolerances_of
 from gradlab.pipeline.blocks import label_of
 from gradlab.pipeline.sides.lines_run import TooLong, way_of
 from gradlab.subject.guarding.alone import alone
+from gradlab.subject.library_defaults import Default
 from gradlab.subject.subject import DOUBLE, holds_numbers
 from gradlab.subject.tolerances_off import with_smaller, without_caches
 
@@ -71,8 +72,8 @@ def leave_to_tolerances(
     outcome
         Judged; verdicts of its blocks are changed.
     meter
-        Charged for two evaluations for each small number that f has, of the first
-        eight, and for some eight more where one of them is a tolerance.
+        Charged for an evaluation and two for each small number that f has, of the
+        first eight, and for some eight more where one of them is a tolerance.
     """
     asked = outcome.reference is None and subject.epsilon < DOUBLE
     if not asked or outcome.stopped == INTERRUPTED:
@@ -196,7 +197,7 @@ def _told(subject: Subject, look: _Look, found: Tolerances) -> Finding:
     block, left = look.block, look.left
     entry = label_of(subject, block, look.place[1])
     gap = float(block.gap[look.place])
-    numbers = " and ".join(f"{number:g}" for number in found.numbers)
+    numbers = " and ".join(map(_words, found.numbers))
     them = "them" if len(found.numbers) > 1 else "it"
     times = "ten" if found.factor == TENTH else "a hundred"
     return Finding(
@@ -210,3 +211,9 @@ def _told(subject: Subject, look: _Look, found: Tolerances) -> Finding:
         "Check with the smaller number (tol, rtol, xtol, a step size): then f is the "
         "function that the gradient belongs to.",
     )
+
+
+def _words(number: float | Default) -> str:
+    if not isinstance(number, Default):
+        return f"{number:g}"
+    return f"{number.value:g} ({number.name}, by default of {number.library})"

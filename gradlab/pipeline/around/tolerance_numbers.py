@@ -1,9 +1,10 @@
 """Which small numbers of f are its tolerances: it iterates longer where they are less.
 
-Nobody says so, and it is tried, one number after the other. A branch that a number
-decides upon takes other lines, or fewer; a loop takes the same ones more often. What a
-smaller number costs is told beforehand, by one that is hardly smaller: a grid of n
-times n cells may take ten thousand times as long for a tenth of their size.
+Nobody says so, and it is tried, one number after the other: tolerances that functions
+of libraries have by default, which are called so, and then whatever is small. A branch
+that a number decides upon takes other lines, or fewer; a loop takes the same ones more
+often. What a smaller number costs is told beforehand, by one that is hardly smaller: a
+grid of n times n cells may take ten thousand times as long for a tenth of their size.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ import numpy as np
 from gradlab.differentiation.metering.timeouts import NotReturnedError, Watch
 from gradlab.pipeline.around.slight_errors import unasked_point
 from gradlab.pipeline.sides.lines_run import TooLong, Way, way_of
-from gradlab.subject.tolerances_off import small_numbers, with_smaller
+from gradlab.subject.tolerances_off import (
+    called_defaults,
+    small_numbers,
+    with_smaller,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.metering.meter import Meter
+    from gradlab.subject.library_defaults import Default
     from gradlab.subject.subject import Subject
 
 __all__ = ["TENTH", "Tolerances", "tolerances_of"]
@@ -52,7 +58,7 @@ class Tolerances(NamedTuple):
         Entries whose slopes may be measured again, at least one.
     """
 
-    numbers: list[float]
+    numbers: list[float | Default]
     factor: float
     most: float
     affordable: int
@@ -77,18 +83,18 @@ def tolerances_of(subject: Subject, meter: Meter) -> Tolerances:
     subject
         As the user has it.
     meter
-        Charged for two evaluations for each number that is tried.
+        Charged for an evaluation, and two for each number that is tried.
     """
     allowed = max(_PART * meter.seconds, _SECONDS)
-    numbers = small_numbers(subject)[:_MOST]
-    if not numbers:
-        return Tolerances([], TENTH, 0, 0)
     meter.spend(1)
     trial = _Trial(subject, meter, allowed)
     base = trial.run()
+    numbers: list[float | Default]
+    numbers = [*called_defaults(base.way.called), *small_numbers(subject)]
     most = _TOO_LONG * (base.way.lines + _LEAST_LINES)
-    found, longer, slowest = [], 1.0, base.seconds
-    for number in numbers:
+    found: list[float | Default] = []
+    longer, slowest = 1.0, base.seconds
+    for number in numbers[:_MOST]:
         other = _smaller(trial, number, base, most)
         if other is None or not _is_tolerance(base, other):
             continue
@@ -122,7 +128,9 @@ class _Trial:
         return _Run(row, way, self.meter.seconds - began)
 
 
-def _smaller(trial: _Trial, number: float, base: _Run, most: float) -> _Run | None:
+def _smaller(
+    trial: _Trial, number: float | Default, base: _Run, most: float
+) -> _Run | None:
     """Evaluate f with a tenth of a number; None if that takes too long."""
     subject, allowed = trial.subject, trial.allowed
     trial.meter.spend(2)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
+    from types import CodeType, FrameType
 
     T = TypeVar("T")
 
@@ -32,10 +32,13 @@ class Way(NamedTuple):
         A number for all of them in their order.
     times
         How often each was run, calls and returns counted, by file and number.
+    called
+        Code of the functions that were called, and the globals of each.
     """
 
     path: int
     times: collections.Counter[tuple[str, int]]
+    called: dict[CodeType, dict[str, Any]]
 
     @property
     def lines(self) -> int:
@@ -119,12 +122,15 @@ def way_of(call: Callable[[], T], most: float = math.inf) -> tuple[T, Way]:
     """
     path = lines = 0
     times: collections.Counter[tuple[str, int]] = collections.Counter()
+    called: dict[CodeType, dict[str, Any]] = {}
 
-    def follow(frame: FrameType, _event: str, _argument: object) -> Any:
+    def follow(frame: FrameType, event: str, _argument: object) -> Any:
         nonlocal path, lines
         path = (path * _FACTOR + frame.f_lineno) % _PRIME
         lines += 1
         times[frame.f_code.co_filename, frame.f_lineno] += 1
+        if event == "call":
+            called[frame.f_code] = frame.f_globals
         if lines > most:
             raise TooLong
         return follow
@@ -138,4 +144,4 @@ def way_of(call: Callable[[], T], most: float = math.inf) -> tuple[T, Way]:
         sys.settrace(before)
         if collects:
             gc.enable()
-    return result, Way(path, times)
+    return result, Way(path, times, called)
