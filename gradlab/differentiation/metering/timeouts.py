@@ -17,6 +17,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from gradlab.differentiation.metering.circling import Rounds
 from gradlab.subject.ending import ended_by
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ WATCHING = "gradlab, watching the clock"  # name of the thread
 _Result = TypeVar("_Result")
 _IMPATIENT = 0.25  # of a limit, that is left for the next when one has outlasted it
 _LONGEST, _FACTOR = 10.0, 1000.0  # an evaluation may take: seconds, times the usual
+_ROUNDS = 1.0  # second, instead of ten, for what only goes round and round
 _LEAST, _LEAST_FACTOR = 0.5, 100.0  # the same where many have taken longer
 # The same where as many were ended that others will be: half a second is for a machine
 # that is busy, and a check of a hundred such points should not take a minute.
@@ -113,6 +115,9 @@ class Watch:
     last
         Seconds that each may take after so many were ended that it is the rule; `least`
         if left out.
+    rounds
+        Seconds that the first may take if it goes round in circles; `limit` if left
+        out.
 
     Examples
     --------
@@ -128,8 +133,10 @@ class Watch:
         ended: list[float],
         left: Callable[[], float] = lambda: float("inf"),
         last: float | None = None,
+        rounds: float | None = None,
     ) -> None:
         self._first, self._least, self._ended = limit, least, ended
+        self._first_round = limit if rounds is None else min(rounds, limit)
         self._last = least if last is None else min(last, least)
         self._left = left
         self._began: float | None = None
@@ -186,18 +193,30 @@ class Watch:
     @property
     def _limit(self) -> float:
         """Seconds that the next evaluation may take."""
+        return self._limit_from(self._first)
+
+    def _limit_from(self, first: float) -> float:
         count = len(self._ended)
         if count >= _OFTEN:
             return self._last
-        return max(self._least, self._first * _IMPATIENT**count)
+        return max(self._least, first * _IMPATIENT**count)
 
     def _look(self) -> None:
         """Look at the clock now and then, in the thread that watches."""
+        watched, rounds = None, Rounds(self._evaluating)
         while not self._over.wait(self._least / _LOOKS):
             began = self._began
+            if began is None:
+                continue
+            if began is not watched:
+                watched, rounds = began, Rounds(self._evaluating)
             # time and again: a bare `except:` swallows one
-            took = 0.0 if began is None else time.monotonic() - began
-            if took > self._limit or (took > self._least and self._left() <= 0):
+            took = time.monotonic() - began
+            soon, limit = map(self._limit_from, (self._first_round, self._first))
+            if took > soon / 2:
+                rounds.look()
+            limit = soon if rounds.closed else limit
+            if took > limit or (took > self._least and self._left() <= 0):
                 self._sending = True
                 if self._began is began:  # else it has returned meanwhile
                     anyway = took > _TOO_LONG * self._limit
@@ -248,8 +267,8 @@ class Timeouts:
     def watching(self, left: Callable[[], float]) -> Iterator[None]:
         """End evaluations that do not return, where it is known how long they take.
 
-        A thousand times as long as at the point is for ever, from ten seconds on; or
-        what is `left`, for who has no more.
+        A thousand times as long as at the point is for ever, from ten seconds on, or
+        from one if it goes round in circles; or what is `left`, for who has no more.
         """
         if self._left is not None:
             yield
@@ -277,7 +296,8 @@ class Timeouts:
             least = max(_LEAST, _LEAST_FACTOR * usual)
             limit = max(_LONGEST, _FACTOR * usual)
             last = max(_LAST, _LEAST_FACTOR * usual)
-            watch = Watch(limit, least, self.ended, left, last)
+            rounds = max(_ROUNDS, _FACTOR * usual)
+            watch = Watch(limit, least, self.ended, left, last, rounds)
             self._watches[side] = watch
         return watch.call(work)
 
