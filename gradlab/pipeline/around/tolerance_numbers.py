@@ -41,6 +41,7 @@ _TOO_LONG, _LEAST_LINES = 100.0, 1000  # times as many lines as f runs, and thes
 _MOST = 8  # numbers that are tried
 _PART, _SECONDS = 2.0, 5.0  # of what the check has taken so far, and seconds at least
 _LATE = 4.0  # times what was foreseen: it is ended
+_AGAIN, _CHEAP = 5, 1e-2  # times it is timed again; of the seconds: what each may take
 
 
 class Tolerances(NamedTuple):
@@ -118,13 +119,17 @@ class _Trial:
 
     def run(self, most: float = math.inf) -> _Run:
         """Evaluate, traced; for so many lines at most."""
-        began, seconds = self.meter.seconds, _LATE * self.allowed
+        seconds = _LATE * self.allowed
         self.asked += 1
         with (
             unasked_point(self.subject, self.asked),
             Watch(seconds, seconds, []) as watch,
         ):
-            row, way = watch.call(lambda: way_of(self.subject.row, most))
+            return watch.call(lambda: self._timed(most))
+
+    def _timed(self, most: float) -> _Run:
+        began = self.meter.seconds
+        row, way = way_of(self.subject.row, most)
         return _Run(row, way, self.meter.seconds - began)
 
 
@@ -137,7 +142,11 @@ def _smaller(
     try:
         with with_smaller(subject, [number], _HARDLY):
             hardly = trial.run(most)
-            if _foreseen(base.seconds, hardly.seconds) > allowed / 2:
+            for count in range(_AGAIN):
+                if _foreseen(base.seconds, hardly.seconds) <= allowed / 2:
+                    break
+                if count and hardly.seconds > _CHEAP * allowed:
+                    break
                 # it may have been another program that took the time
                 trial.meter.spend(1)
                 again = trial.run(most).seconds
