@@ -15,7 +15,7 @@ from gradlab.subject.exchanging import Place, attribute_of, item_of
 from gradlab.subject.guarding.library_code import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ["Default", "defaults_in", "others_for"]
 
@@ -80,29 +80,34 @@ def defaults_in(
 
 
 def others_for(
-    defaults: Sequence[Default], other: Callable[[Any], Any]
+    factors: Mapping[Default, float], times: Callable[[Any, float], Any]
 ) -> list[tuple[Place, Any]]:
     """List places of defaults, and what is to stand there for a while.
 
     Parameters
     ----------
-    other
-        Gives what stands for a value.
+    factors
+        By which defaults are to be multiplied.
+    times
+        Multiplies a value, and keeps its type.
     """
-    names: dict[types.FunctionType, set[str]] = {}
-    for default in defaults:
+    names: dict[types.FunctionType, dict[str, float]] = {}
+    for default, factor in factors.items():
         for function in default.functions:
-            names.setdefault(function, set()).add(default.name)
+            names.setdefault(function, {})[default.name] = factor
     found: list[tuple[Place, Any]] = []
     for function, some in names.items():
         positional = tuple(
-            other(value) if name in some else value
+            times(value, some[name]) if name in some else value
             for name, value in _positional(function)
         )
         if positional != (function.__defaults__ or ()):
             found.append((attribute_of(function, "__defaults__"), positional))
         named = function.__kwdefaults__ or {}
-        found += [(item_of(named, n), other(named[n])) for n in some & named.keys()]
+        found += [
+            (item_of(named, name), times(named[name], some[name]))
+            for name in some.keys() & named.keys()
+        ]
     return found
 
 

@@ -34,7 +34,13 @@ from gradlab.subject.subject import is_torch_subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-__all__ = ["called_defaults", "small_numbers", "with_smaller", "without_caches"]
+__all__ = [
+    "called_defaults",
+    "small_numbers",
+    "with_smaller",
+    "with_times",
+    "without_caches",
+]
 
 _LARGEST = 2e-2  # nobody calls a larger number a tolerance
 _SMALLEST = 1e-14  # nor could one be made smaller, in float64
@@ -91,9 +97,19 @@ def with_smaller(
     factor
         By which they are multiplied.
     """
-    defaults = [each for each in numbers if isinstance(each, Default)]
-    own = [each for each in numbers if not isinstance(each, Default)]
-    others = {number: number * factor for number in own}
+    return with_times(subject, dict.fromkeys(numbers, factor))
+
+
+def with_times(subject: Any, factors: Mapping[float | Default, float]) -> Exchanged:
+    """Let small numbers be multiplied, each by a factor of its own; see `with_smaller`.
+
+    Parameters
+    ----------
+    factors
+        By the number, or the default.
+    """
+    others = {n: n * f for n, f in factors.items() if not isinstance(n, Default)}
+    defaults = {n: f for n, f in factors.items() if isinstance(n, Default)}
     inputs = _inputs(subject)
 
     def other(number: Any) -> Any:
@@ -105,7 +121,7 @@ def with_smaller(
     return Exchanged(
         _roots(subject),
         functools.partial(_exchanged, asked=_is_small, other=other),
-        others_for(defaults, lambda value: _like(value, float(value) * factor)),
+        others_for(defaults, lambda value, f: _like(value, float(value) * f)),
     )
 
 

@@ -21,23 +21,25 @@ from gradlab.pipeline.sides.lines_run import TooLong, Way, way_of
 from gradlab.subject.tolerances_off import (
     called_defaults,
     small_numbers,
-    with_smaller,
+    with_times,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.subject.library_defaults import Default
     from gradlab.subject.subject import Subject
 
-__all__ = ["TENTH", "Tolerances", "tolerances_of"]
+__all__ = ["TENTH", "TOO_LONG", "Tolerances", "tolerances_of"]
 
 TENTH, _HUNDREDTH = 0.1, 1e-2  # times a number
 _HARDLY = 0.8  # times a number: what less of it costs
 _STEPS = 3.0  # times as many lines for a tenth: a step size, and no tolerance
 _SAME = 5e-2  # of f: another tolerance does not change it by more
-_TOO_LONG, _LEAST_LINES = 100.0, 1000  # times as many lines as f runs, and these
+TOO_LONG, _LEAST_LINES = 100.0, 1000  # times as many lines as f runs, and these
 _MOST = 8  # numbers that are tried
 _PART, _SECONDS = 2.0, 5.0  # of what the check has taken so far, and seconds at least
 _LATE = 4.0  # times what was foreseen: it is ended
@@ -92,20 +94,51 @@ def tolerances_of(subject: Subject, meter: Meter) -> Tolerances:
     base = trial.run()
     numbers: list[float | Default]
     numbers = [*called_defaults(base.way.called), *small_numbers(subject)]
-    most = _TOO_LONG * (base.way.lines + _LEAST_LINES)
-    found: list[float | Default] = []
-    longer, slowest = 1.0, base.seconds
-    for number in numbers[:_MOST]:
-        other = _smaller(trial, number, base, most)
-        if other is None or not _is_tolerance(base, other):
-            continue
-        found.append(number)
-        longer = max(longer, other.way.lines / max(base.way.lines, 1))
-        slowest = max(slowest, other.seconds)
+    most = TOO_LONG * (base.way.lines + _LEAST_LINES)
+    tried = numbers[:_MOST]
+    found = _found(trial, tried, {}, base, most)
+    longer = max((run.way.lines for run in found.values()), default=0)
     # a hundredth of a step size takes a hundred times as long
-    factor = TENTH if longer > _STEPS else _HUNDREDTH
+    factor = TENTH if longer > _STEPS * base.way.lines else _HUNDREDTH
+    rest = [number for number in tried if number not in found]
+    if found and rest:  # an atol counts where the rtol is no longer larger
+        given = dict.fromkeys(found, factor)
+        lower = _times(trial, given, most)
+        if lower is not None:
+            found |= _found(trial, rest, given, lower, most)
+    slowest = max([base.seconds, *(run.seconds for run in found.values())])
     affordable = max(1, int(allowed / max(2 * slowest, 1e-9)))
-    return Tolerances(found, factor, most, affordable)
+    return Tolerances(list(found), factor, most, affordable)
+
+
+def _found(
+    trial: _Trial,
+    numbers: Sequence[float | Default],
+    given: Mapping[float | Default, float],
+    base: _Run,
+    most: float,
+) -> dict[float | Default, _Run]:
+    """Pick numbers that are tolerances, with what f does at a tenth of each.
+
+    Parameters
+    ----------
+    given
+        Factors of others, with which `base` was run.
+    """
+    tried = ((number, _smaller(trial, number, given, base, most)) for number in numbers)
+    return {n: run for n, run in tried if run and _is_tolerance(base, run)}
+
+
+def _times(
+    trial: _Trial, factors: Mapping[float | Default, float], most: float
+) -> _Run | None:
+    """Evaluate f with other numbers; None if that takes too long."""
+    trial.meter.spend(1)
+    try:
+        with with_times(trial.subject, factors):
+            return trial.run(most)
+    except (TooLong, NotReturnedError):
+        return None
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -134,13 +167,17 @@ class _Trial:
 
 
 def _smaller(
-    trial: _Trial, number: float | Default, base: _Run, most: float
+    trial: _Trial,
+    number: float | Default,
+    given: Mapping[float | Default, float],
+    base: _Run,
+    most: float,
 ) -> _Run | None:
     """Evaluate f with a tenth of a number; None if that takes too long."""
     subject, allowed = trial.subject, trial.allowed
-    trial.meter.spend(2)
+    trial.meter.spend(1)
     try:
-        with with_smaller(subject, [number], _HARDLY):
+        with with_times(subject, {**given, number: _HARDLY}):
             hardly = trial.run(most)
             for count in range(_AGAIN):
                 if _foreseen(base.seconds, hardly.seconds) <= allowed / 2:
@@ -153,12 +190,11 @@ def _smaller(
                 hardly = hardly._replace(seconds=min(hardly.seconds, again))
         seconds = _foreseen(base.seconds, hardly.seconds)
         lines = _foreseen(base.way.lines, hardly.way.lines)
-        if seconds > allowed / 2 or lines > most:
-            return None
-        with with_smaller(subject, [number], TENTH):
-            return trial.run(most)
     except (TooLong, NotReturnedError):
         return None
+    if seconds > allowed / 2 or lines > most:
+        return None
+    return _times(trial, {**given, number: TENTH}, most)
 
 
 def _foreseen(base: float, hardly: float) -> float:
