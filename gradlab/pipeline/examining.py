@@ -40,7 +40,7 @@ from gradlab.pipeline.coverage import (
     needs_streaming,
 )
 from gradlab.pipeline.outcome import Judged
-from gradlab.pipeline.taking_back import joint_kinks, take_back
+from gradlab.pipeline.taking_back import behind_solvers, joint_kinks, take_back
 from gradlab.report import Report
 from gradlab.subject.subject import analytic_of, input_columns, output_rows
 
@@ -150,7 +150,7 @@ def _compared(
         return dataclasses.replace(seen, comparisons=tallied), found.excuses
     outcome = run_full(own, plan, meter, coverage.columns)
     judged = Judged(subject, outcome, meter, plan.seed)
-    excuses = take_back(judged) + joint_kinks(judged)
+    excuses = take_back(judged) + behind_solvers(judged) + joint_kinks(judged)
     return _seen(subject, plan, meter, outcome, conditions, coverage), excuses
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from gradlab.comparison.swept import Swept
 from gradlab.differentiation.noise.noise import rounding_of
 from gradlab.pipeline.outcome import Judged
-from gradlab.pipeline.taking_back import joint_kinks, take_back
+from gradlab.pipeline.taking_back import behind_solvers, joint_kinks, take_back
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +41,7 @@ def swept_blocks(
     """
     subject = origin.subject
     judged = Judged(subject, outcome, meter, seed)
-    reasons = take_back(judged)
+    reasons = take_back(judged) + behind_solvers(judged)
     excuses = {f.where: f.evidence for f in reasons}
     kinks = joint_kinks(judged)
     together = {f.where: f.evidence for f in kinks if f.severity == "error"}

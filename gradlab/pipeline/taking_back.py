@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.finding import Finding
     from gradlab.pipeline.outcome import Judged
 
-__all__ = ["joint_kinks", "take_back"]
+__all__ = ["behind_solvers", "joint_kinks", "take_back"]
 
 
 def take_back(judged: Judged) -> list[Finding]:
@@ -25,6 +25,16 @@ def take_back(judged: Judged) -> list[Finding]:
     from gradlab.pipeline.around import excuses
 
     return excuses.taken_back(judged)
+
+
+def behind_solvers(judged: Judged) -> list[Finding]:
+    """Tell slips behind bars of a solver (`around.behind_solvers`), if f jumps."""
+    outcome = judged.outcome
+    if not outcome.early and all(block.jump is None for block in outcome.blocks):
+        return []
+    from gradlab.pipeline.around.behind_solvers import tell_behind_solvers
+
+    return list(tell_behind_solvers(judged))
 
 
 def joint_kinks(judged: Judged) -> list[Finding]:

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     Place = tuple[int, int]  # row and column of an entry
 
-__all__ = ["leave_to_tolerances"]
+__all__ = ["SHRINKS", "leave_to_tolerances", "told_at", "words_of"]
 
-_SHRINKS = 4.0  # times less: what is the solver's does, by its order a hundred times
+SHRINKS = 4.0  # times less: what is the solver's does, by its order a hundred times
 _CLOSE = 0.2  # of a gradient: a tolerance of 1e-3 is good for 0.1
 _ENTRIES = 4  # whose slopes are measured again
 # Of the size of an entry: where nobody else asks, as f may keep its results.
@@ -173,7 +173,7 @@ def _looks(
 def _shrinks(looks: list[_Look], block: Block) -> bool:
     """Whether all that was measured of an input is far less than it was."""
     own = [look for look in looks if look.block is block]
-    return all(_SHRINKS * look.left < float(block.gap[look.place]) for look in own)
+    return all(SHRINKS * look.left < float(block.gap[look.place]) for look in own)
 
 
 def _gap(
@@ -183,23 +183,32 @@ def _gap(
     row, column = place
     meter.spend(2)
     slope = way_of(lambda: slope_at(subject, block, column, _STEP), 2 * most)[0][row]
-    told = float(block.formula[place])
+    return float(np.abs(told_at(subject, block, place, most) - slope))
+
+
+def told_at(subject: Subject, block: Block, place: Place, most: float) -> float:
+    """Ask the analytic side for an entry again, as it is now.
+
+    Parameters
+    ----------
+    most
+        Lines that it may run.
+    """
+    row, column = place
     analytic = subject.analytic
-    if analytic is not None and not holds_numbers(subject):
-        cotangent = np.zeros((1, len(block.gap)))
-        cotangent[0, row] = 1.0
-        pulled, *_ = way_of(lambda: analytic.pull(cotangent), most)
-        told = float(pulled.values[block.which][0, block.positions[column]])
-    return float(np.abs(told - slope))
+    if analytic is None or holds_numbers(subject):
+        return float(block.formula[place])
+    cotangent = np.zeros((1, len(block.gap)))
+    cotangent[0, row] = 1.0
+    pulled, *_ = way_of(lambda: analytic.pull(cotangent), most)
+    return float(pulled.values[block.which][0, block.positions[column]])
 
 
 def _told(subject: Subject, look: _Look, found: Tolerances) -> Finding:
     block, left = look.block, look.left
     entry = label_of(subject, block, look.place[1])
     gap = float(block.gap[look.place])
-    numbers = " and ".join(map(_words, found.numbers))
-    them = "them" if len(found.numbers) > 1 else "it"
-    times = "ten" if found.factor == TENTH else "a hundred"
+    numbers, them, times = words_of(found)
     return Finding(
         BugKind.LOW_PRECISION,
         "warning",
@@ -210,6 +219,15 @@ def _told(subject: Subject, look: _Look, found: Tolerances) -> Finding:
         f"{gap:.2g} as it is. What the gradient is off by is the error of a solver.",
         "Check with the smaller number (tol, rtol, xtol, a step size): then f is the "
         "function that the gradient belongs to.",
+    )
+
+
+def words_of(found: Tolerances) -> tuple[str, str, str]:
+    """Name the numbers, say "it" or "them", and how many times smaller they were."""
+    return (
+        " and ".join(map(_words, found.numbers)),
+        "them" if len(found.numbers) > 1 else "it",
+        "ten" if found.factor == TENTH else "a hundred",
     )
 
 
