@@ -47,6 +47,7 @@ __all__ = ["SHRINKS", "leave_to_tolerances", "told_at", "words_of"]
 
 SHRINKS = 4.0  # times less: what is the solver's does, by its order a hundred times
 _CLOSE = 0.2  # of a gradient: a tolerance of 1e-3 is good for 0.1
+_WITHIN = 1e-2  # of a tolerance, of what moves f most: nobody asked f for so much
 _ENTRIES = 4  # whose slopes are measured again
 # Of the size of an entry: where nobody else asks, as f may keep its results.
 _STEP = 1.0001e-4
@@ -105,6 +106,37 @@ def leave_to_tolerances(
         own = [look for look in looks if look.block is block]
         if own:
             yield _told(subject, own[0], found)
+    yield from _beyond_tolerances(subject, outcome.blocks, found)
+
+
+def _beyond_tolerances(
+    subject: Subject, blocks: list[Block], found: Tolerances
+) -> Iterator[Finding]:
+    """Leave open what is off by less than f is good for, whatever comes of it."""
+    for block in blocks:
+        within = _within(block, blocks, found)
+        if within.any():
+            place = _largest(block, within)
+            block.leave_open(within)
+            yield _told_within(subject, block, place, found)
+
+
+def _within(block: Block, blocks: list[Block], found: Tolerances) -> NDArray[np.bool_]:
+    """Accusations of so little that f, to its tolerance, is not good for it, (rows, n).
+
+    How samples of a batch share the steps of an integrator comes and goes with them.
+    """
+    most = [np.abs(b.formula * b.sizes).max(axis=1, initial=0.0) for b in blocks]
+    least = min(n.value if isinstance(n, Default) else n for n in found.numbers)
+    each = weights(block)
+    allowed = _WITHIN * least * np.max(most, axis=0)
+    return np.asarray((each > 0) & (each <= allowed[:, None]))
+
+
+def _largest(block: Block, mask: NDArray[np.bool_]) -> Place:
+    flat = int(np.argmax(np.where(mask, weights(block), 0.0)))
+    row, column = np.unravel_index(flat, mask.shape)
+    return int(row), int(column)
 
 
 def _slightly_off(blocks: list[Block]) -> tuple[list[Block], NDArray[np.intp]]:
@@ -219,6 +251,24 @@ def _told(subject: Subject, look: _Look, found: Tolerances) -> Finding:
         f"{gap:.2g} as it is. What the gradient is off by is the error of a solver.",
         "Check with the smaller number (tol, rtol, xtol, a step size): then f is the "
         "function that the gradient belongs to.",
+    )
+
+
+def _told_within(
+    subject: Subject, block: Block, place: Place, found: Tolerances
+) -> Finding:
+    entry = label_of(subject, block, place[1])
+    numbers = words_of(found)[0]
+    return Finding(
+        BugKind.LOW_PRECISION,
+        "warning",
+        block.name,
+        0.9,
+        f"The function iterates, to a tolerance or in steps of {numbers}: the two "
+        f"sides of {entry} are {float(block.gap[place]):.2g} apart, less than a "
+        f"hundredth of that beside what moves the output most.",
+        "Check with a smaller number (tol, rtol, xtol, a step size) for a sharper "
+        "answer.",
     )
 
 
