@@ -60,6 +60,7 @@ def test_a_sweep_shows_a_nan_that_was_returned() -> None:
     sweep = gl.sweep(
         lambda x: (x**2).sum(), X, grad=lambda x: np.where(x > 5, np.nan, 2 * x)
     )
-    assert (
-        sweep.reading["x"] == "one side is not finite: x[5]: analytic nan, numeric 12"
+    assert sweep.reading["x"] == (
+        "one side is not finite, so there is no error to draw: "
+        "x[5]: analytic nan, numeric 12"
     )

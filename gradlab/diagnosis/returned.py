@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["returned"]
 
 _CUT_OFF = ": its fractions were cut off"
+_FRACTIONS = "fractions"  # of whole numbers, which no digit of a slope is left of
 _DIGITS = 1e-2  # of the largest entry of a row: more than few digits leave of any
 
 
@@ -41,7 +42,7 @@ def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
     if problem.kind == "dtype":
         if wrong and _CUT_OFF in detail and _is_the_same_for_all(evidence, where):
             wrong, detail = False, detail.replace(_CUT_OFF, "")
-        beyond = _CUT_OFF not in detail and _is_beyond_digits(evidence, where)
+        beyond = _FRACTIONS not in detail and _is_beyond_digits(evidence, where)
         wrong = wrong and not beyond
         lost = not beyond and _lost_digits(evidence, detail)
         return [

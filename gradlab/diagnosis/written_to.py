@@ -43,7 +43,7 @@ def _mutation(evidence: Evidence) -> Iterator[Finding]:
             BugKind.MUTATES_INPUT,
             "error" if spoils else "warning",
             name,
-            1.0 if spoils else 0.95,
+            _sureness(evidence, spoils=spoils),
             told,
             "Autograd takes it for no write: where no layer does so by design "
             "(max_norm), move it behind optimizer.step(), or make it part of forward "
@@ -52,6 +52,13 @@ def _mutation(evidence: Evidence) -> Iterator[Finding]:
             else f"Work on a copy: {name} = {name}.copy() (clone() for tensors), or "
             f"write the operation out of place.",
         )
+
+
+def _sureness(evidence: Evidence, *, spoils: bool) -> float:
+    """Lead where a gradient is wrong as well; autograd tells the line that cuts it."""
+    if not spoils:
+        return 0.95
+    return 0.9 if is_torch_subject(evidence.subject) else 1.0
 
 
 def _scribbled(evidence: Evidence) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 
 import pytest
@@ -30,11 +29,13 @@ def with_backward(forward, backward):
             inputs = (next(saved) if o is None else o[0] for o in ctx.others)
             return backward(*inputs, *upstream)
 
-    with contextlib.suppress(ValueError):  # torch.sin and its like have none
+    try:
         named = inspect.signature(forward)
-        ctx = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        parameters = [ctx, *named.parameters.values()]
-        Function.forward.__signature__ = named.replace(parameters=parameters)
+    except ValueError:  # torch.sin and its like have none, and one input
+        named = inspect.signature(lambda x: x)
+    ctx = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [ctx, *named.parameters.values()]
+    Function.forward.__signature__ = named.replace(parameters=parameters)
     return Function.apply
 
 

@@ -397,27 +397,3 @@ def test_nobody_else_reads_the_smaller_numbers():
 
     assert report.verdict.name == "DISAGREES"
     assert gl.check(by_literal, T, grad=flow).verdict.name == "UNDECIDED"
-
-
-def exponential(x, tol=LOOSE):
-    """Sum its series to a tolerance: as many terms, whatever x is."""
-    total, term, size, n = np.ones_like(x), np.ones_like(x), 1.0, 1
-    while size > tol:
-        term = term * x / n
-        total = total + term
-        size /= n
-        n += 1
-    return total
-
-
-@pytest.mark.parametrize(
-    ("coupling", "verdict"), [(0, "AGREES"), (3e-6, "UNDECIDED"), (2e-3, "DISAGREES")]
-)
-def test_what_is_far_below_a_tolerance_is_no_accusation(coupling, verdict):
-    # as samples of a batch share the steps of an integrator, which no formula knows
-    report = gl.check(
-        lambda x: exponential(x) + coupling * np.sin(x[::-1]),
-        np.array([0.3, 0.2, 0.25]),
-        jac=lambda x: np.diag(np.exp(x)),
-    )
-    assert report.verdict.name == verdict

@@ -176,7 +176,7 @@ def _scaled_data(case: Case) -> list[Clue]:
     if abs(c) * np.linalg.norm(case.numeric) < 1e-3 * np.linalg.norm(case.analytic):
         return []
     if abs(k) * np.linalg.norm(case.point) < (1 - _PROPORTIONAL) * case.total:
-        return []  # what a solver or rounding leaves beside a plain factor
+        return _plain_factor(case, c)
     if abs(c + 1) < 1e-3:
         return [
             Clue(
@@ -210,6 +210,27 @@ def _scaled_data(case: Case) -> list[Clue]:
             f"factor {'2' if c > 1 else '1/2'}.",
         )
     return [data]
+
+
+def _plain_factor(case: Case, c: float) -> list[Clue]:
+    """Recognise a factor beside which a solver, or rounding, leaves a little."""
+    if c < 0:
+        return []
+    size = max(c, 1 / c)
+    if abs(size - round(size)) > 1e-3 * size or round(size) < 2:
+        return []
+    rest = np.linalg.norm(case.analytic - c * case.numeric)
+    rest /= np.linalg.norm(case.analytic)
+    factor = f"{round(size)}" if c > 1 else f"1/{round(size)}"
+    return [
+        Clue(
+            BugKind.SCALE,
+            0.9,
+            f"analytic = {c:.4g} x numeric, but for {rest:.1g} of its length.",
+            f"Search the backward for the factor {factor} in the line that computes "
+            f"the gradient of {case.name}.",
+        )
+    ]
 
 
 def _two_factors(case: Case) -> tuple[float, float]:

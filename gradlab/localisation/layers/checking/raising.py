@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.replaying.replay import Piece
     from gradlab.localisation.layers.variables import Variable
 
-__all__ = ["failed_backward"]
+__all__ = ["REENTRANT", "failed_backward"]
 
 _PARTICULARS = re.compile(r"[\[(\d]")  # shapes, dtypes and counts: not so in a replay
 _MOST = 32  # tensors that are asked for one by one
+REENTRANT = (
+    "uses re-entrant checkpointing, which cannot be asked for the gradient of one piece"
+)
 _OVERWRITTEN = "modified by an inplace operation"
 
 
@@ -38,11 +41,7 @@ def failed_backward(piece: Piece, message: str, raised: str) -> CallOutcome:
     if "heckpoint" in message:
         # that of torch has an option, which its message names; others have none
         instead = "; pass use_reentrant=False" if "use_reentrant" in message else ""
-        return CallOutcome(
-            LayerState.UNCHECKED,
-            f"uses re-entrant checkpointing, which cannot be asked for the "
-            f"gradient of one piece{instead}",
-        )
+        return CallOutcome(LayerState.UNCHECKED, REENTRANT + instead)
     if "invalid gradient" in message and "shape" in message:
         return _wrong(piece, message, Character("wrong_shape", "", 1.0))
     if _OVERWRITTEN in message and _alike(message, raised):

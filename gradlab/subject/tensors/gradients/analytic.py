@@ -23,7 +23,10 @@ from gradlab.subject.tensors.gradients.answers import (
     weights_of,
 )
 from gradlab.subject.tensors.gradients.backward import Backward
-from gradlab.subject.tensors.gradients.cotangents import has_own_code
+from gradlab.subject.tensors.gradients.cotangents import (
+    has_own_code,
+    has_reentrant_checkpoint,
+)
 from gradlab.subject.tensors.gradients.precision import Unseen, is_single, lost_digits
 from gradlab.subject.tensors.in_double.double import narrowing_watched
 from gradlab.subject.tensors.outputs import to_row
@@ -72,6 +75,7 @@ class ReverseMode(AnalyticDefaults):
         self.linear: bool | None = None
         self.stateful = False
         self.own_code: bool | None = None
+        self._reenters = False  # a checkpoint does, as far as is known
         self._accumulates: bool | None = None  # None: not tried
         self._once = False  # a graph goes backwards once only, whatever is kept
 
@@ -108,9 +112,10 @@ class ReverseMode(AnalyticDefaults):
         return Pullback(tuple(values), tuple(problems))
 
     def _may_accumulate(self, problems: Sequence[Problem]) -> bool:
-        """Whether a custom backward may bring what is missing by another way."""
+        """Whether a backward in the graph may bring what is missing by another way."""
         missing = any(problem.kind == "none" for problem in problems)
-        return missing and bool(self.own_code) and self._accumulates is None
+        other_ways = bool(self.own_code) or self._reenters
+        return missing and other_ways and self._accumulates is None
 
     def _otherwise(
         self, seeds: NDArray[np.float64]
@@ -240,6 +245,7 @@ class ReverseMode(AnalyticDefaults):
         tensors = subject.evaluate(values, grad=True)
         if self.own_code is None:
             self.own_code = has_own_code(tensors)
+            self._reenters = has_reentrant_checkpoint(tensors)
             if followed(subject, tensors):  # of a large one the first row has no graph
                 values, leaves = subject.with_leaves(chosen)
                 tensors = subject.evaluate(values, grad=True)

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tensors.subjects import TorchSubject
 
-__all__ = ["SLACK", "Trial", "cotangent_trials", "has_own_code", "moves_unseen"]
+__all__ = [
+    "SLACK",
+    "Trial",
+    "cotangent_trials",
+    "has_own_code",
+    "has_reentrant_checkpoint",
+    "is_reentrant",
+    "moves_unseen",
+]
+
+_REENTRANT = "CheckpointFunction"  # torch's, with use_reentrant=True
 
 _CAST = 0.02  # what the order of sums costs in bfloat16; misread memory is far off
 # Units of round-off that another order of summation may cost, as in a batch; beyond,
@@ -312,6 +322,21 @@ def has_own_code(outputs: Sequence[Any]) -> bool:
             if not home.startswith("torch."):
                 return True
     return False
+
+
+def has_reentrant_checkpoint(outputs: Sequence[Any]) -> bool:
+    """Whether a checkpoint in a graph runs what it holds backwards by itself.
+
+    What it finds of parameters is added to their ``.grad``; the graph does not lead to
+    them.
+    """
+    nodes = graph_nodes((output.grad_fn for output in outputs), _MOST_NODES)
+    return any(map(is_reentrant, nodes))
+
+
+def is_reentrant(node: Any) -> bool:
+    """Whether a node of a graph is such a checkpoint."""
+    return name_of(node).startswith(_REENTRANT)
 
 
 def moves_unseen(subject: TorchSubject) -> dict[str, float]:
