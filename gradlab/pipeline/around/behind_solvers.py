@@ -15,22 +15,23 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
-from gradlab.differentiation.metering.timeouts import NotReturnedError
+from gradlab.differentiation.metering.meter import INTERRUPTED
 from gradlab.differentiation.smoothness import Smoothness
-from gradlab.pipeline.around.loose_tolerances import SHRINKS, told_at, words_of
+from gradlab.pipeline.around.loose_tolerances import (
+    SHRINKS,
+    told_at,
+    with_other_numbers,
+    words_of,
+)
 from gradlab.pipeline.around.slight_errors import slope_at
-from gradlab.pipeline.around.tolerance_numbers import TOO_LONG, tolerances_of
+from gradlab.pipeline.around.tolerance_numbers import TOO_LONG, tolerances_of, value_of
 from gradlab.pipeline.blocks import label_of
-from gradlab.pipeline.sides.lines_run import TooLong, way_of
-from gradlab.subject.guarding.alone import alone
-from gradlab.subject.library_defaults import Default
+from gradlab.pipeline.sides.lines_run import way_of
 from gradlab.subject.subject import DOUBLE, analytic_of, holds_numbers, output_rows
 from gradlab.subject.tolerances_off import (
     called_defaults,
     small_numbers,
     with_smaller,
-    without_caches,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Judged
     from gradlab.pipeline.sides.lines_run import Way
+    from gradlab.subject.library_defaults import Default
     from gradlab.subject.subject import Subject
 
 __all__ = ["tell_behind_solvers"]
@@ -107,19 +109,16 @@ def tell_behind_solvers(judged: Judged) -> Iterator[Finding]:
     exact = outcome.reference is None and subject.epsilon < DOUBLE
     if not hidden or not exact or judged.wrong or outcome.stopped == INTERRUPTED:
         return
-    try:
-        if not alone():  # numbers are written where other threads read them
-            return
-        with without_caches(subject):
-            found = tolerances_of(subject, meter)
-            slips = _slips(subject, hidden, meter, found) if found.numbers else []
-    except (BudgetExhausted, TooLong, NotReturnedError):
+
+    def ask() -> tuple[Tolerances, list[_Slip]]:
+        found = tolerances_of(subject, meter)
+        slips = _slips(subject, hidden, meter, found) if found.numbers else []
+        return found, slips
+
+    asked = with_other_numbers(subject, outcome, ask)
+    if asked is None:
         return
-    except KeyboardInterrupt as stop:
-        outcome.cut_short(stop, "what a smaller tolerance of f does was not measured")
-        return
-    except Exception:  # noqa: BLE001 - the user's code may not take such numbers
-        return
+    found, slips = asked
     for block, mask in hidden:
         own = [slip for slip in slips if slip.block is block]
         if own:
@@ -206,12 +205,8 @@ def _of_the_gradient(
     """List other small numbers that may be its tolerances, and are as loose as f's."""
     every: list[float | Default]
     every = [*called_defaults(pulled.called), *small_numbers(subject)]
-    least = _AS_LOOSE * min(map(_value, found.numbers))
-    return [n for n in every if n not in found.numbers and _value(n) >= least]
-
-
-def _value(number: float | Default) -> float:
-    return number.value if isinstance(number, Default) else number
+    least = _AS_LOOSE * found.least
+    return [n for n in every if n not in found.numbers and value_of(n) >= least]
 
 
 def _told(subject: Subject, own: list[_Slip], found: Tolerances) -> Finding:

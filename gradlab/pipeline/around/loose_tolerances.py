@@ -14,7 +14,7 @@ and Software 1 (1992).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from gradlab.subject.subject import DOUBLE, holds_numbers
 from gradlab.subject.tolerances_off import with_smaller, without_caches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -43,8 +43,15 @@ if TYPE_CHECKING:
 
     Place = tuple[int, int]  # row and column of an entry
 
-__all__ = ["SHRINKS", "leave_to_tolerances", "told_at", "words_of"]
+__all__ = [
+    "SHRINKS",
+    "leave_to_tolerances",
+    "told_at",
+    "with_other_numbers",
+    "words_of",
+]
 
+T = TypeVar("T")
 SHRINKS = 4.0  # times less: what is the solver's does, by its order a hundred times
 _CLOSE = 0.2  # of a gradient: a tolerance of 1e-3 is good for 0.1
 _WITHIN = 1e-2  # of a tolerance, of what moves f most: nobody asked f for so much
@@ -82,23 +89,19 @@ def leave_to_tolerances(
     wrong, rows = _slightly_off(outcome.blocks)
     if not rows.size:
         return
-    try:
-        if not alone():  # numbers are written where other threads read them
-            return
-        with without_caches(subject):
-            found = tolerances_of(subject, meter)
-            if not found.numbers:
-                return
-            with with_smaller(subject, found.numbers, found.factor):
-                wrong, looks = _shrinking(subject, wrong, rows, meter, found)
-    except (BudgetExhausted, TooLong, NotReturnedError):
+
+    def ask() -> tuple[Tolerances, list[Block], list[_Look]] | None:
+        found = tolerances_of(subject, meter)
+        if not found.numbers:
+            return None
+        with with_smaller(subject, found.numbers, found.factor):
+            return found, *_shrinking(subject, wrong, rows, meter, found)
+
+    answer = with_other_numbers(subject, outcome, ask)
+    if answer is None:
         return
-    except KeyboardInterrupt as stop:
-        outcome.cut_short(stop, "what a smaller tolerance of f does was not measured")
-        return
-    except Exception:  # noqa: BLE001 - the user's code may not take such numbers
-        return
-    for block in wrong:
+    found, shrinking, looks = answer
+    for block in shrinking:
         i, columns = np.nonzero(off(block)[rows])
         if not i.size:
             continue
@@ -107,6 +110,34 @@ def leave_to_tolerances(
         if own:
             yield _told(subject, own[0], found)
     yield from _beyond_tolerances(subject, outcome.blocks, found)
+
+
+def with_other_numbers(
+    subject: Subject, outcome: Outcome, ask: Callable[[], T | None]
+) -> T | None:
+    """Ask what f is with other numbers in it; None where that cannot be.
+
+    Parameters
+    ----------
+    subject
+        Whose numbers are written, where nobody else reads them.
+    outcome
+        Is told of an interrupt.
+    ask
+        What to do; whatever it writes it puts back.
+    """
+    try:
+        if not alone():  # numbers are written where other threads read them
+            return None
+        with without_caches(subject):
+            return ask()
+    except (BudgetExhausted, TooLong, NotReturnedError):
+        return None
+    except KeyboardInterrupt as stop:
+        outcome.cut_short(stop, "what a smaller tolerance of f does was not measured")
+        return None
+    except Exception:  # noqa: BLE001 - the user's code may not take such numbers
+        return None
 
 
 def _beyond_tolerances(
@@ -127,9 +158,8 @@ def _within(block: Block, blocks: list[Block], found: Tolerances) -> NDArray[np.
     How samples of a batch share the steps of an integrator comes and goes with them.
     """
     most = [np.abs(b.formula * b.sizes).max(axis=1, initial=0.0) for b in blocks]
-    least = min(n.value if isinstance(n, Default) else n for n in found.numbers)
     each = weights(block)
-    allowed = _WITHIN * least * np.max(most, axis=0)
+    allowed = _WITHIN * found.least * np.max(most, axis=0)
     return np.asarray((each > 0) & (each <= allowed[:, None]))
 
 

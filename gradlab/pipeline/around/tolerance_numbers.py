@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gradlab.subject.library_defaults import Default
     from gradlab.subject.subject import Subject
 
-__all__ = ["TENTH", "TOO_LONG", "Tolerances", "tolerances_of"]
+__all__ = ["TENTH", "TOO_LONG", "Tolerances", "tolerances_of", "value_of"]
 
 TENTH, _HUNDREDTH = 0.1, 1e-2  # times a number
 _HARDLY = 0.8  # times a number: what less of it costs
@@ -65,6 +65,16 @@ class Tolerances(NamedTuple):
     factor: float
     most: float
     affordable: int
+
+    @property
+    def least(self) -> float:
+        """The smallest of them."""
+        return min(map(value_of, self.numbers))
+
+
+def value_of(number: float | Default) -> float:
+    """Give a number as it stands in f, or in what f calls."""
+    return number if isinstance(number, int | float) else number.value
 
 
 class _Run(NamedTuple):
