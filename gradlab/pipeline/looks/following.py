@@ -27,11 +27,9 @@ __all__ = ["Lanes", "nearest_jump", "next_jump"]
 _SEEN = 1e-7  # of f: what a jump, or a departure from a smooth course, must exceed
 _LOUD = 500.0  # rounding units of f, as well: the weights of the nodes add up to 129
 _NODES = np.array([0.0, 0.25, -0.25, 0.5, -0.5])  # of the next step
-# Of each node all others, and how far it is from them.
-_OTHERS = tuple(
-    tuple((j, node - other) for j, other in enumerate(_NODES) if j != k)
-    for k, node in enumerate(_NODES.tolist())
-)
+# Of each node all others, and how far it is from them, (5, 4).
+_OTHERS = np.array([np.delete(_NODES, k) for k in range(len(_NODES))])
+_APART = _NODES[:, None] - _OTHERS
 _PART = 0.05  # of the gap times the step: a jump of less explains nothing
 _HALVINGS = 30
 _LASTS = 1e-5  # of the departure; a continuous one has less within 2^-30 of the way
@@ -60,7 +58,7 @@ class Lanes:
         """Return some of the lanes."""
         columns, rows = self.columns[which], self.rows[which]
         gap = None if self.gap is None else self.gap[which]
-        return dataclasses.replace(self, columns=columns, rows=rows, gap=gap)
+        return Lanes(self.origin, self.block, columns, rows, self.meter, gap)
 
     def at(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate all outputs, each lane at a step of its own: (n, rows)."""
@@ -236,14 +234,9 @@ def _foretold(
     nodes: NDArray[np.float64], place: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Continue the polynomial through the nodes (5, n) to places in steps."""
-    value = np.zeros(np.broadcast_shapes(place.shape, nodes.shape[1:]))
-    apart = [place - node for node in _NODES]
-    for k, others in enumerate(_OTHERS):
-        weight = np.ones_like(place)
-        for other, distance in others:
-            weight *= apart[other] / distance
-        value += weight * nodes[k]
-    return value
+    spread = (..., *(None,) * place.ndim)
+    weights = np.multiply.reduce((place - _OTHERS[spread]) / _APART[spread], axis=1)
+    return np.asarray(sum(map(np.multiply, weights, nodes)))
 
 
 def _least(
