@@ -9,6 +9,7 @@ well; there a missing transpose may raise.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +162,7 @@ def plant(
     )
 
 
+@functools.lru_cache(maxsize=1024)  # a whole class draws from the same mistakes
 def _certified(level: Level, change: Change) -> tuple[str, ...]:
     """Return the gradients that a change makes wrong; none if it is not fit."""
     try:

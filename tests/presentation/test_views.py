@@ -171,14 +171,13 @@ class TestDigest:
         gc.collect()
         assert len(tiles._KNOWN) == before
 
-    @pytest.mark.slow
     @pytest.mark.untraced
-    def test_one_wrong_entry_in_a_hundred_million(self):
-        """10^8 entries: each is read once, band by band, without a second copy."""
-        shape = (10_000, 10_000)
+    def test_one_wrong_entry_in_twenty_five_million(self):
+        """Each is read once, band by band, without a second copy."""
+        shape = (5_000, 5_000)
         numeric = np.ones(shape, np.float32)
         analytic = np.ones(shape, np.float32)
-        analytic[6789, 4321] = 1.5
+        analytic[3789, 4321] = 1.5
         verdicts = np.zeros(shape, np.int8)
         read, bands = 0, 0
 
@@ -194,10 +193,10 @@ class TestDigest:
         tracemalloc.stop()
         hit = np.argwhere(analytic[rows, columns] != 1)
         assert len(hit) == 1
-        assert (rows[tuple(hit[0])], columns[tuple(hit[0])]) == (6789, 4321)
+        assert (rows[tuple(hit[0])], columns[tuple(hit[0])]) == (3789, 4321)
         assert peak < 50e6
         assert read == analytic.size
-        assert bands < 2000  # calls, each of some thousand numbers or more
+        assert bands < 600  # calls, each of some thousand numbers or more
 
 
 class TestWorst:

@@ -65,9 +65,9 @@ class Held:
 
 def in_steps(t):
     """Euler's method, in steps of a thousandth."""
-    y, h = 1.0, 1e-3
+    (a, b), y, h = t.tolist(), 1.0, 1e-3
     for _ in range(round(2 / h)):
-        y += h * slope(0, y, *t)
+        y += h * slope(0, y, a, b)
     return y
 
 
@@ -99,7 +99,7 @@ def remembering():
     def end(t, h=1e-3):
         key = tuple(t)
         if key not in known:
-            known[key] = _euler(*t, h)
+            known[key] = _euler(*t.tolist(), h)
         return known[key]
 
     return end
