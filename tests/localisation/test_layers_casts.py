@@ -55,7 +55,7 @@ def audited(inner, cut, *, double, seed):
     return blame(model, x, loss=lambda out: out.pow(2).mean())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("inner", [norm, spread, weights])
 def test_a_branch_that_is_cast_and_cut_is_wrong(inner, double, seed):
@@ -64,7 +64,7 @@ def test_a_branch_that_is_cast_and_cut_is_wrong(inner, double, seed):
     assert audit.culprits == ("1",)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("inner", [norm, spread, weights])
 def test_a_branch_that_is_cast_is_right(inner, double, seed):

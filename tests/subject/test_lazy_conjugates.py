@@ -22,7 +22,7 @@ def _size(z):
     return (z * z).abs()
 
 
-@pytest.mark.parametrize("coverage", ["full", "sample", "probe"])
+@pytest.mark.parametrize("coverage", ["full", "probe"])
 def test_an_input_is_checked(coverage):
     report = gl.check(_size, _lazy(), coverage=coverage)
     assert report.verdict == gl.Verdict.AGREES
