@@ -51,7 +51,7 @@ def attention(mm, draw):
     def head(q, k, v):
         return mm(torch.softmax(mm(q, k.mT) / 2, -1), v)
 
-    return head, (draw(6, 4), draw(6, 4), draw(6, 4))
+    return head, (draw(4, 4), draw(4, 4), draw(4, 4))
 
 
 def residual(mm, draw):
