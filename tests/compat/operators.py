@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import warnings
@@ -35,12 +36,17 @@ def samples(share=0, shares=1):
         warnings.simplefilter("ignore")  # the database warns of its own tests
         from torch.testing._internal import common_utils
         from torch.testing._internal.common_methods_invocations import op_db
+        from torch.testing._internal.opinfo import core
 
         found = []
-        # It looks for a unittest among all callers, whose source is read for that.
-        with mock.patch.object(
-            common_utils, "extract_test_fn", return_value=None, create=True
-        ):
+        with contextlib.ExitStack() as quick:
+            # It looks for a unittest among all callers, whose source is read for that.
+            for module in (common_utils, core):
+                quick.enter_context(
+                    mock.patch.object(
+                        module, "extract_test_fn", return_value=None, create=True
+                    )
+                )
             for op in op_db[share::shares]:
                 torch.manual_seed(0)
                 sample = _sample(torch, op)
