@@ -79,7 +79,7 @@ class TestRightGuesses:
 
         inputs = [
             torch.tensor(rng.normal(size=shape), requires_grad=True)
-            for shape in ((12, 16), (16, 16), (16,))
+            for shape in ((6, 12), (12, 12), (12,))
         ]
         report = gl.check(layer, *inputs, coverage="full")
 
