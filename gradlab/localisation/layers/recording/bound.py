@@ -73,12 +73,13 @@ def _held() -> list[tuple[Any, Any]]:
         and isinstance(each.__self__, type)
         and issubclass(each.__self__, torch.autograd.Function)
     ]
-    own = id(found)
+    sought = {id(bound): bound for bound in found}
     return [
-        (holder, bound)
-        for bound in found
-        for holder in gc.get_referrers(bound)
-        if id(holder) != own
+        (holder, sought[place])
+        for holder in gc.get_referrers(*found)  # once: all that there is is gone through
+        if holder is not found and holder is not sought
+        for place in dict.fromkeys(map(id, gc.get_referents(holder)))
+        if place in sought
     ]
 
 
