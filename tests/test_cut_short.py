@@ -97,10 +97,10 @@ def accused(f, x, **options):
 )
 @pytest.mark.parametrize("name", RIGHT)
 def test_no_budget_makes_a_right_gradient_wrong(name, coverage, method):
-    """Wherever it ends: 30 budgets from one evaluation to all that a check takes."""
+    """Wherever it ends: 20 budgets from one evaluation to all that a check takes."""
     f, options, x = sides(name)
     options |= {"coverage": coverage, "method": method}
-    budgets = np.linspace(1, cost(name, coverage, method), 30).astype(int)
+    budgets = np.linspace(1, cost(name, coverage, method), 20).astype(int)
     found = [b for b in budgets.tolist() if accused(f, x, budget=b, **options)]
     assert found == []
 
