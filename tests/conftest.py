@@ -115,6 +115,21 @@ def pytest_runtest_protocol(item):
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Look for garbage after each file of tests, and no more among what it has left.
+
+    By the end torch has loaded a million objects: a test that asks for a collection, to
+    see that something is gone, would wait a second for it.
+    """
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path != item.path:
+            gc.collect()
+            gc.freeze()
+
+
 def pytest_runtest_setup():
     """Give each test the draws that it would have all by itself; see below."""
     _reseed()

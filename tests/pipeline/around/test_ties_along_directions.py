@@ -47,7 +47,7 @@ def test_what_is_no_gradient_of_all_ties_together_is_told(way, pairs, ties):
 
 @pytest.mark.parametrize(("pairs", "ties"), SIZES)
 @pytest.mark.parametrize("way", RIGHT)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_right_one_is_accused(way, pairs, ties, seed):
     """A tie may be given to one of both, although differences see their mean."""
     value, x, gradient = largest_of_pairs(pairs, ties, seed)
@@ -55,7 +55,7 @@ def test_no_right_one_is_accused(way, pairs, ties, seed):
     assert gl.check(value, x, grad=gradient(RIGHT[way]), coverage="probe").ok
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_nor_is_torch_where_a_picture_has_equal_pixels(seed):
     """Pixels of few levels, in the pooling of torch itself."""
     torch = pytest.importorskip("torch")
@@ -84,7 +84,7 @@ def test_a_search_leaves_them_open_and_says_why(way):
 
 
 @pytest.mark.parametrize("way", RIGHT)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_search_says_nothing_of_right_ones(way, seed):
     """As a check does of all entries, where directions met these kinks."""
     value, x, gradient = largest_of_pairs(8, 2, seed)
