@@ -61,7 +61,7 @@ def checked(seed, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_model_that_rounds_is_right(seed, dtype):
     """Neither a check nor an audit accuses a model for its casts; both tell of them."""
     net, x, loss = model(seed, dtype)
@@ -159,7 +159,7 @@ class Cast(nn.Module):
         return x.half().to(x.dtype)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("factor", [1.0, 1.05])
 def test_a_bias_that_a_batch_norm_takes_away_is_no_other_gradient(factor, seed):
     """Its gradient is zero without the cast, and with it a billionth of the others."""
@@ -183,7 +183,7 @@ class Noise(nn.Module):
 
 @pytest.mark.parametrize("random", [nn.Dropout(0.3), Noise()], ids=["mask", "noise"])
 @pytest.mark.parametrize("factor", [1.0, 1.1])
-@pytest.mark.parametrize("seed", range(11, 14))
+@pytest.mark.parametrize("seed", [11, 12])
 def test_random_numbers_are_the_same_without_the_casts(seed, factor, random):
     """Another mask has another gradient: right models in training were accused."""
     torch.manual_seed(seed)
