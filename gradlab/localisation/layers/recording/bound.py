@@ -76,7 +76,7 @@ def _held() -> list[tuple[Any, Any]]:
     sought = {id(bound): bound for bound in found}
     return [
         (holder, sought[place])
-        for holder in gc.get_referrers(*found)  # once: all that there is is gone through
+        for holder in gc.get_referrers(*found)  # all is gone through once
         if holder is not found and holder is not sought
         for place in dict.fromkeys(map(id, gc.get_referents(holder)))
         if place in sought
