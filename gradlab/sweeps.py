@@ -236,19 +236,15 @@ class Sweep:
         """Verdict of each input, from a check; never from a single step."""
         return {block.variable.name: block.verdict for block in self.blocks}
 
+    def read(self, method: str, name: str) -> str:
+        """Say in one sentence what one curve shows; `reading` takes the first."""
+        curve = self.curve(method, name)
+        return read_sweep(self[name], self.steps, self.curves[method, name], curve)
+
     @property
     def reading(self) -> dict[str, str]:
         """One sentence per input: "V: correct, ...", "plateau at 0.33 ...: ..."."""
-        method = self.methods[0]
-        return {
-            name: read_sweep(
-                self[name],
-                self.steps,
-                self.curves[method, name],
-                self.curve(method, name),
-            )
-            for name in self.inputs
-        }
+        return {name: self.read(self.methods[0], name) for name in self.inputs}
 
     @property
     def table(self) -> pd.DataFrame:

@@ -239,7 +239,7 @@ def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
     'x'
     """
     # each of these reads all curves again: once is enough
-    verdicts, reading = sweep.verdicts, sweep.reading
+    verdicts = sweep.verdicts
     read = {
         method: [sweep.curve(method, name) for name in sweep.inputs]
         for method in sweep.methods
@@ -249,7 +249,7 @@ def pack_sweep(sweep: Sweep, budget: int = EMBED_BYTES) -> Packed:
             "name": name,
             "shape": list(sweep.shapes[name]),
             "verdict": int(verdicts[name]),
-            "reading": reading[name],
+            "reading": {method: sweep.read(method, name) for method in sweep.methods},
         }
         for name in sweep.inputs
     ]

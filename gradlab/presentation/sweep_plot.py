@@ -268,12 +268,14 @@ class SweepDisplay:
         if not found:
             return
         best = sorted(found)[(len(found) - 1) // 2]  # one that somebody really has
+        # further methods have best steps of their own, where their dots are
+        whose = f", {method}" * (len(self.sweep.methods) > 1)
         right = best > np.sqrt(self.sweep.steps[0] * self.sweep.steps[-1])
         self.best_ = self.ax_.axvline(
             best, color=INK, linewidth=0.8, linestyle=(0, (1, 3))
         )
         self.ax_.annotate(
-            f"best h ≈ {best:.0e}",
+            f"best h ≈ {best:.0e}{whose}",
             (best, 1),
             xycoords=("data", "axes fraction"),
             xytext=(-4 if right else 4, -10),

@@ -110,6 +110,7 @@ def sweep_text(sweep: Sweep, width: int | None = None) -> str:
         "",
         *wrapped(f"{done}; {counted}, {duration(sweep.seconds)}", "  ", width=width),
     ]
-    for remark in sweep.remarks:
+    of = [f"read from the curves of {sweep.methods[0]}, the first method"]
+    for remark in of[: len(sweep.methods) - 1] + list(sweep.remarks):
         lines += wrapped("· " + remark, "  ", width=width)
     return "\n".join(lines)

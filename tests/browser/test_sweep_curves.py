@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builders
 import driver
 import numpy as np
 import pytest
@@ -104,3 +105,15 @@ def test_every_input_of_a_crowd_is_reached_by_keyboard(show, crowd):
     assert "w40" in driver.read(page, ".gl .finding")
     assert page.evaluate("document.activeElement.selectedOptions[0].text") == "✓ w40"
     expect(page.locator(".gl .chip[aria-pressed=true]")).to_contain_text("w40")
+
+
+def test_the_sentence_is_of_the_method_that_is_drawn(show):
+    """Its best step is the one above the curve, not that of another method."""
+    sweep = builders.sweep(np.random.default_rng(7))
+    sweep.read = lambda method, _: f"V: correct, as {method} tells"
+    page = show(pack_sweep(sweep))
+    words = page.locator(".gl .finding")
+
+    for method in sweep.methods:
+        page.locator(f".gl button[data-key={method}]").click()
+        expect(words).to_contain_text(f"as {method} tells")

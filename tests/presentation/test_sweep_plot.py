@@ -7,6 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import gradlab as gl
+from gradlab.presentation.packing_results import pack_sweep
 from tests.specimens import tanh_network
 from tests.specimens.sweeps import exp_sum
 
@@ -101,6 +102,25 @@ class TestDisplay:
         legend = sweep.plot().ax_.get_legend()
 
         assert [t.get_text() for t in legend.get_texts()] == ["central", "forward"]
+
+    def test_a_best_step_is_told_of_the_method_that_it_belongs_to(self):
+        """One-sided differences want a step of 2e-8, central ones of 6e-6."""
+        sweep = gl.sweep(
+            exp_sum, np.ones(2), grad=np.exp, methods=("forward", "central")
+        )
+        alone = gl.sweep(exp_sum, np.ones(2), grad=np.exp, methods=("forward",))
+        words = [
+            [t.get_text() for t in each.plot().ax_.texts] for each in (sweep, alone)
+        ]
+        page = pack_sweep(sweep).state
+
+        assert f"best h ≈ {sweep.best_step['x']:.0e}, forward" in words[0]
+        assert f"best h ≈ {alone.best_step['x']:.0e}" in words[1]
+        assert "read from the curves of forward" in repr(sweep)
+        assert "read from the curves" not in repr(alone)
+        for method in sweep.methods:
+            best = sweep.curve(method, "x").best_step
+            assert f"best step {best:.0e}" in page["inputs"][0]["reading"][method]
 
     def test_names_of_the_methods_stand_where_no_curve_is(self):
         """A complex step without round-off runs along the foot of the axes."""

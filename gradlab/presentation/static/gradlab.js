@@ -1787,7 +1787,7 @@ export function mountSweep(element, host) {
     const chosen = data.inputs[hot ?? picked];
     if (!chosen) { words.replaceChildren(); return; }
     words.replaceChildren(h("div", { class: `finding ${CLASSES[chosen.verdict]}`, style: "margin:4px 0 6px" },
-      verdictMark(chosen.verdict), " ", h("span", { class: "where" }, breakable(chosen.name)), " — ", withCode(chosen.reading),
+      verdictMark(chosen.verdict), " ", h("span", { class: "where" }, breakable(chosen.name)), " — ", withCode(chosen.reading[method] ?? chosen.reading[data.methods[0]]),
       !ladder() && h("span", { class: "advice" }, `adaptive chose steps from ${format(number(data.adaptive[hot ?? picked].low), 2)} to ${format(number(data.adaptive[hot ?? picked].high), 2)} for its entries; its worst relative error is ${format(curve(hot ?? picked)[0], 2)}`)));
   }
   function chipRow() {

@@ -240,7 +240,7 @@ def sweep(rng, right=0):
             spread = errors[method, name][:, None, None] * rng.random((1, 12, 20))
             sign = rng.choice([-1, 1], (steps.size, 12, 20))
             matrices[method, name] = exact * (1 + 2 * sign * spread)
-    return types.SimpleNamespace(
+    made = types.SimpleNamespace(
         inputs=tuple(names),
         steps=steps,
         methods=tuple(order),
@@ -265,6 +265,8 @@ def sweep(rng, right=0):
         seconds=0.3,
         remarks=(),
     )
+    made.read = lambda _, name: made.reading[name]
+    return made
 
 
 LONG = "encoder.transformer.layers.{}.self_attention.output_projection.weight"
