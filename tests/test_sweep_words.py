@@ -134,3 +134,29 @@ def test_noise_has_no_best_step():
     assert sweep.verdict == gl.Verdict.UNDECIDED
     assert np.isnan([sweep.best_step["x"], sweep.floor["x"]]).all()
     assert "best h" not in " ".join(t.get_text() for t in sweep.plot().ax_.texts)
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [((-12, -8), "no truncation seen"), ((-5, -2), "no rounding seen")],
+)
+def test_half_a_valley(ends, words):
+    """A ladder that ends before the bottom shows one branch; exp has both.
+
+    Its best step is at that end, and no error is much lower.
+    """
+    steps = np.logspace(*ends, 13)
+    sweep = gl.sweep(exp_sum, np.ones(1), grad=np.exp, steps=steps)
+    best = steps[np.argmin(np.abs(np.log(steps / sweep.best_step["x"])))]
+
+    assert sweep.reading["x"].startswith(f"correct: {words}, best step ")
+    assert best in (steps[0], *steps[-3:])
+    assert sweep.floor["x"] < 10 * sweep.errors["central", "x"].min()
+
+
+def test_a_parabola_has_no_truncation():
+    """Central differences of x^2 are exact, and long steps show it."""
+    parabola = {"grad": lambda x: 2 * x, "steps": np.logspace(-8, 0, 17)}
+    sweep = gl.sweep(lambda x: (x**2).sum(), np.array([1.3]), **parabola)
+
+    assert "f is a low polynomial" in sweep.reading["x"]

@@ -28,6 +28,7 @@ _COARSE = 1e-10  # a round-off above this is not that of float64
 _ROUGH = 1e-6  # a floor above this is noise, whatever the slope of the curve
 _NOISY = 1e5  # times the expected rounding: beyond, f is noisier than its arithmetic
 _DIGITS = 64.0  # rounding units of one: what values near it lose
+_REACHES = 1e-3  # of the size of f over its slope: a step that bends most functions
 _FEW = 6  # steps: fewer make no curve
 _SAME = 2e-2  # spread of a common factor c, relative to c - 1
 _EXACT = 1e-4  # of the gradient: what a factor may leave that is one to four digits
@@ -108,19 +109,37 @@ def _correct(
         return f"V: correct; {block.dtype} noise floor {floor} at step {best}"
     if inside := _noise(block, curve):
         return f"V: correct, but {inside}; best step {best}, floor {floor}"
-    if not np.isfinite(curve.roundoff_line[1]) and curve.floor > _ROUGH:
-        return f"correct, but no V: at the best step, {best}, the error is {floor}"
-    if not np.isfinite(curve.roundoff_line[1]):
-        return f"correct: no rounding seen, best step {best}, floor {floor}"
-    if not np.isfinite(curve.truncation):
-        return (
-            f"correct, no truncation error (f is a low polynomial here): "
-            f"best step {best}, floor {floor}"
-        )
+    if sentence := _one_branch(block, steps, curve):
+        return sentence
     edge = (block.kinds == Smoothness.EDGE).any()
     return f"V: correct, best step {best}, floor {floor}" + (
         "; only one side of the point exists" if edge else ""
     )
+
+
+def _one_branch(block: Swept, steps: NDArray[np.float64], curve: CurveReading) -> str:
+    """Say which side of the V is not there; "" if both are."""
+    best, floor = _short(curve.best_step), _short(curve.floor)
+    told = f"best step {best}, floor {floor}"
+    if not np.isfinite(curve.roundoff_line[1]):
+        if curve.floor > _ROUGH:
+            return f"correct, but no V: at the best step, {best}, the error is {floor}"
+        return f"correct: no rounding seen, {told}"
+    if np.isfinite(curve.truncation):
+        return ""
+    if _short_of(steps, block, curve):
+        return f"correct: no truncation seen, {told}"
+    return f"correct, no truncation error (f is a low polynomial here): {told}"
+
+
+def _short_of(steps: NDArray[np.float64], block: Swept, curve: CurveReading) -> bool:
+    """Whether rounding hides whatever truncation the longest step may have.
+
+    Rounding is ``epsilon |f|``, relative to ``|f'| h``: it tells how long a step is for
+    the function, ``h |f'| / |f|``.
+    """
+    rounding = 10 ** curve.roundoff_line[1] / steps[-1]
+    return bool(block.epsilon < _REACHES * rounding)
 
 
 def _noise(block: Swept, curve: CurveReading) -> str:

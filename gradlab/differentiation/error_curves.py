@@ -37,6 +37,7 @@ _SPARSE = 0.3  # share of errors above 0 from which on the zeros count as luck
 _SAME = 0.1  # spread of errors that count as the same, relative
 _LONG = 1.5  # decades over which an error that stays the same is none of the step
 _INTEGER = 0.35  # a slope this close to an integer is that integer
+_ON = 0.3  # decades by which a point may miss a line that it lies on
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -165,6 +166,8 @@ def read_curve(
         # no rounding seen: any step of the flat part will do; its middle is safest
         flat = np.flatnonzero(cover <= 3 * cover[lowest])
         best = float(10 ** np.mean(x[flat[[0, -1]]]))
+        if _ends_on(line, x, y):  # there is no flat part: the shortest step is best
+            best, floor = float(steps[0]), float(errors[0])
     if not np.isfinite(amplitude):
         amplitude = nan
     if (level := flat_part(steps, errors)) is not None:  # the branches do not meet
@@ -178,6 +181,24 @@ def read_curve(
         roundoff_line=(-1.0, amplitude),
         kink=distance,
     )
+
+
+def _ends_on(
+    line: tuple[float, float], x: NDArray[np.float64], y: NDArray[np.float64]
+) -> bool:
+    """Whether the shortest step lies on the line of truncation, rounding not reached.
+
+    Examples
+    --------
+    >>> x = np.arange(-3.0, 0.0)
+    >>> (
+    ...     _ends_on((2.0, -1.0), x, 2 * x - 1),
+    ...     _ends_on((2.0, -1.0), x, 2 * x + [3, 0, -1]),
+    ... )
+    (True, False)
+    """
+    exponent, c = line
+    return bool(abs(y[0] - c - exponent * x[0]) < _ON)
 
 
 def flat_part(steps: NDArray[np.float64], errors: NDArray[np.float64]) -> slice | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import builders
 import driver
 import numpy as np
@@ -117,3 +119,51 @@ def test_the_sentence_is_of_the_method_that_is_drawn(show):
     for method in sweep.methods:
         page.locator(f".gl button[data-key={method}]").click()
         expect(words).to_contain_text(f"as {method} tells")
+
+
+@pytest.mark.parametrize("width", [380, 1100])
+@pytest.mark.parametrize(
+    ("steps", "most"),
+    [
+        (np.logspace(-14, 0, 43), 9),
+        (np.logspace(-6, 0, 19), 9),
+        (np.logspace(-3.7, -2.2, 9), 4),  # one power of ten inside, or none
+        (np.logspace(-3.7, -3.2, 9), 4),
+        (np.array([1e-5]), 4),  # its line stands inside of the plot
+    ],
+)
+def test_every_ladder_has_its_scale(show, width, steps, most):
+    """Two numbers or more stand below the plot, with room between them."""
+    right = lambda x: np.exp(x).sum()
+    sweep = gl.sweep(right, np.ones(1), grad=np.exp, steps=steps)
+    page = show(pack_sweep(sweep), width=width)
+
+    words = page.eval_on_selector_all(
+        LABELS,
+        """all => {
+          const line = document.querySelector('.gl .cursor line').getBBox();
+          const under = (t) => t.getBBox().y - line.y - line.height;
+          return all.filter(t => t.matches('.mute'))
+            .filter(t => /[\\d⁰-⁹¹²³]$/.test(t.textContent))
+            .filter(t => under(t) > 0 && under(t) < 20)
+            .map(t => t.getBoundingClientRect()).map(b => [b.left, b.right]);
+        }""",
+    )
+    words.sort()
+    assert 2 <= len(words) <= most
+    assert all(a[1] + 8 < b[0] for a, b in itertools.pairwise(words))
+    plot = page.locator(".gl svg[role=group]").bounding_box()
+    line = page.locator(".gl .cursor line").bounding_box()
+    assert plot["x"] + 40 < line["x"] < plot["x"] + plot["width"] - 40
+
+
+@pytest.mark.parametrize("width", [380, 700, 1100])
+def test_the_floor_of_half_a_valley_is_not_written_over_its_branch(show, width):
+    """The shortest step is on the branch: level and branch begin at one place."""
+    steps = np.logspace(-3.7, -2.2, 9)
+    sweep = gl.sweep(lambda x: np.exp(x).sum(), np.ones(1), grad=np.exp, steps=steps)
+    page = show(pack_sweep(sweep), width=width)
+
+    floor = page.locator(LABELS, has_text="floor").bounding_box()
+    branch = page.locator(LABELS, has_text="~ h²").bounding_box()
+    assert floor["y"] >= branch["y"] + branch["height"] - 2

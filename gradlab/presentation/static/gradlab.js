@@ -1433,10 +1433,10 @@ function entryPlot(place, answer) {
     place.replaceChildren(h("p", { class: "mute" }, `${answer.label} has no error to draw by step size: a side is not a finite number`));
     return;
   }
-  const y = axis(errors, H - bottom, top), x0 = Math.log10(Math.min(...steps)), x1 = Math.log10(Math.max(...steps));
+  const y = axis(errors, H - bottom, top), [x0, x1] = span([Math.min(...steps), Math.max(...steps)]);
   const X = (v) => left + ((Math.log10(v) - x0) / (x1 - x0)) * (W - left - right);
   const svg = s("svg", { width: W, height: H, viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `Error of ${answer.label} against the step size` });
-  frame(svg, X, y, x0, x1, left, W - right, top, H - bottom, 4);
+  frame(svg, X, y, x0, x1, left, W - right, top, H - bottom);
   svg.append(s("path", { d: trace(steps, errors, X, y.at), fill: "none", stroke: "var(--accent)", "stroke-width": 1.8 }),
     s("text", { x: W - right, y: H - 2, "text-anchor": "end", class: "mute" }, "step size h →"));
   place.replaceChildren(h("div", { class: "cap" }, h("b", {}, "relative error by step size"), h("span", {}, answer.label)), svg);
@@ -1461,16 +1461,27 @@ function axis(values, bottom, top, room = 0) {
   const raw = (log) => bottom - ((log - low) / (high - low)) * (bottom - top);
   return { low, high, raw, at: (v) => raw(v > 0 ? clamp(Math.log10(v), low, high) : low) };
 }
-function frame(svg, X, y, x0, x1, left, right, top, bottom, every = 2, below = 15) {
-  for (let v = Math.ceil(x0); v <= x1 + 1e-9; v++) {
-    if (v % 2 && every < 4) svg.append(s("line", { class: "grid", x1: X(10 ** v), x2: X(10 ** v), y1: top, y2: bottom, opacity: 0.5 }));
-    if (v % every) continue;
-    svg.append(s("line", { class: "grid", x1: X(10 ** v), x2: X(10 ** v), y1: top, y2: bottom }),
-      s("text", { x: X(10 ** v), y: bottom + below, "text-anchor": "middle", class: "mute" }, `10${superscript(v)}`));
+// Ends of the axis of ascending steps, in decades; one step alone stands in the middle.
+function span(steps) {
+  const [x0, x1] = [steps[0], steps.at(-1)].map(Math.log10), room = x0 === x1 ? 0.3 : 0;
+  return [x0 - room, x1 + room];
+}
+function frame(svg, X, y, x0, x1, left, right, top, bottom, below = 15) {
+  const decade = X(10) - X(1), word = { y: bottom + below, "text-anchor": "middle", class: "mute" };
+  const every = [1, 2, 4, 8].find((n) => n * decade > 52 && (x1 - x0) / n < 9) ?? 16;
+  const marks = [];
+  for (let v = Math.ceil(x0 - 1e-9); v <= x1 + 1e-9; v++) {
+    if (v % every && decade < 14) continue;
+    svg.append(s("line", { class: "grid", x1: X(10 ** v), x2: X(10 ** v), y1: top, y2: bottom, opacity: v % every ? 0.5 : 1 }));
+    if (v % every === 0) marks.push([X(10 ** v), `10${superscript(v)}`]);
   }
+  // a ladder of a decade or two has its ends named, where no power of ten stands close by
+  const ends = marks.length > 1 ? [] : [x0, x1].map((v) => [X(10 ** v), format(10 ** v, 2)]);
+  marks.push(...ends.filter(([x]) => marks.every(([other]) => Math.abs(x - other) > 52)));
+  for (const [x, text] of marks) svg.append(s("text", { x, ...word }, text));
   for (let v = y.low; v <= y.high; v += 2) {
     svg.append(s("line", { class: "grid", x1: left, x2: right, y1: y.raw(v), y2: y.raw(v) }));
-    if (v % 4 === 0 || y.high - y.low <= 6) svg.append(s("text", { x: left - 7, y: y.raw(v) + 4, "text-anchor": "end", class: "mute" }, `10${superscript(v)}`));
+    if (v % 4 === 0 || y.high - y.low <= 10) svg.append(s("text", { x: left - 7, y: y.raw(v) + 4, "text-anchor": "end", class: "mute" }, `10${superscript(v)}`));
   }
 }
 function trace(steps, errors, X, Y) {
@@ -1595,11 +1606,11 @@ export function mountSweep(element, host) {
     plot.style.flexBasis = beside ? "420px" : "100%";
     const longest = Math.max(0, ...data.inputs.map((input, i) => input.name.length - prefix.length + (prefix ? 1 : 0) + (drawn(i) ? 0 : NONE.length)));
     const m = { l: 50, r: Math.min(longest * 7 + 52, Math.max(110, 0.3 * W)), t: 18, b: 62 };
-    const x0 = Math.log10(data.steps[0]), x1 = Math.log10(data.steps[data.steps.length - 1]);
+    const [x0, x1] = span(data.steps);
     const X = (v) => m.l + ((Math.log10(v) - x0) / (x1 - x0)) * (W - m.l - m.r);
     const y = axis(data.curves[method].flat(), H - m.b, m.t, 3);
     const svg = s("svg", { width: W, height: H, viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": `Relative error against step size, ${method}, log-log` });
-    frame(svg, X, y, x0, x1, m.l, W - m.r, m.t, H - m.b, W < 560 ? 4 : 2, 21); // below the handle of the cursor
+    frame(svg, X, y, x0, x1, m.l, W - m.r, m.t, H - m.b, 21); // below the handle of the cursor
     svg.append(s("text", { x: m.l, y: H - 8, class: "mute" }, "step size h →"), s("text", { transform: `translate(11 ${(m.t + H - m.b) / 2}) rotate(-90)`, "text-anchor": "middle", class: "mute" }, "worst relative error"));
     const { named, over } = theory(svg, y, X, x0, x1, m, W, H);
     const ends = lines(svg, X, y, W - m.r);
@@ -1661,13 +1672,14 @@ export function mountSweep(element, host) {
       const corner = corners[0] ? { x: right - 5, "text-anchor": "end" } : { x: m.l + 5 };
       svg.append(s("text", { ...corner, y: y_, class: "mute" }, `↓ floor ≈ ${format(floor, 2)}`));
     } else if (floor > 0) {
-      svg.append(s("line", { x1: m.l, x2: right, y1: y.at(floor), y2: y.at(floor), stroke: "var(--ok)", "stroke-width": 1, "stroke-dasharray": "1 3" }),
-        s("text", { x: m.l + 5, y: y.at(floor) - 4, class: "mute over" }, `floor ≈ ${format(floor, 2)}`));
+      const level = y.at(floor), above = named.some(([px, py]) => px < m.l + 160 && Math.abs(py - level) < 24);
+      svg.append(s("line", { x1: m.l, x2: right, y1: level, y2: level, stroke: "var(--ok)", "stroke-width": 1, "stroke-dasharray": "1 3" }),
+        s("text", { x: m.l + 5, y: level + (above ? 12 : -4), class: "mute over" }, `floor ≈ ${format(floor, 2)}`));
     }
     const value = number(data.best[method]?.[picked] ?? NaN);
     if (!(value > 0)) return;
     svg.append(s("line", { x1: X(value), x2: X(value), y1: m.t, y2: H - m.b, stroke: "var(--ok)", "stroke-width": 1, "stroke-dasharray": "1 3" }),
-      s("text", { x: X(value), y: m.t - 5, class: "mute", "text-anchor": "middle" }, `best h ≈ ${format(value, 2)}`));
+      s("text", { x: Math.max(X(value), m.l + 44), y: m.t - 5, class: "mute", "text-anchor": "middle" }, `best h ≈ ${format(value, 2)}`));
   }
   const tone = (verdict) => `var(--${CLASSES[verdict]})`;
   function lines(svg, X, y, right) {
