@@ -73,6 +73,7 @@ def _unsaid(report: Report, comparison: Comparison) -> bool:
     """
     told = {f.kind for f in report.findings if comparison.input.name in f.places}
     kinds = {BugKind.WRONG_SHAPE, BugKind.DTYPE, BugKind.UNKNOWN}
+    kinds.add(BugKind.BROADCAST_REDUCTION)  # of a shape that it was not summed to
     short = not told.isdisjoint(kinds)
     silent = not told and all(f.kind != BugKind.NONFINITE for f in report.findings)
     return (short or silent) and bool(np.isnan(comparison.analytic).all())
