@@ -52,7 +52,9 @@ def penalty(case: Case) -> list[Clue]:
         ("the sign of ", sign, None, odd),
         ("the cube of ", cube, None, odd),
     ]
-    if case.scalar and int(case.wrong.sum()) >= _FEWEST:
+    # where f moves with none of them it was stopped, as by a mask, and only there
+    stopped = case.numeric_zero[case.wrong].all()
+    if case.scalar and int(case.wrong.sum()) >= _FEWEST and not stopped:
         models.append(("", value, case.wrong, 0.95))
     for words, slope, where, trust in models:
         direction = slope(x)

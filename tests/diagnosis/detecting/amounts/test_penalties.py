@@ -166,3 +166,12 @@ def test_a_constant_has_no_penalty_for_certain():
     (found,) = report.findings
     assert (found.kind, found.severity) == ("extra_term", "error")
     assert "does not depend on x" in found.evidence
+
+
+def test_a_mask_that_is_missing_from_a_square_is_no_penalty():
+    """``2 x`` for ``2 max(x, 0)``: what is too much is 2 x where f does not move."""
+    x = np.random.default_rng(0).normal(size=(4, 3))
+
+    report = gl.check(lambda x: (np.maximum(x, 0) ** 2).sum(), x, grad=lambda x: 2 * x)
+
+    assert report.diagnosis == "wrong_mask"
