@@ -335,3 +335,19 @@ def test_complex_entries_are_compared_whole_wherever_a_budget_ends(budget):
     assert report.evaluations <= budget
     assert report.partial
     assert all(block.counts[2] == 0 for block in report.comparisons)
+
+
+def test_directions_that_disagree_are_told_before_an_entry_bears_it_out():
+    """Undecided, since a direction names no entry: but not as if all were well."""
+    w = np.random.default_rng(0).standard_normal((200, 300))
+    wrong = 1.0 + (np.arange(w.size).reshape(w.shape) % 7 == 0)
+    told = "w: the gradient disagrees along random directions"
+
+    def remarks(factor):
+        slope = lambda w: (1 - np.tanh(w) ** 2) * factor
+        report = gl.check(lambda w: np.tanh(w).sum(), w, grad=slope, budget=100)
+        assert report.verdict < gl.Verdict.DISAGREES
+        return " ".join(report.remarks)
+
+    assert told in remarks(wrong)
+    assert told not in remarks(1.0)

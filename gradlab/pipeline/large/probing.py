@@ -115,9 +115,8 @@ def compare_by_probes(
             comparisons += closer  # all of its entries: nothing is known better
             continue
         doubtful = hasty or unsteady or untold or variable.name in heard
-        told = probe
-        if doubtful or _contradicted(probes, variable, closer):
-            told = _in_doubt(probe)
+        doubtful = doubtful or _contradicted(probes, variable, closer)
+        told = _in_doubt(probe) if doubtful else probe
         if which in aside and not (closer and all(c.verdict == 0 for c in closer)):
             told = dataclasses.replace(told, verdict=Verdict.UNDECIDED)
         comparisons.append(_as_comparison(subject, variable, told))
@@ -137,7 +136,8 @@ def compare_by_probes(
     met = () if outcome is None else outcome.met()
     remarks = (*_remarks(subject, probes), *met, *_closer(comparisons, probes))
     if stopped:
-        remarks = (*remarks, f"{stopped} before the search was over")
+        told_early = _unheard(comparisons, probes) * hasty
+        remarks = (*remarks, *told_early, f"{stopped} before the search was over")
     return Seen(tuple(comparisons), evidence, remarks, bool(stopped)), excuses
 
 
@@ -195,6 +195,17 @@ def _in_doubt(probe: TensorProbe) -> TensorProbe:
     """Leave undecided what directions say of a function that does not repeat itself."""
     accused = probe.verdict == Verdict.DISAGREES
     return dataclasses.replace(probe, verdict=Verdict.UNDECIDED) if accused else probe
+
+
+def _unheard(comparisons: list[Comparison], probes: TensorProbes) -> tuple[str, ...]:
+    """Say of which inputs directions alone have spoken, which accuse nobody."""
+    return tuple(
+        f"{c.input.name}: the gradient disagrees along random directions; no single "
+        f"entry has borne that out yet"
+        for c in comparisons
+        if c.coverage == "probe" and c.verdict == Verdict.UNDECIDED
+        if probes[c.input.name].verdict == Verdict.DISAGREES
+    )
 
 
 def _as_comparison(
