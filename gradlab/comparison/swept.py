@@ -200,6 +200,17 @@ class Swept:
             row -= output.size
         return f"row {row} / {self.label(column)}"
 
+    def __repr__(self) -> str:
+        rows, columns = self.analytic.shape
+        told = f"{self.variable.name}, {rows} x {columns}: {self.verdict.words}"
+        if (worst := self.culprit) is None:
+            return f"Swept({told})"
+        return (
+            f"Swept({told}; worst {self.place(*worst)}: "
+            f"analytic {self.analytic[worst]:.6g}, "
+            f"numeric {self.reference[worst]:.6g} ± {self.reference_error[worst]:.1e})"
+        )
+
     def only(self, row: int, column: int) -> Swept:
         """Return the same of one entry."""
         part = np.s_[row : row + 1, column : column + 1]

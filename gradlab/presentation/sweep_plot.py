@@ -167,6 +167,9 @@ class SweepDisplay:
         ink(ax, grid=True)
         ax.yaxis.set_major_locator(LogLocator(numticks=max(3, min(int(3 * high), 8))))
         ax.xaxis.set_major_locator(LogLocator(numticks=max(3, min(int(2 * wide), 9))))
+        if np.ptp(np.floor(np.log10(ends))) < 2:  # one power of ten or none is no scale
+            marks = np.unique(steps[[0, -1]])
+            ax.set_xticks(marks, [f"{mark:.1e}" for mark in marks])
         ax.xaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_minor_locator(NullLocator())
         ax.set_xlabel("step h" + ", in the units of the input" * (wide > NARROW))

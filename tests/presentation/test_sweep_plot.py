@@ -29,6 +29,14 @@ class TestDisplay:
         assert lines[1].split()[:2] == ["✗", "W1"]
         assert "43 steps from 1.0e-14 to 1.0e+00" in repr(doubled)
 
+    def test_one_input_of_it_is_a_line(self, doubled):
+        """As a comparison is: size, verdict and the worst entry; no matrices."""
+        wrong, right = repr(doubled["W1"]), repr(doubled["b2"])
+
+        assert wrong.startswith("Swept(W1, 1 x 40: disagrees; worst W1[")
+        assert "analytic" in wrong
+        assert right == "Swept(b2, 1 x 3: agrees)"
+
     def test_axes(self, doubled):
         """Logarithmic on both sides, labelled."""
         ax = doubled.plot().ax_
@@ -87,6 +95,17 @@ class TestDisplay:
 
         assert 1e-7 < display.best_.get_xdata()[0] < 1e-3
         assert len(display.theory_) == 2
+
+    @pytest.mark.parametrize("ends", [(-3.7, -3.2), (-3.7, -2.2), (-5, -5)])
+    def test_a_short_ladder_has_its_ends_named(self, ends):
+        """Where powers of ten alone would leave an axis without a scale."""
+        steps = np.unique(np.logspace(*ends, 9))
+        sweep = gl.sweep(exp_sum, np.ones(2), grad=np.exp, steps=steps)
+        display = sweep.plot()
+        display.figure_.draw_without_rendering()
+
+        words = [t.get_text() for t in display.ax_.get_xticklabels()]
+        assert words == [f"{step:.1e}" for step in np.unique(steps[[0, -1]])]
 
     def test_own_axes(self, doubled):
         """With ax= nothing else is made."""
