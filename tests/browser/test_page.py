@@ -155,6 +155,36 @@ def test_tolerance_below_the_error_bar_is_undecided_not_wrong(show):
     assert "beyond the tolerance" not in status(page)
 
 
+@pytest.mark.parametrize("keys", [("ArrowLeft",), ("ArrowRight",), ("End",)])
+def test_zeros_that_agree_go_on_agreeing_at_other_tolerances(show, keys):
+    """Of their own size nothing is known, of an error that would matter all."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 4)), rng.standard_normal((4, 3))
+    layer = gl.check(lambda w: np.tanh(x) @ w, w, vjp=lambda up, w: np.tanh(x).T @ up)
+    page = show(layer)
+    assert "all 72 entries agree" in status(page)
+
+    page.locator(SLIDER).focus()
+    for key in keys:
+        page.keyboard.press(key)
+    driver.settle(page)
+    assert page.get_by_text("as checked", exact=True).is_visible()  # to go back to
+
+    assert "all 72 entries agree" in status(page)
+
+
+def test_a_subgradient_goes_on_agreeing_where_more_is_allowed(show):
+    """At a kink the bar reaches from slope to slope, whatever is tolerated."""
+    kink = gl.check(lambda x: np.abs(x).sum(), np.array([0.0, 1, -2]), grad=np.sign)
+    page = show(kink)
+
+    page.locator(SLIDER).focus()
+    page.keyboard.press("ArrowRight")
+    driver.settle(page)
+
+    assert "all 3 entries agree" in status(page)
+
+
 def test_another_tolerance_leaves_the_verdicts_of_the_check(show):
     """The list says what the check found; only the line of the tolerance moves."""
     page = show("tutorial")

@@ -368,26 +368,30 @@ function sizes(data, metric) {
 }
 // The verdicts of the check, or, at another tolerance, the same rule in the page:
 // wrong if the error exceeds the tolerance and the error bar; undecided if the error
-// bar is too wide to tell.
+// bar is too wide to tell. What the check told goes on being told where more is allowed;
+// where less is, entries beside which others are far larger are measured by those.
 function codes(data, metric, tolerance) {
   const logs = logErrors(data, metric);
   const out = (data.codes ??= new Float32Array(data.count)); // one buffer, used again
   const { v, e, d } = data;
-  const { safety } = data.meta;
+  const { safety, scale, unit, rtol } = data.meta;
   if (tolerance === null) {
     for (let i = 0; i < out.length; i++) out[i] = logs[i] + CLASS_STEP * v[i];
     return out;
   }
   const line = Math.log10(tolerance);
   const whole = sizes(data, metric);
+  const relative = metric === "rel", top = relative ? (number(scale) || 0) / unit : 0;
   const tally = (out.tally = [0, 0, 0]);
   for (let i = 0; i < out.length; i++) {
     const log = logs[i];
-    const blur = safety * e[i];
+    const blur = safety * e[i], told = relative && v[i] === 0;
     let kind = 0;
     if (log >= 750) kind = Math.max(1, v[i]);
-    else if (log > line) kind = Math.abs(d[i]) > blur ? 2 : 1;
-    else if (blur > tolerance * whole[i]) kind = 1;
+    else if (told && tolerance >= rtol) kind = 0;
+    else if (log > line && Math.abs(d[i]) > blur) kind = 2;
+    else if (told) kind = blur > tolerance * Math.max(whole[i], top) ? 1 : 0;
+    else if (log > line || blur > tolerance * whole[i]) kind = 1;
     out[i] = log + CLASS_STEP * kind;
     tally[kind]++;
   }
