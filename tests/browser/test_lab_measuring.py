@@ -100,6 +100,7 @@ def test_methods_and_precision_by_buttons(lab):
     page.get_by_role("button", name="adaptive").click()
     page.wait_for_selector(".gl button[aria-pressed=true]:text-is('adaptive')")
     driver.shows(page, ".gl .finding", "adaptive chose steps")
+    driver.shows(page, ".gl .finding", "— central: ")  # whose curve the sentence reads
     driver.settle(page)
     heights = {
         point.split(" ")[1]

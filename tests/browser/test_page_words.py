@@ -203,3 +203,17 @@ def test_no_heading_of_the_list_is_cut_off(show, width):
           .map(head => head.textContent)""",
     )
     assert cut == []
+
+
+def test_what_no_finding_explains_is_told_without_a_click(show):
+    """Cut short by a budget: what was done is all that says why it is undecided."""
+    rng = np.random.default_rng(0)
+    a, x = rng.standard_normal((60, 60)), rng.standard_normal(60)
+    jac = lambda x: a * (1 - np.tanh(a @ x) ** 2)[:, None]
+    cut = gl.check(lambda x: np.tanh(a @ x), x, jac=jac, budget=20)
+    assert (cut.verdict.name, cut.findings) == ("UNDECIDED", ())
+
+    remark = show(cut).locator(".gl .facts dd", has_text=cut.remarks[-1])
+    expect(remark).to_be_visible()
+    right = gl.check(lambda x: a @ x, x, jac=lambda x: a)
+    expect(show(right).locator(".gl .facts")).to_be_hidden()

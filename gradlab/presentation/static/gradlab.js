@@ -598,7 +598,9 @@ function findingList(findings, layers, choose) {
 function reportFoot(state) {
   const notes = (state.findings ?? []).filter((f) => f.quiet).map((f) => f.evidence);
   const remarks = [...notes, ...(state.remarks ?? [])].map((r) => [h("dt", {}, "remark"), h("dd", {}, r)]);
-  return h("details", {}, h("summary", FOCUS, "How this was checked"),
+  // where no finding says why something is undecided, what was done does
+  const open = state.verdict === 1 && state.findings?.every((f) => f.quiet) ? "" : null;
+  return h("details", { open }, h("summary", FOCUS, "How this was checked"),
     h("dl", { class: "facts" },
       (state.facts ?? []).map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]), remarks));
 }
@@ -1803,7 +1805,7 @@ export function mountSweep(element, host) {
     const chosen = data.inputs[hot ?? picked];
     if (!chosen) { words.replaceChildren(); return; }
     words.replaceChildren(h("div", { class: `finding ${CLASSES[chosen.verdict]}`, style: "margin:4px 0 6px" },
-      verdictMark(chosen.verdict), " ", h("span", { class: "where" }, breakable(chosen.name)), " — ", withCode(chosen.reading[method] ?? chosen.reading[data.methods[0]]),
+      verdictMark(chosen.verdict), " ", h("span", { class: "where" }, breakable(chosen.name)), " — ", withCode(chosen.reading[method] ?? `${data.methods[0]}: ${chosen.reading[data.methods[0]]}`),
       !ladder() && h("span", { class: "advice" }, `adaptive chose steps from ${format(number(data.adaptive[hot ?? picked].low), 2)} to ${format(number(data.adaptive[hot ?? picked].high), 2)} for its entries; its worst relative error is ${format(curve(hot ?? picked)[0], 2)}`)));
   }
   function chipRow() {
