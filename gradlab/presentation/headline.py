@@ -72,7 +72,16 @@ def headline(report: Report) -> str:
         words += "; cut short, not everything was looked at"
     elif report.comparisons and not any(c.input.size for c in report.comparisons):
         words += ", which has no entry" if alone else ", which have no entry"
+    elif verdict == Verdict.AGREES and _all_zero(report):
+        words += ", zero on both sides"  # as of an argmax: true, and tells little
     return f"{verdict.glyph} {verdict.words}: {words}"
+
+
+def _all_zero(report: Report) -> bool:
+    """Whether f did not move at all, and every gradient says so."""
+    blocks = report.comparisons
+    known = bool(blocks) and all(c.tally is None for c in blocks)
+    return known and not any(c.analytic.any() or c.numeric.any() for c in blocks)
 
 
 def _looked_at(report: Report) -> tuple[int, int]:
