@@ -68,7 +68,11 @@ def test_symmetric_and_wrong():
 
     assert max(found.linearity, found.symmetry) < 1e-14
     assert found.verdict == gl.Verdict.DISAGREES
-    assert "second derivative is wrong" in found.reading
+    # what is wrong stands in the first line, what is right behind it
+    assert repr(found).startswith("✗ disagrees: The second derivative is wrong (rate 2")
+    assert found.reading.endswith("The Hessian is linear and symmetric.")
+    right = _check(hess=_hess).reading
+    assert right.startswith("The Hessian is linear and symmetric. The grad")
 
 
 def test_product_made_by_differences_needs_a_tolerance():

@@ -75,7 +75,7 @@ class HessianCheck(PropertyResult):
 
     @property
     def reading(self) -> str:
-        """What was found, in sentences."""
+        """What was found, in sentences; what is wrong stands first."""
         told = []
         if not self.linearity <= self.allowed:
             told.append(
@@ -87,9 +87,11 @@ class HessianCheck(PropertyResult):
                 f"The Hessian is not symmetric: <u, H v> and <v, H u> differ by "
                 f"{_share(self.symmetry)} of their terms."
             )
-        if not told:
-            told.append("The Hessian is linear and symmetric.")
-        return " ".join((*told, self.taylor.reading))
+        told.append(self.taylor.reading)
+        if len(told) == 1:
+            right = self.taylor.verdict == Verdict.AGREES
+            told.insert(0 if right else 1, "The Hessian is linear and symmetric.")
+        return " ".join(told)
 
 
 def _share(number: float) -> str:

@@ -160,8 +160,10 @@ class TaylorTest(PropertyResult):
 
     @property
     def reading(self) -> str:
-        """What the rates mean, one sentence for each order tested."""
-        return " ".join(self._reading(order) for order in sorted(self.derivatives))
+        """What the rates mean, one sentence for each order tested, worst first."""
+        verdicts = {order: found.verdict for order, found in self.derivatives.items()}
+        order = sorted(verdicts, key=lambda k: (-int(verdicts[k]), k))
+        return " ".join(map(self._reading, order))
 
     def _reading(self, order: int) -> str:
         found, rate = self.derivatives[order], self.rate[order]
@@ -191,7 +193,7 @@ class TaylorTest(PropertyResult):
                 f"in between."
             )
         if verdict == Verdict.UNDECIDED:
-            return f"Undecided ({seen}): {numbers}."
+            return f"The {name} is undecided ({seen}): {numbers}."
         if np.isnan(rate):
             return (
                 f"The {name} is right, and its remainder below round-off at every "
