@@ -267,12 +267,11 @@ def _entries(bench: Bench, search: Search, *, frugal: bool = False) -> list[Wron
         for cell in found:
             key = (which, place // pair, cell.row)
             entries.setdefault(key, []).append((place % pair, cell))
-    ranked = [
-        (_effect(bench, which, parts), _entry(bench, which, entry, row, parts))
-        for (which, entry, row), parts in entries.items()
-    ]
-    ranked.sort(key=lambda pair: -pair[0])
-    return [entry for _, entry in ranked]
+    # of equal ones the first in the order of the arrays
+    ranked = sorted(
+        entries, key=lambda key: (-_effect(bench, key[0], entries[key]), key)
+    )
+    return [_entry(bench, *key, entries[key]) for key in ranked]
 
 
 def _pair(bench: Bench, which: int) -> int:

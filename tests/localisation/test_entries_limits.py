@@ -206,3 +206,15 @@ def test_power_is_no_boast_where_outputs_differ_in_size():
     )
 
     assert found.power["x"] > sizes[0]
+
+
+def test_entries_that_are_equally_wrong_stand_in_the_order_of_the_array():
+    """Every hundredth slope of a cube is doubled, all of them from 3 to 6."""
+    doubled = 1 + (np.arange(500) % 100 == 3)
+    found = locate(
+        lambda x: (x**3).sum(), np.ones(500), grad=lambda x: 3 * x**2 * doubled
+    )
+
+    assert [entry.index for entry in found.entries] == [
+        (3 + 100 * k,) for k in range(5)
+    ]
