@@ -174,5 +174,8 @@ def test_a_jacobian_shows_its_numbers(rng):
     assert repr(small).splitlines()[1:] == ["[[2. 0.]", " [0. 4.]]"]
     assert f"bars up to {small.error.max():.0e}\n" in repr(small)
     assert len(repr(large).splitlines()) < 10
+    product = gl.numeric_jacobian(lambda x: x @ np.ones((30, 3)), np.ones((20, 30)))
+    assert product.value.ndim == 4
+    assert len(repr(product).splitlines()) < 30
     assert repr(number).endswith("\n3")
     assert "\n" not in repr(empty)

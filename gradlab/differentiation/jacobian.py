@@ -55,8 +55,9 @@ class Jacobian:
         )
         if not self.value.size:
             return head
+        ends = 3 if self.value.ndim < 3 else 1  # of four axes that is 20 lines, not 150
         values = (
-            np.array2string(self.value, precision=6, threshold=_SHOWN)
+            np.array2string(self.value, precision=6, threshold=_SHOWN, edgeitems=ends)
             if self.value.ndim
             else f"{self.value.item():.6g}"
         )
