@@ -1,8 +1,9 @@
-"""Inputs without entries: nothing of them was left out, and nothing is wrong."""
+"""Inputs without entries, and gradients of zeros: nothing is wrong, and little told."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import gradlab as gl
 from gradlab.presentation.headline import headline
@@ -26,3 +27,28 @@ def test_an_empty_input_beside_another_changes_nothing() -> None:
         )
         assert report.verdict is verdict
         assert "no entry" not in headline(report)
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: float(x.argmax()), [0.3, 1.2]),  # moves with no entry
+        (lambda x: (x**2).sum(), [0.0, 0.0]),  # nor at the point alone
+    ],
+)
+def test_zeros_on_both_sides_are_told_in_the_first_line(f, x):
+    """Nothing was tried that could have gone wrong."""
+    report = gl.check(f, np.array(x), grad=lambda x: 0 * x)
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert headline(report) == "✓ agrees: the gradient of x, zero on both sides"
+
+
+def test_zeros_of_some_inputs_are_not():
+    """A parameter beside others need not be used."""
+    report = gl.check(
+        lambda p: ((p["a"] ** 2).sum(), {"a": 2 * p["a"], "b": np.zeros(2)}),
+        {"a": np.ones(2), "b": np.ones(2)},
+    )
+
+    assert headline(report) == "✓ agrees: both gradients agree"

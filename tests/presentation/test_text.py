@@ -8,7 +8,6 @@ import builders
 import numpy as np
 import pytest
 
-import gradlab as gl
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.presentation.headline import headline
@@ -144,33 +143,6 @@ class TestReportText:
         block = compare("w", np.zeros((1, 0)), np.zeros((1, 0)), shape=(0, 3))
 
         assert "empty" in report_text(report_of(block))
-
-
-class TestZeros:
-    """A gradient of zeros that agrees is true, and tells little."""
-
-    @pytest.mark.parametrize(
-        ("f", "x"),
-        [
-            (lambda x: float(x.argmax()), [0.3, 1.2]),  # moves with no entry
-            (lambda x: (x**2).sum(), [0.0, 0.0]),  # nor at the point alone
-        ],
-    )
-    def test_are_told_in_the_first_line(self, f, x):
-        """Nothing was tried that could have gone wrong."""
-        report = gl.check(f, np.array(x), grad=lambda x: 0 * x)
-
-        assert report.verdict == gl.Verdict.AGREES
-        assert headline(report) == "✓ agrees: the gradient of x, zero on both sides"
-
-    def test_of_some_inputs_are_not(self):
-        """A parameter beside others need not be used."""
-        report = gl.check(
-            lambda p: ((p["a"] ** 2).sum(), {"a": 2 * p["a"], "b": np.zeros(2)}),
-            {"a": np.ones(2), "b": np.ones(2)},
-        )
-
-        assert headline(report) == "✓ agrees: both gradients agree"
 
 
 class TestFailureText:
