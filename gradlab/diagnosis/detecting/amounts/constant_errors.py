@@ -244,6 +244,8 @@ def _single(case: Case, column: int, v: float) -> list[Clue]:
     simple = np.isfinite(twelfths) and abs(twelfths - round(twelfths)) < 1e-4
     if abs(v - rounded) > _CLOSE * abs(v) or simple:
         return []
+    if stays(case, [case.part.which]) is False:
+        return []  # a number that is added does not follow the weights
     label = case.variable.label(int(case.part.positions[column]))
     return [
         Clue(

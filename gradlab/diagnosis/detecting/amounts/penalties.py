@@ -294,15 +294,21 @@ def of_its_own_entry(case: Case) -> list[Clue]:
         "other": "and is odd in it",
         "mixed": "and changes with it",
     }[form]
+    what, doubts = "a penalty", tuple[BugKind, ...]()
+    if form == "mixed":  # as no penalty is, but those that are written for one sign
+        what = "a term of that entry alone, such as a penalty,"
+        doubts = (BugKind.MISSING_TERM, BugKind.EXTRA_TERM)
     return [
         Clue(
             BugKind.REGULARIZATION,
             0.93 if form != "mixed" else 0.83,
             f"{case.name} is wrong {place_words(case)}, by an error that depends on "
-            f"the same entry of {case.name} and no other, {how}: a penalty is in the "
+            f"the same entry of {case.name} and no other, {how}: {what} is in the "
             f"loss or in the gradient only, or has another form there.",
-            f"Put the same penalty on the same entries of {case.name} into the loss "
-            f"and its gradient; an intercept or a bias usually has none.",
+            f"Put the same {'term' if doubts else 'penalty'} on the same entries of "
+            f"{case.name} into the loss and its gradient; an intercept or a bias "
+            f"usually has no penalty.",
+            doubts,
         )
     ]
 

@@ -242,13 +242,20 @@ def units(case: Case) -> list[Clue]:
                     return [_margins(case, round(per), round(per) * part)]
                 clue = _moved_labels(case, round(per))
                 # as a penalty |w| would be off: other points tell which it is
-                signs = np.ptp(counts * np.sign(case.point)) < 1e-6
+                signs = _are_signs(counts, case.point)
                 return [dataclasses.replace(clue, confidence=0.75) if signs else clue]
             if not moved and _many_labels(case, counts, per):
                 # no weight moves labels; samples within a margin are counted as well
                 fixed = stays(case, _own_layer(case)) is not False
                 return [_spread_labels(case, round(per))] if fixed else []
     return []
+
+
+def _are_signs(counts: NDArray[np.float64], point: NDArray[np.float64]) -> bool:
+    """Whether an error is one number times the signs of the entries, 0 at zero."""
+    signs = np.sign(point)
+    c = float(counts @ signs) / max(float(np.abs(signs).sum()), 1.0)
+    return bool(np.abs(counts - c * signs).max() < _CLOSE * abs(c))
 
 
 def _own_layer(case: Case) -> list[int]:

@@ -175,3 +175,52 @@ def test_a_mask_that_is_missing_from_a_square_is_no_penalty():
     report = gl.check(lambda x: (np.maximum(x, 0) ** 2).sum(), x, grad=lambda x: 2 * x)
 
     assert report.diagnosis == "wrong_mask"
+
+
+def test_a_penalty_on_an_intercept_of_counts_is_no_added_number(rng):
+    """Its slope 3 * 0.1 is a round number, and another one where the weight moves."""
+    x = np.c_[np.ones(30), rng.normal(size=(30, 3))]
+    y, w = rng.poisson(20, 30), np.array([0.1, 0.3, -0.2, 0.05])
+
+    def loss(w):
+        eta = x @ w + 3
+        return (np.exp(eta) - y * eta).sum() + 1.5 * (w[1:] @ w[1:])
+
+    report = gl.check(loss, w, grad=lambda w: x.T @ (np.exp(x @ w + 3) - y) + 3 * w)
+
+    assert report.diagnosis == "regularization"
+    assert "in proportion" in report.findings[0].evidence
+
+
+def test_signs_of_weights_of_which_some_are_zero_are_no_labels(rng):
+    """With 0.1 |w| subtracted for added the error is -0.2 sign(w): whole fifths."""
+    x, y = rng.normal(size=(20, 5)), rng.normal(size=20)
+    w = np.array([0.5, 0, 0, -1.2, 0])
+
+    def loss(w):
+        return 0.5 * ((x @ w - y) ** 2).mean() + 0.1 * np.abs(w).sum()
+
+    report = gl.check(loss, w, grad=lambda w: x.T @ (x @ w - y) / 20 - 0.1 * np.sign(w))
+
+    assert report.diagnosis == "regularization"
+    assert "by its sign alone" in report.findings[0].evidence
+
+
+def test_a_term_of_each_entry_that_is_no_penalty_may_be_missing():
+    """Of Rosenbrock's function (1 - x)**2 is left out: a term of its entry, no odd one.
+
+    An error that follows its own entry in some other way is not called a penalty alone.
+    """
+
+    def rosenbrock(x):
+        return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+    def grad(x):
+        slope, step = np.zeros_like(x), x[1:] - x[:-1] ** 2
+        slope[1:] += 200 * step
+        slope[:-1] -= 400 * x[:-1] * step
+        return slope
+
+    finding = gl.check(rosenbrock, np.array([-1.2, 1, 0.7, 0.5]), grad=grad).findings[0]
+
+    assert "missing_term" in {finding.kind, *finding.doubts}
