@@ -87,6 +87,7 @@ class Causes:
         """Return all findings, that of the root with what it spoils."""
         self._spoiled += filter(self._spoils, self._unseen())
         self._spoiled += self._on_the_way()
+        self._spoiled += self._of_one_signal()
         if self.root is not None and self._spoiled:
             root = self._told[self.root.name][0]
             others = [f for told in self._told.values() for f in told if f is not root]
@@ -126,6 +127,17 @@ class Causes:
             if name not in members and name in self._best
             if self._best[name].through in members
         ]
+        for name in found:
+            del self._told[name]
+        return found
+
+    def _of_one_signal(self) -> list[str]:
+        """Take what nothing explains of the layer of the root: it has its signal."""
+        if self.root is None:
+            return []
+        members = _signal(self.root) - {self.root.name}
+        found = [name for name, told in self._told.items() if name in members]
+        found = [name for name in found if _is_open(self._told[name])]
         for name in found:
             del self._told[name]
         return found

@@ -192,7 +192,12 @@ def _of_weight_alone(case: Case, layer: Layer) -> list[Clue]:
         return []
     evidence, inputs = case.evidence, case.evidence.subject.inputs
     units = np.arange(inputs[layer.bias].coordinates)
-    chosen = (layer.weight, spread(inputs[layer.weight].coordinates))
+    # with some that are wrong here: what is right elsewhere tells nothing about them
+    wrong = case.part.positions[case.wrong.any(axis=0)]
+    some = np.union1d(
+        spread(inputs[layer.weight].coordinates), wrong[spread(len(wrong))]
+    )
+    chosen = (layer.weight, some)
     rows = known(level_at(evidence, layer, t, units, chosen) for t in _LEVELS)
     if len(units) < 2 or len(rows) < len(_LEVELS) or not all(r.parallel for r in rows):
         return []

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradlab.diagnosis.detecting.terms.parts import part_through
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measuring.layer_shapes import layer_of
+from gradlab.diagnosis.measuring.layer_shapes import is_named, layer_of
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import agree_at, analytic_at, both_sides_at
 from gradlab.diagnosis.measuring.sides import wrong_inputs
@@ -164,6 +164,8 @@ def _read(case: Case, which: int, neutral: float) -> list[Clue]:
         return part
     layer = layer_of(case.evidence, case.part.which)
     carried = layer is not None and layer.recurrent == which
+    if _brings_in(case, which):
+        return [_another_array(case, other)]
     return [
         Clue(
             BugKind.MISSING_TERM,
@@ -179,6 +181,33 @@ def _read(case: Case, which: int, neutral: float) -> list[Clue]:
             "" if carried else other,
         )
     ]
+
+
+def _brings_in(case: Case, which: int) -> bool:
+    """Whether an input makes what a weight multiplies, whose error signal is right."""
+    layer = layer_of(case.evidence, case.part.which)
+    if layer is None or not is_named(case.evidence, layer):
+        return False
+    if len(case.evidence.subject.inputs[which].shape) < _MATRIX:
+        return False
+    own = {layer.weight, layer.bias}
+    alone = wrong_inputs(case.evidence) & own == {case.part.which} == {layer.weight}
+    return alone and layer.recurrent is None and which < layer.weight
+
+
+def _another_array(case: Case, other: str) -> Clue:
+    """Tell of a weight that is multiplied with what another sample or layer brings."""
+    return Clue(
+        BugKind.WRONG_INDEX,
+        0.7,
+        f"With all of {other} at zero, so that what comes to {case.name} is the same "
+        f"for all samples, its gradient is right, and the bias of its layer is right "
+        f"as it stands: the error signal is, and the array that it is multiplied with "
+        f"for {case.name} is that of other samples, or of another place.",
+        f"Check that the gradient of {case.name} uses the very array that entered the "
+        f"layer, with samples and features in the same order as the error signal.",
+        (BugKind.STALE_CACHE, BugKind.TRANSPOSE),
+    )
 
 
 def _factor(case: Case, which: int, value: float) -> float | None:
