@@ -27,6 +27,7 @@ from gradlab.diagnosis.measuring.proportions import (
     is_written,
 )
 from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
+from gradlab.diagnosis.measuring.sums import vanishing_sums
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
@@ -71,6 +72,8 @@ def scales(case: Case) -> list[Clue]:
             trust = 0.3  # one number has a factor whatever is wrong: others tell more
         if only_wrong and count <= _PAIR and _not_of_weight(case, c):
             trust = 0.3
+        if only_wrong and not is_written(c) and _unbalanced(case):
+            trust = 0.6  # in one line of a balance any term that is missing has one
         if only_wrong:
             trust *= 0.98
         if only_wrong and _one_row_of_several(case, c):
@@ -171,6 +174,15 @@ def _not_of_weight(case: Case, c: float) -> bool:
         return False
     theirs = factor(weight, only_wrong=True)
     return not (abs(theirs - c) < _CLOSE * abs(c) and _proportional(weight, theirs))
+
+
+def _unbalanced(case: Case) -> bool:
+    """Whether a gradient should sum to zero along an axis, and does not."""
+    n, a = case.grid(case.numeric), case.grid(case.analytic)
+    if n is None or a is None:
+        return False
+    true = vanishing_sums(n)
+    return bool(true) and not true & vanishing_sums(a)
 
 
 def _counts(c: float) -> bool:

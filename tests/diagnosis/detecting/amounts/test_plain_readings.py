@@ -323,3 +323,23 @@ def test_one_small_output_with_a_wrong_factor_is_told_as_such(rng):
 
     assert errors(report, "x") == ["scale"]
     assert "analytic = 2 x numeric" in report.findings[0].evidence
+
+
+def test_one_column_of_a_balance_has_a_factor_by_accident(rng):
+    """Of one sample q[y] stands where q[y] - 1 belongs: a factor, that nobody wrote."""
+    table, context, label = rng.normal(size=(5, 4)), np.array([0, 3, 1]), 2
+
+    def loss_and_grads(p):
+        hidden = p["E"][context].mean(axis=0)
+        scores = hidden @ p["W"]
+        q = np.exp(scores - scores.max())
+        q /= q.sum()
+        grad = np.zeros_like(p["E"])
+        np.add.at(grad, context, p["W"] @ q / 3)
+        return -np.log(q[label]), {"E": grad, "W": np.outer(hidden, q)}
+
+    finding = gl.check(loss_and_grads, {"E": table, "W": table.T.copy()}).findings[0]
+
+    assert finding.where == "W"
+    assert finding.kind == "missing_term"
+    assert "sums to zero along axis 1" in finding.evidence
