@@ -38,7 +38,7 @@ from gradlab.pipeline.blocks import label_of
 from gradlab.subject.subject import has_own_code, is_torch_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -58,6 +58,7 @@ _CALMER = 10.0  # times less than at the point may be seen to move beside it
 _SAME = 0.1  # of a gap: a gradient that moves as much by itself is another matter
 _STEADY = 16.0  # roundings of f: what is no farther from a line has nothing to excuse
 _FAR = 1e5  # roundings of f that a jump of the gradient moves it by, and more
+_AGAIN = 4  # times that a gradient which jumps is asked for at the point
 _ALL = 32.0  # times the scatter: what is off by no more is explained by it alone
 
 
@@ -213,13 +214,32 @@ def _scatter(
     if most is not None and meter.seconds + GRADIENTS * each > most:
         msg = f"{GRADIENTS} gradients of {each:.2g} s do not fit in what is left"
         raise BudgetExhausted(msg)
+    if _drifts(wrong, rows, again):
+        return []
+    aside = min(AWAY**2 * subject.epsilon, 1e-3)  # ties are broken there, and stay so
+    noise = rounding_noise(subject, cotangents, aside=aside, seed=seed)
+    found = [noise[block.which][:, block.positions] for block in wrong]
+    large = [n > _SAME * b.gap[rows] for b, n in zip(wrong, found, strict=True)]
+    if any((_heard(b)[rows] & n).any() for b, n in zip(wrong, large, strict=True)):
+        # what an order that changes from call to call does it does at the point as well
+        for _ in range(_AGAIN):
+            if not is_torch_subject(subject):
+                meter.spend(1)
+            again = gradients_at(subject, {}, cotangents)
+            if again is None or _drifts(wrong, rows, again):
+                return []
+    return found
+
+
+def _drifts(
+    wrong: list[Block], rows: NDArray[np.intp], again: Sequence[NDArray[np.float64]]
+) -> bool:
+    """Whether gradients are others where they are asked for again at the point."""
     for block in wrong:
         drift = np.abs(again[block.which][:, block.positions] - block.formula[rows])
         if (_heard(block)[rows] & ~(drift <= _SAME * block.gap[rows])).any():
-            return []
-    aside = min(AWAY**2 * subject.epsilon, 1e-3)  # ties are broken there, and stay so
-    noise = rounding_noise(subject, cotangents, aside=aside, seed=seed)
-    return [noise[block.which][:, block.positions] for block in wrong]
+            return True
+    return False
 
 
 def _unprovoked(

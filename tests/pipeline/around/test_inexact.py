@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -64,3 +66,25 @@ def test_what_matters_is_not_excused_either():
 def test_nor_is_what_is_larger_than_the_others_are_off_by():
     """Ten times what agreeing gradients are off by is more than their digits."""
     assert verdicts(check(0.0, off=3e-10, junk=2e-8))[1] == "DISAGREES"
+
+
+@pytest.mark.parametrize("start", [0, 200, 700])
+def test_a_gradient_that_changes_from_call_to_call_is_not_called_inexact(start):
+    """What an order without rule does it does at the point too, if not each time.
+
+    A loop that assigns what it should add leaves one of four contributions.
+    """
+    calls, targets = itertools.count(start), np.array([1.0, -2.0, 3.0, 0.5])
+    x = np.linspace(0.5, 2.0, 4)
+
+    def grad(x):
+        drawn = (next(calls) * 2654435761 >> 11) % 7
+        return 2 * (x - targets[drawn % 4 if drawn < 4 else 0])
+
+    def loss(x):
+        return sum(((x - t) ** 2).sum() for t in targets)
+
+    report = gl.check(loss, x, grad=grad)
+
+    assert not report.ok
+    assert "low_precision" not in {finding.kind for finding in report.findings}

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["as_of_another_input", "growing", "multiplier", "of_another_input"]
 
+_DRIFT = 1e-3  # relative: a gradient that is another one than it was
+
 
 def of_another_input(case: Case) -> list[Clue]:
     """Detect gradients that are returned in the wrong order."""
@@ -157,21 +159,18 @@ def growing(case: Case) -> list[Clue]:
     size = float(np.linalg.norm(n))
     apart = float(np.linalg.norm(grown))
     known = max(size, float(np.linalg.norm(first[which])))
-    if not np.isfinite(grown).all() or apart <= 1e-6 * known:
+    if not np.isfinite(grown).all():
         return []
+    if apart <= 1e-6 * known:  # by chance, perhaps, of what changes now and then
+        again = float(
+            np.linalg.norm(first[which][case.part.positions] - case.analytic[0])
+        )
+        by = again / max(float(np.linalg.norm(case.analytic)), 1e-300)
+        return [_unsteady(case, by)] if again > _DRIFT * known else []
     steps = float(grown @ n) / size**2 if size else 0.0
     if np.linalg.norm(grown - steps * n) > 1e-4 * apart:
-        told = 100 * apart / max(float(np.linalg.norm(first[which])), 1e-300)
-        return [
-            Clue(
-                BugKind.NONDETERMINISTIC,
-                0.99,
-                f"Asked twice at the same point, the gradient of {case.name} differs "
-                f"by {told:.2g} %.",
-                "Draw random numbers in the forward pass, keep them, and use the same "
-                "ones in the gradient; or seed the generator inside it.",
-            )
-        ]
+        by = apart / max(float(np.linalg.norm(first[which])), 1e-300)
+        return [_unsteady(case, by)]
     return [
         Clue(
             BugKind.ACCUMULATED_GRAD,
@@ -181,3 +180,17 @@ def growing(case: Case) -> list[Clue]:
             f"Set the gradient of {case.name} to zero at the start of every backward.",
         )
     ]
+
+
+def _unsteady(case: Case, by: float) -> Clue:
+    return Clue(
+        BugKind.NONDETERMINISTIC,
+        0.99,
+        f"Asked again at the same point, the gradient of {case.name} differs by "
+        f"{100 * by:.2g} %.",
+        "Draw random numbers in the forward pass, keep them, and use the same ones in "
+        "the gradient. Where none are drawn it is an order: a set of nodes has another "
+        "one each time, which shows where a gradient is assigned (=) in place of added "
+        "up (+=).",
+        (BugKind.LOST_ACCUMULATION,),
+    )

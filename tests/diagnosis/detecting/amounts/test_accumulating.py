@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -229,3 +231,16 @@ def test_windows_of_a_kernel_at_the_wrong_place_are_told():
     assert fixed.kind == BugKind.WRONG_INDEX
     assert "index 0: the index does not move" in fixed.evidence
     assert gl.check(forward, w, jac=lambda _w: windows).findings == ()
+
+
+def test_a_gradient_that_differs_only_now_and_then_is_asked_once_more():
+    """Two gradients that are the same by chance are not those that were compared."""
+    calls, x = itertools.count(), np.linspace(0.5, 2.0, 4)
+
+    def grad(x):
+        return 2 * x + (np.cos(9 * x) if next(calls) == 0 else 0.5)
+
+    finding = gl.check(lambda x: (x**2).sum(), x, grad=grad).findings[0]
+
+    assert finding.kind == "nondeterministic"
+    assert "lost_accumulation" in finding.doubts
