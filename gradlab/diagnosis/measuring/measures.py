@@ -116,8 +116,10 @@ class Case:
 
     @functools.cached_property
     def numeric(self) -> NDArray[np.float64]:
-        """Numeric side, 0 where it is no number."""
-        return self._numbers(self.part.numeric)
+        """Numeric side, 0 where it is no number; at a kink the slope accepted there."""
+        part, accepted = self.part, self.part.accepted
+        side = np.where(accepted, part.analytic, part.numeric)
+        return self._numbers(side if accepted.any() else part.numeric)
 
     def _numbers(self, side: NDArray[np.float64]) -> NDArray[np.float64]:
         """Put 0 where it is no number; every detector reads the same one."""
@@ -313,7 +315,6 @@ class Case:
 
     @functools.cached_property
     def _most(self) -> tuple[NDArray[np.intp], ...]:
-        """The places `largest` by row and column."""
         return np.unravel_index(self.largest, self.usable.shape)
 
     def grid(self, matrix: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -383,8 +384,7 @@ class Case:
 
 def cases_of(evidence: Evidence) -> list[Case]:
     """Pick the inputs with entries that disagree and are numbers."""
-    wrong = [case for case in sides_of(evidence) if case.part.is_wrong]
-    return [case for case in wrong if case.is_wrong]
+    return [c for c in sides_of(evidence) if c.part.is_wrong and c.is_wrong]
 
 
 def sides_of(evidence: Evidence) -> list[Case]:

@@ -152,7 +152,9 @@ def _mask_clue(
     place = place_words(case)
     if place.startswith("wherever"):  # of zeros, that says nothing
         place = f"in {some_entries(case, int((lost | extra).sum()))}"
-    doubts = _CONSTANTS if _of_constants(case, lost, extra) else ()
+    doubts: tuple[BugKind, ...] = _CONSTANTS if _of_constants(case, lost, extra) else ()
+    if not case.scalar and not extra.any():  # a term may as well be left out there
+        doubts = (BugKind.MISSING_TERM,)
     alone = case.scalar and int((lost | extra).sum()) == int(lost.sum()) == 1
     alone = alone and case.variable.size >= _MANY
     if alone:

@@ -71,6 +71,8 @@ def unwritten_ends(
                     f"gradient at all; the others are right.",
                     "Look for a loop or a slice that starts one late or ends one "
                     "early.",
+                    # of a vector each entry may have a formula of its own
+                    () if touched.ndim > 1 else (BugKind.MISSING_TERM,),
                 )
             ]
     return []

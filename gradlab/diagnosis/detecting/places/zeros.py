@@ -33,10 +33,8 @@ __all__ = ["detached", "partial_zeros"]
 def detached(case: Case) -> list[Clue]:
     """Detect a gradient that is zero throughout while the function moves."""
     zero = case.analytic_zero
-    usable = case.usable
-    if not (zero if case.all_usable else zero | ~usable).all():
-        return []
-    if case.numeric_zero.all():
+    still = (zero if case.all_usable else zero | ~case.usable).all()
+    if not still or case.numeric_zero.all():
         return []
     none = any(
         problem.kind in {"none", "missing"} and problem.where == case.name
@@ -364,6 +362,8 @@ def _accumulated(
         f"the gradient of only {int(left.min())}: {place_words(case)}.",
         f"Add to the gradient of {case.name} (+=, np.add.at) where the backward "
         f"assigns to it.",
+        # what one statement leaves another may have had to give as well
+        (BugKind.MISSING_TERM,) if left.min() > 1 else (),
     )
 
 

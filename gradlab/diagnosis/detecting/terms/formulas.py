@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["elementwise"]
 
+_ZEROS = 0.5  # trust that slopes of zero alone are those of another function
+
 
 def elementwise(case: Case) -> list[Clue]:
     """Detect a Jacobian that is diagonal on both sides with a ratio that varies."""
@@ -30,6 +32,9 @@ def elementwise(case: Case) -> list[Clue]:
     ratio = curve.a[keep] / curve.n[keep] + 0.0 if keep.any() else np.zeros(1)
     if np.ptp(ratio) < 1e-4 * np.abs(ratio).max(initial=0.0):
         return _one_side(curve, wrong, float(ratio[0]))
+    if not ratio.any():  # where the function moves: told by its zeros
+        lead = f"Each output depends on its own entry of {case.name}"
+        return read(curve, lead, _ZEROS)
     lead = (
         f"Each output depends on its own entry of {case.name}, but analytic / numeric "
         f"runs from {ratio.min():.4g} to {ratio.max():.4g} with the value of the entry"
