@@ -38,6 +38,7 @@ from gradlab.diagnosis.detecting.places import (
     zeros,
 )
 from gradlab.diagnosis.detecting.terms import (
+    chained,
     formulas,
     neutral,
     normalising,
@@ -112,6 +113,7 @@ COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
     gates.wrong_gates,
     switched.units_near_zero,
     penalties.of_its_own_entry,
+    chained.slope_of_its_own,
     # what structure alone suggests of one line of code
     layers.siblings,
     products.too_few_products,
