@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["steady_sums", "vanishing_sums"]
+__all__ = ["steady_sums", "vanishing_blocks", "vanishing_sums"]
+
+_NOTHING = 1e-6  # of all sizes: a sum that vanishes
 
 
 def vanishing_sums(grid: NDArray[np.float64]) -> set[int]:
@@ -24,8 +27,25 @@ def vanishing_sums(grid: NDArray[np.float64]) -> set[int]:
     return {
         axis
         for axis, length in enumerate(grid.shape[1:])
-        if length > 1 and np.abs(grid.sum(axis=axis + 1)).sum() < 1e-6 * size
+        if length > 1 and np.abs(grid.sum(axis=axis + 1)).sum() < _NOTHING * size
     }
+
+
+def vanishing_blocks(grid: NDArray[np.float64]) -> list[tuple[int, ...]]:
+    """Find groups of two axes or more over which a gradient sums to zero.
+
+    As of channels that are normalised over their places, or over samples as well; the
+    smallest groups come first.
+    """
+    size, axes = np.abs(grid).sum(), range(grid.ndim - 1)
+    lengths = grid.shape[1:]
+    return [
+        group
+        for count in range(2, grid.ndim)
+        for group in itertools.combinations(axes, count)
+        if min(lengths[axis] for axis in group) > 1
+        if np.abs(grid.sum(axis=tuple(k + 1 for k in group))).sum() < _NOTHING * size
+    ]
 
 
 def steady_sums(grid: NDArray[np.float64]) -> set[int]:

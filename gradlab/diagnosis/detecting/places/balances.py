@@ -13,7 +13,7 @@ from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
 from gradlab.diagnosis.measuring.moving import stays
 from gradlab.diagnosis.measuring.places import place_words
 from gradlab.diagnosis.measuring.proportions import fraction_words
-from gradlab.diagnosis.measuring.sums import vanishing_sums
+from gradlab.diagnosis.measuring.sums import vanishing_blocks, vanishing_sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,7 +111,9 @@ def broken_sums(case: Case) -> list[Clue]:
     if n is None or a is None or case.variable.is_complex or not case.variable.shape:
         return []
     true = vanishing_sums(n)
-    if not true or true & vanishing_sums(a):
+    if not true:
+        return _broken_blocks(case, n, a)
+    if true & vanishing_sums(a):
         return []
     if case.scalar and int(case.wrong.sum()) == 1:
         return []  # a term that balances a line enters more of it than one entry
@@ -134,6 +136,33 @@ def broken_sums(case: Case) -> list[Clue]:
             f"sum in a softmax, the mean in a normalisation, the true class in a "
             f"margin.",
             () if lost else (BugKind.WRONG_AXIS, BugKind.WRONG_DERIVATIVE),
+        )
+    ]
+
+
+def _broken_blocks(
+    case: Case, n: NDArray[np.float64], a: NDArray[np.float64]
+) -> list[Clue]:
+    """Tell of sums over several axes together, as those of an instance norm."""
+    true = vanishing_blocks(n)
+    if not case.scalar or not true or int(case.wrong.sum()) < _SUMMED:
+        return []
+    if set(true) & set(vanishing_blocks(a)) or vanishing_sums(a):
+        return []
+    axes = true[0]
+    left = float(np.abs(a.sum(axis=tuple(axis + 1 for axis in axes))).max())
+    named = f"{', '.join(map(str, axes[:-1]))} and {axes[-1]}"
+    return [
+        Clue(
+            BugKind.MISSING_TERM,
+            0.995,  # a mean that is missing has a part along the input as well
+            f"The numeric gradient of {case.name} sums to zero over axes {named} "
+            f"together, the analytic one to up to {left:.4g}, {place_words(case)}: the "
+            f"term that balances it is missing, or runs along other axes, or has "
+            f"another weight.",
+            f"Add the term of {case.name} that is common to all entries along these "
+            f"axes, such as the mean in a normalisation.",
+            (BugKind.WRONG_AXIS, BugKind.WRONG_DERIVATIVE),
         )
     ]
 

@@ -37,12 +37,7 @@ def part_along_itself(case: Case) -> list[Clue]:
         return []  # what does not move f at all need not be normalised
     x = case.point.reshape(shape)
     n, a = (side.reshape(-1, *shape) for side in (case.numeric, case.analytic))
-    whole = tuple(range(-len(shape), 0))
-    groups: list[tuple[str, tuple[int, ...]]] = [("", whole)]
-    if len(shape) > 1:
-        first = (-len(shape),)
-        groups = [("each row of ", (-1,)), ("each column of ", first), *groups]
-    for which, axes in groups:
+    for which, axes in _groups(len(shape)):
         true, ours = _left_along(n, x, axes), _cosines(a, x, axes)
         if true.max() > (_STILL if true.size > 1 else _ALONE) or ours.max() < _MOVES:
             continue
@@ -73,6 +68,23 @@ def part_along_itself(case: Case) -> list[Clue]:
             )
         ]
     return []
+
+
+def _groups(count: int) -> list[tuple[str, tuple[int, ...]]]:
+    """Name what a normalisation of an input of so many axes may stretch by itself."""
+    groups: list[tuple[str, tuple[int, ...]]] = [("", tuple(range(-count, 0)))]
+    if count == 1:
+        return groups
+    parts: list[tuple[str, tuple[int, ...]]]
+    parts = [("each row of ", (-1,)), ("each column of ", (-count,))]
+    blocks = [tuple(range(-last, 0)) for last in range(2, count)]
+    if count > 2:  # one for each channel, as a batch norm of images has
+        blocks.append((-count, *range(-count + 2, 0)))
+    for axes in blocks:
+        *first, last = (axis + count for axis in axes)
+        named = f"{', '.join(map(str, first))} and {last}"
+        parts.append((f"each block over axes {named} of ", axes))
+    return [*parts, *groups]
 
 
 def _mixes_entries(case: Case) -> bool:

@@ -112,3 +112,30 @@ def test_a_gain_is_judged_beside_its_shift(slip, kind, rng):
     findings = gl.check(loss_and_grads, params).findings
 
     assert [(f.kind, f.where) for f in findings] == [(kind, "gamma")][: bool(kind)]
+
+
+@pytest.mark.parametrize(
+    ("mean", "variance", "told"),
+    [
+        (0, 1, "sums to zero over axes 2 and 3 together"),
+        (1, 0, "each block over axes 2 and 3 of x is stretched"),
+        (1, 6, "each block over axes 2 and 3 of x is stretched"),
+    ],
+)
+def test_terms_of_an_instance_norm_in_a_loss(rng, mean, variance, told):
+    """Each channel of each sample is normalised over its places, by its own moments."""
+    x, w, over = *rng.normal(size=(2, 2, 3, 2, 3)), (2, 3)
+
+    def normed(x):
+        scale = np.sqrt(x.var(over, keepdims=True) + 1e-5)
+        return (x - x.mean(over, keepdims=True)) / scale, scale
+
+    def grad(x):
+        h, scale = normed(x)
+        along = (w * h).mean(over, keepdims=True)
+        return (w - mean * w.mean(over, keepdims=True) - variance * h * along) / scale
+
+    finding = gl.check(lambda x: (w * normed(x)[0]).sum(), x, grad=grad).findings[0]
+
+    assert finding.kind == "missing_term"
+    assert told in finding.evidence
