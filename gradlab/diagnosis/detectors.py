@@ -75,6 +75,7 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     penalties.penalty,
     zeros.partial_zeros,
     transposes.transposed,
+    transposes.transposed_data,
     square_parts.square_part,
     transposes.transposed_factor,
     transposes.transposed_signal,

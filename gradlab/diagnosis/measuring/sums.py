@@ -10,8 +10,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["steady_sums", "vanishing_blocks", "vanishing_sums"]
+__all__ = ["balanced_but_for", "steady_sums", "vanishing_blocks", "vanishing_sums"]
 
+_LINES = 3  # whose sums are not all one multiple by chance
 _NOTHING = 1e-6  # of all sizes: a sum that vanishes
 
 
@@ -46,6 +47,30 @@ def vanishing_blocks(grid: NDArray[np.float64]) -> list[tuple[int, ...]]:
         if min(lengths[axis] for axis in group) > 1
         if np.abs(grid.sum(axis=tuple(k + 1 for k in group))).sum() < _NOTHING * size
     ]
+
+
+def balanced_but_for(
+    gradient: NDArray[np.float64], point: NDArray[np.float64]
+) -> tuple[int, float] | None:
+    """Find an axis along which a gradient sums to zero but for a multiple of its input.
+
+    The multiple is that of a penalty on it, which no loss of scores balances.
+
+    Returns
+    -------
+    tuple or None
+        The axis, and the multiple.
+    """
+    size = np.abs(gradient).sum()
+    for axis in range(gradient.ndim):
+        left, own = gradient.sum(axis=axis).ravel(), point.sum(axis=axis).ravel()
+        below = float(own @ own)
+        if left.size < _LINES or not below > 0:
+            continue
+        k = float(left @ own) / below
+        if k and np.abs(left - k * own).sum() < _NOTHING * size:
+            return axis, k
+    return None
 
 
 def steady_sums(grid: NDArray[np.float64]) -> set[int]:

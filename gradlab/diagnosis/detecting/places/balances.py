@@ -13,7 +13,11 @@ from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
 from gradlab.diagnosis.measuring.moving import stays
 from gradlab.diagnosis.measuring.places import place_words
 from gradlab.diagnosis.measuring.proportions import fraction_words
-from gradlab.diagnosis.measuring.sums import vanishing_blocks, vanishing_sums
+from gradlab.diagnosis.measuring.sums import (
+    balanced_but_for,
+    vanishing_blocks,
+    vanishing_sums,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -112,7 +116,7 @@ def broken_sums(case: Case) -> list[Clue]:
         return []
     true = vanishing_sums(n)
     if not true:
-        return _broken_blocks(case, n, a)
+        return _beside_a_penalty(case, n, a) or _broken_blocks(case, n, a)
     if true & vanishing_sums(a):
         return []
     if case.scalar and int(case.wrong.sum()) == 1:
@@ -136,6 +140,33 @@ def broken_sums(case: Case) -> list[Clue]:
             f"sum in a softmax, the mean in a normalisation, the true class in a "
             f"margin.",
             () if lost else (BugKind.WRONG_AXIS, BugKind.WRONG_DERIVATIVE),
+        )
+    ]
+
+
+def _beside_a_penalty(
+    case: Case, n: NDArray[np.float64], a: NDArray[np.float64]
+) -> list[Clue]:
+    """Tell of a sum that is zero but for the penalty on a weight."""
+    x = case.point.reshape(case.variable.shape)
+    found = balanced_but_for(n[0], x) if case.scalar else None
+    if found is None or int(case.wrong.sum()) < _SUMMED:
+        return []
+    axis, k = found
+    left = np.abs((a[0] - k * x).sum(axis=axis))
+    if left.max() < _CLOSE * np.abs(a).max():
+        return []
+    return [
+        Clue(
+            BugKind.MISSING_TERM,
+            0.79,
+            f"But for {k:.5g} x {case.name}, as of a penalty, the numeric gradient of "
+            f"{case.name} sums to zero along axis {axis}, the analytic one to up to "
+            f"{left.max():.4g}, {place_words(case)}: the term that balances it is "
+            f"missing, or runs along another axis, or has another weight.",
+            f"Add the term of the data part that is common to the whole axis {axis}: "
+            f"the true class in a margin, the sum in a softmax.",
+            (BugKind.WRONG_AXIS, BugKind.WRONG_DERIVATIVE),
         )
     ]
 

@@ -25,12 +25,14 @@ __all__ = [
     "partly_transposed",
     "symmetric_point",
     "transposed",
+    "transposed_data",
     "transposed_factor",
     "transposed_signal",
 ]
 
 _LARGE = 1_000_000  # entries of a Jacobian beyond which axes are not exchanged
 _LONG = 500  # rows of a matrix beyond which no product is taken back
+_FEWEST = 3  # rows of a matrix whose error is no difference by chance
 _MATRICES = 4  # square matrices that are made symmetric
 
 
@@ -87,6 +89,39 @@ def _jacobian_transposed(case: Case) -> list[Clue]:
             "Multiply by A.T in the backward of y = A x, where A itself stands now. "
             "If A is symmetric, mind the order: the backward of y = d * (A x) is "
             "A (d * up), not d * (A up).",
+        )
+    ]
+
+
+def transposed_data(case: Case) -> list[Clue]:
+    """Detect a transpose of what data give, beside the penalty of a weight that stands.
+
+    With n = G + k W and a = G.T + k W, a - n.T is k times W - W.T.
+    """
+    shape = case.variable.shape
+    if not case.scalar or not case.part.complete or case.variable.is_complex:
+        return []
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] < _FEWEST:
+        return []
+    w, turned = case.point.reshape(shape), case.numeric.reshape(shape).T
+    apart = w - w.T
+    below = float((apart**2).sum())
+    if not below > 0:
+        return []
+    k = float(((case.analytic.reshape(shape) - turned) * apart).sum()) / below
+    model = (turned + k * apart).reshape(1, -1)
+    if abs(k) * np.sqrt(below) < (1 - EXACT) * case.total or case.share(model) < EXACT:
+        return []
+    name = case.name
+    return [
+        Clue(
+            BugKind.TRANSPOSE,
+            0.95,
+            f"analytic = numeric.T {k:+.5g} x ({name} - {name}.T): what data give of "
+            f"the gradient of {name} is transposed, the penalty {k:.5g} x {name} is "
+            f"not.",
+            f"Swap the factors in the product that forms the data part of the gradient "
+            f"of {name}: x.T @ delta for delta.T @ x.",
         )
     ]
 
