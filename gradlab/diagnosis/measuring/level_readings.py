@@ -125,6 +125,8 @@ def _switching(
     if max(row.t for row in dead) >= 0:
         return [Clue(BugKind.WRONG_MASK, 0.4, "", "")]  # no more than a doubt
     if all(row.parallel and abs(row.ratio - 1) < 1e-4 for row in live):
+        if all(abs(row.ours) < _NOTHING * top for row in dead):
+            return []  # right with all on, and with all off: no mask is left out
         return [_mask(where)]
     if all(abs(row.ratio) < _NOTHING for row in live):
         return [_inverted(where)]

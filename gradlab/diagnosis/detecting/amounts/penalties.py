@@ -295,7 +295,7 @@ def of_its_own_entry(case: Case) -> list[Clue]:
         "mixed": "and changes with it",
     }[form]
     what, doubts = "a penalty", tuple[BugKind, ...]()
-    if form == "mixed":  # as no penalty is, but those that are written for one sign
+    if form in {"mixed", "other"}:  # as a penalty is less often than other terms
         what = "a term of that entry alone, such as a penalty,"
         doubts = (BugKind.MISSING_TERM, BugKind.EXTRA_TERM)
     return [

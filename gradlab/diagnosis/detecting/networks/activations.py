@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["equal_units"]
 
 _PAIR = 2  # units that a gate has at least, and gates of a layer
+_STILL = 1e-7  # of the largest gradient: units that are switched off
 _LEVELS = (-1.0, -0.4, 0.5, 1.1)  # pre-activations at which slopes are compared
 
 
@@ -80,8 +81,10 @@ def equal_units(case: Case) -> list[Clue]:
 
 def _where_alike(where: str, weight: str, rows: list[Level]) -> list[Clue]:
     """Say that a gradient is right where all samples and units stand at one level."""
-    right = [row for row in rows if row.true > 0 and row.is_right()]
-    if len(right) < len(_LEVELS):
+    top = max(row.true for row in rows)
+    still = [row for row in rows if max(abs(row.ours), row.true) <= _STILL * top]
+    right = [row for row in rows if row not in still and row.is_right()]
+    if not right or len(right) + len(still) < len(_LEVELS):
         return []
     return [
         Clue(

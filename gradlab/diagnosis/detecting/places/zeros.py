@@ -36,10 +36,8 @@ def detached(case: Case) -> list[Clue]:
     still = (zero if case.all_usable else zero | ~case.usable).all()
     if not still or case.numeric_zero.all():
         return []
-    none = any(
-        problem.kind in {"none", "missing"} and problem.where == case.name
-        for problem in case.evidence.problems
-    )
+    gone = {p.where for p in case.evidence.problems if p.kind in {"none", "missing"}}
+    none = case.name in gone
     most = float(np.abs(case.analytic).max(initial=0.0))
     told = f"at most {most:.1g}" if most else "zero"  # what rounding leaves of it
     told = "None" if none else f"{told} in every entry"
@@ -89,7 +87,12 @@ def _sums_to_nothing(case: Case) -> bool:
     if layer is None or layer.bias != case.part.which or layer.recurrent is not None:
         return False
     weight = side_of(case.evidence, layer.weight)
-    return weight is not None and weight.is_wrong and not weight.analytic_zero.all()
+    if weight is None or not weight.is_wrong:
+        return False
+    ours, x = weight.analytic, weight.point
+    # what is along the weight itself is the slope of a penalty, and no signal
+    rest = ours - np.outer(ours @ x, x) / max(float(x @ x), 1e-300)
+    return bool(np.linalg.norm(rest) > 1e-6 * np.linalg.norm(ours))
 
 
 def _starts_from_zero(case: Case) -> bool:
@@ -123,11 +126,9 @@ def partial_zeros(case: Case) -> list[Clue]:
     a_zero, n_zero = case.analytic_zero, case.numeric_zero
     lost = case.wrong & a_zero & ~n_zero
     extra = case.wrong & n_zero & ~a_zero
-    both = ~a_zero & ~n_zero
-    if a_zero[case.usable].all() or n_zero[case.usable].all():
-        return []
-    one_sided = lost | extra
-    if not one_sided.any():
+    both, one_sided = ~a_zero & ~n_zero, lost | extra
+    every = a_zero[case.usable].all() or n_zero[case.usable].all()
+    if every or not one_sided.any():
         return []
     model = np.where(lost, 0.0, np.where(extra, case.analytic, case.numeric))
     share = case.share(model)
@@ -190,8 +191,7 @@ def _lost(case: Case, lost: NDArray[np.bool_], share: float) -> list[Clue]:
     whole = bool((rows == ((lost | zero).all(axis=1) & rows)).all())
     clues = _one_sample(case, rows, share) if whole else []
     kept = ~case.analytic_zero
-    uses = (~zero).sum(axis=0)
-    touched = reaches(lost, 0)
+    uses, touched = (~zero).sum(axis=0), reaches(lost, 0)
     if (uses > 1)[touched].all() and reaches(kept, 0)[touched].all():
         clues.append(_accumulated(case, touched, kept, share))
     several = np.median((~zero)[rows].sum(axis=1)) > 1

@@ -224,3 +224,22 @@ def test_a_term_of_each_entry_that_is_no_penalty_may_be_missing():
     finding = gl.check(rosenbrock, np.array([-1.2, 1, 0.7, 0.5]), grad=grad).findings[0]
 
     assert "missing_term" in {finding.kind, *finding.doubts}
+
+
+def test_a_lost_term_of_one_number_may_be_no_penalty(rng):
+    """The shape of a Weibull has n log k in its likelihood: without it n / k is lost."""
+    x = 2 * rng.weibull(1.7, 30)
+
+    def loss(k, scale):
+        z = x / scale
+        return -(np.log(k / scale) + (k - 1) * np.log(z) - z**k).sum()
+
+    def vjp(up, k, scale):
+        z = x / scale
+        own = -(np.log(z) - z**k * np.log(z)).sum()
+        return up * own, up * (30 * k / scale - k / scale * (z**k).sum())
+
+    finding = gl.check(loss, np.array(1.4), np.array(1.8), vjp=vjp).findings[0]
+
+    assert finding.where == "k"
+    assert "missing_term" in {finding.kind, *finding.doubts}

@@ -97,3 +97,41 @@ def test_a_bias_whose_steps_are_lost_goes_with_its_layer(rng):
     errors = [f for f in report.findings if f.severity == "error"]
     assert [f.kind for f in errors] == ["lost_accumulation"]
     assert set(errors[0].places) == {"Wx", "Wh", "b"}
+
+
+def _rectified(rng, *, masked, strength=0.0, start=0.0):
+    """A hidden layer of relu units whose mask in the backward is `masked`."""
+    x, y = rng.normal(size=(7, 4)), rng.normal(size=(7, 2))
+    params = {"W1": rng.normal(size=(4, 5)), "b1": np.full(5, start),
+              "W2": rng.normal(size=(5, 2)), "b2": np.zeros(2)}  # fmt: skip
+
+    def loss_and_grads(p):
+        z = x @ p["W1"] + p["b1"]
+        h = np.maximum(z, 0)
+        d = h @ p["W2"] + p["b2"] - y
+        back = d @ p["W2"].T * masked(z)
+        grads = {"W1": x.T @ back + strength * p["W1"], "W2": h.T @ d}
+        sums = {"b1": back.sum(axis=0), "b2": d.sum(axis=0)}
+        return 0.5 * (d**2).sum() + 0.5 * strength * (p["W1"] ** 2).sum(), grads | sums
+
+    return loss_and_grads, params
+
+
+def test_a_mask_of_other_samples_is_not_left_out(rng):
+    """With all units on it is right, and so with all off: samples are exchanged."""
+    program = _rectified(rng, masked=lambda z: np.roll(z > 0, 1, axis=0), start=0.1)
+
+    finding = gl.check(*program).findings[0]
+
+    assert "where units are off it is not" not in finding.evidence
+    assert "wrong_mask" in {finding.kind, *finding.doubts}
+
+
+def test_a_signal_that_is_stopped_beside_a_penalty_is_no_sum(rng):
+    """Of the weight the slope of its penalty is left: no error signal, of any axis."""
+    program = _rectified(rng, masked=lambda z: z < 0, strength=0.1, start=20.0)
+
+    report = gl.check(*program)
+
+    assert report.diagnosis == "detached"
+    assert set(report.culprits) == {"W1", "b1"}
