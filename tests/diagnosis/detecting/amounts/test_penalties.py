@@ -227,7 +227,7 @@ def test_a_term_of_each_entry_that_is_no_penalty_may_be_missing():
 
 
 def test_a_lost_term_of_one_number_may_be_no_penalty(rng):
-    """The shape of a Weibull has n log k in its likelihood: without it n / k is lost."""
+    """A Weibull has n log k in its log likelihood: without it n / k is lost."""
     x = 2 * rng.weibull(1.7, 30)
 
     def loss(k, scale):
