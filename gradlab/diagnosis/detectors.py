@@ -89,6 +89,7 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     normalising.terms_of_normalisation,
     normalising.mean_behind_a_weight,
     tables.repeated_rows,
+    tables.named_rows,
     balances.units,
     passing.kinked_point,
     transposes.partly_transposed,

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["every_row_repeated", "repeated_rows"]
+__all__ = ["every_row_repeated", "named_rows", "repeated_rows"]
 
 _LARGE = 1_000_000  # indices beyond which an array is not counted
 _SUSPECTED = 0.52  # trust in what nothing speaks against
+_FEWEST = 4  # rows of which some are wrong by an index and by no accident
 _ASKED = 2  # entries whose slopes have to stay
 _SAME = 1e-5  # relative: a slope that has stayed
 
@@ -58,6 +59,41 @@ def repeated_rows(case: Case) -> list[Clue]:
                 f"right.",
                 f"Use np.add.at (index_add_ in torch): an indexed assignment, and += "
                 f"as well, writes each row of the gradient of {case.name} once.",
+            )
+        ]
+    return []
+
+
+def named_rows(case: Case) -> list[Clue]:
+    """Detect a table that is wrong in just those rows whose index an array holds.
+
+    Its other rows have a gradient as well, of another use: scores of all words, say.
+    """
+    if not _is_table(case) or not case.scalar or case.variable.shape[0] < _FEWEST:
+        return []
+    length = case.variable.shape[0]
+    wrong, moves = _lines(case, case.wrong), _lines(case, ~case.numeric_zero)
+    for name, ids in _indices(case):
+        if ids.min() < 0 or ids.max() >= length:
+            continue
+        there = np.bincount(ids, minlength=length) > 0
+        if wrong.sum() < 2 or not np.array_equal(wrong, there):
+            continue
+        if not (moves & ~there).any():
+            continue  # none is right beside them
+        rows = index_words(np.flatnonzero(there).tolist(), length, "row")
+        called = f"`{name}`" if name else "an array of indices that it uses"
+        return [
+            Clue(
+                BugKind.MISSING_TERM,
+                0.79,
+                f"{case.name} is wrong in just those rows whose index stands in "
+                f"{called} ({rows or f'{int(there.sum())} rows'}); the others have a "
+                f"gradient as well, and are right: what belongs to these indices, "
+                f"looked up or counted as labels, is missing, or is another.",
+                f"Add up the gradients of every use of {case.name}: np.add.at for the "
+                f"rows that are looked up, beside that of the whole table.",
+                (BugKind.LOST_ACCUMULATION, BugKind.WRONG_INDEX),
             )
         ]
     return []

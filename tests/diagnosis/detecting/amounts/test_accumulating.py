@@ -244,3 +244,30 @@ def test_a_gradient_that_differs_only_now_and_then_is_asked_once_more():
 
     assert finding.kind == "nondeterministic"
     assert "lost_accumulation" in finding.doubts
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_table_that_is_used_twice_lacks_its_rows_of_one_use(rng, tied):
+    """A tied embedding is looked up, and scores all words: the first is left out."""
+    ids, labels = np.array([1, 4, 2, 2]), np.array([4, 0, 2, 5])
+    params = {"E": rng.normal(size=(7, 4)) / 2, "W": rng.normal(size=(4, 4)) / 2}
+
+    def loss_and_grads(p):
+        h = np.tanh(p["E"][ids] @ p["W"])
+        scores = h @ p["E"].T
+        q = np.exp(scores)
+        q /= q.sum(axis=1, keepdims=True)
+        d = (q - np.eye(7)[labels]) / 4
+        back = d @ p["E"] * (1 - h * h)
+        grad = d.T @ h
+        if not tied:
+            np.add.at(grad, ids, back @ p["W"].T)
+        loss = -np.log(q[np.arange(4), labels]).mean()
+        return loss, {"E": grad, "W": p["E"][ids].T @ back}
+
+    report = gl.check(loss_and_grads, params)
+
+    assert report.ok == (not tied)
+    if tied:
+        assert report.diagnosis == "missing_term"
+        assert "rows whose index stands in `ids`" in report.findings[0].evidence
