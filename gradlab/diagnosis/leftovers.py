@@ -219,7 +219,9 @@ def _rank_words(case: Case) -> str:
     shape = case.variable.shape
     if case.scalar and len(shape) == 2 and case.part.complete:
         error = error.reshape(*shape, -1)[..., 0]
-    if max(error.shape) > 500 or min(error.shape) < 2:
+    # of the rows and columns that are wrong: one alone is a product whatever it is
+    error = error[error.any(axis=1)][:, error.any(axis=0)]
+    if max(error.shape, default=0) > 500 or min(error.shape, default=0) < 2:
         return ""
     values = np.linalg.svd(error, compute_uv=False)
     rank = int((values > 1e-6 * values[0]).sum())

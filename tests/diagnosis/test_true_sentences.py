@@ -268,3 +268,21 @@ def test_a_missing_mean_is_read_off_the_input_that_is_wrong(rng):
 
     assert kind == "missing_reduction"
     assert "the length of axis 0 of layer31:" in evidence
+
+
+def test_one_row_that_is_wrong_is_not_called_an_outer_product(rng):
+    """Any row is one: of a look-up that forgets one of two terms nothing is said."""
+    table, other = rng.normal(size=(7, 3)), rng.normal(size=(2, 3))
+
+    def loss(table):
+        return np.log1p(np.exp(other @ table[2])).sum() + np.sin(table).sum()
+
+    def grad(table):
+        slopes = np.cos(table)
+        slopes[2] += other[0] / (1 + np.exp(-other[0] @ table[2]))
+        return slopes
+
+    report = gl.check(loss, table, grad=grad)
+
+    assert not report.ok
+    assert "outer product" not in str(report)
