@@ -153,6 +153,61 @@ def test_an_implicit_layer_that_stops_early_is_blamed():
     assert blamed(Implicit, cut=True).culprits == ("Implicit",)
 
 
+class Coupling(nn.Module):
+    """Half of a flow: what comes out, and the logarithm of the volume, maybe cut."""
+
+    def __init__(self, cut):
+        super().__init__()
+        self.cut = cut
+        self.net = nn.Linear(1, 2)
+
+    def forward(self, z):
+        a, b = z.chunk(2, -1)
+        s, t = torch.tanh(self.net(a)).chunk(2, -1)
+        volume = s.sum(-1)
+        return torch.cat([b * s.exp() + t, a], -1), (
+            volume.detach() if self.cut else volume
+        )
+
+
+class Flow(nn.Module):
+    """Couplings of which some return their volume cut; `heard`: the loss has it."""
+
+    def __init__(self, cut, *, heard):
+        super().__init__()
+        self.heard = heard
+        self.layers = nn.ModuleList(Coupling(k in cut) for k in range(3))
+
+    def forward(self, x):
+        volume = x.new_zeros(len(x))
+        for layer in self.layers:
+            x, own = layer(x)
+            volume = volume + own if self.heard else volume
+        return (x**2).sum(-1) - volume
+
+
+@pytest.mark.parametrize("cut", [(), (1,), (0, 2)])
+def test_a_layer_that_returns_something_cut_is_blamed(cut):
+    """Of two outputs one has a graph: the other is wrong, of that layer alone."""
+    torch.manual_seed(0)
+    model, x = Flow(cut, heard=True).double(), POINTS[:, :2]
+
+    audit = gl.blame(model, x, loss=torch.mean)
+
+    assert set(audit.culprits) == {f"layers.{k}" for k in cut}
+    assert all(finding.kind == "detached" for finding in audit.findings)
+    for finding in audit.findings:
+        assert "output 1 is returned without its graph" in finding.evidence
+
+
+def test_what_is_returned_cut_and_never_used_is_no_mistake():
+    """Attention weights to look at, say."""
+    torch.manual_seed(0)
+    model, x = Flow((0, 2), heard=False).double(), POINTS[:, :2]
+
+    assert gl.blame(model, x, loss=torch.mean).culprits == ()
+
+
 def test_what_is_cut_and_does_not_matter_is_no_mistake():
     """Statistics that only go into a buffer, and a padding row, leave a model right."""
 

@@ -248,14 +248,13 @@ class _Audit:
 
     def _check_together(self, *, cut: bool) -> None:
         found = wrong_together(self._program, self._recording, self._checker, cut=cut)
-        if found is None:
-            return
-        frame, outcome = found
-        if outcome.state is not LayerState.WRONG:  # what it does by itself is right
+        for frame, outcome in found:
             own = self._outcomes[frame.number]
-            reason = f"{own.reason}; not checked together with what is inside: "
-            outcome = dataclasses.replace(own, reason=reason + outcome.reason)
-        self._outcomes[frame.number] = outcome
+            told = outcome
+            if outcome.state is not LayerState.WRONG:  # what it does by itself is right
+                reason = f"{own.reason}; not checked together with what is inside: "
+                told = dataclasses.replace(own, reason=reason + outcome.reason)
+            self._outcomes[frame.number] = told
 
     # ------------------------------------------------------------- special cases
     def _insist_on_repeatable(self, frame: Frame) -> None:

@@ -140,7 +140,7 @@ def _two_slopes(worst: Measure) -> Character:
 
 
 def random_cotangents(piece: Piece, seed: int) -> list[Any]:
-    """Random weights for the outputs of a piece that have weights now."""
+    """Random weights for the outputs of a piece."""
     import torch
 
     weights: list[Any] = []
@@ -162,8 +162,9 @@ def random_cotangents(piece: Piece, seed: int) -> list[Any]:
 def _pair(
     piece: Piece, label: str, precision: Precision, seed: int, trial: int
 ) -> tuple[float, float]:
-    """Slopes along another direction, for another incoming gradient."""
-    weights = random_cotangents(piece, seed)
+    """Slopes along another direction, for another gradient of what has one now."""
+    drawn = zip(piece.cotangents, random_cotangents(piece, seed), strict=True)
+    weights = [None if now is None else weight for now, weight in drawn]
     # what comes back through the calls inside changes as well: by a factor only, since
     # the recorded gradients are all that is known of it
     other = piece.with_cotangents(weights, handed=1 + trial / 2)

@@ -1,9 +1,10 @@
 """A model whose calls are all right by themselves, checked with what is inside.
 
 Every operation belongs to one call, and each call answers for what it takes and for the
-parameters that it holds. A parameter that another call reads detached, an output that
-is detached and yet read by the loss, a gradient taken inside forward without its graph:
-those are nobody's, and show where the parameters of a whole model move together. So do
+parameters that it holds. A parameter that another call reads detached, a gradient taken
+inside forward without its graph: those are nobody's, and show where the parameters of a
+whole model move together. An output that a call returns detached, and that is read by
+what comes after, is that call's: the backward never came there. Nobody's, again, are
 calls that spoil what another one counts on: a gradient that a backward overwrites while
 a second path still needs it, a value that a module keeps from the last of its calls, a
 checkpoint that draws other random numbers when it runs again.
@@ -14,14 +15,16 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from gradlab.labels import few_of
 from gradlab.localisation.layers.audited import LayerState
 from gradlab.localisation.layers.checking.call_outcome import CallOutcome
 from gradlab.localisation.layers.recording.frames import walk
+from gradlab.localisation.layers.recording.record import gradients_behind_cuts
 from gradlab.localisation.layers.recording.trees import fill
 
 if TYPE_CHECKING:
     from gradlab.localisation.layers.checking.check import Checker
-    from gradlab.localisation.layers.recording.frames import Frame
+    from gradlab.localisation.layers.recording.frames import Frame, Slot
     from gradlab.localisation.layers.recording.record import Recording
     from gradlab.localisation.layers.recording.recorder import Program
 
@@ -59,8 +62,10 @@ def can_disturb(frames: list[Frame]) -> bool:
 
 def wrong_together(
     program: Program, recording: Recording, checker: Checker, *, cut: bool
-) -> tuple[Frame, CallOutcome] | None:
+) -> list[tuple[Frame, CallOutcome]]:
     """Find the innermost call that is wrong together with what is inside it.
+
+    Or all that return a tensor cut off, which is used.
 
     Parameters
     ----------
@@ -73,26 +78,58 @@ def wrong_together(
 
     Returns
     -------
-    tuple or None
+    list
         The call and what is wrong about it; the root and why it is open, where that
-        cannot be told; None where the model as a whole is right, or leaves a padding
+        cannot be told; nothing where the model as a whole is right, or leaves a padding
         row out of its gradient on purpose.
     """
     root = recording.frames[0]
     if any(_pads(frame) for frame in recording.all):
-        return None
+        return []
     _ask_the_loss(program, recording)
     found = _asked(root, checker, cut=cut)
     if found is None:
-        return None
+        return []
     if found.state is not LayerState.WRONG:
-        return root, found
+        return [(root, found)]
+    if cutting := _return_cut(program, recording, checker):
+        return cutting
     inside = [frame for frame in walk(root.children) if frame.children]
     for frame in reversed(inside):  # a call comes before those that it makes
         deeper = _asked(frame, checker, cut=cut)
         if deeper is not None and deeper.state is LayerState.WRONG:
-            return frame, deeper
-    return root, found
+            return [(frame, deeper)]
+    return [(root, found)]
+
+
+def _return_cut(
+    program: Program, recording: Recording, checker: Checker
+) -> list[tuple[Frame, CallOutcome]]:
+    """Find calls inside that are wrong in what they return without its graph."""
+    called = [frame for frame in recording.all if frame.parent is not None]
+    cut = {
+        frame.number: places
+        for frame in called
+        if (places := [k for k, slot in enumerate(frame.outputs) if _is_lost(slot)])
+    }
+    if not cut:
+        return []
+    gradients = gradients_behind_cuts(program, cut)
+    found = []
+    for frame in called:
+        brought = {k: g for (n, k), g in gradients.items() if n == frame.number}
+        if not brought:
+            continue
+        arrived = frame.cotangents
+        frame.cotangents = [brought.get(k) for k in range(len(frame.outputs))]
+        outcome = checker.check(frame, sound=True)
+        frame.cotangents = [brought.get(k, c) for k, c in enumerate(arrived)]
+        if outcome.state is LayerState.WRONG and outcome.character is not None:
+            told = few_of([frame.outputs[k].label for k in brought], 3)
+            words = f"{outcome.character.words}: {told} is returned without its graph"
+            character = dataclasses.replace(outcome.character, words=words)
+            found.append((frame, dataclasses.replace(outcome, character=character)))
+    return found
 
 
 def _asked(frame: Frame, checker: Checker, *, cut: bool) -> CallOutcome | None:
@@ -147,6 +184,11 @@ def _ask_the_loss(program: Program, recording: Recording) -> None:
             root.cotangents[k] = gradient
 
 
-def _is_cut(slot: Any) -> bool:
+def _is_lost(slot: Slot) -> bool:
+    """Whether an output has no graph, though gradients have to pass there."""
+    return slot.wanted and slot.edge is None
+
+
+def _is_cut(slot: Slot) -> bool:
     value = slot.value
     return slot.edge is None and (value.is_floating_point() or value.is_complex())

@@ -21,9 +21,16 @@ from gradlab.subject.own_seeds import own_seed
 from gradlab.subject.tensors.graph import graph_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Recording", "call_again", "loss_depends_on", "record", "same_outputs"]
+__all__ = [
+    "Recording",
+    "call_again",
+    "gradients_behind_cuts",
+    "loss_depends_on",
+    "record",
+    "same_outputs",
+]
 
 _NUDGE = 1e-3  # relative size of the change that tells whether the loss depends on it
 _DIGITS = 8.0  # last digits of a number, where these are more
@@ -97,11 +104,11 @@ def call_again(program: Program, frame: Frame, first: int = 0) -> Frame | None:
 def _forward(
     program: Program,
     stale: Stale,
-    change: tuple[int, Callable[[Any], Any]] | None = None,
+    changes: Mapping[int, Callable[[Any], Any]] | None = None,
 ) -> tuple[Recorder, Any]:
     import torch
 
-    recorder = Recorder(program, stale, change)
+    recorder = Recorder(program, stale, changes or {})
     args, kwargs = own_inputs(program)
     program.start.put_back()
     with torch.enable_grad(), intercepting(recorder):
@@ -287,8 +294,8 @@ def loss_depends_on(program: Program, frame: Frame) -> bool:
         return map_leaves(result, torch.Tensor, shifted)
 
     values = []
-    for changed in (None, (frame.number, change)):
-        output = _forward(program, set(), changed)[1]
+    for changes in ({}, {frame.number: change}):
+        output = _forward(program, set(), changes)[1]
         roots, weights = _weighted(program, output)
         values.append(
             sum(
@@ -297,6 +304,52 @@ def loss_depends_on(program: Program, frame: Frame) -> bool:
             )
         )
     return values[0] != values[1]
+
+
+def gradients_behind_cuts(
+    program: Program, cut: Mapping[int, Sequence[int]]
+) -> dict[tuple[int, int], Any]:
+    """Pull back to outputs of calls that autograd does not reach, as if it did.
+
+    The model runs once more, and what these calls return is a leaf to what comes after.
+
+    Parameters
+    ----------
+    program
+        A model.
+    cut
+        Of calls, by their numbers: which outputs.
+
+    Returns
+    -------
+    dict
+        Gradients by call and output, where there is one that is not zero.
+    """
+    import torch
+
+    reached: dict[tuple[int, int], Any] = {}
+
+    def freed_from(number: int) -> Callable[[Any], Any]:
+        def change(result: Any) -> Any:
+            template, tensors = take_out(result, torch.Tensor)
+            for k in cut[number]:
+                leaf = tensors[k].detach().requires_grad_()
+                reached[number, k] = leaf
+                tensors[k] = leaf.clone()  # which the model may overwrite
+            return fill(template, tensors)
+
+        return change
+
+    changes = {number: freed_from(number) for number in cut}
+    try:
+        roots, weights = _weighted(program, _forward(program, set(), changes)[1])
+        gradients = torch.autograd.grad(
+            weighted_sums(roots, weights), list(reached.values()), allow_unused=True
+        )
+    except Exception:  # noqa: BLE001 - the user's code, of which too much is asked
+        return {}
+    found = zip(reached, map(_meaningful, gradients), strict=True)
+    return {place: gradient for place, gradient in found if gradient is not None}
 
 
 def _drawn() -> dict[str, Any]:

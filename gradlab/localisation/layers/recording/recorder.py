@@ -79,8 +79,8 @@ class Recorder:
         What is run.
     stale
         Tensors to copy at once.
-    change
-        Number of a call, and what to do to its result.
+    changes
+        What to do to the results of calls, by their numbers.
     """
 
     backward = False  # the recorded backward runs after the notes are taken
@@ -89,7 +89,7 @@ class Recorder:
         self,
         program: Program,
         stale: Stale,
-        change: tuple[int, Callable[[Any], Any]] | None = None,
+        changes: Mapping[int, Callable[[Any], Any]],
     ) -> None:
         import torch
 
@@ -106,7 +106,7 @@ class Recorder:
         self._is_piece = program.owners.is_piece
         self._tensor = torch.Tensor
         self._stale = stale
-        self._change = change
+        self._changes = changes
         self._stack: list[Frame] = []
         self._calls: dict[str, int] = {}
         self._copies: dict[int, tuple[Any, int, Any]] = {}
@@ -164,8 +164,8 @@ class Recorder:
                 result = target(*args)
         finally:
             self._stack.pop()
-        if self._change is not None and self._change[0] == frame.number:
-            result = self._change[1](result)
+        if frame.number in self._changes:
+            result = self._changes[frame.number](result)
         self._close(frame, result)
         return result
 
