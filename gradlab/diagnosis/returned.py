@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.subject.analytic_sides import OVERWRITTEN
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
@@ -56,9 +57,10 @@ def _one(evidence: Evidence, problem: Problem) -> list[Finding]:
             )
         ]
     if problem.kind == "raised":
+        overwritten = OVERWRITTEN in detail
         return [
             Finding(
-                BugKind.UNKNOWN,
+                BugKind.STALE_CACHE if overwritten else BugKind.UNKNOWN,
                 "error",
                 where,
                 0.9,
@@ -106,6 +108,8 @@ def _lost_digits(evidence: Evidence, detail: str) -> bool:
 
 def _how_to_run(evidence: Evidence, detail: str) -> str:
     """Say what to do about a backward that raised."""
+    if OVERWRITTEN in detail:
+        return "Write to a new tensor (y = y + 1, not y += 1), or to a clone()."
     if "backward through the graph a second time" in detail:
         return (
             "If the function calls backward() or autograd.grad() itself, leave that "

@@ -83,7 +83,7 @@ def _has_formula(mistake: LayerMistake, audit: LayerAudit) -> bool:
 
 def _told_by(finding: Finding, mistake: LayerMistake, cause: Finding) -> Finding:
     """Give a layer the kind of the error that its one wrong parameter has."""
-    if cause.kind == BugKind.DETACHED:
+    if cause.kind in {BugKind.DETACHED, BugKind.STALE_CACHE}:
         # what cuts the graph is said once, by the finding that knows what it costs
         mistake = dataclasses.replace(mistake, cuts=())
     return dataclasses.replace(

@@ -72,7 +72,7 @@ def _unsaid(report: Report, comparison: Comparison) -> bool:
     layer behind it. Where the numbers are nan that was returned, another finding does.
     """
     told = {f.kind for f in report.findings if comparison.input.name in f.places}
-    kinds = {BugKind.WRONG_SHAPE, BugKind.DTYPE, BugKind.UNKNOWN}
+    kinds = {BugKind.WRONG_SHAPE, BugKind.DTYPE, BugKind.UNKNOWN, BugKind.STALE_CACHE}
     kinds.add(BugKind.BROADCAST_REDUCTION)  # of a shape that it was not summed to
     short = not told.isdisjoint(kinds)
     silent = not told and all(f.kind != BugKind.NONFINITE for f in report.findings)

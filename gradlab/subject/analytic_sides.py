@@ -15,9 +15,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["GIVEN", "Analytic", "AnalyticDefaults", "Problem", "Pullback"]
+__all__ = [
+    "GIVEN",
+    "OVERWRITTEN",
+    "Analytic",
+    "AnalyticDefaults",
+    "Problem",
+    "Pullback",
+]
 
 GIVEN = "the gradients given"  # describes a side that is numbers, and no code
+OVERWRITTEN = "modified by an inplace operation"  # torch, of what its backward needs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -610,7 +610,7 @@ function reportFoot(state) {
 function unsaid(meta, findings) {
   if (!Number.isNaN(number(meta.worst?.rel ?? 0))) return false;
   const own = findings.filter((f) => f.places.includes(meta.input.name));
-  return own.length ? own.some((f) => ["wrong shape", "broadcast reduction", "unknown cause", "raised an error"].includes(f.kind)) : findings.every((f) => f.kind !== "nonfinite");
+  return own.length ? own.some((f) => ["wrong shape", "broadcast reduction", "stale cache", "unknown cause", "raised an error"].includes(f.kind)) : findings.every((f) => f.kind !== "nonfinite");
 }
 
 // The list of blocks, worst first: a log bar of the worst error each, the tolerance

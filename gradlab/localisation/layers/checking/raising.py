@@ -10,6 +10,7 @@ from gradlab.labels import few_of
 from gradlab.localisation.layers.audited import LayerState
 from gradlab.localisation.layers.checking.call_outcome import CallOutcome
 from gradlab.localisation.layers.checking.kind import Character
+from gradlab.subject.analytic_sides import OVERWRITTEN
 
 if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.frames import Frame
@@ -23,7 +24,6 @@ _MOST = 32  # tensors that are asked for one by one
 REENTRANT = (
     "uses re-entrant checkpointing, which cannot be asked for the gradient of one piece"
 )
-_OVERWRITTEN = "modified by an inplace operation"
 
 
 def failed_backward(piece: Piece, message: str, raised: str) -> CallOutcome:
@@ -44,7 +44,7 @@ def failed_backward(piece: Piece, message: str, raised: str) -> CallOutcome:
         return CallOutcome(LayerState.UNCHECKED, REENTRANT + instead)
     if "invalid gradient" in message and "shape" in message:
         return _wrong(piece, message, Character("wrong_shape", "", 1.0))
-    if _OVERWRITTEN in message and _alike(message, raised):
+    if OVERWRITTEN in message and _alike(message, raised):
         message += _overwriting(piece.frame)
         return _wrong(piece, message, Character("stale_cache", "", 0.9))
     if piece.frame.kind == "function" or _alike(message, raised):

@@ -116,7 +116,7 @@ def about(cell: Cell, dtypes: set[Any]) -> Problem | None:
 
 def raised(cell: Cell, error: Exception) -> Problem:
     """Problem for an exception of backward."""
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()).partition(" Hint: enable anomaly")[0]
     where = cell.variable.name
     if "invalid gradient" in text and "shape" in text:
         detail = f"{where} has shape {cell.variable.shape}; torch says: {text:.300}"
