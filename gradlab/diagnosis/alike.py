@@ -22,6 +22,7 @@ _PART = rf"(?: {LOOKED_AT})?"
 _ALL = re.compile(
     rf"in (?:its only entry|the one entry looked at|(?:both|all [\d,]+) entries{_PART})"
 )
+_AT_BOUND = re.compile(r"[\d,]+ (entries stand at the bound)")
 _ALIVE = re.compile(rf"(wherever it is not zero) \([\d,]+ of [\d,]+ entries{_PART}\)")
 
 
@@ -101,4 +102,5 @@ def _of_each(finding: Finding, text: str) -> str:
 def _of_any(finding: Finding, text: str, every: str = _EVERY) -> str:
     """Leave out how many entries there are as well, where it is all of them."""
     text = _ALL.sub(every, _of_each(finding, text))
+    text = _AT_BOUND.sub(r"\1", text)
     return _ALIVE.sub(r"\1", text)

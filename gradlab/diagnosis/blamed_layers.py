@@ -34,6 +34,8 @@ _ADVICE = {
     "missing_reduction": "Divide by that length exactly where the forward does.",
     "ignores_upstream": "Multiply by the incoming gradient in its backward.",
     "stale_cache": "Write to a new tensor (y = y + 1, not y += 1), or to a clone().",
+    "surrogate": "If a layer that reverses or scales gradients is meant, leave what "
+    "comes before it out of the check; else return the incoming gradient unchanged.",
     "nonfinite": "Look for a division by zero or a root of zero in its backward.",
 }
 _ADVICE_ELSE = (

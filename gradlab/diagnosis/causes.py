@@ -21,7 +21,8 @@ __all__ = ["Causes"]
 
 _CAUSE = 0.75  # above it, an explanation may explain the inputs before it as well
 _SURE = 0.8  # above it, an explanation stands beside that of another input
-_OF_EACH = {BugKind.DTYPE, BugKind.ACCUMULATED_GRAD}  # slips of no error signal
+# slips of no error signal
+_OF_EACH = {BugKind.DTYPE, BugKind.ACCUMULATED_GRAD, BugKind.REGULARIZATION}
 _NAMED = 4  # of the inputs that are spoiled
 
 
@@ -65,7 +66,8 @@ class Causes:
             self._best[case.name] = best
         sure = {clue.kind for clue in clues if clue.confidence > _CAUSE}
         self._kinds[case.name] = {told[0].kind, *sure} if told else sure
-        if told and told[0].kind in _OF_EACH:
+        each = best is not None and best.of_each and told and best.kind == told[0].kind
+        if each or (told and told[0].kind in _OF_EACH):
             return  # so is each gradient that is made like that, whatever comes back
         if self.root is None and told and self._is_cause(told[0], best):
             handed_on = (

@@ -337,3 +337,46 @@ def test_a_path_is_named_after_the_input_on_it_that_is_wrong(rng):
     report = gl.check(loss_and_grads, {"x": x, "Q": ask, "K": key})
 
     assert report.culprits == ("K", "x")
+
+
+def _finished(rng, change):
+    """A classifier whose finished gradients are all changed alike; its report."""
+    loss_and_grads, params = _classifier(rng)
+
+    def changed(p):
+        loss, grads = loss_and_grads(p)
+        return loss, change(p, grads)
+
+    return gl.check(changed, params)
+
+
+def _decayed(p, grads):
+    return {name: g + 0.01 * p[name] for name, g in grads.items()}
+
+
+def _clipped(_, grads):
+    return {name: np.clip(g, -0.01, 0.01) for name, g in grads.items()}
+
+
+def _clipped_by_norm(_, grads):
+    norm = np.sqrt(sum((g**2).sum() for g in grads.values()))
+    return {name: g * (0.1 / norm) for name, g in grads.items()}
+
+
+CHANGES = {
+    _decayed: "regularization",
+    _clipped: "surrogate",
+    _clipped_by_norm: "surrogate",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_done_to_finished_gradients_comes_of_no_signal(change, rng):
+    """Decay and clipping spoil each gradient by itself: none is wrong for another."""
+    report = _finished(rng, change)
+
+    (finding,) = report.findings
+    assert finding.kind == CHANGES[change]
+    assert set(finding.places) == set(report.culprits)
+    assert "error signal" not in finding.evidence
+    assert "may be spoiled" not in finding.evidence

@@ -60,6 +60,7 @@ class Clue:
     doubts: tuple[BugKind, ...] = ()  # that the measurement itself leaves open
     through: str = ""  # the input through which alone it is known to be wrong
     handed_on: bool = False  # whether it is the error signal that is known to be wrong
+    of_each: bool = False  # or what is done to each finished gradient, by no signal
 
     def finding(self, where: str) -> Finding:
         """Return it as an error of the input `where`."""

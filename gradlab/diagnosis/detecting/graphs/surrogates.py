@@ -157,7 +157,8 @@ def clipped(case: Case) -> list[Clue]:
     right = np.abs(a[case.usable & ~wrong])
     passing = bool(((right > 0) & (right < top * (1 - 1e-6))).any())
     sizes = len(np.unique(np.round(np.abs(n[wrong]) / top, 6)))
-    if not passing and sizes < _SIZES:
+    shared = _is_bound_of_others(case, top)
+    if not passing and sizes < _SIZES and not shared:
         return _norm_clipped(case)
     both = len(np.unique(np.sign(a[wrong]))) == 2
     if not passing and at_bound and signs and both and not grew:
@@ -171,9 +172,9 @@ def clipped(case: Case) -> list[Clue]:
                 "look for x / abs(x).",
             )
         ]
-    if at_bound and grew and signs and inside and wrong.sum() > 1:
+    if at_bound and grew and signs and inside and (shared or wrong.sum() > 1):
         share = case.share(np.clip(n, -top, top))
-        if share > EXACT and np.ptp(np.abs(n[wrong])) > 1e-3 * top:
+        if share > EXACT and (shared or np.ptp(np.abs(n[wrong])) > 1e-3 * top):
             return [
                 Clue(
                     BugKind.SURROGATE,
@@ -182,9 +183,19 @@ def clipped(case: Case) -> list[Clue]:
                     f"{int(wrong.sum())} entries stand at the bound.",
                     "Check before clipping, or leave the clipping out of the function "
                     "under check.",
+                    of_each=True,
                 )
             ]
     return _norm_clipped(case)
+
+
+def _is_bound_of_others(case: Case, top: float) -> bool:
+    """Whether what is wrong in another input is cut off at the same number."""
+    return any(
+        float(np.abs(side.analytic[side.wrong]).max()) == top
+        for side in sides_of(case.evidence)
+        if side.part.which != case.part.which and side.wrong.any()
+    )
 
 
 def _norm_clipped(case: Case) -> list[Clue]:
@@ -209,6 +220,7 @@ def _norm_clipped(case: Case) -> list[Clue]:
                     f"analytic = {c:.6g} x numeric, which makes {words} norm exactly "
                     f"{nearest:g}: clipped by norm.",
                     "Check the gradient before it is clipped.",
+                    of_each=True,
                 )
             ]
     return []

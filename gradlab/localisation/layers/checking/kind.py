@@ -104,6 +104,13 @@ def _hands_on_some(piece: Piece) -> bool:
 
 
 def _factor(ratio: float, piece: Piece) -> Character:
+    if _returns_its_input(piece):
+        return Character(
+            "surrogate",
+            f"is {ratio:.6g} times the derivative, and it returns what it is given: a "
+            f"reversal or a scaling of gradients",
+            0.9,
+        )
     if abs(ratio + 1) < 1e-4:
         return Character("sign", "is the derivative with the opposite sign", 0.95)
     for n, what in _lengths(piece):
@@ -112,6 +119,17 @@ def _factor(ratio: float, piece: Piece) -> Character:
             words = f"is {told} the derivative, and {n} is {what}"
             return Character("missing_reduction", words, 0.9, length=n)
     return Character("scale", f"is {ratio:.6g} times the derivative", 0.9)
+
+
+def _returns_its_input(piece: Piece) -> bool:
+    """Whether a call has one output, and that has the values of one of its inputs."""
+    import torch
+
+    frame = piece.frame
+    if frame.children or len(frame.outputs) != 1:
+        return False
+    output = frame.outputs[0].value
+    return any(torch.equal(slot.value, output) for slot in frame.inputs)
 
 
 def _lengths(piece: Piece) -> list[tuple[int, str]]:
