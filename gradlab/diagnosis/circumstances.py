@@ -10,6 +10,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import NOTHING_TO_DO, BugKind, Finding
 from gradlab.diagnosis.kinks import kinks, label_of
 from gradlab.diagnosis.left_open import in_float64, measured
+from gradlab.diagnosis.measuring.bending import bends
 from gradlab.diagnosis.measuring.held import where_nan
 from gradlab.diagnosis.raised import raised
 from gradlab.diagnosis.written_to import written_to
@@ -152,7 +153,12 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
     heard = {*rough, *evidence.met.rounded}
     if evidence.met.crowd is not None:  # kinks, and nothing that rounds, make bars wide
         parts = [part for part in parts if names[part.which] in heard]
-    noisy = [p for p in parts if names[p.which] in heard or _hidden_noise(evidence, p)]
+    noisy = [
+        part
+        for part in parts
+        if names[part.which] in heard
+        or (_hidden_noise(evidence, part) and not bends(evidence, part))
+    ]
     if noisy:
         told = ", ".join(names[part.which] for part in noisy)
         yield Finding(

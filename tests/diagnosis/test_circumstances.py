@@ -310,3 +310,28 @@ def test_a_named_method_takes_float32_as_it_is(method):
     assert "does not run" not in found.evidence
     assert ("a method that is named" in found.evidence) is (method == "forward")
     assert ('method="auto"' in found.advice) is (method == "forward")
+
+
+@pytest.mark.parametrize("times", [300.0, 1000.0, 3000.0])
+def test_what_swings_fast_is_not_told_to_round(times, rng):
+    """Bars of a step that is long beside a wave are truncation: no cast is inside."""
+    report = gl.check(
+        lambda x: np.sin(times * x),
+        rng.normal(size=4),
+        jac=lambda x: np.diag(times * np.cos(times * x)),
+    )
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert not report.findings
+
+
+def test_what_swings_fast_and_rounds_is_told_to_round(rng):
+    """Single precision inside makes steps of its own, whatever bends around them."""
+
+    def f(x):
+        return np.sin(300.0 * x.astype(np.float32).astype(np.float64))
+
+    jac = lambda x: np.diag(300.0 * np.cos(300.0 * x))
+    report = gl.check(f, rng.normal(size=4), jac=jac)
+
+    assert [finding.kind for finding in report.findings] == ["low_precision"]
