@@ -90,9 +90,10 @@ def _is_weak(finding: Finding) -> bool:
 def _left_of(
     guess: Finding, told: list[Finding], spoiled: Collection[str]
 ) -> list[Finding]:
-    """Leave of a guess at the whole what is not known of a part for surer."""
+    """Leave of a guess at the whole what is not known of a part, or for surer."""
     surest = max(finding.confidence for finding in told)
-    if guess.kind == BugKind.UNKNOWN or guess.confidence < surest:
+    known = {BugKind.UNKNOWN, *(finding.kind for finding in told)}
+    if guess.kind in known or guess.confidence < surest:
         return spared([guess], spoiled)
     return [guess]
 

@@ -222,3 +222,31 @@ def test_the_input_of_a_module_whose_own_function_is_wrong_needs_no_cause():
     report = gl.check(Net(), _x())
     assert report.culprit == "Net"
     assert [f.kind for f in report.findings] == ["wrong_derivative"]
+
+
+class NoOneHot(torch.autograd.Function):
+    """Cross-entropy, whose backward leaves the true class out."""
+
+    @staticmethod
+    def forward(ctx, scores, labels):
+        p = scores.softmax(1)
+        ctx.save_for_backward(p)
+        return -p[torch.arange(len(labels)), labels].log().mean()
+
+    @staticmethod
+    def backward(ctx, g):
+        (p,) = ctx.saved_tensors
+        return g * p / len(p), None
+
+
+def test_a_guess_that_its_call_confirms_is_told_once():
+    """The whole looks as the one call in it does, and as likely: that is one error."""
+    torch.manual_seed(0)
+    scores = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 3, 1, 1, 2, 0])
+
+    report = gl.check(lambda scores: NoOneHot.apply(scores, labels), scores)
+
+    (error,) = [finding for finding in report.findings if finding.severity == "error"]
+    assert error.kind == "missing_term"
+    assert "`NoOneHot`" in error.evidence
