@@ -99,6 +99,8 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     balances.moved_along,
     stretching.part_along_itself,
     constant_errors.constants,
+    constant_errors.of_own_entries,
+    constant_errors.of_groups,
     balances.unreal,
     exchanged.of_another_input,
     exchanged.as_of_another_input,

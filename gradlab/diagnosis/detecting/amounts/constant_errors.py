@@ -7,6 +7,8 @@ weights of that layer; a wrong formula, mask or cache makes one that changes wit
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
@@ -16,9 +18,14 @@ from gradlab.diagnosis.measuring.moving import stays
 from gradlab.diagnosis.measuring.sides import wrong_inputs
 from gradlab.diagnosis.measuring.sums import vanishing_sums
 
-__all__ = ["constants", "steady"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["constants", "of_groups", "of_own_entries", "steady"]
 
 _CLOSE = 1e-4  # relative slack of constants that are recognised
+_VARIES = 1e-2  # of the largest: a spread that is none of the same number
+_FEWEST = 4  # entries that are off by the same number, and not by chance
 
 
 def steady(case: Case) -> list[Clue]:
@@ -167,6 +174,82 @@ def constants(case: Case) -> list[Clue]:
             *_term(case, told, 0.6),
         ]
     return _term(case, told, 0.9 if len(values) > 2 else 0.5)
+
+
+def of_own_entries(case: Case) -> list[Clue]:
+    """Detect one number too much, or missing, in the slope of every entry by itself."""
+    a, n = case.analytic, case.numeric
+    if case.scalar or case.variable.is_complex or len(n) < _FEWEST:
+        return []
+    if a.shape[0] != a.shape[1] or not np.array_equal(
+        case.wrong, np.eye(len(n), dtype=bool)
+    ):
+        return []
+    values, true = np.diag(case.error), np.diag(n)
+    v = float(values[0])
+    if np.abs(values - v).max() > _CLOSE * abs(v) or not _varies(true):
+        return []
+    more = np.linalg.norm(np.diag(a)) > np.linalg.norm(true)
+    kinds = BugKind.MISSING_TERM, BugKind.EXTRA_TERM
+    kind, other = kinds[::-1] if more else kinds
+    return [
+        Clue(
+            kind,
+            0.94,
+            f"The slope of each entry of {case.name} by itself is "
+            f"{'too large' if v > 0 else 'too small'} by {abs(v):.6g}, the same in all "
+            f"{len(values)} of them: that multiple of the incoming gradient is "
+            f"missing, or one too much.",
+            f"Look for a term of {case.name} that is added in one of forward and "
+            f"backward only: a residual connection, a slope for small values.",
+            (other,),
+        )
+    ]
+
+
+def of_groups(case: Case) -> list[Clue]:
+    """Detect an error that is one number for each group of entries along some axes.
+
+    Where forward divides by a sum over these axes, or by a norm, every entry of a group
+    moves that by as much: a quotient rule of which half is missing.
+    """
+    shape = case.variable.shape
+    grid, true = case.grid(case.error), case.grid(case.numeric)
+    if not case.scalar or grid is None or true is None or len(shape) < 2:
+        return []
+    if case.variable.is_complex or not case.wrong.all():
+        return []
+    error, numeric = grid[0], true[0]
+    top = float(np.abs(error).max())
+    shared = tuple(
+        axis
+        for axis, length in enumerate(shape)
+        if length > 1 and np.ptp(error, axis=axis).max() <= _CLOSE * top
+    )
+    others = [k for k, length in enumerate(shape) if length > 1 and k not in shared]
+    if not (shared and others) or not _varies(np.ptp(numeric, axis=shared)):
+        return []
+    size = int(np.prod([shape[axis] for axis in shared]))
+    if size < _FEWEST or np.ptp(numeric, axis=shared).min() < _VARIES * top:
+        return []
+    axes = f"ax{'is' if len(shared) == 1 else 'es'} {', '.join(map(str, shared))}"
+    return [
+        Clue(
+            BugKind.MISSING_TERM,
+            0.82,
+            f"The error of {case.name} is one number for all {size} entries along "
+            f"{axes}, and another one for the next of them: a term that they share, "
+            f"through a sum over {axes}, is missing, or one too much.",
+            f"Differentiate what all entries along {axes} share as well: the sum in "
+            f"a denominator (the quotient rule has two terms), a norm, a mean.",
+            (BugKind.EXTRA_TERM,),
+        )
+    ]
+
+
+def _varies(values: NDArray[np.float64]) -> bool:
+    """Whether numbers are more than one."""
+    return float(np.ptp(values)) > _VARIES * float(np.abs(values).max(initial=0.0))
 
 
 def _size_penalty(case: Case, words: str, off: str, weight: float) -> Clue:

@@ -104,21 +104,18 @@ def _hands_on_some(piece: Piece) -> bool:
 
 
 def _factor(ratio: float, piece: Piece) -> Character:
-    if _returns_its_input(piece):
-        return Character(
-            "surrogate",
-            f"is {ratio:.6g} times the derivative, and it returns what it is given: a "
-            f"reversal or a scaling of gradients",
-            0.9,
-        )
-    if abs(ratio + 1) < 1e-4:
+    same = _returns_its_input(piece)
+    if abs(ratio + 1) < 1e-4 and not same:
         return Character("sign", "is the derivative with the opposite sign", 0.95)
     for n, what in _lengths(piece):
         if min(abs(ratio - n), abs(ratio * n - 1) * n) < 1e-4 * n:
             told = f"{n} x" if ratio > 1 else f"1/{n} of"
             words = f"is {told} the derivative, and {n} is {what}"
             return Character("missing_reduction", words, 0.9, length=n)
-    return Character("scale", f"is {ratio:.6g} times the derivative", 0.9)
+    words = f"is {ratio:.6g} times the derivative"
+    if same:
+        words += ", and it returns what it is given: a reversal or scaling of gradients"
+    return Character("surrogate" if same else "scale", words, 0.9)
 
 
 def _returns_its_input(piece: Piece) -> bool:

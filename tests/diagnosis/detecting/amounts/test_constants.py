@@ -48,3 +48,40 @@ def test_what_is_added_to_a_gradient_of_zero_is_a_term_too_many(added):
     finding = report.findings[0]
     assert (finding.kind, finding.doubts[0]) == ("extra_term", "missing_term")
     assert "e+" not in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("slip", "kind"), [(0.1, "extra_term"), (-0.5, "missing_term")]
+)
+def test_one_number_in_the_slope_of_every_entry(slip, kind, rng):
+    """What is added is c times the incoming gradient: a term c x in one side only."""
+    x = rng.uniform(1.0, 2.0, size=6)
+
+    report = gl.check(np.exp, x, jac=lambda x: np.diag(np.exp(x) + slip))
+
+    assert report.diagnosis == kind
+    assert f"by {abs(slip):g}, the same in all 6" in report.findings[0].evidence
+
+
+def _dice(p, t):
+    return (
+        1 - (2 * (p * t).sum((1, 2)) + 1) / (p.sum((1, 2)) + t.sum((1, 2)) + 1)
+    ).sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_half_of_a_quotient_rule(seed):
+    """Without the slope of the denominator an image is off by one number."""
+    rng = np.random.default_rng(seed)
+    p, t = rng.uniform(size=(3, 4, 5)), rng.integers(0, 2, (3, 4, 5)) * 1.0
+
+    def grad(p):
+        below = (p.sum((1, 2)) + t.sum((1, 2)) + 1)[:, None, None]
+        return -2 * t / below
+
+    report = gl.check(lambda p: _dice(p, t), p, grad=grad)
+
+    assert report.diagnosis == "missing_term"
+    assert (
+        "one number for all 20 entries along axes 1, 2" in report.findings[0].evidence
+    )
