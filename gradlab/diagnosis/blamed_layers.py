@@ -38,6 +38,10 @@ _ADVICE = {
     "comes before it out of the check; else return the incoming gradient unchanged.",
     "nonfinite": "Look for a division by zero or a root of zero in its backward.",
 }
+_ADVICE_KEPT = (
+    "Keep for each call what its backward needs, with ctx.save_for_backward, and not "
+    "in a buffer, a class or a global that the next call writes to."
+)
 _ADVICE_ELSE = (
     "Compare its backward with the derivative on paper, or check this layer alone: "
     "gradlab.check of it, called with what the model hands it, reads its whole "
@@ -100,6 +104,8 @@ def _finding(blamed: Blamed, mistake: LayerMistake) -> Finding:
     advice = _ADVICE.get(kind, _ADVICE_ELSE)
     if blamed.outcome.together and kind == "unknown":
         advice = _ADVICE_TOGETHER
+    if kind == "stale_cache" and not blamed.outcome.raised:
+        advice = _ADVICE_KEPT
     if blamed.outcome.raised and kind != "stale_cache":
         advice = _MAKE_IT_RUN
     if mistake.hook:

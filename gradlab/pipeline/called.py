@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["told_by_calls"]
 
 _WEAK = 0.8  # confidence: less than that is a guess at how the whole is wrong
+# how values look that a backward reads after another call has overwritten them
+_BY_NUMBERS = {
+    BugKind.SCALE,
+    BugKind.SIGN,
+    BugKind.MISSING_TERM,
+    BugKind.EXTRA_TERM,
+    BugKind.WRONG_DERIVATIVE,
+    BugKind.WRONG_INDEX,
+}
 _PLACE = "input "  # before the number of an input of the audited function
 
 
@@ -61,7 +70,13 @@ def told_by_calls(report: Report, subject: Subject, call: Call) -> Report:
     if not (inner and spoiled):
         return report
     findings = report.findings
-    guesses = [f for f in findings if _is_weak(f) and not spoiled.isdisjoint(f.places)]
+    proven = any(f.kind == BugKind.STALE_CACHE for f in audit.findings)
+    guesses = [
+        finding
+        for finding in findings
+        if not spoiled.isdisjoint(finding.places)
+        and (_is_weak(finding) or (proven and finding.kind in _BY_NUMBERS))
+    ]
     told: list[Finding] = []
     if guesses:
         errors = errors_of(audit, layers.looks, call.plan, report)
@@ -92,8 +107,10 @@ def _left_of(
 ) -> list[Finding]:
     """Leave of a guess at the whole what is not known of a part, or for surer."""
     surest = max(finding.confidence for finding in told)
-    known = {BugKind.UNKNOWN, *(finding.kind for finding in told)}
-    if guess.kind in known or guess.confidence < surest:
+    kinds = {finding.kind for finding in told}
+    if BugKind.STALE_CACHE in kinds or guess.kind in {BugKind.UNKNOWN, *kinds}:
+        return spared([guess], spoiled)
+    if guess.confidence < surest:
         return spared([guess], spoiled)
     return [guess]
 

@@ -148,7 +148,9 @@ def test_what_one_call_does_to_another_is_told(model):
 
     assert not audit.ok
     assert audit.culprits
-    assert "each right by itself" in audit.findings[0].evidence
+    kept = model is called_twice  # one call is known to be the victim
+    told = "right after its own" if kept else "each right by itself"
+    assert told in audit.findings[0].evidence
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -174,3 +176,64 @@ def test_a_hook_behind_the_accumulation_is_named():
     assert "runs after its gradient was accumulated" in report.findings[0].evidence
     assert [f.evidence for f in audit.findings] == [report.findings[0].evidence]
     assert model.weight.grad is None
+
+
+class Buffered(torch.autograd.Function):
+    """A product that keeps its input in itself, or in a buffer that all calls share."""
+
+    shared = torch.zeros(2, 3, dtype=torch.float64)
+
+    @staticmethod
+    def forward(ctx, x, weight, wrong):
+        ctx.x = Buffered.shared if wrong else torch.empty_like(x)
+        ctx.x.copy_(x)
+        ctx.save_for_backward(weight)
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx, grad):
+        (weight,) = ctx.saved_tensors
+        return grad @ weight.T, ctx.x.T @ grad, None
+
+
+class Product(nn.Module):
+    """A layer that applies it."""
+
+    def __init__(self, *, wrong):
+        super().__init__()
+        self.weight, self.wrong = nn.Parameter(torch.randn(3, 3)), wrong
+
+    def forward(self, x):
+        return Buffered.apply(x, self.weight, self.wrong)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_buffer_that_the_next_call_fills_is_told(wrong):
+    """Each product is right alone; the first reads what the last has kept."""
+    torch.manual_seed(0)
+    layers = [Product(wrong=wrong), nn.Tanh(), Product(wrong=wrong)]
+    model = nn.Sequential(*layers).double()
+
+    audit = gl.blame(model, X, loss=square)
+
+    assert audit.culprits == (("0",) if wrong else ())
+    if wrong:
+        assert audit.findings[0].kind == "stale_cache"
+        assert "gives another gradient of input 1" in audit.findings[0].evidence
+        assert "save_for_backward" in audit.findings[0].advice
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_buffer_that_two_calls_in_a_function_share_is_told(wrong):
+    """Seen from outside the gradient is that of another formula, or a factor."""
+    torch.manual_seed(0)
+    first, last = (torch.randn(3, 3, dtype=torch.float64) for _ in range(2))
+
+    def f(first, last):
+        hidden = torch.tanh(Buffered.apply(X, first, wrong))
+        return square(Buffered.apply(hidden, last, wrong))
+
+    report = gl.check(f, first.requires_grad_(), last.requires_grad_())
+
+    assert report.diagnosis == ("stale_cache" if wrong else "none")
+    assert report.culprits == (("first",) if wrong else ())

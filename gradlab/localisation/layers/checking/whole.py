@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.labels import few_of
 from gradlab.localisation.layers.audited import LayerState
 from gradlab.localisation.layers.checking.call_outcome import CallOutcome
+from gradlab.localisation.layers.checking.kept import overwritten_since
 from gradlab.localisation.layers.recording.frames import walk
 from gradlab.localisation.layers.recording.record import gradients_behind_cuts
 from gradlab.localisation.layers.recording.trees import fill
@@ -92,8 +93,11 @@ def wrong_together(
         return []
     if found.state is not LayerState.WRONG:
         return [(root, found)]
-    if cutting := _return_cut(program, recording, checker):
-        return cutting
+    if own := (
+        _return_cut(program, recording, checker)
+        or overwritten_since(program, recording, checker)
+    ):
+        return own
     inside = [frame for frame in walk(root.children) if frame.children]
     for frame in reversed(inside):  # a call comes before those that it makes
         deeper = _asked(frame, checker, cut=cut)

@@ -29,6 +29,7 @@ __all__ = [
     "gradients_behind_cuts",
     "loss_depends_on",
     "record",
+    "run_again",
     "same_outputs",
 ]
 
@@ -80,6 +81,11 @@ def record(program: Program) -> Recording:
     if stale:
         recorder, output = _forward(program, stale)
     return _backward(program, recorder, output)
+
+
+def run_again(program: Program) -> list[Frame]:
+    """Run forward once more, and list its calls with their graph still whole."""
+    return list(walk(_forward(program, set())[0].frames))
 
 
 def call_again(program: Program, frame: Frame, first: int = 0) -> Frame | None:
