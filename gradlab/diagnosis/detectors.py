@@ -11,6 +11,7 @@ from gradlab.diagnosis.detecting.amounts import (
     end_slopes,
     factors,
     group_sizes,
+    held_gradients,
     penalties,
     sketched,
 )
@@ -58,6 +59,7 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     sketched.read_from_directions,
     zeros.detached,
     leftovers.halved,
+    held_gradients.few_bits,
     severed.severed,
     new_leaves.begun_anew,
     severed.hooked,
@@ -110,6 +112,7 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
 
 # only where the cheap ones leave a doubt: most evaluate at other points
 COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
+    held_gradients.right_when_asked,
     separable.entry_by_entry,
     transposes.symmetric_point,
     constant_errors.steady,
