@@ -46,6 +46,7 @@ from gradlab.diagnosis.detecting.terms import (
     products,
     separable,
     stretching,
+    uses,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
     from gradlab.diagnosis.measuring.measures import Case, Clue
 
-__all__ = ["COSTLY", "DETECTORS", "LAST"]
+__all__ = ["BY_PARTS", "COSTLY", "DETECTORS", "LAST"]
 
 DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     sketched.read_from_directions,
@@ -130,3 +131,6 @@ COSTLY: tuple[Callable[[Case], list[Clue]], ...] = (
 
 # only where these leave it open
 LAST: tuple[Callable[[Case], list[Clue]], ...] = (neutral.right_at_neutral,)
+
+# only where a term is said to be missing, or a formula to be wrong: they say which part
+BY_PARTS: tuple[Callable[[Case], list[Clue]], ...] = (uses.left_out,)

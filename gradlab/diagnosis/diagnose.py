@@ -119,6 +119,9 @@ def _ask(case: Case, broken: list[Finding], *, costly: bool) -> list[Clue]:
     for detect, enough in ((detectors.COSTLY, _SURE), (detectors.LAST, _GUESS)):
         if max((clue.confidence for clue in clues), default=0.0) < enough:
             clues += _each(case, detect, broken)
+    best = max(clues, key=lambda clue: clue.confidence, default=None)
+    if best is None or best.kind in _VAGUE:
+        clues += _each(case, detectors.BY_PARTS, broken)
     return clues
 
 

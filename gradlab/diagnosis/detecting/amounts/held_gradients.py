@@ -55,7 +55,7 @@ def _is_bfloat16(values: NDArray[np.float64]) -> bool:
 
 
 def _on_one_grid(values: NDArray[np.float64]) -> bool:
-    """Whether numbers are small multiples of one: whole numbers have few digits, too."""
+    """Whether numbers are small multiples of one, as whole numbers are."""
     fraction, exponent = np.frexp(values)
     whole = np.abs(fraction * 2**_BITS).astype(np.int64)
     units = (whole & -whole) * 2.0 ** (exponent - _BITS)
