@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
     Mode = Callable[[], Any]  # makes a context manager for one call
 
-__all__ = ["CHECKPOINT", "NOT_REENTRANT", "calling_line", "in_checkpoint", "under"]
+__all__ = [
+    "CHECKPOINT",
+    "NOT_REENTRANT",
+    "calling_instruction",
+    "calling_line",
+    "in_checkpoint",
+    "under",
+]
 
 CHECKPOINT = "re-entrant checkpoint"  # what is called so in a finding
 NOT_REENTRANT = (
@@ -32,14 +39,23 @@ def calling_line() -> str:
     >>> calling_line().partition(":")[0] != "torch_modes.py"
     True
     """
+    return calling_instruction()[0]
+
+
+def calling_instruction() -> tuple[str, int]:
+    """Name the line of the user's code that is being run, and the place in its code.
+
+    The same again in a loop, and two places for two calls on one line.
+    """
     # inspect.stack reads every source file
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
         module = f"{frame.f_globals.get('__name__', '')}."
         if not module.startswith(_OWN):
-            return code_place(frame.f_code.co_filename, frame.f_lineno)
+            line = code_place(frame.f_code.co_filename, frame.f_lineno)
+            return line, frame.f_lasti
         frame = frame.f_back
-    return ""
+    return "", 0
 
 
 def in_checkpoint() -> bool:

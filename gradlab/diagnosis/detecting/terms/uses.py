@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import cotangent_of
-from gradlab.diagnosis.measuring.torch_modes import calling_line
+from gradlab.diagnosis.measuring.torch_modes import calling_instruction
 from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.labels import few_of
 from gradlab.subject.subject import is_torch_subject
@@ -36,6 +36,20 @@ _CLOSE = 1e-5  # relative: of sums that are the same
 _LARGE = 100_000  # coordinates, beyond which no direction is moved along
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Use:
+    """What takes an input, on which line, and where in the code: the same in a loop."""
+
+    function: str
+    line: str
+    place: int
+
+    @property
+    def words(self) -> str:
+        """Say what it is."""
+        return f"{self.function.strip('_')} ({self.line})"
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class _Program:
     """A program in which one use of an input gets another value."""
@@ -44,22 +58,23 @@ class _Program:
     which: int
     shift: Any = None
     use: int = -1
-    lines: list[str] = dataclasses.field(default_factory=list)
+    uses: list[_Use] = dataclasses.field(default_factory=list)
 
     def call(self, values: Any, *more: Any) -> Any:
         """Call the program, and count the uses."""
         tensor = values[self.which]
-        self.lines.clear()
+        self.uses.clear()
 
         def answer(func: Any, args: Any, kwargs: Any) -> Any:
             if not any(part is tensor for part in _flat(args)):
                 return func(*args, **kwargs)
             moved = args
-            if len(self.lines) == self.use:
+            if len(self.uses) == self.use:
                 moved = _replaced(args, tensor, tensor + self.shift)
             result = func(*moved, **kwargs)
             if hasattr(result, "requires_grad"):
-                self.lines.append(calling_line())
+                line, place = calling_instruction()
+                self.uses.append(_Use(str(getattr(func, "__name__", "")), line, place))
                 return result
             return result if moved is args else func(*args, **kwargs)
 
@@ -111,18 +126,18 @@ def left_out(case: Case) -> list[Clue]:
     weights = cotangent_of(evidence)
     analytic, numeric = weights @ case.analytic, weights @ case.numeric
     try:
-        lines, directions, parts = _parts(case, subject, weights)
+        uses, directions, parts = _parts(case, subject, weights)
     except BudgetExhausted:
         raise
     except Exception:  # noqa: BLE001 - the user's code may not run under a mode of torch
         return []
-    if not lines or not _fits(parts.sum(axis=1), directions @ numeric):
+    if not uses or not _fits(parts.sum(axis=1), directions @ numeric):
         return []
     moves = np.abs(parts).max(axis=0) > _CLOSE * np.abs(parts).max()
-    parts, lines = parts[:, moves], [n for n, m in zip(lines, moves, strict=True) if m]
-    for kept in _choices(len(lines)) if len(lines) > 1 else ():
+    parts, uses = parts[:, moves], [u for u, m in zip(uses, moves, strict=True) if m]
+    for kept in _choices(len(uses)) if len(uses) > 1 else ():
         if _fits(parts @ kept, directions @ analytic):
-            return [_told(case, lines, kept)]
+            return [_told(case, uses, kept)]
     return []
 
 
@@ -140,22 +155,22 @@ def _choices(count: int) -> Iterator[NDArray[np.bool_]]:
 
 def _parts(
     case: Case, subject: Any, weights: NDArray[np.float64]
-) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[list[_Use], NDArray[np.float64], NDArray[np.float64]]:
     """Measure the part of each use along random directions; no uses where it is one."""
     evidence, nothing = case.evidence, np.zeros((0, 0))
     with _counted(subject, case.part.which) as program:
         evidence.meter.spend(1)
         subject.row()
-        lines = list(program.lines)
-        if not 1 < len(lines) <= _MOST:
+        uses = list(program.uses)
+        if not 1 < len(uses) <= _MOST:
             return [], nothing, nothing
         size = case.variable.coordinates
         directions = evidence.rng.normal(size=(_DIRECTIONS, size))
         parts = [
-            [_slope(case, program, k, d, weights) for k in range(len(lines))]
+            [_slope(case, program, k, d, weights) for k in range(len(uses))]
             for d in directions
         ]
-    return lines, directions, np.array(parts)
+    return uses, directions, np.array(parts)
 
 
 @contextlib.contextmanager
@@ -197,31 +212,30 @@ def _fits(one: NDArray[np.float64], two: NDArray[np.float64]) -> bool:
     return bool(np.abs(one - two).max() <= _CLOSE * np.abs(two).max())
 
 
-def _told(case: Case, lines: list[str], kept: NDArray[np.bool_]) -> Clue:
-    name, count = case.name, len(lines)
+def _told(case: Case, uses: list[_Use], kept: NDArray[np.bool_]) -> Clue:
+    name, count = case.name, len(uses)
     order = np.flatnonzero(kept)
-    alone = len(order) == 1
-    if alone and len(set(lines)) < count:  # a loop, or what is written like one
+    if len(order) == 1 and len(set(uses)) < count:  # a loop
         place = {0: "first", count - 1: "last"}.get(int(order[0]), f"{order[0] + 1}th")
         return Clue(
             BugKind.LOST_ACCUMULATION,
             0.97,
-            f"The function uses {name} {count} times ({few_of(_unlike(lines), 2)}); "
-            f"its gradient is that of the {place} use alone.",
+            f"The function uses {name} {count} times, in {_words(uses)}; its gradient "
+            f"is that of the {place} use alone.",
             f"Add to the gradient of {name} (+=) for each use, where the backward "
             f"assigns to it.",
         )
-    gone = [line for line, has in zip(lines, kept, strict=True) if not has]
-    of = "each" if len(gone) > 1 else "one"
+    gone = [use for use, has in zip(uses, kept, strict=True) if not has]
+    which = "one" if len(gone) == 1 else f"{len(gone)}"
     return Clue(
         BugKind.MISSING_TERM,
         0.94,
-        f"The function uses {name} {count} times; the part of {len(gone)} of them is "
-        f"missing from its gradient: {few_of(_unlike(gone), 3)}.",
-        f"Add the part of {of} to the gradient of {name}.",
-        (BugKind.LOST_ACCUMULATION,) if alone else (),
+        f"The function uses {name} {count} times; the part of {which} of these is "
+        f"missing from its gradient: {_words(gone)}.",
+        f"Add to the gradient of {name} what comes back from there.",
+        (BugKind.LOST_ACCUMULATION,) if len(order) == 1 else (),
     )
 
 
-def _unlike(lines: list[str]) -> list[str]:
-    return list(dict.fromkeys(lines))
+def _words(uses: list[_Use]) -> str:
+    return few_of(list(dict.fromkeys(use.words for use in uses)), 3)

@@ -96,4 +96,29 @@ def test_a_part_that_is_forgotten_is_told_by_its_line(drawn):
 
     line = Gated.forward.__code__.co_firstlineno + 3
     assert report.diagnosis == "missing_term"
-    assert f"test_uses.py:{line}" in report.findings[0].evidence
+    assert f"matmul (test_uses.py:{line})" in report.findings[0].evidence
+
+
+class Margin(torch.autograd.Function):
+    """Two differences with one anchor on one line: no loop, and one of them is lost."""
+
+    @staticmethod
+    def forward(ctx, anchor, near, far):
+        ctx.save_for_backward(anchor, near, far)
+        return ((anchor - near) ** 2).sum(1) - ((anchor - far) ** 2).sum(1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        anchor, near, far = ctx.saved_tensors
+        on = 2 * grad[:, None]
+        return on * (anchor - near), -on * (anchor - near), on * (anchor - far)
+
+
+def test_two_uses_on_one_line_are_no_loop():
+    """A term is missing; nothing was to be added up step by step."""
+    torch.manual_seed(0)
+    points = [torch.randn(5, 3, dtype=torch.float64) for _ in range(3)]
+
+    report = gl.check(Margin.apply, *points)
+
+    assert (report.diagnosis, report.culprits) == ("missing_term", ("anchor",))
