@@ -335,3 +335,30 @@ def test_what_swings_fast_and_rounds_is_told_to_round(rng):
     report = gl.check(f, rng.normal(size=4), jac=jac)
 
     assert [finding.kind for finding in report.findings] == ["low_precision"]
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_buffer_that_calls_write_and_read_is_state(reads):
+    """What no call reads (a running mean in training) makes no second value."""
+    torch = pytest.importorskip("torch")
+
+    class Centred(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(3, dtype=torch.float64))
+
+        def forward(self, x):
+            out = (x - self.seen if reads else x) ** 2
+            with torch.no_grad():
+                self.seen.mul_(0.9).add_(x.mean(0), alpha=0.1)
+            return out.sum()
+
+    x = torch.arange(6.0, dtype=torch.float64).reshape(2, 3).requires_grad_()
+
+    report = gl.check(Centred(), x)
+
+    assert report.verdict == gl.Verdict.AGREES
+    kinds = [finding.kind for finding in report.findings]
+    assert kinds == (["stateful"] if reads else [])
+    if reads:
+        assert "changes module.seen" in report.findings[0].evidence

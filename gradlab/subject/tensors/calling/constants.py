@@ -33,6 +33,7 @@ class Constants:
         dtype_of: Callable[[Any], Any] = operator.attrgetter("dtype"),
     ) -> None:
         self._sources, self._dtype_of = dict(sources), dtype_of
+        self.left: dict[Any, Any] = {}  # what the first call left of those it wrote to
         self._unseen: list[Any] = []  # written to by ``.data`` or NumPy: never counted
         self._looks = _LOOKS
         self.tensors = {key: self._fresh(key) for key in self._sources}
@@ -50,6 +51,7 @@ class Constants:
             self._unseen += [key for key in self.tensors if self._changed_unseen(key)]
         for key, version in self._versions.items():  # most subjects have none
             if self.tensors[key]._version != version or key in self._unseen:  # noqa: SLF001 - see above
+                self.left.setdefault(key, self.tensors[key])
                 self.tensors[key] = self._fresh(key)
                 self._versions[key] = self.tensors[key]._version  # noqa: SLF001 - see above
 
