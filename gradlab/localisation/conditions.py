@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.subject.state_guard import StateGuard
-    from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = ["Conditions", "first_evaluation"]
 
@@ -114,42 +113,15 @@ def first_evaluation(
         base = base_row(subject, meter)
         subject.reset()
     if is_torch_subject(subject):
-        state += _kept_in_buffers(subject, base, meter)
+        from gradlab.subject.tensors.kept_buffers import read_again, written_buffers
+
+        if written_buffers(subject):
+            meter.spend(1)
+            state += read_again(subject, base)
     conditions = Conditions(
         random=consumed, state=state, mutated=mutated, dependent=subject.dependent
     )
     return base, conditions
-
-
-def _kept_in_buffers(
-    subject: TorchSubject, base: NDArray[np.float64], meter: Meter
-) -> tuple[str, ...]:
-    """Name the buffers that a call writes to, if a second call is another one for it.
-
-    They are the subject's own copies, put back after every call.
-    """
-    import torch
-
-    from gradlab.subject.tensors.outputs import to_row
-
-    held: Any = getattr(subject.program, "held", None)
-    if held is None or not held.left:
-        return ()
-    left = held.left
-    if subject.reset is not None:
-        subject.reset()
-    grad = bool(subject.needs_grad)
-    meter.spend(1)
-    try:
-        with torch.set_grad_enabled(grad):
-            buffers = {**held.tensors, **{key: t.clone() for key, t in left.items()}}
-            second = subject.observed(subject.values_apart(grad), buffers)
-        again = to_row(second.tensors)
-    except Exception:  # noqa: BLE001 - the user's code; the second call is not compared
-        return ()
-    if np.array_equal(again, base, equal_nan=True):
-        return ()
-    return tuple(f"module.{key}" for key in left)
 
 
 def _all_of(steps: list[Callable[[], None]]) -> Callable[[], None]:

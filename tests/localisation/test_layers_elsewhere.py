@@ -202,30 +202,6 @@ def test_code_of_the_root_is_blamed_by_its_class(case, x):
     assert set(audit.contaminated) == {"a.weight", "a.bias"}
 
 
-class _Reverse(torch.autograd.Function):
-    """Hands on what it is given, and the gradient times a number."""
-
-    @staticmethod
-    def forward(ctx, h, factor):
-        ctx.factor = factor
-        return h.view_as(h)
-
-    @staticmethod
-    def backward(ctx, up):
-        return ctx.factor * up, None
-
-
-@pytest.mark.parametrize("factor", [-1.0, -0.7, 0.1])
-def test_a_layer_that_reverses_gradients_may_be_meant(factor, x):
-    """Where what comes out is what went in, a factor is there on purpose, mostly."""
-    net = Custom(lambda h: _Reverse.apply(h, factor))
-
-    audit = blame(net, x, loss=entropy)
-
-    assert str(audit.findings[0].kind) == "surrogate"
-    assert "returns what it is given" in audit.findings[0].evidence
-
-
 def test_no_grad_around_trainable_layers_is_told(x):
     """Layers under no_grad get no gradient; the code around them is to blame."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Clue:
     doubts: tuple[BugKind, ...] = ()  # that the measurement itself leaves open
     through: str = ""  # the input through which alone it is known to be wrong
     handed_on: bool = False  # whether it is the error signal that is known to be wrong
-    of_each: bool = False  # or what is done to each finished gradient, by no signal
+    of_each: bool = False  # or each finished gradient, by no signal
 
     def finding(self, where: str) -> Finding:
         """Return it as an error of the input `where`."""
@@ -392,8 +392,7 @@ def sides_of(evidence: Evidence) -> list[Case]:
     """Make a case of every input, once: what one detector measures all may read."""
     if "sides" not in evidence.kept:
         evidence.kept["sides"] = [Case(evidence, part) for part in evidence.parts]
-    sides: list[Case] = evidence.kept["sides"]
-    return sides
+    return cast("list[Case]", evidence.kept["sides"])
 
 
 def reaches(mask: NDArray[np.bool_], axis: int | tuple[int, ...]) -> NDArray[np.bool_]:

@@ -119,14 +119,18 @@ def _factor(ratio: float, piece: Piece) -> Character:
 
 
 def _returns_its_input(piece: Piece) -> bool:
-    """Whether a call has one output, and that has the values of one of its inputs."""
+    """Whether a call has one output, and that has the values of one of its inputs.
+
+    Not of a parameter: what reverses gradients stands between two layers.
+    """
     import torch
 
     frame = piece.frame
     if frame.children or len(frame.outputs) != 1:
         return False
     output = frame.outputs[0].value
-    return any(torch.equal(slot.value, output) for slot in frame.inputs)
+    taken = [slot.value for slot in frame.inputs if not slot.parameter]
+    return any(torch.equal(value, output) for value in taken)
 
 
 def _lengths(piece: Piece) -> list[tuple[int, str]]:
