@@ -42,7 +42,7 @@ def test_a_compiled_function_agrees():
 
 def test_a_mode_sees_what_is_written_not_what_was_compiled():
     """A cast in compiled code is seen, however often one looks, and f stays itself."""
-    from gradlab.subject.tensors.in_double.double import narrowing_watched
+    from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
 
     f = torch.compile(lambda x: x.float().double().sum(), backend="eager")
     x = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)

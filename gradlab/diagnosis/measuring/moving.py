@@ -36,7 +36,6 @@ __all__ = [
     "unit_directions",
 ]
 
-_STEP = 6e-6  # relative step of a central difference
 _DIRECTIONS = 3  # along which both sides are compared elsewhere
 _CLEARLY = 10.0  # times what is taken for agreement: an error that can vanish
 _SAME = 1e-4  # relative change of an error that has not changed
@@ -80,7 +79,7 @@ def slopes_at(
     which: int,
     directions: NDArray[np.float64],
     *,
-    step: float = _STEP,
+    step: float | None = None,
 ) -> NDArray[np.float64]:
     """Directional derivatives at another point, with respect to one input.
 
@@ -95,8 +94,8 @@ def slopes_at(
     directions
         Shape (count, coordinates).
     step
-        Mean displacement of a coordinate, relative to the largest (at least 1); the
-        default balances truncation against rounding.
+        Mean displacement of a coordinate, relative to the largest (at least 1); None
+        balances truncation against rounding in the precision of what is evaluated.
 
     Returns
     -------
@@ -105,6 +104,7 @@ def slopes_at(
         the function raised.
     """
     subject, weights = evidence.reference or evidence.subject, cotangent_of(evidence)
+    step = step or float(subject.epsilon ** (1 / 3))
     here = np.asarray(points.get(which, subject.point(which)), dtype=np.float64)
     slopes = np.full(len(directions), np.nan)
     try:

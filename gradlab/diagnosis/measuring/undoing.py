@@ -55,6 +55,7 @@ class Undone:
     values: NDArray[np.float64] | None
     met: collections.Counter[str]  # how often what was met; of cuts "name@line"
     places: dict[str, str]  # of cuts: their lines of code
+    exits: dict[str, str] = dataclasses.field(default_factory=dict)  # the same
     overwrites: bool = False  # whether torch refuses: what it needs is written to
 
 
@@ -189,6 +190,10 @@ def _mode(undone: Undone, undo: Undo, *, copies: bool) -> Callable[[], Any]:
             undone.places[f"{own}@{line}"] = line
         elif counted and name in EXITS | {"register_hook"}:
             met[name] += 1
+            if name in EXITS and not undo.cuts:
+                line = calling_line()
+                met[f"{name}@{line}"] += 1
+                undone.exits[f"{name}@{line}"] = line
         if cut and undo.cuts and undo.line in {None, line}:
             if name == "no_grad":
                 return None

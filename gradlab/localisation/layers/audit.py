@@ -16,6 +16,7 @@ from gradlab.localisation.layers.checking.call_outcome import (
 )
 from gradlab.localisation.layers.checking.check import Checker, is_torchs
 from gradlab.localisation.layers.checking.reach import right_within_reach, wrong_nearby
+from gradlab.localisation.layers.checking.rounding import without_short_numbers
 from gradlab.localisation.layers.checking.slight import as_far_as_alone
 from gradlab.localisation.layers.checking.whole import (
     can_disturb,
@@ -281,10 +282,11 @@ class _Audit:
         if not about_inputs or outcome.measure is None or outcome.hook:
             return outcome
         worst = next(v for v in outcome.wrong if v.label == outcome.measure.label)
-        if wrong_nearby(self._program, frame, worst, outcome.measure):
-            return outcome
-        if not right_within_reach(self._program, frame, outcome.measure):
-            return outcome
+        with without_short_numbers() if outcome.wide else contextlib.nullcontext():
+            if wrong_nearby(self._program, frame, worst, outcome.measure):
+                return outcome
+            if not right_within_reach(self._program, frame, outcome.measure):
+                return outcome
         return dataclasses.replace(
             outcome,
             state=LayerState.RIGHT,

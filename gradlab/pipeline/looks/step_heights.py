@@ -162,7 +162,7 @@ def casts_seen(subject: Subject, meter: Meter) -> bool | None:
     """
     if not is_torch_subject(subject) or subject.epsilon > SINGLE:
         return None
-    from gradlab.subject.tensors.in_double.double import narrowing_watched
+    from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
 
     rounded: list[str] = []
     with narrowing_watched(subject.epsilon, rounded=rounded) as narrowed:

@@ -25,6 +25,7 @@ from gradlab.subject.tensors.calling.programs import prepare
 from gradlab.subject.tensors.gradients.analytic import ReverseMode
 from gradlab.subject.tensors.gradients.forward import ForwardMode
 from gradlab.subject.tensors.in_double.double import in_double
+from gradlab.subject.tensors.in_double.returning import returning_watched
 from gradlab.subject.tensors.in_double.transient_parameters import lent
 from gradlab.subject.tensors.incremental.input_products import products_of
 from gradlab.subject.tensors.outputs import (
@@ -134,12 +135,8 @@ class TorchSubject:
         Names of inputs that the function was seen to write to.
     dependent
         Inputs that were computed from others: ``"y from x"``; set by the builder.
-    reset
-        Called before every evaluation, to put the random state back; None does nothing.
     chunk_bytes
         Bound on the perturbed copies made for one batch; see `batching.stacks`.
-    forward_value
-        Output row seen by the analytic side's last forward pass; None before.
     """
 
     live = False
@@ -162,9 +159,9 @@ class TorchSubject:
         self.shared = sharing(self.cells)
         self.mutated: tuple[str, ...] = ()
         self.dependent: tuple[str, ...] = ()
-        self.reset: Callable[[], None] | None = None
+        self.reset: Callable[[], None] | None = None  # before each evaluation
         self.chunk_bytes = batch_bytes([cell.values for cell in self.cells])
-        self.forward_value: NDArray[np.float64] | None = None
+        self.forward_value: NDArray[np.float64] | None = None  # of autograd's forward
         self.analytic: Analytic | None = ReverseMode(self)
         self.needs_grad: bool | None = None  # unknown before the first evaluation
         self.kept: tuple[int, ...] | None = None  # outputs that require grad; all
@@ -174,13 +171,14 @@ class TorchSubject:
         self._signature: list[tuple[str, tuple[int, ...], Any]] | None = None
         self._outputs: tuple[Variable, ...] | None = None
         self._epsilon: float | None = None
+        self.least_epsilon = 0.0  # of what comes back to torch from outside
         self._batches = Batches(self)
         self.may_batch = self._batches.may_be  # without a trial: see there
         self.first_rows = self._batches.first_rows
         self.products = functools.partial(products_of, self)
         self.at_point: NDArray[np.float64] | None = None  # the row there, if known
         self.least_scales: dict[int, float] = {}
-        self.draws = self.asserts = False  # see `same_draws` and `domains`
+        self.draws = self.asserts = self.returns = False  # as they name their modules
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -198,7 +196,7 @@ class TorchSubject:
 
         dtypes = {cell.values.dtype for cell in self.cells}
         dtypes |= {dtype for _, _, dtype in self._signature or ()}
-        found = max(float(torch.finfo(dtype).eps) for dtype in dtypes)
+        found = max(self.least_epsilon, *(torch.finfo(each).eps for each in dtypes))
         if self._signature is not None:  # else an output may be coarser
             self._epsilon = found
         return found
@@ -319,10 +317,10 @@ class TorchSubject:
         """Values to evaluate at; copies of those that the function writes to."""
         if grad:
             return self.with_leaves(range(len(self.cells)))[0]
-        if not self.mutated:
-            return [lent(cell) or cell.tensor() for cell in self.cells]
         return [
-            cell.apart() if cell.variable.name in self.mutated else cell.tensor()
+            (lent(cell) or cell.tensor())
+            if cell.variable.name not in self.mutated
+            else cell.apart()
             for cell in self.cells
         ]
 
@@ -369,15 +367,17 @@ class TorchSubject:
         """
         small = sum(cell.values.nbytes for cell in self.cells) <= _WATCHED
         there = [Before(cell) for cell in self.cells if small]
-        with asserting_watched(cell.values for cell in self.cells) as seen:
-            tensors = self.evaluate(self.values_apart(grad), grad)
+        tensors = [cell.values for cell in self.cells]
+        with asserting_watched(tensors) as seen, returning_watched() as back:
+            found = self.evaluate(self.values_apart(grad), grad)
         self.asserts |= bool(seen)
+        self.returns |= bool(back.names)
         for cell, before in zip(self.cells, there, strict=False):
             name = cell.variable.name
             if name not in self.mutated and before.written():
                 before.put_back()
                 self.mutated = (*self.mutated, name)
-        return tensors
+        return found
 
     def _keep(self, told: Sequence[int]) -> None:
         """Leave out outputs that say themselves that they have no gradient.

@@ -135,7 +135,7 @@ def rounds(fn: Callable[[], Any], params: Any) -> bool:
         return False
     import torch
 
-    from gradlab.subject.tensors.in_double.double import narrowing_watched
+    from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
 
     try:
         with narrowing_watched(float(torch.finfo(torch.float32).eps)) as narrowed:
@@ -160,7 +160,7 @@ def meets_halves(fn: Callable[[], Any]) -> bool:
     >>> meets_halves(lambda: w * w), meets_halves(lambda: w.half().sum())
     (False, True)
     """
-    from gradlab.subject.tensors.in_double.double import narrowing_watched
+    from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
 
     with narrowing_watched(SINGLE) as narrowed:
         fn()

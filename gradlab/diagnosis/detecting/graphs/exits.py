@@ -29,7 +29,7 @@ _DIRECTIONS = 3
 def left_torch(case: Case) -> list[Clue]:
     """Detect a path that leaves torch while others stay."""
     subject = case.evidence.reference or case.evidence.subject
-    if not is_torch_subject(subject) or not case.part.complete:
+    if not is_torch_subject(subject):
         return []
     tapes = Tape(), Tape()
     with under(subject, tapes[0].mode, tapes[1].mode):
@@ -65,7 +65,9 @@ def left_torch(case: Case) -> list[Clue]:
 def _right(case: Case) -> bool:
     n = case.numeric.shape[1]
     directions = case.evidence.rng.normal(size=(_DIRECTIONS, n))
-    slopes = slopes_at(case.evidence, {}, case.part.which, directions)
+    every = np.zeros((_DIRECTIONS, case.variable.coordinates))
+    every[:, case.part.positions] = directions
+    slopes = slopes_at(case.evidence, {}, case.part.which, every)
     weights = cotangent_of(case.evidence)
     ours = directions @ (weights @ case.analytic)
     true = directions @ (weights @ case.numeric)

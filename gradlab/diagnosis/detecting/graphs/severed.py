@@ -45,7 +45,7 @@ def names_cut(finding: Finding) -> bool:
 
 
 def cuts_met(run: Callable[[], Any]) -> dict[str, str]:
-    """Call something, and tell what cuts the graph in it.
+    """Call something, and tell what cuts the graph in it, or leaves torch.
 
     Returns
     -------
@@ -56,7 +56,8 @@ def cuts_met(run: Callable[[], Any]) -> dict[str, str]:
     undone = seen(run)
     if undone is None:
         return {}
-    return {_words(key, undone.met, line): line for key, line in undone.places.items()}
+    both = undone.places | undone.exits
+    return {_words(key, undone.met, line): line for key, line in both.items()}
 
 
 def cuts_any(parts: Iterable[Callable[[], Any]], whole: Callable[[], Any]) -> bool:

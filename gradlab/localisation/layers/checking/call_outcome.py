@@ -45,6 +45,8 @@ class CallOutcome:
         There is nothing in it to check, which is no reason to warn.
     together
         What was checked is the call with all that is inside, not its own code alone.
+    wide
+        It was found with casts to less than float64 left out.
     """
 
     state: LayerState
@@ -57,6 +59,7 @@ class CallOutcome:
     failed: bool = False
     empty: bool = False
     together: bool = False
+    wide: bool = False
 
     @property
     def raised(self) -> bool:

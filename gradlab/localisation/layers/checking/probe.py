@@ -18,7 +18,7 @@ from gradlab.localisation.layers.products import finite_part, length
 from gradlab.localisation.layers.replaying.directions import Direction, typical_size
 from gradlab.localisation.layers.variables import ReplayError
 from gradlab.subject.subject import DOUBLE
-from gradlab.subject.tensors.in_double.double import narrowing_watched
+from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from gradlab.localisation.layers.checking.careful_look import judge
-from gradlab.localisation.layers.checking.probe import Precision, narrows
+from gradlab.localisation.layers.checking.probe import Precision
 from gradlab.localisation.layers.replaying.replay import Piece
-from gradlab.subject.tensors.in_double.double import narrowing_watched
 from gradlab.subject.tensors.in_double.lossless_casts import Casts
+from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
+from gradlab.subject.tensors.in_double.returning import returning_watched
+from gradlab.subject.tensors.in_double.widening import double_default
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gradlab.localisation.layers.checking.probe import Measure
     from gradlab.localisation.layers.variables import Product
 
-__all__ = ["over_longer_steps", "right_without_casts"]
+__all__ = [
+    "over_longer_steps",
+    "right_without_casts",
+    "shortening_watched",
+    "without_short_numbers",
+]
+
+
+@contextlib.contextmanager
+def shortening_watched() -> Iterator[list[str]]:
+    """Collect the functions of torch that leave fewer digits than float64 has.
+
+    By a cast, or because numbers left torch and came back in float32.
+    """
+    shortened: list[str] = []
+    with narrowing_watched() as narrowed, returning_watched() as back:
+        yield shortened
+    shortened += [*narrowed, *back.names]
+
+
+@contextlib.contextmanager
+def without_short_numbers() -> Iterator[None]:
+    """Leave out casts to less than float64, which is the default dtype meanwhile."""
+    with double_default(), Casts.shorter().left_out():
+        yield
 
 
 def over_longer_steps(
     piece: Piece, product: Product, measures: list[Measure], seed: int
 ) -> list[Measure]:
-    """Judge what rounding hides once more, as if all were in single precision.
+    """Judge a piece that casts inside once more, as if all were in single precision.
 
-    Where a piece casts to that inside, on steps that are long enough for it.
+    On steps that are long enough for it: what rounding hides shows there, and what
+    stands still between two numbers of single precision moves.
 
     Parameters
     ----------
@@ -38,13 +68,14 @@ def over_longer_steps(
     """
     import torch
 
-    hidden = any(not m.certain and m.note == "noise" for m in measures)
     short = {torch.float32, torch.complex64, torch.float16, torch.bfloat16}
     dtypes = {out.dtype for out in product.outputs if out is not None}
-    if not hidden or dtypes & short or not narrows(piece, product):
+    if dtypes & short:
         return measures
     single = Precision(torch.finfo(torch.float32).eps)
     again = judge(piece, product, single, seed)
+    if all(m.agrees for m in measures):
+        return again if any(m.certain and not m.agrees for m in again) else measures
     return [
         new if new.certain and not (old.certain or new.agrees) else old
         for old, new in zip(measures, again, strict=True)

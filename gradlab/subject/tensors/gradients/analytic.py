@@ -28,7 +28,7 @@ from gradlab.subject.tensors.gradients.cotangents import (
     has_reentrant_checkpoint,
 )
 from gradlab.subject.tensors.gradients.precision import Unseen, is_single, lost_digits
-from gradlab.subject.tensors.in_double.double import narrowing_watched
+from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
 from gradlab.subject.tensors.outputs import to_row
 
 if TYPE_CHECKING:

@@ -87,7 +87,7 @@ def cotangent_trials(
     in_time
         Called before each part of the work; what it raises ends it.
     """
-    from gradlab.subject.tensors.in_double.double import narrowing_watched
+    from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
 
     if sum(cell.values.nbytes for cell in subject.cells) > _LARGE:
         return

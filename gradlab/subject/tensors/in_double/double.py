@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from gradlab.subject.subject import DOUBLE, SINGLE
-from gradlab.subject.tensors.calling.uncompiled import uncompiled
 from gradlab.subject.tensors.in_double.lossless_casts import (
     AnalyticWithin,
     Casts,
     Within,
     loss_within,
 )
-from gradlab.subject.tensors.in_double.same_draws import SameDraws, draws_by_dtype
+from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
+from gradlab.subject.tensors.in_double.returning import (
+    returning_watched,
+    rounded_on_return,
+)
+from gradlab.subject.tensors.in_double.same_draws import SameDraws
 from gradlab.subject.tensors.in_double.transient_parameters import (
     Lending,
     Rooms,
@@ -26,13 +29,12 @@ from gradlab.subject.tensors.in_double.widening import double_default
 from gradlab.subject.tensors.values import (
     Cell,
     dtype_name,
-    is_differentiable,
     make_cell,
     private_copy,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from gradlab.subject.tensors.calling.programs import Program
     from gradlab.subject.tensors.in_double.lossless_casts import Around
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "in_double",
-    "narrowing_watched",
+    "rounded_twin",
     "within",
     "without_casts",
 ]
@@ -49,15 +51,6 @@ __all__ = [
 # be made in one evaluation: a loop over time steps had better find them all there.
 _LARGE = 1 << 24
 _READ_AGAIN = 2
-# Torch's functions whose values are steps.
-_ROUNDING = frozenset(
-    (
-        *("round", "floor", "ceil", "trunc", "fix", "frac", "int", "long", "short"),
-        *("sign", "sgn", "heaviside", "bucketize", "searchsorted", "remainder", "fmod"),
-        *("floor_divide", "floordiv", "mod", "quantize_per_tensor"),
-        *(f"fake_quantize_per_{each}_affine" for each in ("tensor", "channel")),
-    )
-)
 
 
 def in_double(subject: TorchSubject) -> TorchSubject | None:
@@ -159,8 +152,13 @@ def without_casts(
     """
     if not subject.outputs or subject.epsilon > SINGLE:
         return None
-    with narrowing_watched(SINGLE) as to_half, narrowing_watched() as to_single:
+    with (
+        narrowing_watched(SINGLE) as to_half,
+        narrowing_watched() as to_single,
+        returning_watched() as back,
+    ):
         subject.row()
+    to_single += rounded_on_return(subject, back)
     # float() of what was half only widened; without the half it would narrow
     wide = _harmless(subject).wide
     ways: list[tuple[Casts, Literal["half", "single"]]] = []
@@ -175,6 +173,33 @@ def without_casts(
             found.dependent = subject.dependent
             return found, precision
     return None
+
+
+def rounded_twin(subject: TorchSubject) -> TorchSubject | None:
+    """Return `subject` as one of the precision in which something comes back to it.
+
+    None where nothing does that depends on its inputs. What a function rounds itself,
+    outside torch, cannot be left out; but differences over many of its stairs see it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gradlab.subject.tensors.subjects import torch_subject
+    >>> def scaled(x):
+    ...     return x * torch.from_numpy(x.detach().numpy().astype("float32"))
+    >>> x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    >>> twin = rounded_twin(torch_subject(scaled, (x,)))
+    >>> f"{twin.epsilon:.1g}"
+    '1e-07'
+    """
+    with returning_watched() as back:
+        subject.row()
+    if not rounded_on_return(subject, back):
+        return None
+    twin = _like(subject, subject.program, subject.cells, subject.loss)
+    twin.mutated, twin.dependent = subject.mutated, subject.dependent
+    twin.least_epsilon = back.epsilon
+    return twin
 
 
 def _widened_by(subject: TorchSubject, casts: Casts) -> TorchSubject | None:
@@ -225,10 +250,11 @@ def _attempted(
     if program is None:
         return None
     for default in (False, True):
-        tried = program
+        tried, loss = program, subject.loss
         if default:
             tried = Within(program, double_default, changes_defaults=True)
-        double = _like(subject, tried, cells, subject.loss)
+            loss = loss_within(loss, double_default)
+        double = _like(subject, tried, cells, loss)
         narrowed = _narrowed(double)
         if casts.wide and (narrowed or (beside and narrowed is None)):
             double = within(double, casts.left_out)
@@ -314,72 +340,12 @@ def _narrowed(double: TorchSubject) -> bool | None:
 
     drawn: list[str] = []
     try:
-        with narrowing_watched(drawn=drawn) as narrowed:
+        with narrowing_watched(drawn=drawn) as narrowed, returning_watched() as back:
             double.at_point = double.row()
+        if not narrowed:
+            narrowed = rounded_on_return(double, back)
     except Exception:  # noqa: BLE001 - it cannot run: that is the answer
         return None
     double.draws = bool(drawn)
     wide = double.epsilon <= torch.finfo(torch.float64).eps
     return bool(narrowed) or not wide
-
-
-@contextlib.contextmanager
-def narrowing_watched(
-    epsilon: float = DOUBLE,
-    drawn: list[str] | None = None,
-    rounded: list[str] | None = None,
-) -> Iterator[list[str]]:
-    """Collect the torch functions that turn float64 into something coarser.
-
-    With the `epsilon` of float32: what turns that into something coarser. With
-    `drawn`, names of those that draw numbers which depend on the dtype are put there,
-    in `rounded` those that round on purpose.
-
-    At the level of Python's calls: that is where a user's casts stand. (A dispatch
-    mode would see a little more, and load torch's compiler, which takes seconds.)
-
-    Examples
-    --------
-    >>> import torch
-    >>> with narrowing_watched() as narrowed:
-    ...     y = torch.ones(2, dtype=torch.float64).float().double()
-    >>> narrowed
-    ['float']
-    """
-    from torch.overrides import TorchFunctionMode
-
-    narrowed: list[str] = []
-
-    class Watch(TorchFunctionMode):
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            result = func(*args, **(kwargs or {}))
-            name = getattr(func, "__name__", "")
-            if drawn is not None and draws_by_dtype(name, args):
-                drawn.append(name)
-            if rounded is not None and name.strip("_") in _ROUNDING:
-                rounded.append(name)
-            if name.startswith("new_") or name.endswith("_like"):
-                return result  # takes a shape, no values
-            came = [*args, *(kwargs or {}).values()]
-            # writing into a tensor, x[i] = y, returns nothing: look at the target
-            left = args[:1] if result is None else [result]
-            if any(map(_is_wide, came)) and any(map(_is_narrow, left)):
-                narrowed.append(name)
-            return result
-
-    def _is_wide(value: object) -> bool:
-        return is_differentiable(value) and _epsilon(value) <= epsilon
-
-    def _is_narrow(value: object) -> bool:
-        return is_differentiable(value) and _epsilon(value) > epsilon
-
-    with uncompiled(), Watch():
-        yield narrowed
-
-
-def _epsilon(tensor: Any) -> float:
-    import torch
-
-    return float(torch.finfo(tensor.dtype).eps)

@@ -17,6 +17,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.tensors.calling.uncompiled import uncompiled
+from gradlab.subject.tensors.in_double.returning import makes_of_numbers
 from gradlab.subject.tensors.values import is_double
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class Casts:
                 self, func: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
                 kwargs = kwargs or {}
+                if makes_of_numbers(func) and kwargs.get("dtype") in casts.wide:
+                    kwargs = {**kwargs, "dtype": casts.wide[kwargs["dtype"]]}
                 if not any(map(_is_wide, (*args, *kwargs.values()))):
                     return func(*args, **kwargs)
                 if methods.get(func) in casts.wide:

@@ -1,0 +1,161 @@
+"""Numbers that leave torch and come back with fewer digits than they had.
+
+``torch.tensor(float(h.sum()))`` is a constant to autograd, and one of float32 wherever
+that is the default dtype. In a function that computes in float64 it is a stair: a step
+of a difference that ends on the same one does not see what autograd does not see
+either, and the two agree. In a copy whose default dtype is float64 the stair is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.subject.tensors.values import is_differentiable, is_double
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gradlab.subject.tensors.subjects import TorchSubject
+
+__all__ = [
+    "Returning",
+    "makes_of_numbers",
+    "returning_watched",
+    "rounded_on_return",
+]
+
+_EXITS = frozenset({"item", "numpy", "tolist", "__array__", "__float__", "__complex__"})
+# Functions of torch that make tensors of numbers, not of tensors or of a shape alone.
+_MAKING = frozenset(
+    (
+        *("tensor", "as_tensor", "asarray", "scalar_tensor", "full"),
+        *("linspace", "logspace", "arange", "new_tensor", "new_full", "full_like"),
+    )
+)
+_FAR = 1e-3  # of its size: what every number is moved by, to see what follows
+
+
+def makes_of_numbers(func: Any) -> bool:
+    """Whether a function of torch makes a tensor of numbers that Python holds.
+
+    Examples
+    --------
+    >>> import torch
+    >>> makes_of_numbers(torch.tensor), makes_of_numbers(torch.zeros)
+    (True, False)
+    """
+    return getattr(func, "__name__", "") in _MAKING
+
+
+class Returning:
+    """What came back in less than double precision, after something had left.
+
+    Attributes
+    ----------
+    names
+        Of the functions of torch that made tensors of it, or met what NumPy had made.
+    values
+        These tensors; two evaluations at different points tell constants apart.
+    """
+
+    def __init__(self) -> None:
+        self._left = False
+        self._known: dict[int, Any] = {}  # short tensors by identity, kept alive
+        self.names: list[str] = []
+        self.values: list[Any] = []
+
+    def meet(self, name: str, args: Any, result: Any) -> None:
+        """Take notice of a function of torch that was called."""
+        if name in _EXITS:
+            self._left |= bool(args) and is_double(args[0])
+        elif self._left:
+            for value in args:
+                self._take(name, value)
+            if name in _MAKING:
+                self._take(name, result)
+            elif _is_short(result):  # torch made it of what it had
+                self._known[id(result)] = result
+
+    def _take(self, name: str, value: Any) -> None:
+        """Note a short tensor that no function of torch was seen to compute."""
+        if _is_short(value) and id(value) not in self._known:
+            self._known[id(value)] = value
+            self.names.append(name)
+            self.values.append(value.detach().clone())
+
+    @property
+    def epsilon(self) -> float:
+        """Unit round-off of the coarsest of them."""
+        import torch
+
+        return max(float(torch.finfo(value.dtype).eps) for value in self.values)
+
+    def moved_by(self, other: Returning) -> list[str]:
+        """Name those that hold something else in an evaluation at another point."""
+        import torch
+
+        if self.names != other.names:
+            return self.names
+        both = zip(self.names, self.values, other.values, strict=True)
+        return [name for name, one, two in both if not torch.equal(one, two)]
+
+
+def _is_short(value: Any) -> bool:
+    return is_differentiable(value) and not is_double(value)
+
+
+@contextlib.contextmanager
+def returning_watched() -> Iterator[Returning]:
+    """Collect what comes back shorter than it left.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with returning_watched() as seen:
+    ...     y = torch.tensor(float(torch.ones(2, dtype=torch.float64).sum()))
+    >>> seen.names
+    ['tensor']
+    """
+    from gradlab.subject.tensors.incremental.standing_in import watching
+
+    seen = Returning()
+
+    def answer(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        result = func(*args, **kwargs)
+        seen.meet(getattr(func, "__name__", ""), args, result)
+        return result
+
+    with watching(answer):
+        yield seen
+
+
+def rounded_on_return(subject: TorchSubject, seen: Returning) -> list[str]:
+    """Name what comes back shorter than it left, and depends on the inputs.
+
+    Parameters
+    ----------
+    subject
+        Evaluated once more, at another point, where there is anything to tell apart;
+        it is where it was afterwards.
+    seen
+        What an evaluation at its point met.
+    """
+    if not seen.names:
+        return []
+    try:
+        for which in range(len(subject.inputs)):
+            point = subject.point(which)
+            signs = np.where(np.arange(point.size) % 3, 1.0, -1.0)
+            scale = np.maximum(np.abs(point), np.abs(point).max(initial=0.0) or 1.0)
+            subject.place(which, point + _FAR * signs * scale)
+        with returning_watched() as there:
+            subject.row()
+    except Exception:  # noqa: BLE001 - outside its domain: no constant for certain
+        return seen.names
+    finally:
+        for which in range(len(subject.inputs)):
+            subject.place(which, None)
+    return seen.moved_by(there)
