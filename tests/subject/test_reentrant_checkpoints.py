@@ -63,3 +63,25 @@ def test_a_slip_inside_is_found(way):
 def test_an_audit_accuses_nobody(way):
     audit = gl.blame(Model(way), INDEX, loss=_loss)
     assert audit.culprits == ()
+
+
+@pytest.mark.parametrize("way", ["hook", "forward", "dummy"])
+def test_parameters_in_place(way):
+    """With ``params=`` as well; what they had in .grad is there afterwards."""
+    net, slipped = Model(way), Model(way, slip=1.1)
+    net.inner.weight.grad = torch.ones(6, 4, dtype=torch.float64)
+
+    right, wrong = (
+        gl.check(lambda: _loss(each(INDEX)), params=dict(each.named_parameters()))  # noqa: B023 - called at once
+        for each in (net, slipped)
+    )
+
+    assert right.verdict == gl.Verdict.AGREES
+    assert {
+        c.input.name for c in wrong.comparisons if c.verdict.name == "DISAGREES"
+    } == {
+        "inner.weight",
+        "inner.bias",
+    }
+    assert torch.equal(net.inner.weight.grad, torch.ones(6, 4, dtype=torch.float64))
+    assert net.outer.weight.grad is None

@@ -11,6 +11,8 @@ import numpy as np
 
 from gradlab.errors import InputError, SubjectError
 from gradlab.subject.subject import SINGLE
+from gradlab.subject.tensors.gradients.backward import accumulated
+from gradlab.subject.tensors.gradients.cotangents import has_reentrant_checkpoint
 from gradlab.subject.tensors.graph import graph_nodes
 from gradlab.subject.tensors.values import is_torch
 from gradlab.subject.tree import Tree, flatten, leaves_of
@@ -203,7 +205,10 @@ def gradients_in_place(
         asked = wanted
         if not all(flag for _, flag in kept):
             asked = _on_the_same_memory(wanted, loss)
-        found = torch.autograd.grad(loss.sum(), asked, allow_unused=True)
+        if has_reentrant_checkpoint([loss]):  # grad() does not reach what it holds
+            found = accumulated([loss.sum()], None, asked)
+        else:
+            found = torch.autograd.grad(loss.sum(), asked, allow_unused=True)
         by_tensor = {id(t): g for t, g in zip(wanted, found, strict=True)}
         return {n: by_tensor.get(id(t)) for n, t in zip(names, tensors, strict=True)}
     finally:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tensors.values import Cell
 
-__all__ = ["Backward"]
+__all__ = ["Backward", "accumulated"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +68,7 @@ class Backward:
         ends, cotangents = zip(*pairs, strict=True)
         with self.standing():
             if self.accumulates:
-                gradients = _accumulated(ends, cotangents, self.leaves, keep=keep)
+                gradients = accumulated(ends, cotangents, self.leaves, keep=keep)
             else:
                 gradients = run_backward(
                     ends,
@@ -177,23 +177,29 @@ class Backward:
             return None
 
 
-def _accumulated(
+def accumulated(
     outputs: Sequence[Any],
-    cotangents: Sequence[Any],
+    cotangents: Sequence[Any] | None,
     leaves: Sequence[Any],
     *,
-    keep: bool,
+    keep: bool = False,
 ) -> tuple[Any, ...]:
-    """Gradients as training gets them, which are added to the leaves."""
+    """Gradients as training gets them, which are added to the leaves.
+
+    These have the ``.grad`` afterwards that they had; whatever else the graph reaches
+    is for a guard to put back.
+    """
     import torch
 
-    for leaf in leaves:
-        leaf.grad = None
-    torch.autograd.backward(outputs, cotangents, retain_graph=keep)
-    gradients = tuple(leaf.grad for leaf in leaves)
-    for leaf in leaves:
-        leaf.grad = None
-    return gradients
+    before = [leaf.grad for leaf in leaves]
+    try:
+        for leaf in leaves:
+            leaf.grad = None
+        torch.autograd.backward(outputs, cotangents, retain_graph=keep)
+        return tuple(leaf.grad for leaf in leaves)
+    finally:
+        for leaf, gradient in zip(leaves, before, strict=True):
+            leaf.grad = gradient
 
 
 def _places(tensors: Sequence[Any]) -> list[int | None]:
