@@ -2,6 +2,8 @@
 
 A value that went through `item()`, `numpy()` or `float()` is a constant to autograd. If
 differences agree with the analytic side once that value is held fixed, it was that.
+So is what `torch.normal` draws around a mean: with the same random numbers it moves
+with the mean, and its gradient is zero.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from gradlab.diagnosis.measuring.moving import cotangent_of, slopes_at
 from gradlab.diagnosis.measuring.torch_modes import calling_line, under
 from gradlab.subject.subject import is_torch_subject
 from gradlab.subject.tensors.incremental.standing_in import watching
+from gradlab.subject.tensors.values import is_torch
 
 __all__ = ["left_torch"]
 
 _EXITS = {"item", "numpy", "tolist", "__array__", "__float__", "__int__", "__bool__"}
 _NAMED = _EXITS - {"__bool__", "__int__"}  # a branch or an index has no slope anyway
+_DRAWN = "normal"  # of the functions that draw the one whose draws move, ungraded
 _DIRECTIONS = 3
 
 
@@ -36,7 +40,7 @@ def left_torch(case: Case) -> list[Clue]:
         case.evidence.meter.spend(1)
         subject.row()
         met = tapes[0].names + tapes[1].names
-        if not any(name in _NAMED for name in met):
+        if not any(name in _NAMED or name == _DRAWN for name in met):
             return []
         for tape in tapes:
             tape.playing = True
@@ -44,22 +48,37 @@ def left_torch(case: Case) -> list[Clue]:
     if not right:
         return []
     lines = tapes[0].lines | tapes[1].lines
-    told = ", ".join(
+    told = [
         f"{n} ({k}x{f', {lines[n]}' if lines[n] else ''})"
         for n, k in met.items()
-        if n in _NAMED
-    )
-    return [
-        Clue(
-            BugKind.DETACHED,
-            0.985,
-            f"The function leaves torch by {told}. With what left it held fixed, "
-            f"differences agree with the gradient of {case.name}: the path through "
-            f"there is missing.",
-            "Keep that value a tensor: leave out item(), numpy() and float() on the "
-            "way from the input to the output.",
-        )
+        if n in _NAMED or n == _DRAWN
     ]
+    return [_drawn(case, told) if set(met) & {_DRAWN} else _left(case, told)]
+
+
+def _left(case: Case, told: list[str]) -> Clue:
+    return Clue(
+        BugKind.DETACHED,
+        0.985,
+        f"The function leaves torch by {', '.join(told)}. With what left it held "
+        f"fixed, differences agree with the gradient of {case.name}: the path through "
+        f"there is missing.",
+        "Keep that value a tensor: leave out item(), numpy() and float() on the way "
+        "from the input to the output.",
+    )
+
+
+def _drawn(case: Case, told: list[str]) -> Clue:
+    return Clue(
+        BugKind.DETACHED,
+        0.985,
+        f"The function draws by {', '.join(told)}, where no gradient passes, around "
+        f"what depends on {case.name}. With the draws held fixed, differences agree "
+        f"with the gradient of {case.name}: the path through them is missing.",
+        "For the slope through a draw use rsample(), or mean + std * "
+        "torch.randn_like(mean). If the gradient of log_prob alone is meant (a score "
+        "function, REINFORCE), it is right: check it with the draws as an input.",
+    )
 
 
 def _right(case: Case) -> bool:
@@ -92,7 +111,7 @@ class Tape:
 
         def answer(func: Any, args: Any, kwargs: Any) -> Any:
             name = str(getattr(func, "__name__", ""))
-            if name not in _EXITS:
+            if name not in _EXITS and not _draws(name, args, kwargs):
                 return func(*args, **kwargs)
             k = next(count)
             if self.playing and k < len(self._values):
@@ -101,8 +120,18 @@ class Tape:
             if not self.playing:
                 self.names[name] += 1
                 self.lines.setdefault(name, calling_line())
-                kept = value.copy() if isinstance(value, np.ndarray) else value
+                kept = value
+                if name == _DRAWN:
+                    kept = value.clone()
+                elif isinstance(value, np.ndarray):
+                    kept = value.copy()
                 self._values.append(kept)
             return value
 
         return watching(answer)
+
+
+def _draws(name: str, args: Any, kwargs: Any) -> bool:
+    """Whether a call draws around a tensor."""
+    given = (*args[:2], kwargs.get("mean"), kwargs.get("std"))
+    return name == _DRAWN and any(map(is_torch, given))

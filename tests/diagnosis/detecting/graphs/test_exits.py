@@ -50,3 +50,25 @@ def test_other_slip_beside_an_exit(rng):
         return torch.sin(doubled(x)) * (1.0 if x.sum().item() > 0 else 2.0)
 
     assert gl.check(call, x).diagnosis == "scale"
+
+
+def test_draws_around_an_input_are_named():
+    """``Normal.sample()`` moves with its mean, and has a gradient of zero there.
+
+    A policy gradient is right for what was drawn; that, and what to do, is said.
+    """
+    policy = torch.nn.Linear(3, 2, dtype=torch.float64)
+    torch.manual_seed(0)
+    state = torch.randn(4, 3, dtype=torch.float64)
+
+    def loss(weight):
+        around = torch.distributions.Normal(state @ weight.mT + policy.bias, 0.7)
+        action = around.sample()
+        return -(around.log_prob(action).sum(1) * (action.sum(1) - 0.3)).mean()
+
+    report = gl.check(loss, policy.weight.detach().requires_grad_())
+
+    finding = report.findings[0]
+    assert str(finding.kind) == "detached"
+    assert "draws by normal (1x, test_exits.py:" in finding.evidence
+    assert "score function" in finding.advice
