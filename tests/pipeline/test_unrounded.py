@@ -281,3 +281,20 @@ def test_another_function_without_its_casts_settles_nothing():
 
     assert report.verdict != gl.Verdict.DISAGREES
     assert "left out" not in str(report)
+
+
+# Computes the sine in full, and keeps for its backward what three digits say of x.
+short_memory = with_backward(
+    torch.sin, lambda x, up: up * x.bfloat16().to(x.dtype).cos()
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_cast_of_the_backward_alone_is_no_excuse(dtype):
+    """What is computed is as smooth as ever; its gradient is off by half a percent."""
+    x = torch.tensor([0.3, -1.2, 0.9, 2.1, 0.77], dtype=dtype, requires_grad=True)
+
+    report = gl.check(short_memory, x)
+
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert report.culprits == ("x",)

@@ -16,6 +16,7 @@ from gradlab.subject.tensors.in_double.lossless_casts import (
 )
 from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
 from gradlab.subject.tensors.in_double.returning import (
+    displaced,
     returning_watched,
     rounded_on_return,
 )
@@ -51,6 +52,7 @@ __all__ = [
 # be made in one evaluation: a loop over time steps had better find them all there.
 _LARGE = 1 << 24
 _READ_AGAIN = 2
+_ROUNDED = 16.0  # times the round-off of f: two orders of summing are no further apart
 
 
 def in_double(subject: TorchSubject) -> TorchSubject | None:
@@ -169,10 +171,25 @@ def without_casts(
         ways.append((Casts.singles(), "single"))
     for casts, precision in ways:
         found = _widened_by(subject, casts)
-        if found is not None:
+        if found is not None and _differ(subject, found):
             found.dependent = subject.dependent
             return found, precision
     return None
+
+
+def _differ(subject: TorchSubject, twin: TorchSubject) -> bool:
+    """Whether casts that are left out are those of f, and not of its backward alone.
+
+    What a backward saves in fewer digits than f computes in is no excuse for it.
+    """
+    try:
+        with displaced(subject, twin):
+            own, other = subject.row(), twin.row()
+        return bool(
+            (np.abs(own - other) > _ROUNDED * subject.epsilon * np.abs(own)).any()
+        )
+    except Exception:  # noqa: BLE001 - the user's code may not take this point
+        return True
 
 
 def rounded_twin(subject: TorchSubject) -> TorchSubject | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Returning",
+    "displaced",
     "makes_of_numbers",
     "returning_watched",
     "rounded_on_return",
@@ -146,16 +147,36 @@ def rounded_on_return(subject: TorchSubject, seen: Returning) -> list[str]:
     if not seen.names:
         return []
     try:
-        for which in range(len(subject.inputs)):
+        with displaced(subject), returning_watched() as there:
+            subject.row()
+    except Exception:  # noqa: BLE001 - outside its domain: no constant for certain
+        return seen.names
+    return seen.moved_by(there)
+
+
+@contextlib.contextmanager
+def displaced(*subjects: TorchSubject) -> Iterator[None]:
+    """Move all inputs a little meanwhile, the same way for subjects at one point.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from gradlab.subject.tensors.subjects import torch_subject
+    >>> subject = torch_subject(torch.exp, (torch.zeros(2, dtype=torch.float64),))
+    >>> with displaced(subject):
+    ...     print(subject.row().round(4))
+    [0.999 1.001]
+    >>> subject.row()
+    array([1., 1.])
+    """
+    each = [(subject, k) for subject in subjects for k in range(len(subject.inputs))]
+    try:
+        for subject, which in each:
             point = subject.point(which)
             signs = np.where(np.arange(point.size) % 3, 1.0, -1.0)
             scale = np.maximum(np.abs(point), np.abs(point).max(initial=0.0) or 1.0)
             subject.place(which, point + _FAR * signs * scale)
-        with returning_watched() as there:
-            subject.row()
-    except Exception:  # noqa: BLE001 - outside its domain: no constant for certain
-        return seen.names
+        yield
     finally:
-        for which in range(len(subject.inputs)):
+        for subject, which in each:
             subject.place(which, None)
-    return seen.moved_by(there)
