@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Leaving", "leaving"]
 
 _LINES = 3  # random directions, each of them both ways
+_FAR = 8.0  # times as far along the last: where the largest of a few takes its turn
 _MOVED = 1e3  # rounding units: less is no movement, as of a bias before a mean
 _STILL = 8.0  # rounding units: so little is flat
 _SUDDEN = 64.0  # times that: what no power up to the sixth skips in half the distance
@@ -47,7 +48,7 @@ class Leaving(enum.Enum):
 def leaving(case: Case) -> Leaving:
     """Walk away from the point, one input moved along a few random directions.
 
-    Costs at most six evaluations where nothing moves, else some fifty.
+    Costs at most eight evaluations where nothing moves, else some fifty.
     """
     evidence, which = case.evidence, case.part.which
     size = max(1.0, float(np.abs(case.point).max(initial=0.0)))
@@ -64,6 +65,10 @@ def leaving(case: Case) -> Leaving:
         for side in (1.0, -1.0):
             if _apart(at(side), evidence.base) > _MOVED * unit:
                 return _along(at, side, evidence.base, unit)
+    for side in (_FAR, -_FAR):
+        there = at(side)
+        if np.isfinite(there).all() and _apart(there, evidence.base) > _MOVED * unit:
+            return _along(at, side, evidence.base, unit)
     return Leaving.NEVER
 
 
