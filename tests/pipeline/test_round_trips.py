@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import gradlab as gl
@@ -20,6 +21,15 @@ TRIPS = {
         h.detach().numpy().std(keepdims=True).astype("float32")
     ),
     "cast": lambda h: h.float().pow(2).mean().detach(),
+    "written": lambda h: torch.zeros(1).fill_(h.pow(2).mean().item()),
+    "multiplied": lambda h: torch.ones(1) * h.pow(2).mean().item(),
+    "added": lambda h: torch.arange(1.0, 2.0) + h.pow(2).mean().item(),
+    "stacked": lambda h: torch.stack(
+        [torch.from_numpy(row.astype("float32")).std() for row in h.detach().numpy()]
+    ).mean(),
+    "widened": lambda h: torch.tensor(
+        np.float32(h.pow(2).mean().item()), dtype=torch.float64
+    ),
 }
 
 
@@ -57,8 +67,26 @@ def test_what_leaves_torch_and_comes_back_is_missed(trip, dtype, coverage):
     assert report.diagnosis == "detached"
 
 
+@pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("trip", [name for name in TRIPS if name != "numpy"])
+def test_numbers_that_python_holds(dtype, coverage):
+    """A number of float32 need not be a tensor; that part of the slope is missing."""
+    x = torch.tensor([0.3, -1.2, 0.9], dtype=dtype, requires_grad=True)
+
+    report = gl.check(
+        lambda x: (x**2 * float(np.float32(x.norm().item()))).sum(),
+        x,
+        coverage=coverage,
+    )
+
+    assert report.verdict == gl.Verdict.DISAGREES
+    assert report.diagnosis == "detached"
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize(
+    "trip", [name for name in TRIPS if name not in {"numpy", "stacked", "widened"}]
+)
 def test_audit_names_the_layer(trip, dtype):
     """The layer whose own code does it is the culprit, with the line."""
     net, x, loss = model(TRIPS[trip], dtype)
@@ -116,7 +144,13 @@ def from_data(x):
     return x.exp() * torch.linspace(0.1, 0.3, 3, dtype=torch.float32)
 
 
-RIGHT = {f.__name__: f for f in (logged, scaled_and_back, counted, from_data)}
+def halved(x):
+    """Scales by a power of two, which stands still, and by a constant number."""
+    size = 2.0 ** float(np.floor(np.log2(x.abs().max().item())))
+    return torch.sin(x / size) * 0.25 + torch.ones(3) * 0.1
+
+
+RIGHT = {f.__name__: f for f in (logged, scaled_and_back, counted, from_data, halved)}
 RIGHT["normed"] = normed
 
 

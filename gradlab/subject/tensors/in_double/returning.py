@@ -9,6 +9,7 @@ either, and the two agree. In a copy whose default dtype is float64 the stair is
 from __future__ import annotations
 
 import contextlib
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from gradlab.subject.tensors.values import is_differentiable, is_double
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from gradlab.subject.tensors.subjects import TorchSubject
 
@@ -36,6 +37,7 @@ _MAKING = frozenset(
         *("linspace", "logspace", "arange", "new_tensor", "new_full", "full_like"),
     )
 )
+_LISTED = 1000  # members of a list that are looked at
 _FAR = 1e-3  # of its size: what every number is moved by, to see what follows
 
 
@@ -57,9 +59,11 @@ class Returning:
     Attributes
     ----------
     names
-        Of the functions of torch that made tensors of it, or met what NumPy had made.
+        Of the functions of torch that made tensors of it, or met what NumPy or Python
+        had made.
     values
-        These tensors; two evaluations at different points tell constants apart.
+        These tensors and numbers; two evaluations at different points tell constants
+        apart.
     """
 
     def __init__(self) -> None:
@@ -68,24 +72,37 @@ class Returning:
         self.names: list[str] = []
         self.values: list[Any] = []
 
-    def meet(self, name: str, args: Any, result: Any) -> None:
+    def meet(
+        self, name: str, args: Any, result: Any, kwargs: Mapping[str, Any] | None = None
+    ) -> None:
         """Take notice of a function of torch that was called."""
         if name in _EXITS:
             self._left |= bool(args) and is_double(args[0])
         elif self._left:
-            for value in args:
+            given = list(_members(chain(args, (kwargs or {}).values())))
+            for value in given:
                 self._take(name, value)
-            if name in _MAKING:
-                self._take(name, result)
-            elif _is_short(result):  # torch made it of what it had
-                self._known[id(result)] = result
+            # what is written into, x[i] = y, is no result
+            made = args[0] if result is None and args else result
+            if any(isinstance(value, (float, np.floating)) for value in given):
+                self._note(name, made)  # a number may have left: torch does not know
+            elif name in _MAKING:
+                self._take(name, made)
+            if _is_short(made):  # torch made it of what it had
+                self._known[id(made)] = made
 
     def _take(self, name: str, value: Any) -> None:
-        """Note a short tensor that no function of torch was seen to compute."""
-        if _is_short(value) and id(value) not in self._known:
-            self._known[id(value)] = value
+        """Note what is short, and what no function of torch was seen to compute."""
+        if id(value) not in self._known:
+            self._note(name, value)
+
+    def _note(self, name: str, value: Any) -> None:
+        short = _shortened(value, made=name in _MAKING)
+        if short is not None:
+            if is_differentiable(value):
+                self._known[id(value)] = value
             self.names.append(name)
-            self.values.append(value.detach().clone())
+            self.values.append(short)
 
     @property
     def epsilon(self) -> float:
@@ -108,6 +125,36 @@ def _is_short(value: Any) -> bool:
     return is_differentiable(value) and not is_double(value)
 
 
+def _shortened(value: Any, *, made: bool) -> Any:
+    """Copy what holds fewer digits than float64 has; None for anything else.
+
+    That is a short tensor; a number that float32 holds as well; and a tensor `made` of
+    such numbers, whatever its dtype is. Whole numbers count something.
+    """
+    import torch
+
+    if _is_short(value):
+        return value.detach().clone()
+    if isinstance(value, (float, np.floating)):
+        value = torch.tensor(float(value), dtype=torch.float64)
+    elif not (made and is_double(value) and not value.is_complex()):
+        return None
+    wide = value.detach()
+    short = wide.to(torch.float32)
+    if not torch.equal(short.to(wide.dtype), wide) or torch.equal(wide.round(), wide):
+        return None
+    return short
+
+
+def _members(values: Any) -> Iterator[Any]:
+    """Go through values, and through those of short lists."""
+    for value in values:
+        if isinstance(value, (list, tuple)) and len(value) <= _LISTED:
+            yield from _members(value)
+        else:
+            yield value
+
+
 @contextlib.contextmanager
 def returning_watched() -> Iterator[Returning]:
     """Collect what comes back shorter than it left.
@@ -120,13 +167,16 @@ def returning_watched() -> Iterator[Returning]:
     >>> seen.names
     ['tensor']
     """
+    import torch
+
     from gradlab.subject.tensors.incremental.standing_in import watching
 
     seen = Returning()
 
     def answer(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         result = func(*args, **kwargs)
-        seen.meet(getattr(func, "__name__", ""), args, result)
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 - others may watch as well
+            seen.meet(getattr(func, "__name__", ""), args, result, kwargs)
         return result
 
     with watching(answer):
