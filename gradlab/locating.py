@@ -24,6 +24,7 @@ from gradlab.pipeline.confirming import upheld
 from gradlab.pipeline.coverage import by_directions, mixed_inputs
 from gradlab.pipeline.looks.steadiness import scatter_of
 from gradlab.pipeline.plan import Plan
+from gradlab.pipeline.unrounded import without_stairs
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.subject import input_columns, is_torch_subject
@@ -140,28 +141,39 @@ def locate(
             msg = f"the budget ended before anything was searched ({cause}); allow more"
             raise BudgetError(msg) from cause
         meter.bar.begin(by_directions(input_columns(subject.inputs)), "search")
-        own, mixed = Origin(subject, base), mixed_inputs(subject)
-        kinks: dict[int, list[int]] = {}
-        found = locate_entries(
-            subject,
-            tolerance=tolerance,
-            meter=meter,
-            seed=number,
-            limit=int(limit),
-            base=base,
-            hear=lambda named, measured: upheld(named, measured, own, plan, meter),
-            aside=mixed,
-            kinks=kinks,
-        )
-        if mixed:
-            found = with_mixed(found, own, mixed, plan, meter, int(limit))
-        if kinks and found.ok and not found.stopped:
-            found = with_kinks(found, own, kinks, plan, meter)
+        own = Origin(subject, base)
+        found = _searched(own, plan, meter, int(limit))
+        twin = without_stairs(subject, number) if found.ok else None
+        if twin is not None and not found.stopped:
+            again = _searched(Origin(twin, twin.row()), plan, meter, int(limit))
+            found = found if again.ok else again
         if not found.ok and is_torch_subject(subject):
             found = _but_on_purpose(found, subject)
         told = (*_told(conditions), *_unsteady(own, found, meter), *found.remarks)
         done = dataclasses.replace(found, remarks=told)
     return done
+
+
+def _searched(own: Origin, plan: Plan, meter: Meter, limit: int) -> Located:
+    """Search one subject, and look at what a search leaves out."""
+    mixed = mixed_inputs(own.subject)
+    kinks: dict[int, list[int]] = {}
+    found = locate_entries(
+        own.subject,
+        tolerance=plan.tolerance,
+        meter=meter,
+        seed=plan.seed,
+        limit=limit,
+        base=own.base,
+        hear=lambda named, measured: upheld(named, measured, own, plan, meter),
+        aside=mixed,
+        kinks=kinks,
+    )
+    if mixed:
+        found = with_mixed(found, own, mixed, plan, meter, limit)
+    if kinks and found.ok and not found.stopped:
+        found = with_kinks(found, own, kinks, plan, meter)
+    return found
 
 
 def _unsteady(own: Origin, found: Located, meter: Meter) -> Iterator[str]:

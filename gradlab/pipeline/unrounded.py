@@ -20,7 +20,7 @@ from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.late import is_made
 from gradlab.pipeline.cut_short import accusing_nobody
 from gradlab.pipeline.examining import examine
-from gradlab.subject.subject import is_torch_subject, output_rows
+from gradlab.subject.subject import DOUBLE, is_torch_subject, output_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["unrounded"]
+__all__ = ["unrounded", "without_stairs"]
 
 # Of a gradient's largest entry: what half and single precision may round off.
 _HALF, _SINGLE = 0.1, 1e-3
@@ -75,6 +75,33 @@ def unrounded(report: Report, subject: Subject, call: Call) -> Report:
     known = report.verdict == Verdict.DISAGREES
     twin = rounded_twin(subject) if returns and not known else None
     return report if twin is None else _over_stairs(report, twin, call)
+
+
+def without_stairs(subject: Subject, seed: int) -> Subject | None:
+    """Return a subject of the same gradient whose differences see over casts.
+
+    Parameters
+    ----------
+    subject
+        At its point.
+    seed
+        Of the direction along which gradients are compared.
+
+    Returns
+    -------
+    Subject
+        Without casts to single precision, or one that takes steps over many stairs;
+        None where it computes in float64 throughout, or in less from the start.
+    """
+    if not is_torch_subject(subject) or subject.epsilon > DOUBLE:
+        return None
+    from gradlab.subject.tensors.in_double.double import rounded_twin, without_casts
+
+    found = without_casts(subject, halves=False)
+    if found is None:
+        return rounded_twin(subject) if getattr(subject, "returns", False) else None
+    same = _apart_along(subject, found[0], seed) <= _SINGLE
+    return found[0] if same else None
 
 
 def _over_stairs(report: Report, twin: Subject, call: Call) -> Report:

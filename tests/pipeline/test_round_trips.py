@@ -10,6 +10,7 @@ from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
+pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
 
 # How a value that depends on h leaves torch and comes back, a constant to autograd.
 TRIPS = {
@@ -96,6 +97,29 @@ def test_audit_names_the_layer(trip, dtype):
     assert audit.culprits == ("1",)
     assert str(audit.findings[0].kind) == "detached"
     assert "test_round_trips.py:" in audit.findings[0].evidence
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("trip", [name for name in TRIPS if name != "numpy"])
+def test_a_search_finds_entries(trip, dtype):
+    """Those of parameters before it, as a check does."""
+    net, x, loss = model(TRIPS[trip], dtype)
+
+    found = gl.locate(net, x, loss=loss)
+
+    named = {entry.input for entry in found.entries}
+    assert named
+    assert named <= {"0.weight", "0.bias", "1.inner.weight", "1.inner.bias"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("name", ["logged", "counted", "halved", "normed"])
+def test_a_search_of_right_ones(name, dtype, capsys):
+    """It accuses nobody of what comes back without a slope."""
+    found = gl.locate(RIGHT[name], torch.tensor([0.3, -1.2, 0.9], dtype=dtype))
+
+    capsys.readouterr()
+    assert found.ok
 
 
 def test_a_loss_that_does_it():
