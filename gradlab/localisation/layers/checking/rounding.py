@@ -36,7 +36,7 @@ def shortening_watched() -> Iterator[list[str]]:
     shortened: list[str] = []
     with narrowing_watched() as narrowed, returning_watched() as back:
         yield shortened
-    shortened += [*narrowed, *back.names]
+    shortened += [*narrowed, *back.tensors]
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ either, and the two agree. In a copy whose default dtype is float64 the stair is
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -58,19 +59,15 @@ class Returning:
 
     Attributes
     ----------
-    names
-        Of the functions of torch that made tensors of it, or met what NumPy or Python
-        had made.
-    values
-        These tensors and numbers; two evaluations at different points tell constants
-        apart.
+    met
+        What did, or may have, in order; evaluations at two points tell constants apart,
+        and what is short by chance: a number that is an input of float32.
     """
 
     def __init__(self) -> None:
         self._left = False
         self._known: dict[int, Any] = {}  # short tensors by identity, kept alive
-        self.names: list[str] = []
-        self.values: list[Any] = []
+        self.met: list[_Met] = []
 
     def meet(
         self, name: str, args: Any, result: Any, kwargs: Mapping[str, Any] | None = None
@@ -84,7 +81,7 @@ class Returning:
                 self._take(name, value)
             # what is written into, x[i] = y, is no result
             made = args[0] if result is None and args else result
-            if any(isinstance(value, (float, np.floating)) for value in given):
+            if any(map(_is_number, given)):
                 self._note(name, made)  # a number may have left: torch does not know
             elif name in _MAKING:
                 self._take(name, made)
@@ -97,53 +94,75 @@ class Returning:
             self._note(name, value)
 
     def _note(self, name: str, value: Any) -> None:
-        short = _shortened(value, made=name in _MAKING)
-        if short is not None:
-            if is_differentiable(value):
-                self._known[id(value)] = value
-            self.names.append(name)
-            self.values.append(short)
+        if _is_short(value):
+            self._known[id(value)] = value
+            self.met.append(_Met(name, value.detach().clone(), tensor=True))
+        elif _is_number(value) or (name in _MAKING and is_double(value)):
+            self.met.append(_Met(name, _as_short(value), tensor=False))
+
+    @property
+    def names(self) -> list[str]:
+        """Functions of torch that made what is short, or met what Python had made."""
+        return [each.name for each in self.met if each.value is not None]
+
+    @property
+    def tensors(self) -> list[str]:
+        """The same of tensors that are short by their dtype."""
+        return [each.name for each in self.met if each.tensor]
 
     @property
     def epsilon(self) -> float:
         """Unit round-off of the coarsest of them."""
         import torch
 
-        return max(float(torch.finfo(value.dtype).eps) for value in self.values)
+        values = [each.value for each in self.met if each.value is not None]
+        return max(float(torch.finfo(value.dtype).eps) for value in values)
 
     def moved_by(self, other: Returning) -> list[str]:
         """Name those that hold something else in an evaluation at another point."""
+        if [each.name for each in self.met] != [each.name for each in other.met]:
+            return self.names
+        both = zip(self.met, other.met, strict=True)
+        return [one.name for one, two in both if one.other_than(two)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Met:
+    """What a function met: short, or None for a number that has all its digits."""
+
+    name: str
+    value: Any
+    tensor: bool
+
+    def other_than(self, there: _Met) -> bool:
+        """Whether both are short, and not the same."""
         import torch
 
-        if self.names != other.names:
-            return self.names
-        both = zip(self.names, self.values, other.values, strict=True)
-        return [name for name, one, two in both if not torch.equal(one, two)]
+        one, two = self.value, there.value
+        return one is not None and two is not None and not torch.equal(one, two)
 
 
 def _is_short(value: Any) -> bool:
     return is_differentiable(value) and not is_double(value)
 
 
-def _shortened(value: Any, *, made: bool) -> Any:
-    """Copy what holds fewer digits than float64 has; None for anything else.
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (float, np.floating))
 
-    That is a short tensor; a number that float32 holds as well; and a tensor `made` of
-    such numbers, whatever its dtype is. Whole numbers count something.
+
+def _as_short(value: Any) -> Any:
+    """Return a number, or a tensor, in float32 if that holds it too; else None.
+
+    Whole numbers count something: they are none.
     """
     import torch
 
-    if _is_short(value):
-        return value.detach().clone()
-    if isinstance(value, (float, np.floating)):
+    if _is_number(value):
         value = torch.tensor(float(value), dtype=torch.float64)
-    elif not (made and is_double(value) and not value.is_complex()):
-        return None
-    wide = value.detach()
+    wide = torch.view_as_real(value.detach()) if value.is_complex() else value.detach()
     short = wide.to(torch.float32)
-    if not torch.equal(short.to(wide.dtype), wide) or torch.equal(wide.round(), wide):
-        return None
-    return short
+    exact = torch.equal(short.to(wide.dtype), wide)
+    return None if not exact or torch.equal(wide.round(), wide) else short
 
 
 def _members(values: Any) -> Iterator[Any]:
