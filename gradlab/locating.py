@@ -146,7 +146,7 @@ def locate(
         twin = without_stairs(subject, number) if found.ok else None
         if twin is not None and not found.stopped:
             again = _searched(Origin(twin, twin.row()), plan, meter, int(limit))
-            found = found if again.ok else again
+            found = found if again.ok and not again.stopped else again
         if not found.ok and is_torch_subject(subject):
             found = _but_on_purpose(found, subject)
         told = (*_told(conditions), *_unsteady(own, found, meter), *found.remarks)
