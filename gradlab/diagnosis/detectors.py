@@ -70,6 +70,7 @@ DETECTORS: tuple[Callable[[Case], list[Clue]], ...] = (
     shuffles.other_way_round,
     accumulated.accumulation,
     surrogates.straight_through,
+    surrogates.mostly_still,
     surrogates.on_identity,
     surrogates.clipped,
     factors.scales,

@@ -45,10 +45,11 @@ class Leaving(enum.Enum):
     AT_ONCE = "it moves beside the point"
 
 
-def leaving(case: Case) -> Leaving:
+def leaving(case: Case, only: NDArray[np.intp] | None = None) -> Leaving:
     """Walk away from the point, one input moved along a few random directions.
 
-    Costs at most eight evaluations where nothing moves, else some fifty.
+    Of that input all coordinates move, or `only` some. Costs at most eight evaluations
+    where nothing moves, else some fifty.
     """
     evidence, which = case.evidence, case.part.which
     size = max(1.0, float(np.abs(case.point).max(initial=0.0)))
@@ -61,7 +62,10 @@ def leaving(case: Case) -> Leaving:
 
     for _ in range(_LINES):
         n = evidence.subject.inputs[which].coordinates
-        directions[which] = evidence.rng.uniform(-2, 2, n) * size
+        direction = evidence.rng.uniform(-2, 2, n) * size
+        if only is not None:
+            direction[np.setdiff1d(np.arange(n), only)] = 0.0
+        directions[which] = direction
         for side in (1.0, -1.0):
             if _apart(at(side), evidence.base) > _MOVED * unit:
                 return _along(at, side, evidence.base, unit)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
     from gradlab.diagnosis.measuring.layer_shapes import Layer
 
-__all__ = ["clipped", "on_identity", "straight_through"]
+__all__ = ["clipped", "mostly_still", "on_identity", "straight_through"]
 
+_FEWEST, _SHARE = 2, 0.5  # entries that stand still, and their share of what is wrong
 _SIZES = 4  # different sizes that are taken to be no coincidence
 _ROUND = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0)
 
@@ -80,6 +81,33 @@ def straight_through(case: Case) -> list[Clue]:
             "If that is meant (a straight-through estimator), leave it out of the "
             "check with wrt=; else the gradient is zero.",
             () if jumps else (BugKind.WRONG_MASK,),
+        )
+    ]
+
+
+def mostly_still(case: Case) -> list[Clue]:
+    """Detect a gradient given to entries that f is a staircase in, beside others.
+
+    The largest weight sets the scale of a quantiser: f moves with that one alone.
+    """
+    still = case.wrong & case.numeric_zero
+    columns = np.flatnonzero(still.any(axis=0) & (still == case.wrong).all(axis=0))
+    count, all_wrong = len(columns), int(case.wrong.any(axis=0).sum())
+    if count < _FEWEST or count < _SHARE * all_wrong or case.variable.is_complex:
+        return []
+    if case.numeric_zero[case.usable].all():
+        return []  # so all of it is: see above
+    if leaving(case, case.part.positions[columns]) is not Leaving.JUMP:
+        return []
+    return [
+        Clue(
+            BugKind.SURROGATE,
+            0.95,
+            f"The function is a staircase in {count:,} of {case.numeric.shape[1]:,} "
+            f"entries of {case.name}: flat at the point, with jumps further away. "
+            f"Their analytic gradient is not zero: straight through.",
+            "If that is meant (a straight-through estimator), leave it out of the "
+            "check with wrt=; else the gradient is zero there.",
         )
     ]
 

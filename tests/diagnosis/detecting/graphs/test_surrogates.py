@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -23,3 +24,52 @@ def test_a_hard_choice_that_hardly_changes_is_straight_through(seed):
 
     assert report.diagnosis == "surrogate"
     assert "staircase" in report.findings[0].evidence
+
+
+class Rounded(torch.autograd.Function):
+    """Rounds, and hands gradients on as they come."""
+
+    @staticmethod
+    def forward(_ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(_ctx, up):
+        return up
+
+
+def to_levels(w, rounded, scale):
+    return rounded(w / scale) * scale
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "detached"])
+@pytest.mark.parametrize(
+    "rounded", [Rounded.apply, lambda t: t + (t.round() - t).detach()]
+)
+def test_a_quantiser_whose_scale_is_the_largest_weight(rounded, kept, dtype):
+    """It stands still in all other weights; in that one it moves, by its scale."""
+    torch.manual_seed(0)
+    x = torch.randn(5, 4, dtype=dtype)
+    w = torch.randn(3, 4, dtype=dtype, requires_grad=True)
+
+    def loss(w):
+        scale = w.abs().max() / 7
+        levels = to_levels(w, rounded, scale if kept else scale.detach())
+        return ((x @ levels.T) ** 2).sum()
+
+    report = gl.check(loss, w)
+
+    assert report.diagnosis == "surrogate"
+    assert "straight through" in report.findings[0].evidence
+
+
+def test_units_that_are_off_are_no_staircase():
+    """A mask that is missing gives gradients where f is flat, but f leaves smoothly."""
+    torch.manual_seed(1)
+    x = torch.randn(12, dtype=torch.float64, requires_grad=True)
+    slip = with_backward(lambda x: x.relu() ** 2, lambda x, up: 2 * x * up)
+
+    report = gl.check(lambda x: slip(x).sum(), x)
+
+    assert report.diagnosis == "wrong_mask"
