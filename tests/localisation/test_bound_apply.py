@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 
 import pytest
 
@@ -135,3 +136,16 @@ def test_one_that_outlives_the_block_does_what_it_did():
         other = kept["apply"]
         assert other(torch.ones(2)) is None
     assert torch.equal(other(torch.ones(2)), torch.ones(2))
+
+
+@pytest.mark.usefixtures("in_c")
+def test_a_function_is_found_among_frozen_objects():
+    """Servers and kernels freeze what they have loaded, before they fork."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), PLACES["attribute"]()).double()
+    gc.freeze()
+
+    audit = gl.blame(model, torch.randn(3, 4, dtype=torch.float64))
+
+    assert "1:Cube" in [row.name for row in audit.rows]
+    assert gc.get_freeze_count()

@@ -49,16 +49,30 @@ def exchanged_where_bound(entry: Callable[..., Any]) -> Iterator[None]:
     """
     put_back: list[tuple[Callable[[Any], None], _Apply]] = []
     try:
-        for holder, bound in _held():
-            other = _Apply(bound, entry)
-            for put in _places(holder, bound):
-                put_back.append((put, other))
-                put(other)
+        with _thawed():
+            for holder, bound in _held():
+                other = _Apply(bound, entry)
+                for put in _places(holder, bound):
+                    put_back.append((put, other))
+                    put(other)
         yield
     finally:
         for put, other in reversed(put_back):
             other.open = False
             put(other.bound)
+
+
+@contextlib.contextmanager
+def _thawed() -> Iterator[None]:
+    """Let the search go through what `gc.freeze` has taken out of every search."""
+    if not gc.get_freeze_count():
+        yield
+        return
+    gc.unfreeze()
+    try:
+        yield
+    finally:
+        gc.freeze()
 
 
 def _held() -> list[tuple[Any, Any]]:
