@@ -232,6 +232,8 @@ def of_groups(case: Case) -> list[Clue]:
     size = int(np.prod([shape[axis] for axis in shared]))
     if size < _FEWEST or np.ptp(numeric, axis=shared).min() < _VARIES * top:
         return []
+    if stays(case, [case.part.which]):
+        return []  # a number that does not move with it, such as a target, is no sum
     axes = f"ax{'is' if len(shared) == 1 else 'es'} {', '.join(map(str, shared))}"
     return [
         Clue(

@@ -36,6 +36,18 @@ _ALONE = 0.7  # confidence where f does not depend on the input
 _STRONG = 2.5  # of a penalty: no strength that anybody takes
 
 
+def _whole_lines(case: Case) -> bool:
+    """Whether what is wrong is all of some rows, or columns: of a table, say."""
+    wrong = case.wrong[0].reshape(case.variable.shape) if case.part.complete else None
+    if wrong is None or wrong.ndim < 2 or case.variable.is_complex:
+        return False
+    every = range(wrong.ndim)
+    lines = [wrong.any(axis=tuple(set(every) - {k}), keepdims=True) for k in every]
+    return any(
+        np.array_equal(np.broadcast_to(one, wrong.shape), wrong) for one in lines
+    )
+
+
 def penalty(case: Case) -> list[Clue]:
     """Detect an error that is proportional to the input itself, or to its sign."""
     x = case.point
@@ -53,7 +65,7 @@ def penalty(case: Case) -> list[Clue]:
         ("the cube of ", cube, None, odd),
     ]
     # where f moves with none of them it was stopped, as by a mask, and only there
-    stopped = case.numeric_zero[case.wrong].all()
+    stopped = case.numeric_zero[case.wrong].all() and not _whole_lines(case)
     if case.scalar and int(case.wrong.sum()) >= _FEWEST and not stopped:
         models.append(("", value, case.wrong, 0.95))
     for words, slope, where, trust in models:

@@ -85,3 +85,18 @@ def test_half_of_a_quotient_rule(seed):
     assert (
         "one number for all 20 entries along axes 1, 2" in report.findings[0].evidence
     )
+
+
+def test_targets_of_rows_that_are_left_out_are_no_sum(rng):
+    """The error is one number in each row, and none that a weight moves."""
+    z, y = rng.normal(size=(5, 4)), rng.normal(size=5)
+
+    def loss(z):
+        return ((z.sum(axis=1) - y) ** 2).sum() + (z**4).sum()
+
+    report = gl.check(
+        loss, z, grad=lambda z: 2 * z.sum(axis=1, keepdims=True) + 4 * z**3
+    )
+
+    assert report.diagnosis == "missing_term"
+    assert "label or a target" in report.findings[0].evidence

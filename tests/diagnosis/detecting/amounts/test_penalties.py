@@ -243,3 +243,19 @@ def test_a_lost_term_of_one_number_may_be_no_penalty(rng):
 
     assert finding.where == "k"
     assert "missing_term" in {finding.kind, *finding.doubts}
+
+
+def test_a_decay_of_rows_that_the_loss_does_not_look_up_is_a_penalty(rng):
+    """The loss decays the rows that are looked up, its gradient all of them."""
+    table, ids, v = rng.normal(size=(6, 3)), np.array([0, 2, 3, 2]), rng.normal(size=3)
+
+    def loss(table):
+        decay = 0.1 * (table[np.unique(ids)] ** 2).sum()
+        return ((table[ids] @ v) ** 2).sum() + decay
+
+    def grad(table):
+        slope = np.zeros_like(table)
+        np.add.at(slope, ids, 2 * (table[ids] @ v)[:, None] * v)
+        return slope + 0.2 * table
+
+    assert gl.check(loss, table, grad=grad).diagnosis == "regularization"
