@@ -201,10 +201,9 @@ class Checker:
         """
         frame = piece.frame
         began = time.perf_counter()
-        with shortening_watched() as seen_short:
+        with shortening_watched(own=not is_torchs(frame)) as seen_short:
             product = piece.product()
-        if not is_torchs(frame):
-            shortened += seen_short
+        shortened += seen_short
         self.product_seconds += time.perf_counter() - began
         unfit = unfit_to_compare(piece, product, known=again)
         if unfit is not None:
