@@ -143,8 +143,9 @@ def locate(
         meter.bar.begin(by_directions(input_columns(subject.inputs)), "search")
         own = Origin(subject, base)
         found = _searched(own, plan, meter, int(limit))
-        twin = without_stairs(subject, number) if found.ok else None
-        if twin is not None and not found.stopped:
+        whole = found.ok and not found.stopped  # else nobody waits for a second one
+        twin = without_stairs(subject, number) if whole else None
+        if twin is not None:
             again = _searched(Origin(twin, twin.row()), plan, meter, int(limit))
             found = found if again.ok and not again.stopped else again
         if not found.ok and is_torch_subject(subject):

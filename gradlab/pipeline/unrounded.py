@@ -66,14 +66,14 @@ def unrounded(report: Report, subject: Subject, call: Call) -> Report:
     from gradlab.subject.tensors.in_double.double import rounded_twin, without_casts
 
     open_ = report.verdict != Verdict.AGREES
-    returns = bool(getattr(subject, "returns", False))
+    returns: bool = getattr(subject, "returns", False)
     if not (open_ or returns or _is_noisy(report)):
         return report
     found = without_casts(subject, halves=open_)
     if found is not None:
         return _again(report, subject, *found, call)
     known = report.verdict == Verdict.DISAGREES
-    twin = rounded_twin(subject) if returns and not known else None
+    twin = None if known else rounded_twin(subject)
     return report if twin is None else _over_stairs(report, twin, call)
 
 
@@ -99,7 +99,7 @@ def without_stairs(subject: Subject, seed: int) -> Subject | None:
 
     found = without_casts(subject, halves=False)
     if found is None:
-        return rounded_twin(subject) if getattr(subject, "returns", False) else None
+        return rounded_twin(subject)
     same = _apart_along(subject, found[0], seed) <= _SINGLE
     return found[0] if same else None
 

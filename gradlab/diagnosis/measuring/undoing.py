@@ -22,6 +22,7 @@ from gradlab.diagnosis.measuring.torch_modes import (
 )
 from gradlab.subject.analytic_sides import OVERWRITTEN
 from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.tensors.in_double.returning import EXITS
 from gradlab.subject.tensors.incremental.standing_in import watching
 
 if TYPE_CHECKING:
@@ -31,11 +32,10 @@ if TYPE_CHECKING:
 
     from gradlab.diagnosis.measuring.measures import Case
 
-__all__ = ["EXITS", "Undo", "Undone", "again", "seen"]
+__all__ = ["Undo", "Undone", "again", "seen"]
 
 _CUTS = {"detach", "detach_", "data", "no_grad"}
 _NO_GRAPH = "grad without create_graph"  # a gradient that forward takes as a constant
-EXITS = {"item", "numpy", "tolist", "__array__", "__float__"}
 _LARGE = 1_000_000  # entries of a Jacobian beyond which it is not computed again
 
 

@@ -178,7 +178,7 @@ class TorchSubject:
         self.products = functools.partial(products_of, self)
         self.at_point: NDArray[np.float64] | None = None  # the row there, if known
         self.least_scales: dict[int, float] = {}
-        self.draws = self.asserts = self.returns = False  # as they name their modules
+        self.draws = self.asserts = self.narrows = self.returns = False  # as was seen
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -270,8 +270,7 @@ class TorchSubject:
             written = cell.variable.name in self.mutated
             leaf = cell.leaf(apart=written and cell.parameter)
             leaves.append(leaf)
-            # a function that writes to its input cannot be given a leaf; a parameter
-            # is one, and written to where nothing records
+            # what is written to is no leaf; a parameter is, where nothing records
             values[which] = leaf.clone() if written and not cell.parameter else leaf
         return values, leaves
 
@@ -371,6 +370,7 @@ class TorchSubject:
         with asserting_watched(tensors) as seen, returning_watched() as back:
             found = self.evaluate(self.values_apart(grad), grad)
         self.asserts |= bool(seen)
+        self.narrows |= back.narrows
         self.returns |= bool(back.names)
         for cell, before in zip(self.cells, there, strict=False):
             name = cell.variable.name

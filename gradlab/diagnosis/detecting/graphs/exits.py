@@ -19,13 +19,13 @@ from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import cotangent_of, slopes_at
 from gradlab.diagnosis.measuring.torch_modes import calling_line, under
 from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.tensors.in_double.returning import EXITS
 from gradlab.subject.tensors.incremental.standing_in import watching
 from gradlab.subject.tensors.values import is_torch
 
 __all__ = ["left_torch"]
 
-_EXITS = {"item", "numpy", "tolist", "__array__", "__float__", "__int__", "__bool__"}
-_NAMED = _EXITS - {"__bool__", "__int__"}  # a branch or an index has no slope anyway
+_HELD = EXITS | {"__int__", "__bool__"}  # a branch or an index, which have no slope
 _DRAWN = "normal"  # of the functions that draw the one whose draws move, ungraded
 _DIRECTIONS = 3
 
@@ -40,7 +40,7 @@ def left_torch(case: Case) -> list[Clue]:
         case.evidence.meter.spend(1)
         subject.row()
         met = tapes[0].names + tapes[1].names
-        if not any(name in _NAMED or name == _DRAWN for name in met):
+        if not any(name in EXITS or name == _DRAWN for name in met):
             return []
         for tape in tapes:
             tape.playing = True
@@ -51,7 +51,7 @@ def left_torch(case: Case) -> list[Clue]:
     told = [
         f"{n} ({k}x{f', {lines[n]}' if lines[n] else ''})"
         for n, k in met.items()
-        if n in _NAMED or n == _DRAWN
+        if n in EXITS or n == _DRAWN
     ]
     return [_drawn(case, told) if set(met) & {_DRAWN} else _left(case, told)]
 
@@ -111,7 +111,7 @@ class Tape:
 
         def answer(func: Any, args: Any, kwargs: Any) -> Any:
             name = str(getattr(func, "__name__", ""))
-            if name not in _EXITS and not _draws(name, args, kwargs):
+            if name not in _HELD and not _draws(name, args, kwargs):
                 return func(*args, **kwargs)
             k = next(count)
             if self.playing and k < len(self._values):

@@ -13,8 +13,9 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measuring.measures import Case, Clue, sides_of
 from gradlab.diagnosis.measuring.torch_modes import CHECKPOINT, NOT_REENTRANT
-from gradlab.diagnosis.measuring.undoing import EXITS, Undo, Undone, again, seen
+from gradlab.diagnosis.measuring.undoing import Undo, Undone, again, seen
 from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.tensors.in_double.returning import EXITS
 
 if TYPE_CHECKING:
     import collections

@@ -154,6 +154,8 @@ def without_casts(
     """
     if not subject.outputs or subject.epsilon > SINGLE:
         return None
+    if subject.epsilon <= DOUBLE and not (subject.narrows or subject.returns):
+        return None  # its first evaluation has shown that
     with (
         narrowing_watched(SINGLE) as to_half,
         narrowing_watched() as to_single,
@@ -209,6 +211,8 @@ def rounded_twin(subject: TorchSubject) -> TorchSubject | None:
     >>> f"{twin.epsilon:.1g}"
     '1e-07'
     """
+    if not (subject.outputs and subject.returns):
+        return None
     with returning_watched() as back:
         subject.row()
     if not rounded_on_return(subject, back):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = [
+    "EXITS",
     "Returning",
     "displaced",
     "makes_of_numbers",
@@ -30,7 +31,7 @@ __all__ = [
     "rounded_on_return",
 ]
 
-_EXITS = frozenset({"item", "numpy", "tolist", "__array__", "__float__", "__complex__"})
+EXITS = frozenset({"item", "numpy", "tolist", "__array__", "__float__", "__complex__"})
 # Functions of torch that make tensors of numbers, not of tensors or of a shape alone.
 _MAKING = frozenset(
     (
@@ -62,9 +63,12 @@ class Returning:
     met
         What did, or may have, in order; evaluations at two points tell constants apart,
         and what is short by chance: a number that is an input of float32.
+    narrows
+        Whether a function of torch made something short of what was not.
     """
 
     def __init__(self) -> None:
+        self.narrows = False
         self._left = False
         self._known: dict[int, Any] = {}  # short tensors by identity, kept alive
         self.met: list[_Met] = []
@@ -73,14 +77,16 @@ class Returning:
         self, name: str, args: Any, result: Any, kwargs: Mapping[str, Any] | None = None
     ) -> None:
         """Take notice of a function of torch that was called."""
-        if name in _EXITS:
+        # what is written into, x[i] = y, is no result
+        made = args[0] if result is None and args else result
+        if _is_short(made) and any(map(is_double, args)):
+            self.narrows = True
+        if name in EXITS:
             self._left |= bool(args) and is_double(args[0])
         elif self._left:
             given = list(_members(chain(args, (kwargs or {}).values())))
             for value in given:
                 self._take(name, value)
-            # what is written into, x[i] = y, is no result
-            made = args[0] if result is None and args else result
             if any(map(_is_number, given)):
                 self._note(name, made)  # a number may have left: torch does not know
             elif name in _MAKING:
