@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.diagnosis.measuring.leaving import Leaving, leaving
 from gradlab.diagnosis.measuring.measures import Case, Clue, sides_of
 from gradlab.diagnosis.measuring.torch_modes import CHECKPOINT, NOT_REENTRANT
 from gradlab.diagnosis.measuring.undoing import Undo, Undone, again, seen
@@ -187,12 +188,16 @@ def _is_straight(case: Case) -> bool:
     """Whether an input gets a gradient where the function does not move with it.
 
     In most of its wrong entries: the largest of a tensor may set the scale of a
-    quantiser, and move that.
+    quantiser, and move that. What it does not move with far away either, such as a
+    bias before a mean that is taken off, is no staircase: the cut hides that mean.
     """
     for one in sides_of(case.evidence):
         ours, true = np.abs(one.analytic), np.abs(one.numeric)
-        still = (true <= 1e-6 * ours.max(initial=0)) & (true <= 1e-3 * ours)
-        if one.wrong.any() and still[one.wrong].mean() >= _MOST_STILL:
+        still = one.wrong & (true <= 1e-6 * ours.max(initial=0)) & (true <= 1e-3 * ours)
+        if not one.wrong.any() or still[one.wrong].mean() < _MOST_STILL:
+            continue
+        columns = one.part.positions[still.any(axis=0)]
+        if leaving(one, columns) in (Leaving.JUMP, Leaving.LATE):
             return True
     return False
 

@@ -309,6 +309,30 @@ def test_straight_through_in_a_module():
     assert {str(f.kind) for f in report.findings} == {"surrogate"}
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mean_under_no_grad_is_no_staircase(seed):
+    """A bias before it moves nothing, near or far: its gradient is the cut's fault."""
+
+    class Normed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 4), nn.Linear(4, 1)
+
+        def forward(self, x):
+            h = self.a(x)
+            with torch.no_grad():
+                mean, var = h.mean(0), h.var(0, unbiased=False)
+            return self.b(torch.tanh((h - mean) / (var + 1e-5).sqrt()))
+
+    torch.manual_seed(seed)
+    net, x = Normed().double(), torch.randn(6, 3, dtype=torch.float64)
+
+    report = gl.check(net, x, loss=lambda out: (out**2).mean())
+
+    assert [(str(f.kind), f.where) for f in report.findings] == [("detached", "Normed")]
+    assert "straight through" not in report.findings[0].evidence
+
+
 def test_hook_does_not_call_itself():
     """An implicit layer whose cut is undone does not pull back through its own hook."""
     depth, deepest = 0, 0
