@@ -229,15 +229,14 @@ def _is_bound_of_others(case: Case, top: float) -> bool:
 def _norm_clipped(case: Case) -> list[Clue]:
     n = case.numeric
     below = float((n * n).sum())
-    if below == 0 or case.analytic.size < 2 or not case.scalar:
+    if below == 0 or not case.scalar:
         return []
     c = float((case.analytic * n).sum()) / below
     if not 0 < c < 0.999 or case.share_of_factor(c) < EXACT:
         return []
-    norms = {
-        "its own": float(np.linalg.norm(case.analytic)),
-        "the joint": _joint_norm(case.evidence, c),
-    }
+    norms = {"the joint": _joint_norm(case.evidence, c)}
+    if case.analytic.size > 1:
+        norms = {"its own": float(np.linalg.norm(case.analytic)), **norms}
     for words, norm in norms.items():
         nearest = min(_ROUND, key=lambda r: abs(r - norm))
         if abs(norm - nearest) < 1e-5 * nearest:
@@ -255,9 +254,12 @@ def _norm_clipped(case: Case) -> list[Clue]:
 
 
 def _joint_norm(evidence: Evidence, c: float) -> float:
-    """Norm over all inputs, if all are scaled alike; else nan."""
+    """Norm over all inputs, if all are scaled alike; else nan, and of one number."""
+    sides = sides_of(evidence)
+    if sum(case.analytic.size for case in sides) < 2:
+        return float("nan")
     total = 0.0
-    for case in sides_of(evidence):
+    for case in sides:
         if case.numeric.any() and case.share_of_factor(c) < EXACT:
             return float("nan")
         total += float((case.analytic**2).sum())

@@ -73,3 +73,34 @@ def test_units_that_are_off_are_no_staircase():
     report = gl.check(lambda x: slip(x).sum(), x)
 
     assert report.diagnosis == "wrong_mask"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_joint_norm_holds_parameters_of_one_entry_too(seed):
+    """Clipped by the norm of all: one finding, of the lone bias as of the weights."""
+    torch.manual_seed(seed)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)
+    ).double()
+    x, y = torch.randn(8, 3, dtype=torch.float64), torch.randn(8, 1).double()
+
+    def loss(out):
+        return ((out - y) ** 2).mean()
+
+    loss(net(x)).backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+    given = {name: p.grad.clone() for name, p in net.named_parameters()}
+
+    report = gl.check(net, x, loss=loss, grad=given)
+
+    told = [(str(f.kind), f.evidence) for f in report.findings]
+    assert [kind for kind, _ in told] == ["surrogate"]
+    assert "the joint norm exactly 0.1" in told[0][1]
+    assert set(report.culprits) == set(given)
+
+
+def test_one_number_has_no_norm_to_be_clipped_by():
+    """A gradient of 0.1 where 0.3 belongs is a factor: any round number is a norm."""
+    report = gl.check(lambda w: 0.3 * w, 2.0, grad=lambda _w: 0.1)
+
+    assert report.diagnosis != "surrogate"
