@@ -36,6 +36,8 @@ _ADVICE = {
     "stale_cache": "Write to a new tensor (y = y + 1, not y += 1), or to a clone().",
     "surrogate": "If a layer that reverses or scales gradients is meant, leave what "
     "comes before it out of the check; else return the incoming gradient unchanged.",
+    "mutates_input": "Return a new tensor (g * mask, not g.mul_(mask) nor g[~mask] = "
+    "0), or work on g.clone().",
     "nonfinite": "Look for a division by zero or a root of zero in its backward.",
 }
 _ADVICE_KEPT = (

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["told_by_calls"]
 
 _WEAK = 0.8  # confidence: less than that is a guess at how the whole is wrong
+# a value that a backward reads has been overwritten, or the gradient it is given is
+_OVERWRITTEN = {BugKind.STALE_CACHE, BugKind.MUTATES_INPUT}
 # how values look that a backward reads after another call has overwritten them
 _BY_NUMBERS = {
     BugKind.SCALE,
@@ -70,12 +72,11 @@ def told_by_calls(report: Report, subject: Subject, call: Call) -> Report:
     if not (inner and spoiled):
         return report
     findings = report.findings
-    proven = any(f.kind == BugKind.STALE_CACHE for f in audit.findings)
+    proven = {f.kind for f in audit.findings if f.kind in _OVERWRITTEN}
     guesses = [
         finding
         for finding in findings
-        if not spoiled.isdisjoint(finding.places)
-        and (_is_weak(finding) or (proven and finding.kind in _BY_NUMBERS))
+        if not spoiled.isdisjoint(finding.places) and _is_guess(finding, proven)
     ]
     told: list[Finding] = []
     if guesses:
@@ -97,6 +98,16 @@ def told_by_calls(report: Report, subject: Subject, call: Call) -> Report:
     return dataclasses.replace(report, findings=rank([*told, *kept]))
 
 
+def _is_guess(finding: Finding, proven: Collection[BugKind]) -> bool:
+    """Whether an error is told by how numbers look, and no surer than what is proven.
+
+    A gradient that was written to may look like anything.
+    """
+    if BugKind.MUTATES_INPUT in proven:
+        return finding.severity == "error"
+    return _is_weak(finding) or (bool(proven) and finding.kind in _BY_NUMBERS)
+
+
 def _is_weak(finding: Finding) -> bool:
     unsure = finding.kind == BugKind.UNKNOWN or finding.confidence < _WEAK
     return finding.severity == "error" and unsure
@@ -108,7 +119,7 @@ def _left_of(
     """Leave of a guess at the whole what is not known of a part, or for surer."""
     surest = max(finding.confidence for finding in told)
     kinds = {finding.kind for finding in told}
-    if BugKind.STALE_CACHE in kinds or guess.kind in {BugKind.UNKNOWN, *kinds}:
+    if not _OVERWRITTEN.isdisjoint(kinds) or guess.kind in {BugKind.UNKNOWN, *kinds}:
         return spared([guess], spoiled)
     if guess.confidence < surest:
         return spared([guess], spoiled)

@@ -148,8 +148,10 @@ def test_what_one_call_does_to_another_is_told(model):
 
     assert not audit.ok
     assert audit.culprits
-    kept = model is called_twice  # one call is known to be the victim
-    told = "right after its own" if kept else "each right by itself"
+    told = {
+        called_twice: "right after its own",  # one call is known to be the victim
+        beside_a_residual: "writes to the gradient that it is given",
+    }.get(model, "each right by itself")
     assert told in audit.findings[0].evidence
 
 
@@ -237,3 +239,59 @@ def test_a_buffer_that_two_calls_in_a_function_share_is_told(wrong):
 
     assert report.diagnosis == ("stale_cache" if wrong else "none")
     assert report.culprits == (("first",) if wrong else ())
+
+
+class Masked(torch.autograd.Function):
+    """A rectifier that masks the gradient it is given, or a copy of it."""
+
+    @staticmethod
+    def forward(ctx, x, wrong):
+        ctx.save_for_backward(x)
+        ctx.wrong = wrong
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        if not ctx.wrong:
+            grad = grad.clone()
+        grad[x < 0] = 0
+        return grad, None
+
+
+@pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors")
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize(
+    "beside", [lambda y: 2 * y.sin(), torch.zeros_like], ids=["branch", "alone"]
+)
+def test_a_function_that_writes_to_the_gradient_of_a_sum(beside, wrong):
+    """All entries of that are one number in memory: masked once, it is zero for all."""
+    x = X.flatten().clone().requires_grad_()
+
+    report = gl.check(lambda x: (Masked.apply(1.5 * x, wrong) + beside(x)).sum(), x)
+
+    assert report.diagnosis == ("mutates_input" if wrong else "none")
+    assert report.culprits == (("x",) if wrong else ())
+    if wrong:
+        assert len(report.findings) == 1
+        assert "The Function `Masked`" in report.findings[0].evidence
+        assert "clone()" in report.findings[0].advice
+
+
+@pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors")
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_layer_that_writes_to_the_gradient_of_a_sum(wrong):
+    """Nothing arrives at it any more once it has written: it is looked at all the same.
+
+    Where nobody shares the gradient the same layer does no harm.
+    """
+    model = module(
+        lambda self, x: Masked.apply(self.first(x), wrong), first=nn.Linear(3, 4)
+    )
+
+    report = gl.check(model, X, loss=lambda out: out.sum())
+
+    kinds = [(str(f.kind), f.where) for f in report.findings]
+    assert kinds == ([("mutates_input", "Model")] if wrong else [])
+    assert gl.check(model, X, loss=square).ok
+    assert gl.blame(model, X, loss=square).ok

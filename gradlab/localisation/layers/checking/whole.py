@@ -19,6 +19,7 @@ from gradlab.labels import few_of
 from gradlab.localisation.layers.audited import LayerState
 from gradlab.localisation.layers.checking.call_outcome import CallOutcome
 from gradlab.localisation.layers.checking.kept import overwritten_since
+from gradlab.localisation.layers.checking.scribbling import write_to_gradients
 from gradlab.localisation.layers.recording.frames import walk
 from gradlab.localisation.layers.recording.record import gradients_behind_cuts
 from gradlab.localisation.layers.recording.trees import fill
@@ -87,6 +88,8 @@ def wrong_together(
     root = recording.frames[0]
     if any(_pads(frame) for frame in recording.all):
         return []
+    if own := write_to_gradients(program, recording):
+        return own
     _ask_the_loss(program, recording)
     found = _asked(root, checker, cut=cut)
     if found is None:

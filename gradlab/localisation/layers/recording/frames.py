@@ -103,6 +103,7 @@ class Frame:
     cotangents: list[Any] = dataclasses.field(default_factory=list)
     input_cotangents: list[Any] = dataclasses.field(default_factory=list)
     within: list[Any] = dataclasses.field(default_factory=list)
+    scribbles: bool = False  # whether its backward writes to the gradient it is given
 
     @property
     def depth(self) -> int:

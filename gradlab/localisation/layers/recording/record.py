@@ -11,6 +11,7 @@ from gradlab.localisation.layers.products import all_finite, any_nonzero, weight
 from gradlab.localisation.layers.recording.frames import Frame, walk
 from gradlab.localisation.layers.recording.intercept import intercepting
 from gradlab.localisation.layers.recording.recorder import Program, Recorder, Stale
+from gradlab.localisation.layers.recording.scribbles import noting_scribbles
 from gradlab.localisation.layers.recording.trees import (
     fill,
     leaves,
@@ -30,6 +31,7 @@ __all__ = [
     "loss_depends_on",
     "record",
     "run_again",
+    "run_with_sums",
     "same_outputs",
 ]
 
@@ -86,6 +88,12 @@ def record(program: Program) -> Recording:
 def run_again(program: Program) -> list[Frame]:
     """Run forward once more, and list its calls with their graph still whole."""
     return list(walk(_forward(program, set())[0].frames))
+
+
+def run_with_sums(program: Program) -> tuple[list[Frame], list[Any]]:
+    """Run forward once more: its calls, and the sums whose gradient is the VJP."""
+    recorder, output = _forward(program, set())
+    return list(walk(recorder.frames)), weighted_sums(*_weighted(program, output))
 
 
 def call_again(program: Program, frame: Frame, first: int = 0) -> Frame | None:
@@ -216,9 +224,11 @@ def _backward(program: Program, recorder: Recorder, output: Any) -> Recording:
         gradients: Sequence[Any]
         # The code is the user's; the check of the call that raises tells of it.
         try:
-            gradients = torch.autograd.grad(
-                sums, [frame.outputs[k].edge for frame, k in slots], allow_unused=True
-            )
+            edges = [frame.outputs[k].edge for frame, k in slots]
+            with noting_scribbles(frames) as behind:
+                edges += behind
+                gradients = torch.autograd.grad(sums, edges, allow_unused=True)
+            gradients = gradients[: len(slots)]
         except Exception as error:  # noqa: BLE001 - whatever that code raises
             first = str(error).partition("\n")[0].partition("; expected")[0]
             if "heckpoint" not in first:  # a re-entrant one refuses to be asked so
