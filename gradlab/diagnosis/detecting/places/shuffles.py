@@ -202,6 +202,8 @@ def _same_numbers(case: Case) -> list[Clue]:
     whole = not case.scalar and (_same_lines(case, 1) or _same_lines(case, 0))
     if not whole and not _known(case.analytic[moved], case.numeric):
         return []
+    # an assignment where a sum belongs keeps one term of it, which may be known too
+    lost = not whole and bool((case.wrong & case.analytic_zero).any())
     return [
         Clue(
             BugKind.WRONG_INDEX,
@@ -210,7 +212,9 @@ def _same_numbers(case: Case) -> list[Clue]:
             f"another entry: {int(moved.sum()):,} stand at wrong places, "
             f"{place_words(case)}.",
             f"Check the index arithmetic in the backward of {case.name}: an offset, a "
-            f"stride or a padding, a kernel or an order that must be reversed.",
+            f"stride or a padding, a kernel or an order that must be reversed"
+            f"{', or an assignment (=) where += belongs' if lost else ''}.",
+            (BugKind.LOST_ACCUMULATION,) if lost else (),
         )
     ]
 

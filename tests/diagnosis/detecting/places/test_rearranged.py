@@ -137,3 +137,34 @@ def test_new_numbers_among_many_are_not_called_misplaced(rng):
 
     assert report.verdict is gl.Verdict.DISAGREES
     assert "wrong_index" not in {str(f.kind) for f in report.findings}
+
+
+def test_an_assignment_may_look_like_numbers_at_wrong_places():
+    """Of v[t + 1] - v[t] and what follows one term is kept: numbers known elsewhere."""
+    g, lam = 0.9, 0.8
+
+    def advantages(r, v):
+        delta = r + g * v[1:] - v[:-1]
+        out, carried = np.zeros(len(r)), 0.0
+        for t in reversed(range(len(r))):
+            carried = out[t] = delta[t] + g * lam * carried
+        return out, None
+
+    def backward(dout, _cache):
+        error, carried = np.zeros(len(dout)), 0.0
+        for t in range(len(dout)):
+            carried = error[t] = dout[t] + g * lam * carried
+        dv = np.zeros(len(dout) + 1)
+        dv[:-1] = -error
+        dv[1:] = g * error
+        return error, dv
+
+    rng = np.random.default_rng(0)
+    report = gl.check(
+        advantages, rng.normal(size=5), rng.normal(size=6), backward=backward
+    )
+
+    (finding,) = report.findings
+    kinds = {str(finding.kind)} | {str(doubt) for doubt in finding.doubts}
+    assert "lost_accumulation" in kinds
+    assert "+= belongs" in finding.advice or finding.kind == "lost_accumulation"
