@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["deepened"]
 
 _SAVED = (
-    "Write the backward with differentiable operations on saved tensors; values "
-    "computed in forward and kept outside save_for_backward are constants to it."
+    "Write the backward with differentiable operations on saved inputs and outputs; "
+    "what else forward has computed is a constant to it, saved or not: compute it "
+    "again there, or return it as a further output."
 )
 _TWICE = (
     "Replace the operation that it names by one that torch can differentiate twice "

@@ -40,3 +40,25 @@ def test_a_backward_that_detaches_its_slope_may_be_wrong_the_second_time():
     finding = report.findings[0]
     assert "second_order" in {finding.kind, *finding.doubts}
     assert "order=2" in finding.advice
+
+
+def test_what_forward_computed_is_a_constant_though_it_is_saved():
+    """Neither input nor output: `save_for_backward` keeps it without its graph."""
+
+    class LogSum(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            top = x.logsumexp(-1, keepdim=True)
+            ctx.save_for_backward(x, top)
+            return top.squeeze(-1)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, top = ctx.saved_tensors
+            return grad[:, None] * (x - top).exp()
+
+    x = torch.tensor([[0.3, -0.7, 0.2], [1.1, 0.4, -0.5]], dtype=torch.float64)
+    report = gl.check(LogSum.apply, x, order=2)
+
+    assert report.diagnosis == "second_order"
+    assert "a constant to it, saved or not" in report.findings[0].advice
