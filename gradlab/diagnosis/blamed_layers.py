@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.late_hooks import late_hooks
 from gradlab.diagnosis.measuring.lengths import is_everyday
-from gradlab.diagnosis.measuring.torch_modes import CHECKPOINT, NOT_REENTRANT
+from gradlab.diagnosis.measuring.torch_modes import CHECKPOINT, NO_GRAPH, NOT_REENTRANT
 from gradlab.labels import code_place, few_of
 from gradlab.localisation.layers.audited import LayerMistake
 from gradlab.localisation.layers.of_function import stands_for_function
@@ -60,6 +60,10 @@ _ADVICE_TWICE = (
     "Function in it with order=2. A backward that detaches a factor, or leaves the "
     "graph, is right once and wrong where it is differentiated again."
 )
+_ADVICE_FREED = (
+    "Pass create_graph=True to that autograd.grad: without it the gradient is a "
+    "constant to what comes after, and the graph that it was taken of is freed."
+)
 _MAKE_IT_RUN = "Make its backward run and return one gradient for each input."
 _NO_HOOK = "Remove the hook (keep the handle that registering it returned)."
 
@@ -103,13 +107,7 @@ def _finding(blamed: Blamed, mistake: LayerMistake) -> Finding:
     kind, confidence = "unknown", 0.3
     if character is not None:
         kind, confidence = character.kind, character.confidence
-    advice = _ADVICE.get(kind, _ADVICE_ELSE)
-    if blamed.outcome.together and kind == "unknown":
-        advice = _ADVICE_TOGETHER
-    if kind == "stale_cache" and not blamed.outcome.raised:
-        advice = _ADVICE_KEPT
-    if blamed.outcome.raised and kind != "stale_cache":
-        advice = _MAKE_IT_RUN
+    advice = _advice(blamed, kind)
     if mistake.hook:
         # the hook is known to be the cause, whatever it does
         if kind in {"unknown", "ignores_upstream"}:
@@ -124,7 +122,10 @@ def _finding(blamed: Blamed, mistake: LayerMistake) -> Finding:
             advice = NOT_REENTRANT
     told = mistake.sentence()
     doubts: tuple[BugKind, ...] = ()
-    if kind == "unknown" and blamed.outcome.together and _differentiates(blamed):
+    if blamed.outcome.raised and any(NO_GRAPH in words for words in mistake.cuts):
+        # torch refuses to go back a second time through what that call has gone through
+        kind, confidence, advice = "detached", 0.9, _ADVICE_FREED
+    elif kind == "unknown" and blamed.outcome.together and _differentiates(blamed):
         told += " It could also be: second order."
         advice = _ADVICE_TWICE
         doubts = (BugKind.SECOND_ORDER,)
@@ -134,6 +135,17 @@ def _finding(blamed: Blamed, mistake: LayerMistake) -> Finding:
         doubts = (BugKind.SCALE,)
     where = mistake.where
     return Finding(BugKind(kind), "error", where, confidence, told, advice, doubts)
+
+
+def _advice(blamed: Blamed, kind: str) -> str:
+    """Say what to do about a kind of mistake, hooks and cuts aside."""
+    if blamed.outcome.raised and kind != "stale_cache":
+        return _MAKE_IT_RUN
+    if kind == "stale_cache" and not blamed.outcome.raised:
+        return _ADVICE_KEPT
+    if blamed.outcome.together and kind == "unknown":
+        return _ADVICE_TOGETHER
+    return _ADVICE.get(kind, _ADVICE_ELSE)
 
 
 def _mistake(blamed: Blamed, cuts: Mapping[str, str]) -> LayerMistake:

@@ -241,3 +241,26 @@ def test_the_line_of_a_gradient_without_its_graph_is_named():
     finding = report.findings[0]
     assert (finding.where, finding.kind) == ("Penalty", "detached")
     assert "grad without create_graph (1x, test_layers_together.py:" in finding.evidence
+
+
+def test_a_graph_that_was_freed_by_a_gradient_inside_is_told():
+    """Torch refuses to go back through it again: the call that freed it is at fault."""
+
+    class Curved(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+
+        def forward(self, x):
+            x = x.clone().requires_grad_()
+            (slope,) = torch.autograd.grad(self.body(x).sum(), x, create_graph=True)
+            (curve,) = torch.autograd.grad(slope.sum(), x)
+            return slope - curve
+
+    torch.manual_seed(0)
+    report = gl.check(Curved().double(), POINTS, loss=lambda out: (out**2).mean())
+
+    finding = report.findings[0]
+    assert (finding.where, finding.kind) == ("Curved", "detached")
+    assert "grad without create_graph (1x, " in finding.evidence
+    assert "create_graph=True" in finding.advice

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 __all__ = [
     "CHECKPOINT",
     "NOT_REENTRANT",
+    "NO_GRAPH",
     "calling_instruction",
     "calling_line",
     "in_checkpoint",
     "under",
 ]
 
+NO_GRAPH = "grad without create_graph"  # a gradient that forward takes as a constant
 CHECKPOINT = "re-entrant checkpoint"  # what is called so in a finding
 NOT_REENTRANT = (
     "Pass use_reentrant=False to that checkpoint: a re-entrant one hands on no "

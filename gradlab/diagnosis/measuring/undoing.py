@@ -16,6 +16,7 @@ import numpy as np
 
 from gradlab.diagnosis.measuring.torch_modes import (
     CHECKPOINT,
+    NO_GRAPH,
     calling_line,
     in_checkpoint,
     under,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["Undo", "Undone", "again", "seen"]
 
 _CUTS = {"detach", "detach_", "data", "no_grad"}
-_NO_GRAPH = "grad without create_graph"  # a gradient that forward takes as a constant
 _LARGE = 1_000_000  # entries of a Jacobian beyond which it is not computed again
 
 
@@ -178,11 +178,11 @@ def _mode(undone: Undone, undo: Undo, *, copies: bool) -> Callable[[], Any]:
             name = "" if args[0] else "no_grad"
         tracked = bool(args) and getattr(args[0], "requires_grad", False)
         if name == "grad" and not kwargs.get("create_graph"):
-            name = _NO_GRAPH
+            name = NO_GRAPH
         counted = name in {"no_grad", "register_hook"} or tracked
         # what is tracked may be written to the data of what is not
         cut = name in _CUTS and (counted or name == "data")
-        cut |= name == _NO_GRAPH
+        cut |= name == NO_GRAPH
         line = calling_line() if cut else ""
         if cut:
             own = CHECKPOINT if name == "no_grad" and in_checkpoint() else name
@@ -197,7 +197,7 @@ def _mode(undone: Undone, undo: Undo, *, copies: bool) -> Callable[[], Any]:
         if cut and undo.cuts and undo.line in {None, line}:
             if name == "no_grad":
                 return None
-            if name == _NO_GRAPH:
+            if name == NO_GRAPH:
                 return func(*args, **{**kwargs, "create_graph": True})
             recorded = args[0].grad_fn is not None and not copies
             return args[0].clone() if tracked and not recorded else args[0]

@@ -56,7 +56,7 @@ def failed_backward(piece: Piece, message: str, raised: str) -> CallOutcome:
 
 def _wrong(piece: Piece, message: str, character: Character) -> CallOutcome:
     """Blame a call for what its backward raised: nothing before it gets a gradient."""
-    words = f"raised {message}"
+    words = f"raised {message.rstrip('.')}"  # the sentence goes on
     return CallOutcome(
         LayerState.WRONG,
         f"its backward {words}",

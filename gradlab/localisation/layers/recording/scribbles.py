@@ -1,4 +1,4 @@
-"""Functions whose backward writes to the gradient that it is given: noted as it runs."""
+"""Functions whose backward writes to the gradient it is given: noted as it runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["node_of", "noting_scribbles"]
 
 
 def node_of(frame: Frame) -> Any:
-    """Find the node of the graph that a custom Function has made; None if there is none."""
+    """Find the node that a custom Function has made in the graph, if there is one."""
     edges = [slot.edge for slot in frame.outputs if slot.edge is not None]
     return edges[0].node if edges else None
 
