@@ -16,21 +16,24 @@ if TYPE_CHECKING:
 __all__ = ["alike"]
 
 _EACH = "each"  # instead of the name of a place
-_BEFORE = r"\b(of|to|for|and|on) "  # words after which a name is no letter of a formula
+_BEFORE = (
+    r"\b(of|to|from|for|and|on) "  # words after which a name is no letter of a formula
+)
 _EVERY = "in all entries"
 _PART = rf"(?: {LOOKED_AT})?"
 _ALL = re.compile(
     rf"in (?:its only entry|the one entry looked at|(?:both|all [\d,]+) entries{_PART})"
 )
 _AT_BOUND = re.compile(r"[\d,]+ (entries stand at the bound)")
+_MOST = re.compile(r" \(largest derivative [^ ()]+\)")
 _ALIVE = re.compile(rf"(wherever it is not zero) \([\d,]+ of [\d,]+ entries{_PART}\)")
 
 
 def alike(findings: Iterable[Finding]) -> list[Finding]:
     """Put findings together that say the same of several places.
 
-    The same are two sentences that differ in the name of the place, or in how many
-    entries all of its entries are.
+    The same are two sentences that differ in the name of the place, in how many entries
+    all of its entries are, or in how large its derivative is.
 
     Parameters
     ----------
@@ -102,5 +105,5 @@ def _of_each(finding: Finding, text: str) -> str:
 def _of_any(finding: Finding, text: str, every: str = _EVERY) -> str:
     """Leave out how many entries there are as well, where it is all of them."""
     text = _ALL.sub(every, _of_each(finding, text))
-    text = _AT_BOUND.sub(r"\1", text)
+    text = _MOST.sub("", _AT_BOUND.sub(r"\1", text))
     return _ALIVE.sub(r"\1", text)

@@ -7,6 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gradlab.labels import code_place
+from gradlab.subject.tensors.in_double.returning import EXITS
+from gradlab.subject.tensors.values import is_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,14 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHECKPOINT",
+    "LEAVES",
     "NOT_REENTRANT",
     "NO_GRAPH",
     "calling_instruction",
     "calling_line",
     "in_checkpoint",
+    "read_as_numbers",
     "under",
 ]
 
+# what makes a tensor of numbers: tensors in a list are read as such
+_READS = frozenset({"tensor", "as_tensor", "asarray"})
+LEAVES = EXITS | {f"torch.{name}" for name in _READS}  # as they are named in findings
 NO_GRAPH = "grad without create_graph"  # a gradient that forward takes as a constant
 CHECKPOINT = "re-entrant checkpoint"  # what is called so in a finding
 NOT_REENTRANT = (
@@ -114,3 +121,19 @@ class _Under:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+def read_as_numbers(name: str, args: Any) -> list[Any]:
+    """List the tensors in a list of which a function of torch makes another tensor.
+
+    Their numbers alone: ``torch.tensor([a, b])`` has no graph, unlike ``torch.stack``.
+    """
+    if name not in _READS or not args or not isinstance(args[0], (list, tuple)):
+        return []
+    found: list[Any] = []
+    todo = [args[0]]
+    while todo:
+        members = todo.pop()
+        todo += [each for each in members if isinstance(each, (list, tuple))]
+        found += filter(is_torch, members)
+    return found

@@ -16,14 +16,15 @@ import numpy as np
 
 from gradlab.diagnosis.measuring.torch_modes import (
     CHECKPOINT,
+    LEAVES,
     NO_GRAPH,
     calling_line,
     in_checkpoint,
+    read_as_numbers,
     under,
 )
 from gradlab.subject.analytic_sides import OVERWRITTEN
 from gradlab.subject.subject import is_torch_subject
-from gradlab.subject.tensors.in_double.returning import EXITS
 from gradlab.subject.tensors.incremental.standing_in import watching
 
 if TYPE_CHECKING:
@@ -159,6 +160,19 @@ def _pulled(side: Any, rows: int, which: int) -> tuple[NDArray[np.float64], str]
     return found[which], ""
 
 
+def _named(func: Any, args: Any, kwargs: Any, data: Any) -> tuple[str, bool]:
+    """Name what is called as it is counted; whether what it is given has a history."""
+    name = "data" if func == data else str(getattr(func, "__name__", ""))
+    tracked = bool(args) and getattr(args[0], "requires_grad", False)
+    if name == "_set_grad_enabled":
+        name = "" if args[0] else "no_grad"
+    if name == "grad" and not kwargs.get("create_graph"):
+        name = NO_GRAPH
+    if any(tensor.requires_grad for tensor in read_as_numbers(name, args)):
+        return f"torch.{name}", True
+    return name, tracked
+
+
 def _mode(undone: Undone, undo: Undo, *, copies: bool) -> Callable[[], Any]:
     """Make a mode of torch that counts, and replaces what it is told to.
 
@@ -173,12 +187,7 @@ def _mode(undone: Undone, undo: Undo, *, copies: bool) -> Callable[[], Any]:
     met = undone.met
 
     def answer(func: Any, args: Any, kwargs: Any) -> Any:
-        name = "data" if func == data else str(getattr(func, "__name__", ""))
-        if name == "_set_grad_enabled":
-            name = "" if args[0] else "no_grad"
-        tracked = bool(args) and getattr(args[0], "requires_grad", False)
-        if name == "grad" and not kwargs.get("create_graph"):
-            name = NO_GRAPH
+        name, tracked = _named(func, args, kwargs, data)
         counted = name in {"no_grad", "register_hook"} or tracked
         # what is tracked may be written to the data of what is not
         cut = name in _CUTS and (counted or name == "data")
@@ -188,9 +197,9 @@ def _mode(undone: Undone, undo: Undo, *, copies: bool) -> Callable[[], Any]:
             own = CHECKPOINT if name == "no_grad" and in_checkpoint() else name
             met[f"{own}@{line}"] += 1
             undone.places[f"{own}@{line}"] = line
-        elif counted and name in EXITS | {"register_hook"}:
+        elif counted and name in LEAVES | {"register_hook"}:
             met[name] += 1
-            if name in EXITS and not undo.cuts:
+            if name in LEAVES and not undo.cuts:
                 line = calling_line()
                 met[f"{name}@{line}"] += 1
                 undone.exits[f"{name}@{line}"] = line

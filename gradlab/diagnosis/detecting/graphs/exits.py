@@ -17,15 +17,19 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.moving import cotangent_of, slopes_at
-from gradlab.diagnosis.measuring.torch_modes import calling_line, under
+from gradlab.diagnosis.measuring.torch_modes import (
+    LEAVES,
+    calling_line,
+    read_as_numbers,
+    under,
+)
 from gradlab.subject.subject import is_torch_subject
-from gradlab.subject.tensors.in_double.returning import EXITS
 from gradlab.subject.tensors.incremental.standing_in import watching
 from gradlab.subject.tensors.values import is_torch
 
 __all__ = ["left_torch"]
 
-_HELD = EXITS | {"__int__", "__bool__"}  # a branch or an index, which have no slope
+_HELD = LEAVES | {"__int__", "__bool__"}  # a branch or an index, which have no slope
 _DRAWN = "normal"  # of the functions that draw the one whose draws move, ungraded
 _DIRECTIONS = 3
 
@@ -40,7 +44,7 @@ def left_torch(case: Case) -> list[Clue]:
         case.evidence.meter.spend(1)
         subject.row()
         met = tapes[0].names + tapes[1].names
-        if not any(name in EXITS or name == _DRAWN for name in met):
+        if not any(name in LEAVES or name == _DRAWN for name in met):
             return []
         for tape in tapes:
             tape.playing = True
@@ -51,7 +55,7 @@ def left_torch(case: Case) -> list[Clue]:
     told = [
         f"{n} ({k}x{f', {lines[n]}' if lines[n] else ''})"
         for n, k in met.items()
-        if n in EXITS or n == _DRAWN
+        if n in LEAVES or n == _DRAWN
     ]
     return [_drawn(case, told) if set(met) & {_DRAWN} else _left(case, told)]
 
@@ -63,8 +67,9 @@ def _left(case: Case, told: list[str]) -> Clue:
         f"The function leaves torch by {', '.join(told)}. With what left it held "
         f"fixed, differences agree with the gradient of {case.name}: the path through "
         f"there is missing.",
-        "Keep that value a tensor: leave out item(), numpy() and float() on the way "
-        "from the input to the output.",
+        "Keep that value a tensor: leave out item(), numpy(), float() and "
+        "torch.tensor([...]), for which torch.stack() stands in, on the way from the "
+        "input to the output.",
     )
 
 
@@ -111,6 +116,8 @@ class Tape:
 
         def answer(func: Any, args: Any, kwargs: Any) -> Any:
             name = str(getattr(func, "__name__", ""))
+            if read_as_numbers(name, args):
+                name = f"torch.{name}"
             if name not in _HELD and not _draws(name, args, kwargs):
                 return func(*args, **kwargs)
             k = next(count)
@@ -121,7 +128,7 @@ class Tape:
                 self.names[name] += 1
                 self.lines.setdefault(name, calling_line())
                 kept = value
-                if name == _DRAWN:
+                if is_torch(value):
                     kept = value.clone()
                 elif isinstance(value, np.ndarray):
                     kept = value.copy()

@@ -13,10 +13,9 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.measuring.leaving import Leaving, leaving
 from gradlab.diagnosis.measuring.measures import Case, Clue, sides_of
-from gradlab.diagnosis.measuring.torch_modes import CHECKPOINT, NOT_REENTRANT
+from gradlab.diagnosis.measuring.torch_modes import CHECKPOINT, LEAVES, NOT_REENTRANT
 from gradlab.diagnosis.measuring.undoing import Undo, Undone, again, seen
 from gradlab.subject.subject import is_torch_subject
-from gradlab.subject.tensors.in_double.returning import EXITS
 
 if TYPE_CHECKING:
     import collections
@@ -89,7 +88,7 @@ def severed(case: Case) -> list[Clue]:
     if undone is None:
         return []
     met = undone.met
-    exits = [f"{name} ({count}x)" for name, count in met.items() if name in EXITS]
+    exits = [f"{name} ({count}x)" for name, count in met.items() if name in LEAVES]
     if undone.overwrites:
         return [_overwritten(case, undone)]
     guilty = _guilty(case, undone)
@@ -102,7 +101,8 @@ def severed(case: Case) -> list[Clue]:
                 0.995,
                 f"The function leaves torch by {', '.join(exits)} on the way from "
                 f"{case.name}; no gradient comes back from there.",
-                "Stay with torch operations between the input and the output.",
+                "Stay with torch operations between the input and the output: "
+                "torch.stack() for torch.tensor([...]), no item() or numpy().",
             )
         ]
     return []

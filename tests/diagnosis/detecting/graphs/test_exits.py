@@ -17,6 +17,8 @@ torch = pytest.importorskip("torch")
     [
         (lambda x: x / x.norm().item(), "item"),
         (lambda x: x * float(x.sum()), "__float__"),
+        (lambda x: x * torch.tensor([x[0], x[1], 1.0, x[3]]), "torch.tensor"),
+        (lambda x: x + torch.as_tensor([[x[2], 1.0]]).sum(), "torch.as_tensor"),
         (lambda x: x + torch.from_numpy(np.sin(x.detach().numpy())), "numpy"),
     ],
 )
@@ -72,3 +74,26 @@ def test_draws_around_an_input_are_named():
     assert str(finding.kind) == "detached"
     assert "draws by normal (1x, test_exits.py:" in finding.evidence
     assert "score function" in finding.advice
+
+
+def test_scales_gathered_in_a_list_are_told_once():
+    """Three parameters are read as numbers: one finding, which says by what."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scales = torch.nn.ParameterList(map(torch.tensor, [1.0, 2.0, 0.5]))
+            self.layer = torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.layer(x) * torch.tensor([s + 0 for s in self.scales])
+
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, dtype=torch.float64)
+
+    report = gl.check(Scaled().double(), x, loss=lambda out: (out**2).mean())
+
+    assert {str(f.kind) for f in report.findings} == {"detached"}
+    assert len(report.findings) == 1
+    assert "torch.tensor (1x" in report.findings[0].evidence
+    assert {"scales.0", "scales.1", "scales.2"} <= set(report.culprits)
