@@ -28,7 +28,14 @@ if TYPE_CHECKING:
     from gradlab.pipeline.plan import Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["Seen", "as_parts", "comparisons_of", "left_out", "met_on_the_way"]
+__all__ = [
+    "Seen",
+    "as_parts",
+    "comparisons_of",
+    "left_out",
+    "met_on_the_way",
+    "unseen_by_optimisers",
+]
 
 _NAMED = 4  # inputs that a remark lists by name
 
@@ -182,6 +189,43 @@ def left_out(subject: Subject) -> tuple[str, ...]:
     verb = "do" if len(names) > 1 else "does"
     told = f"{few_of(names, _NAMED)}, which {verb} not require grad"
     return (f"not compared: {told} (wrt= asks for it)",)
+
+
+def unseen_by_optimisers(subject: Subject, meter: Meter) -> tuple[str, ...]:
+    """Say which trainable tensors a module keeps that are no parameters of it.
+
+    Costs one evaluation where it keeps any, to see whether the graph leads there.
+
+    Returns
+    -------
+    tuple of str
+        One remark, or none.
+    """
+    if not is_torch_subject(subject):
+        return ()
+    module = getattr(subject.program, "module", None)
+    if module is None:
+        return ()
+    from gradlab.subject.tensors.unregistered import reached, unregistered
+
+    kept = unregistered(module)
+    if not kept:
+        return ()
+    try:
+        meter.spend(1)
+        values, _ = subject.with_leaves(range(len(subject.cells)))
+        names = reached(kept, subject.evaluate(values, grad=True))
+    except Exception:  # noqa: BLE001 - the user's code, or no budget left for it
+        return ()
+    if not names:
+        return ()
+    them, ones = ("them", "parameters") if len(names) > 1 else ("it", "a parameter")
+    told = (
+        f"not compared: {few_of(names, _NAMED)}, which the module does not hold as "
+        f"{ones}: an optimiser that is given its parameters never moves {them} "
+        f"(nn.ModuleList, nn.ParameterList, nn.Parameter)"
+    )
+    return (told,)
 
 
 def met_on_the_way(

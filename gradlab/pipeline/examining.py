@@ -29,6 +29,7 @@ from gradlab.pipeline.assembling import (
     comparisons_of,
     left_out,
     met_on_the_way,
+    unseen_by_optimisers,
 )
 from gradlab.pipeline.comparing import run_full
 from gradlab.pipeline.coverage import (
@@ -101,6 +102,7 @@ def examine(subject: Subject, call: Call) -> Report:
         seed=plan.seed,
         remarks=(
             *left_out(subject),
+            *unseen_by_optimisers(subject, meter),
             *coverage.remarks,
             *_told_before(meter, expected),
             *seen.remarks,
