@@ -90,12 +90,28 @@ def told_by_calls(report: Report, subject: Subject, call: Call) -> Report:
             if mistake in inner
         ]
     kept = list(findings)
+    if len(inner) == 1 and blames_layers_alone(audit) and _no_wiser(told, inner[0]):
+        # what the whole shows is more, and true of the call as well
+        guesses = [f for f in guesses if f.kind != BugKind.UNKNOWN]
+        kept = [
+            dataclasses.replace(f, advice=told[0].advice)
+            if f.kind == BugKind.UNKNOWN and _is_guess(f, proven)
+            else f
+            for f in kept
+        ]
+        told = []
     if blames_layers_alone(audit):
-        kept = [f for f in findings if f not in guesses]
+        kept = [f for f in kept if f not in guesses]
         kept += [left for f in guesses for left in _left_of(f, told, spoiled)]
         if len(inner) == 1:
             kept = [_placed(finding, inner[0], spoiled) for finding in kept]
     return dataclasses.replace(report, findings=rank([*told, *kept]))
+
+
+def _no_wiser(told: Sequence[Finding], mistake: LayerMistake) -> bool:
+    """Whether all that is known of a call is that its slopes are wrong."""
+    unnamed = all(finding.kind == BugKind.UNKNOWN for finding in told)
+    return bool(told) and unnamed and mistake.only_slopes
 
 
 def _is_guess(finding: Finding, proven: Collection[BugKind]) -> bool:

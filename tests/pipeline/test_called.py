@@ -250,3 +250,29 @@ def test_a_guess_that_its_call_confirms_is_told_once():
     (error,) = [finding for finding in report.findings if finding.severity == "error"]
     assert error.kind == "missing_term"
     assert "`NoOneHot`" in error.evidence
+
+
+def test_what_the_whole_shows_is_kept_where_the_call_shows_no_more():
+    """A Huber loss with the threshold of another: which entries are wrong is said."""
+
+    class Huber(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            size = x.abs()
+            return torch.where(size < 0.5, x * x, size - 0.25).mean()
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad * torch.where(x.abs() < 1, 2 * x, x.sign()) / x.numel()
+
+    x = torch.tensor([0.2, -0.3, 0.7, -0.8, 1.5, -2.0], dtype=torch.float64)
+    report = gl.check(lambda x: 2 * Huber.apply(x), x)
+
+    (finding,) = report.findings
+    if str(finding.kind) == "unknown":
+        assert finding.doubts
+    assert "entries 2 and 3 of x" in finding.evidence
+    assert "The Function `Huber` (test_called.py:" in finding.evidence
+    assert "Compare its backward" in finding.advice or str(finding.kind) != "unknown"
